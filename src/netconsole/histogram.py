@@ -1,0 +1,68 @@
+"""Log-linear histograms: eight sub-buckets per power of two, as the probes fill them (probes/common/netconsole.h).
+
+A value of a bucket is known to within half its width: at most 6.25 % of it, at mid-bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from netconsole.frames import Buckets
+
+EMPTY = Buckets(count=0, sum=0, min=None, max=None, buckets=[])
+
+
+def index(value: int) -> int:
+    """The bucket of a value ≥ 0."""
+    if value < 8:
+        return value
+    power = value.bit_length() - 1
+    return (power - 2) * 8 + ((value >> (power - 3)) & 7)
+
+
+def bounds(bucket: int) -> tuple[int, int]:
+    """Lowest value of a bucket, and the lowest of the next."""
+    if bucket < 8:
+        return bucket, bucket + 1
+    shift = bucket // 8 - 1
+    low = (8 + bucket % 8) << shift
+    return low, low + (1 << shift)
+
+
+def percentile(histogram: Buckets, percent: float) -> float | None:
+    """The value below which ``percent`` of the samples lie, at mid-bucket and within min and max; None when empty."""
+    counted = sum(n for _, n in histogram.buckets)
+    if counted == 0:
+        return None
+    rank = max(1.0, counted * percent / 100)
+    seen = 0
+    value = 0.0
+    for bucket, n in sorted(histogram.buckets):
+        seen += n
+        low, high = bounds(bucket)
+        value = (low + high - 1) / 2
+        if seen >= rank:
+            break
+    if histogram.min is not None:
+        value = max(value, histogram.min)
+    if histogram.max is not None:
+        value = min(value, histogram.max)
+    return value
+
+
+def add(histograms: Iterable[Buckets]) -> Buckets:
+    """The sum of several histograms of one unit."""
+    merged: dict[int, int] = {}
+    count = total = 0
+    low: int | None = None
+    high: int | None = None
+    for one in histograms:
+        count += one.count
+        total += one.sum
+        if one.min is not None:
+            low = one.min if low is None else min(low, one.min)
+        if one.max is not None:
+            high = one.max if high is None else max(high, one.max)
+        for bucket, n in one.buckets:
+            merged[bucket] = merged.get(bucket, 0) + n
+    return Buckets(count=count, sum=total, min=low, max=high, buckets=sorted(merged.items()))
