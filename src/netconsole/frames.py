@@ -152,8 +152,8 @@ class Table(Frame):
     name: str
     interval_ns: int
     full: bool
-    omitted: int = 0
     rows: list[Row]
+    omitted: int = 0
 
 
 class Histogram(Frame):
