@@ -119,7 +119,7 @@ class Frame(
     wall_ns: int
 
 
-class Hello(Frame):
+class Hello(Frame, frozen=True):
     """The first frame of a stream: host, interpreter, what can be done here."""
 
     host: Host
@@ -127,7 +127,7 @@ class Hello(Frame):
     capabilities: dict[str, Capability]
 
 
-class Status(Frame):
+class Status(Frame, frozen=True):
     """A probe changed state. ``why`` is one sentence for people, ``help`` the way out; both None when all is well."""
 
     state: ProbeState
@@ -139,14 +139,14 @@ class Status(Frame):
     knobs: dict[str, Scalar] = {}
 
 
-class Counters(Frame):
+class Counters(Frame, frozen=True):
     """Named exact counts of a probe."""
 
     interval_ns: int
     values: dict[str, Count]
 
 
-class Table(Frame):
+class Table(Frame, frozen=True):
     """Rows that changed in this interval; every row there is when ``full``. ``omitted`` rows did not fit."""
 
     name: str
@@ -156,7 +156,7 @@ class Table(Frame):
     omitted: int = 0
 
 
-class Histogram(Frame):
+class Histogram(Frame, frozen=True):
     """One histogram of one set of labels; sent when it changed, and now and then in any case."""
 
     name: str
@@ -167,14 +167,14 @@ class Histogram(Frame):
     total: Buckets
 
 
-class Event(Frame):
+class Event(Frame, frozen=True):
     """One sampled detail. A field of several values (a stack) is a list of strings, innermost first."""
 
     name: str
     fields: dict[str, Scalar | list[str]]
 
 
-class Cost(Frame):
+class Cost(Frame, frozen=True):
     """What a probe costs and what it may have missed.
 
     With ``probe`` None it speaks of the collector process, and ends the frames of an interval.
@@ -189,7 +189,7 @@ class Cost(Frame):
     usage: Usage | None = None
 
 
-class Reply(Frame):
+class Reply(Frame, frozen=True):
     """The answer to a command on the collector's standard input."""
 
     id: int
@@ -197,7 +197,7 @@ class Reply(Frame):
     error: str | None = None
 
 
-class Bye(Frame):
+class Bye(Frame, frozen=True):
     """The last frame of a stream that ended in order."""
 
     why: str
@@ -205,7 +205,7 @@ class Bye(Frame):
 
 AnyFrame: TypeAlias = Hello | Status | Counters | Table | Histogram | Event | Cost | Reply | Bye
 
-_decoder = msgspec.json.Decoder(AnyFrame)
+_decoder: msgspec.json.Decoder[AnyFrame] = msgspec.json.Decoder(AnyFrame)
 _encoder = msgspec.json.Encoder()
 
 

@@ -1,0 +1,38 @@
+# Two commands are enough: `make run` opens the console, `make test` proves it. Both set up what is missing.
+BIN := .venv/bin
+INPUTS := pyproject.toml constraints.txt tools/setup.sh
+
+.PHONY: run test lint format bench lab clean
+.DEFAULT_GOAL := run
+
+.venv/.ready-run: $(INPUTS)
+	@tools/setup.sh run
+.venv/.ready-test: $(INPUTS)
+	@tools/setup.sh test
+
+# Probes need root; sudo asks for it where there is one.
+run: .venv/.ready-run
+	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
+
+test: lint
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.ready-test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.ready-test
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: .venv/.ready-test
+	@for script in bench/*.py; do $(BIN)/python $$script || exit; done
+
+# A hypervisor of one's own: Debian's kernel under QEMU, Open vSwitch, a guest, some traffic, and the console on it.
+lab: .venv/.ready-test
+	$(BIN)/python -m tests.lab $(ARGS)
+
+clean:
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,68 @@
+#!/bin/sh
+# Makes a checkout ready: system packages (only those that are missing) and the virtual environment.
+# usage: tools/setup.sh run|test
+set -eu
+cd "$(dirname "$0")/.."
+purpose=$1
+venv=.venv
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"
+    elif command -v sudo >/dev/null 2>&1; then sudo "$@"
+    else say "need root for: $*"; return 1
+    fi
+}
+
+missing=
+need() { # need PACKAGE COMMAND...: note the package as missing unless the command succeeds
+    package=$1; shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+# BCC belongs to the system's interpreter, not to the one that runs the console.
+need python3-bpfcc /usr/bin/python3 -c 'import bcc'
+need iproute2 command -v ip
+if [ -z "${PYTHON:-}" ]; then
+    PYTHON=python3
+    # A python3 that cannot make a virtual environment needs Debian's package for it.
+    need python3-venv "$PYTHON" -c 'import ensurepip, venv'
+fi
+if [ "$purpose" = test ]; then
+    need qemu-system-x86 command -v qemu-system-x86_64
+    need openvswitch-switch command -v ovs-vswitchd
+    need busybox-static busybox true
+    need kmod command -v modprobe
+    need cpio command -v cpio
+    need zstd command -v zstd
+    need xz-utils command -v xz
+    need tmux command -v tmux
+    need bpftool command -v bpftool
+fi
+
+if [ -n "$missing" ]; then
+    say "installing$missing"
+    export DEBIAN_FRONTEND=noninteractive
+    # A service that a package would start is of no use here, and a running switch is not ours to touch.
+    # shellcheck disable=SC2086
+    if ! { as_root apt-get update -qq && as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing; } >&2; then
+        say "could not install$missing; going on without (netconsole doctor says what that costs)"
+    fi
+fi
+
+if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+    say "the console needs Python 3.10 or later, $PYTHON is older: set PYTHON to one"
+    exit 3
+fi
+if [ ! -x $venv/bin/pip ]; then
+    rm -rf $venv
+    "$PYTHON" -m venv $venv
+fi
+extra=
+[ "$purpose" = test ] && extra='[dev]'
+say "installing Python packages"
+PIP_CONSTRAINT=$PWD/constraints.txt $venv/bin/pip install --quiet --disable-pip-version-check -e ".$extra"
+touch "$venv/.ready-$purpose"
+[ "$purpose" = test ] && touch $venv/.ready-run
+exit 0
