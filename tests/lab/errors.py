@@ -1,0 +1,17 @@
+"""What can go wrong with the lab, in one sentence each."""
+
+
+class LabError(Exception):
+    """The lab misbehaved; the message carries the last lines of the console where there is one."""
+
+
+class LabUnavailable(LabError):
+    """The lab cannot run on this machine (a package or program is missing); the message says what would help."""
+
+
+class CommandTimeout(LabError):
+    """A command inside the lab was cut off at its limit."""
+
+
+class MachineDied(LabError):
+    """The machine is gone, does not answer, or was cut off at its limit."""

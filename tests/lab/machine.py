@@ -1,0 +1,382 @@
+"""Boots a machine under QEMU's TCG and runs commands in it; whatever happens, no QEMU outlives the test run."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import os
+import queue
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .errors import CommandTimeout, LabUnavailable, MachineDied
+
+QEMU = "qemu-system-x86_64"
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+BOOT_LIMIT_S = 90.0
+COMMAND_LIMIT_S = 60.0
+ANSWER_LIMIT_S = 15.0  # a live machine answers a ping in milliseconds, a busy one on two shared cores in seconds
+CONSOLE_LINES_KEPT = 2000
+CONSOLE_LINES_SHOWN = 25
+CHUNK = 65536
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command inside the machine ended; `code` is negative when a signal killed it."""
+
+    argv: tuple[str, ...]
+    code: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "replace")
+
+    @property
+    def errors(self) -> str:
+        return self.err.decode("utf-8", "replace")
+
+
+class Machine:
+    """A running machine. Use as a context manager, or call `close`."""
+
+    def __init__(
+        self,
+        arguments: list[str],
+        *,
+        initramfs: bytes,
+        limit_s: float,
+        servers: list[list[str]] | None = None,
+        boot_limit_s: float = BOOT_LIMIT_S,
+        ports: tuple[str, ...] = (),
+    ) -> None:
+        """Boots it and waits until its command server answers.
+
+        `arguments` are QEMU's, without console, control port and initramfs. After `limit_s` it is ended whatever it
+        does. `ports` are further virtio-serial ports; `port(name)` is this end of them. Raises MachineDied with the
+        last lines of the console when it does not come up.
+        """
+        if shutil.which(QEMU) is None:
+            raise LabUnavailable(f"{QEMU} is missing (Debian package qemu-system-x86)")
+        self._console: deque[str] = deque(maxlen=CONSOLE_LINES_KEPT)
+        self._partial_line = b""
+        self._replies: dict[int, queue.SimpleQueue[dict[str, Any]]] = {0: queue.SimpleQueue()}
+        self._ids = itertools.count(1)
+        self._sending = threading.Lock()
+        self._gone = threading.Event()
+        self._ports: dict[str, socket.socket] = {}
+        self._limit_s = limit_s
+        with contextlib.ExitStack() as handed_over:
+
+            def connect() -> tuple[socket.socket, int]:
+                mine, theirs = socket.socketpair()
+                handed_over.callback(theirs.close)
+                return mine, theirs.fileno()
+
+            # Sockets without a name and a file in memory: nothing on disk that could be left behind.
+            self._control, control_fd = connect()
+            self._console_socket, console_fd = connect()
+            image = handed_over.enter_context(_memory_file("initramfs", initramfs))
+            fds = [control_fd, console_fd, image]
+            command = [
+                *(QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+                *("-initrd", f"/proc/self/fd/{image}"),
+                *("-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"),
+                *("-device", "virtio-serial", "-chardev", f"socket,id=lab,fd={control_fd}"),
+                *("-device", "virtserialport,chardev=lab,name=lab"),
+            ]
+            for name in ports:
+                self._ports[name], fd = connect()
+                fds.append(fd)
+                command += ["-chardev", f"socket,id={name},fd={fd}"]
+                command += ["-device", f"virtconsole,chardev={name},name={name}"]
+            commands = [{"argv": argv, "fds": []} for argv in servers or []]
+            commands.append({"argv": command + arguments, "fds": fds})
+            lifeline, self._lifeline = os.pipe()
+            handed_over.callback(os.close, lifeline)
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", str(SUPERVISOR), str(lifeline), str(limit_s), json.dumps(commands)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(lifeline, *fds),
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, name="lab machine", daemon=True)
+        self._reader.start()
+        try:
+            self.release: str = self._reply(0, time.monotonic() + boot_limit_s, "boot")["ready"]
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the machine and waits until its processes are gone."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        self._supervisor.wait()
+        self._reader.join()
+        if self._supervisor.stdout is not None:
+            self._supervisor.stdout.close()
+        for connection in (self._control, self._console_socket, *self._ports.values()):
+            connection.close()
+
+    def run(
+        self,
+        *argv: str | Path,
+        input: bytes = b"",
+        env: dict[str, str] | None = None,
+        cwd: str | Path = "/",
+        limit_s: float = COMMAND_LIMIT_S,
+        check: bool = True,
+    ) -> Result:
+        """Runs a command to its end.
+
+        Raises CommandTimeout at its limit (its processes are killed), MachineDied when the machine does not answer any
+        more, and subprocess.CalledProcessError when `check` is set and the command fails.
+        """
+        with self.start(*argv, env=env, cwd=cwd) as process:
+            process.write(input)
+            process.close_input()
+            result = process.wait(limit_s)
+        if check and result.code != 0:
+            raise CommandFailed(result)
+        return result
+
+    def start(self, *argv: str | Path, env: dict[str, str] | None = None, cwd: str | Path = "/") -> Process:
+        """Starts a command in the background; as a context manager it is killed at the end of the block."""
+        id = next(self._ids)
+        self._replies[id] = queue.SimpleQueue()
+        words = tuple(str(word) for word in argv)
+        self._send(id=id, do="start", argv=words, env=env or {}, cwd=str(cwd))
+        return Process(self, id, words)
+
+    def read_file(self, path: str | Path) -> bytes:
+        """A file of the machine, whole."""
+        return self.run("cat", path).out
+
+    def write_file(self, path: str | Path, data: bytes) -> None:
+        """Writes a file inside the machine (in its memory: it is gone with the machine)."""
+        self.run("sh", "-c", 'cat >"$1"', "sh", path, input=data)
+
+    def answers(self, limit_s: float = ANSWER_LIMIT_S) -> bool:
+        """Whether its command server still works."""
+        id = next(self._ids)
+        self._replies[id] = queue.SimpleQueue()
+        try:
+            self._send(id=id, do="ping")
+            self._replies[id].get(timeout=limit_s)
+        except (MachineDied, queue.Empty):
+            return False
+        finally:
+            del self._replies[id]
+        return not self._gone.is_set()
+
+    def port(self, name: str) -> socket.socket:
+        """This end of a virtio-serial port asked for at the start."""
+        return self._ports[name]
+
+    @property
+    def console(self) -> str:
+        """The last lines that the machine's kernel and init printed."""
+        partial = [self._partial_line.decode("utf-8", "replace")] if self._partial_line else []
+        return "\n".join([*self._console, *partial])
+
+    def died(self, doing: str) -> MachineDied:
+        """The error that tells what the machine was doing when it was lost, with its last console lines."""
+        if self._gone.is_set():
+            status = self._supervisor.wait()
+            said = self._supervisor.stdout.read().decode("utf-8", "replace").strip() if self._supervisor.stdout else ""
+            why = {
+                124: f"was cut off at its limit of {self._limit_s:g} s",
+                125: "was ended because the test run seemed to be gone",
+            }.get(status, f"ended (status {status})" + (f": {said}" if said else ""))
+        else:
+            why = "does not answer"
+        tail = self.console.splitlines()[-CONSOLE_LINES_SHOWN:]
+        return MachineDied("\n  ".join([f"{doing}: the machine {why}; last lines of its console:", *tail]))
+
+    def _reply(self, id: int, deadline: float, doing: str) -> dict[str, Any]:
+        """The next message about this command. Raises MachineDied, or queue.Empty at the deadline of a live machine."""
+        try:
+            message = self._replies[id].get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            if id == 0 or not self.answers():
+                raise self.died(doing) from None
+            raise
+        if "gone" in message:
+            raise self.died(doing)
+        return message
+
+    def _send(self, **message: Any) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        with self._sending:
+            try:
+                self._control.sendall(data)
+            except OSError:
+                raise self.died(str(message.get("do"))) from None
+
+    def _read(self) -> None:
+        """Takes in console and replies until QEMU closes both."""
+        selector = selectors.DefaultSelector()
+        selector.register(self._control, selectors.EVENT_READ, self._take_replies)
+        selector.register(self._console_socket, selectors.EVENT_READ, self._take_console)
+        self._reply_buffer = b""
+        while selector.get_map():
+            for key, _ in selector.select():
+                assert isinstance(key.fileobj, socket.socket)
+                try:
+                    chunk = key.fileobj.recv(CHUNK)
+                except OSError:
+                    chunk = b""
+                if chunk:
+                    key.data(chunk)
+                else:
+                    selector.unregister(key.fileobj)
+        self._gone.set()
+        for replies in list(self._replies.values()):
+            replies.put({"gone": True})
+
+    def _take_replies(self, chunk: bytes) -> None:
+        *lines, self._reply_buffer = (self._reply_buffer + chunk).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            replies = self._replies.get(message["id"])
+            if replies is not None:
+                replies.put(message)
+
+    def _take_console(self, chunk: bytes) -> None:
+        *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
+        self._console += [line.decode("utf-8", "replace").rstrip("\r") for line in lines]
+
+
+class CommandFailed(subprocess.CalledProcessError):
+    """A command inside the machine ended with another status than 0; its output is in the message."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.code, result.argv, result.out, result.err)
+        self._said = (result.errors or result.text).strip()
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.cmd)}: exit status {self.returncode}\n{self._said}"
+
+
+class Process:
+    """A command running inside the machine."""
+
+    def __init__(self, machine: Machine, id: int, argv: tuple[str, ...]) -> None:
+        self._machine = machine
+        self._id = id
+        self.argv = argv
+        self.out = bytearray()
+        self.err = bytearray()
+        self.code: int | None = None
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.code is None and kind is None:
+            self.stop()
+
+    def write(self, data: bytes) -> None:
+        """Feeds its standard input."""
+        for start in range(0, len(data), CHUNK):
+            chunk = base64.b64encode(data[start : start + CHUNK]).decode()
+            self._machine._send(id=self._id, do="write", data=chunk)
+
+    def close_input(self) -> None:
+        self._machine._send(id=self._id, do="close")
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to all of its processes."""
+        self._machine._send(id=self._id, do="signal", signal=number)
+
+    def stop(self, limit_s: float = ANSWER_LIMIT_S) -> Result:
+        """Kills it (SIGKILL) and waits for its end."""
+        if self.code is None:
+            self.signal(signal.SIGKILL)
+        return self.wait(limit_s)
+
+    def wait(self, limit_s: float = COMMAND_LIMIT_S) -> Result:
+        """Waits for its end. Raises CommandTimeout (and kills it) at the limit."""
+        deadline = time.monotonic() + limit_s
+        while self.code is None:
+            try:
+                self._take(deadline)
+            except queue.Empty:
+                self._machine._send(id=self._id, do="signal", signal=int(signal.SIGKILL))
+                raise CommandTimeout(self._describe(f"was cut off at its limit of {limit_s:g} s")) from None
+        return Result(self.argv, self.code, bytes(self.out), bytes(self.err))
+
+    def wait_for(self, text: bytes, limit_s: float = COMMAND_LIMIT_S) -> bytes:
+        """Waits until `text` stands in its output; returns the output up to and with it, and takes it away.
+
+        Raises CommandTimeout at the limit, MachineDied when the command or the machine ends before.
+        """
+        deadline = time.monotonic() + limit_s
+        while (found := self.out.find(text)) < 0:
+            if self.code is not None:
+                raise MachineDied(self._describe(f"ended with status {self.code} before it printed {text!r}"))
+            try:
+                self._take(deadline)
+            except queue.Empty:
+                raise CommandTimeout(self._describe(f"did not print {text!r} within {limit_s:g} s")) from None
+        end = found + len(text)
+        before = bytes(self.out[:end])
+        del self.out[:end]
+        return before
+
+    def _take(self, deadline: float) -> None:
+        message = self._machine._reply(self._id, deadline, " ".join(self.argv))
+        if "out" in message:
+            self.out += base64.b64decode(message["out"])
+        elif "err" in message:
+            self.err += base64.b64decode(message["err"])
+        elif "exit" in message:
+            self.code = message["exit"]
+            del self._machine._replies[self._id]
+        elif "error" in message:
+            self.code = 127
+            self.err += message["error"].encode()
+
+    def _describe(self, what: str) -> str:
+        said = (bytes(self.out[-2000:]) + bytes(self.err[-2000:])).decode("utf-8", "replace").strip()
+        return f"{' '.join(self.argv)}: {what}; it had printed:\n{said}"
+
+
+@contextlib.contextmanager
+def _memory_file(name: str, data: bytes) -> Any:
+    fd = os.memfd_create(name)
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        yield fd
+    finally:
+        os.close(fd)

@@ -1,0 +1,91 @@
+"""Runs the lab's processes and ends them when their time is up or when the test run that asked for them is gone.
+
+Started by machine.py as a process in a session of its own, so that nothing that kills the test run kills it too.
+It watches a pipe whose other end only the test run holds: the kernel closes that end however the test run dies. Should
+the supervisor itself be killed, the processes get SIGKILL from the kernel (PR_SET_PDEATHSIG).
+
+    supervisor.py LIFELINE_FD LIMIT_S COMMANDS_JSON
+
+The last command is the machine; the ones before it serve it (a file server) and end with it. Exit status: the
+machine's, 124 at the limit, 125 when the test run is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+EXIT_LIMIT = 124
+EXIT_ORPHANED = 125
+EXIT_STOPPED = 126
+
+
+class Stopped(Exception):
+    """Somebody asked for the end with a signal."""
+
+
+def main() -> int:
+    lifeline, limit_s, commands = int(sys.argv[1]), float(sys.argv[2]), json.loads(sys.argv[3])
+    deadline = time.monotonic() + limit_s
+    libc = ctypes.CDLL(None)
+    me = os.getpid()
+
+    def die_with_supervisor() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != me:
+            os._exit(EXIT_ORPHANED)
+
+    def stop(_signum: int, _frame: object) -> None:
+        raise Stopped
+
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, stop)
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in commands:
+            running.append(
+                subprocess.Popen(
+                    command["argv"],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=command["fds"],
+                    preexec_fn=die_with_supervisor,
+                    start_new_session=True,
+                )
+            )
+            for fd in command["fds"]:
+                os.close(fd)
+        return watch(lifeline, deadline, running[-1])
+    except Stopped:
+        return EXIT_STOPPED
+    finally:
+        for process in reversed(running):
+            process.kill()
+            process.wait()
+
+
+def watch(lifeline: int, deadline: float, machine: subprocess.Popen[bytes]) -> int:
+    """Waits for the first of: the machine's end, the test run's end, the limit."""
+    ended = os.pidfd_open(machine.pid)
+    poller = select.poll()
+    poller.register(lifeline, select.POLLIN | select.POLLHUP)
+    poller.register(ended, select.POLLIN)
+    while True:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return EXIT_LIMIT
+        ready = {fd for fd, _ in poller.poll(left_s * 1000)}
+        if ended in ready:
+            return machine.wait() & 0x7F
+        if lifeline in ready:
+            return EXIT_ORPHANED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
