@@ -19,6 +19,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 ProbeState: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
 Mode: TypeAlias = Literal["summary", "details"]
+Source: TypeAlias = Literal["collector", "console"]
 
 LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed")
 """Ledger entries that make exact counts a lower bound."""
@@ -110,9 +111,13 @@ class Frame(
     frozen=True,
     forbid_unknown_fields=True,
 ):
-    """What every frame carries. ``probe`` is None when a frame speaks of the whole collector."""
+    """What every frame carries. ``probe`` is None when a frame speaks of the whole source.
+
+    ``source`` is who measured: the collector, or the console itself (links, sockets, own cost).
+    """
 
     v: int = VERSION
+    source: Source = "collector"
     probe: str | None = None
     seq: int
     mono_ns: int
@@ -177,7 +182,7 @@ class Event(Frame, frozen=True):
 class Cost(Frame, frozen=True):
     """What a probe costs and what it may have missed.
 
-    With ``probe`` None it speaks of the collector process, and ends the frames of an interval.
+    With ``probe`` None it speaks of the source's process, and ends the frames of an interval of that source.
     """
 
     interval_ns: int

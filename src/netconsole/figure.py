@@ -1,0 +1,144 @@
+"""How figures and outside text are written, everywhere: three significant digits, a unit, and nothing invented.
+
+A count with losses behind it is written ``≥``; what is not known is an en dash, never a 0. Every renderer passes text
+from outside (interface and process names, reasons, errors) through :func:`safe`, and none of it is ever markup.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+UNKNOWN = "–"
+AT_LEAST = "≥"
+
+_THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
+_DURATIONS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def number(value: float | None, at_least: bool = False) -> str:
+    """Three significant digits with k, M, G: 999, 1.23k, 45.6M; integers below 1000 are written whole."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    mark = AT_LEAST if at_least else ""
+    if math.isinf(value):
+        return mark + ("-" if value < 0 else "") + "inf"
+    sign = "-" if value < 0 else ""
+    size = abs(value)
+    if size < 1000 and float(size).is_integer():
+        return f"{mark}{sign}{int(size)}"
+    step = 0
+    while size >= 999.5 and step < len(_THOUSANDS) - 1:
+        size /= 1000
+        step += 1
+    return f"{mark}{sign}{_digits(size)}{_THOUSANDS[step]}"
+
+
+def count(value: int | None, at_least: bool = False) -> str:
+    """An exact count, all digits, thousands apart by a thin no-break space (U+202F)."""
+    if value is None:
+        return UNKNOWN
+    return (AT_LEAST if at_least else "") + f"{value:,}".replace(",", "\u202f")
+
+
+def rate(value: float | None, unit: str = "", at_least: bool = False) -> str:
+    """A figure per second: 1.23k packets/s."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    return f"{number(value, at_least)}{' ' + unit if unit else ''}/s"
+
+
+def percent(value: float | None, at_least: bool = False) -> str:
+    """A percentage: 1.3 %."""
+    text = number(value, at_least)
+    return text if text == UNKNOWN else f"{text} %"
+
+
+def duration(value: float | None, unit: str = "ns") -> str:
+    """A time given in ns, us, ms or s, in the unit that reads best: 85.3 us."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    value_ns = value * _NANOSECONDS[unit]
+    for size, name in _DURATIONS:
+        if abs(value_ns) >= size * 0.9995:
+            return f"{number(value_ns / size)} {name}"
+    return f"{number(value_ns)} ns"
+
+
+def memory(value_kb: float | None) -> str:
+    """Memory given in kB (1024 bytes): 12.8 MB."""
+    if value_kb is None:
+        return UNKNOWN
+    return f"{number(value_kb)} kB" if value_kb < 1024 else f"{number(value_kb / 1024)} MB"
+
+
+def quantity(value: float | None, unit: str, at_least: bool = False) -> str:
+    """A figure in the unit of a manifest: times and percentages as above, anything else as number and unit."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if unit in _NANOSECONDS:
+        return (AT_LEAST if at_least else "") + duration(value, unit)
+    if unit in ("percent", "%"):
+        return percent(value, at_least)
+    if unit == "kB":
+        return memory(value)
+    text = number(value, at_least)
+    return f"{text} {unit}" if unit else text
+
+
+def elapsed(seconds: float | None) -> str:
+    """A span on the clock: 00:04:12."""
+    if seconds is None or math.isnan(seconds):
+        return UNKNOWN
+    whole = max(0, int(seconds))
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def safe(text: object, limit: int = 256) -> str:
+    """Any outside text as printable text: escapes and control, direction and invisible characters become ``\\x1b``
+    and the like; so nothing reaches the terminal but what can be seen. Longer than ``limit`` is cut with ``…``.
+    """
+    if text is None:
+        return UNKNOWN
+    written = []
+    source = str(text)
+    for character in source[:limit]:
+        if unicodedata.category(character) in _UNPRINTABLE:
+            code = ord(character)
+            written.append(
+                f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+            )
+        elif unicodedata.combining(character) and not (written and written[-1].isalnum()):
+            written.append(f"\\u{ord(character):04x}")
+        else:
+            written.append(character)
+    return "".join(written) + ("…" if len(source) > limit else "")
+
+
+def width(text: str) -> int:
+    """Terminal columns of a text that came through :func:`safe`: wide characters take two, combining ones none."""
+    columns = 0
+    for character in text:
+        if unicodedata.combining(character):
+            continue
+        columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return columns
+
+
+def fit(text: str, columns: int, right: bool = False) -> str:
+    """Cut or pad to exactly so many terminal columns; what was cut ends in ``…``."""
+    if width(text) > columns:
+        kept = ""
+        for character in text:
+            if width(kept + character) > columns - 1:
+                break
+            kept += character
+        text = kept + "…" if columns > 0 else ""
+    padding = " " * (columns - width(text))
+    return padding + text if right else text + padding
+
+
+def _digits(size: float) -> str:
+    return f"{size:#.3g}".rstrip(".") if size else "0"

@@ -1,0 +1,293 @@
+"""A measurement of this host: the collector and the console's own sources, restarted when lost, always cleaned up."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Literal
+
+from netconsole import frames
+from netconsole.collector_process import CollectorGone, CollectorProcess
+from netconsole.frames import AnyFrame, Mode, Scalar
+from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest
+from netconsole.state import State
+
+BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Waits before the first, second, ... restart of a collector that was lost."""
+STEADY_AFTER_INTERVALS = 30
+"""A collector that lived so long is forgiven its earlier crashes."""
+_MAX_PENDING = 200_000
+"""Frames of one interval that are held back; a stream that never ends an interval is applied in pieces."""
+
+
+class LiveSession:
+    """Runs ``command`` (the collector), loads the probes into it and keeps it alive until :meth:`close`."""
+
+    kind: Literal["live"] = "live"
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        requests: Sequence[ProbeRequest],
+        interval_s: float = 1.0,
+        environment: Mapping[str, str] | None = None,
+        back_off_s: Sequence[float] = BACK_OFF_S,
+    ) -> None:
+        self._command = list(command)
+        self._environment = environment
+        self._interval_s = interval_s
+        self._back_off_s = tuple(back_off_s)
+        self._requests = {request.name: request for request in requests if request.source == "bpf"}
+        self._state = State()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[News], None]] = []
+        self._closing = threading.Event()
+        self._close_lock = threading.Lock()
+        self._process: CollectorProcess | None = None
+        self._phase: Phase = "starting"
+        self._why: str | None = None
+        self._retry_at: float | None = None
+        self._broken_before = 0
+        self._ids = itertools.count(1)
+        self._replies: dict[int, tuple[str | None, Future[None]]] = {}
+        self._console_seq = itertools.count(1)
+        self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
+        for name, request in self._requests.items():
+            self._say(name, "compiling", request.mode)
+
+    def start(self) -> None:
+        """Start the collector and the sources."""
+        self._supervisor.start()
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[State]:
+        """See :class:`netconsole.session.Session`."""
+        with self._lock:
+            yield self._state
+
+    def on_news(self, callback: Callable[[News], None]) -> None:
+        """See :class:`netconsole.session.Session`."""
+        self._callbacks.append(callback)
+
+    def connection(self) -> Connection:
+        """See :class:`netconsole.session.Session`."""
+        process = self._process
+        retry = self._retry_at
+        broken = self._broken_before + (process.broken_frames if process else 0)
+        return Connection(self._phase, self._why, None if retry is None else max(0.0, retry - time.monotonic()), broken)
+
+    def age_s(self) -> float | None:
+        """See :class:`netconsole.session.Session`."""
+        with self._lock:
+            return self._state.age_s(time.monotonic_ns())
+
+    def settled(self) -> bool:
+        """See :class:`netconsole.session.Session`."""
+        with self._lock:
+            return all(probe.settled for probe in self._state.probes.values())
+
+    def set(self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None) -> Future[None]:
+        """See :class:`netconsole.session.Session`."""
+        request = self._requests.get(probe)
+        if request is None:
+            return _refused(f"{probe}: is not a probe that takes knobs")
+        merged = {**request.knobs, **(knobs or {})}
+        wanted = ProbeRequest(probe, mode or request.mode, merged, request.spec, request.code, request.common)
+        future = self._ask({"command": "set", "probe": probe, "mode": wanted.mode, "knobs": merged}, None)
+        future.add_done_callback(lambda done: self._keep(wanted, done))
+        return future
+
+    def reload(self, probe: str) -> Future[None]:
+        """See :class:`netconsole.session.Session`."""
+        request = self._requests.get(probe)
+        if request is None:
+            return _refused(f"{probe}: is not a probe of this session")
+        unloaded = self.unload(probe)
+        # Commands are taken in order; an unload that is refused (the probe never ran) is no reason not to load.
+        unloaded.add_done_callback(lambda done: done.exception())
+        return self._ask(_load(request), probe)
+
+    def unload(self, probe: str) -> Future[None]:
+        """See :class:`netconsole.session.Session`."""
+        if probe not in self._requests:
+            return _refused(f"{probe}: is not a probe of this session")
+        return self._ask({"command": "unload", "probe": probe}, None)
+
+    def close(self) -> None:
+        """See :class:`netconsole.session.Session`."""
+        self._closing.set()
+        with self._close_lock:
+            process = self._process
+            if process is not None:
+                process.close()
+        if self._supervisor.is_alive() and self._supervisor is not threading.current_thread():
+            self._supervisor.join(1.0)
+        self._phase = "ended"
+        self._drop_replies("the session has ended")
+
+    # ---- the collector's life ----
+
+    def _supervise(self) -> None:
+        crashes = 0
+        while not self._closing.is_set():
+            began = self._intervals()
+            why = self._run_once()
+            if self._closing.is_set():
+                return
+            if self._intervals() - began >= STEADY_AFTER_INTERVALS:
+                crashes = 0
+            wait_s = self._back_off_s[min(crashes, len(self._back_off_s) - 1)]
+            crashes += 1
+            self._lost(why, wait_s)
+            self._closing.wait(wait_s)
+
+    def _run_once(self) -> str:
+        """One life of the collector, from start to end. Returns why it ended."""
+        with self._close_lock:
+            if self._closing.is_set():
+                return "closing"
+            try:
+                process = self._process = CollectorProcess(self._command, self._environment)
+            except CollectorGone as error:
+                return str(error)
+        try:
+            self._retry_at = None
+            self._ask({"command": "interval", "ms": round(self._interval_s * 1000)}, None)
+            for request in self._requests.values():
+                self._ask(_load(request), request.name)
+            pending: list[AnyFrame] = []
+            for frame in process.frames():
+                self._take(frame, pending)
+            return process.why()
+        finally:
+            process.close()
+            self._broken_before += process.broken_frames
+            self._process = None
+            self._drop_replies("the collector has ended")
+
+    def _take(self, frame: AnyFrame, pending: list[AnyFrame]) -> None:
+        if isinstance(frame, (frames.Hello, frames.Status, frames.Reply, frames.Bye)):
+            if isinstance(frame, frames.Hello):
+                self._phase, self._why = "live", None
+            self._apply([frame])
+            if isinstance(frame, frames.Reply):
+                self._answer(frame)
+            self._tell("status")
+            return
+        pending.append(frame)
+        ended = isinstance(frame, frames.Cost) and frame.probe is None
+        if ended or len(pending) >= _MAX_PENDING:
+            self._apply(pending)
+            pending.clear()
+            if ended:
+                self._tell("interval")
+
+    def _lost(self, why: str, wait_s: float) -> None:
+        self._phase, self._why = "lost", why
+        self._retry_at = time.monotonic() + wait_s
+        for name, request in self._requests.items():
+            self._say(name, "failed", request.mode, f"collector lost: {why}", f"it is started again in {wait_s:g} s")
+        self._tell("status")
+
+    def _intervals(self) -> int:
+        with self._lock:
+            return self._state.collector.intervals
+
+    # ---- frames and news ----
+
+    def _apply(self, batch: Sequence[AnyFrame]) -> None:
+        with self._lock:
+            for frame in batch:
+                self._state.apply(frame)
+
+    def _tell(self, news: News) -> None:
+        for callback in self._callbacks:
+            callback(news)
+
+    def _say(
+        self, probe: str, state: frames.ProbeState, mode: Mode, why: str | None = None, help: str | None = None
+    ) -> None:
+        """A status of the console's own about a probe, as an ordinary frame."""
+        with self._lock:
+            self._state.apply(
+                frames.Status(
+                    source="console",
+                    probe=probe,
+                    seq=next(self._console_seq),
+                    mono_ns=time.monotonic_ns(),
+                    wall_ns=time.time_ns(),
+                    state=state,
+                    mode=mode,
+                    why=why,
+                    help=help,
+                )
+            )
+
+    # ---- commands ----
+
+    def _ask(self, command: dict[str, object], loads: str | None) -> Future[None]:
+        future: Future[None] = Future()
+        process = self._process
+        if process is None:
+            return _refused(f"the collector is not running: {self._why or 'not started yet'}")
+        number = next(self._ids)
+        self._replies[number] = (loads, future)
+        try:
+            process.send({"id": number, **command})
+        except CollectorGone as error:
+            self._replies.pop(number, None)
+            return _refused(str(error))
+        return future
+
+    def _answer(self, frame: frames.Reply) -> None:
+        loads, future = self._replies.pop(frame.id, (None, None))
+        if future is None:
+            return
+        if frame.ok:
+            future.set_result(None)
+            return
+        error = frame.error or "refused without a reason"
+        if loads is not None:
+            self._refuse_load(loads, error)
+        future.set_exception(CommandError(error))
+
+    def _refuse_load(self, probe: str, error: str) -> None:
+        """A load that was refused before the collector said anything of the probe must not look like one in progress."""
+        with self._lock:
+            state = self._state.probes.get(probe)
+            waiting = state is not None and not state.settled
+        if waiting:
+            self._say(probe, "failed", self._requests[probe].mode, error, "netconsole doctor says more")
+
+    def _keep(self, wanted: ProbeRequest, done: Future[None]) -> None:
+        """A change that was taken also holds for a collector that is started again."""
+        if done.exception() is None:
+            self._requests[wanted.name] = wanted
+
+    def _drop_replies(self, why: str) -> None:
+        while self._replies:
+            _, (_, future) = self._replies.popitem()
+            if not future.done():
+                future.set_exception(CommandError(why))
+
+
+def _load(request: ProbeRequest) -> dict[str, object]:
+    return {
+        "command": "load",
+        "probe": request.name,
+        "spec": request.spec,
+        "source": request.code,
+        "common": request.common,
+        "mode": request.mode,
+        "knobs": dict(request.knobs),
+    }
+
+
+def _refused(why: str) -> Future[None]:
+    future: Future[None] = Future()
+    future.set_exception(CommandError(why))
+    return future

@@ -1,0 +1,82 @@
+"""What every reader of a measurement holds: a stream of frames, live here or later recorded or remote, as one State.
+
+Readers call :meth:`Session.view` and get a picture that is whole: frames of an interval are applied together when the
+interval ends. They learn of news through :meth:`Session.on_news`, from a thread of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from netconsole.frames import Mode, Scalar
+from netconsole.state import State
+
+Phase = Literal["starting", "live", "lost", "ended"]
+News = Literal["interval", "status"]
+
+
+class CommandError(Exception):
+    """A command was refused or could not be passed on; the message is one line for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How the stream stands. ``why`` and ``retry_in_s`` speak of a collector that was lost."""
+
+    phase: Phase
+    why: str | None = None
+    retry_in_s: float | None = None
+    broken_frames: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """A probe to run. ``spec`` is the manifest as the collector takes it (docs/probes.md), ``code`` its probe.bpf.c."""
+
+    name: str
+    mode: Mode = "summary"
+    knobs: Mapping[str, Scalar] = field(default_factory=dict)
+    spec: Mapping[str, object] = field(default_factory=dict)
+    code: str = ""
+    common: str = ""
+    source: str = "bpf"
+
+
+class Session(Protocol):
+    """A measurement to look at. All methods may be called from any thread, also after :meth:`close`."""
+
+    kind: Literal["live", "recorded", "remote"]
+
+    def start(self) -> None:
+        """Begin to deliver frames."""
+
+    def view(self) -> AbstractContextManager[State]:
+        """The picture at the end of the last interval; nothing changes inside the ``with``. Be short: milliseconds."""
+
+    def on_news(self, callback: Callable[[News], None]) -> None:
+        """Call ``callback`` from a thread of the session after every interval, and when a probe changed state."""
+
+    def connection(self) -> Connection:
+        """How the stream stands now."""
+
+    def age_s(self) -> float | None:
+        """How old the figures of the view are; None before the first."""
+
+    def settled(self) -> bool:
+        """Whether every probe is attached or was refused."""
+
+    def set(self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None) -> Future[None]:
+        """Change mode or knobs of the running probe. The future ends with None or a CommandError."""
+
+    def reload(self, probe: str) -> Future[None]:
+        """Load a probe (again). The future ends with None or a CommandError."""
+
+    def unload(self, probe: str) -> Future[None]:
+        """Detach a probe. The future ends with None or a CommandError."""
+
+    def close(self) -> None:
+        """End the measurement; every probe is gone when this returns. Idempotent, at most about 2 s."""
