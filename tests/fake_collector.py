@@ -1,10 +1,10 @@
-"""A collector that measures nothing: plays a scenario of frames, so that sessions and panes are tested without a kernel.
+"""A collector that measures nothing: plays a scenario of frames, to test sessions and panes without a kernel.
 
     python tests/fake_collector.py SCENARIO.jsonl
 
 A scenario is a file of JSON lines. A line that has a `kind` is a frame: `v`, `seq`, `mono_ns`, `wall_ns` and `source`
-are filled in when they are missing (one second per interval, from a fixed date, or the real clock after `{"do": "clock",
-"real": true}`). Other lines are acts:
+are filled in when they are missing (one second per interval, from a fixed date, or the real clock after
+`{"do": "clock", "real": true}`). Other lines are acts:
 
     {"do": "end"}                             end the interval: the collector's own cost frame, mono_ns goes on by 1 s
     {"do": "await", "command": "set"}         wait for a command of that name (answered like every other)

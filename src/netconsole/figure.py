@@ -105,13 +105,10 @@ def safe(text: object, limit: int = 256) -> str:
     written = []
     source = str(text)
     for character in source[:limit]:
-        if unicodedata.category(character) in _UNPRINTABLE:
-            code = ord(character)
-            written.append(
-                f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-            )
-        elif unicodedata.combining(character) and not (written and written[-1].isalnum()):
-            written.append(f"\\u{ord(character):04x}")
+        if unicodedata.category(character) in _UNPRINTABLE or (
+            unicodedata.combining(character) and not (written and written[-1].isalnum())
+        ):
+            written.append(_escaped(character))
         else:
             written.append(character)
     return "".join(written) + ("…" if len(source) > limit else "")
@@ -138,6 +135,11 @@ def fit(text: str, columns: int, right: bool = False) -> str:
         text = kept + "…" if columns > 0 else ""
     padding = " " * (columns - width(text))
     return padding + text if right else text + padding
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _digits(size: float) -> str:

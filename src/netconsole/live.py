@@ -256,7 +256,7 @@ class LiveSession:
         future.set_exception(CommandError(error))
 
     def _refuse_load(self, probe: str, error: str) -> None:
-        """A load that was refused before the collector said anything of the probe must not look like one in progress."""
+        """A load that was refused before any word of the probe must not look like one in progress."""
         with self._lock:
             state = self._state.probes.get(probe)
             waiting = state is not None and not state.settled

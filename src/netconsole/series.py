@@ -20,7 +20,7 @@ _IDLE = -1.0
 
 
 class Timeline:
-    """Counts intervals, and remembers which of the last SAMPLES were missed (lost frames, a collector that was away)."""
+    """Counts intervals, and remembers which were missed (lost frames, a collector that was away)."""
 
     def __init__(self) -> None:
         self.tick = 0

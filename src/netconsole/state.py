@@ -191,7 +191,7 @@ class State:
 
     @property
     def kernel_cpu_pct(self) -> float | None:
-        """Time of all our programs in the kernel, percent of one core, by the last windows; None when none was open."""
+        """Time of all our programs in the kernel, percent of one core, by the last windows; None before the first."""
         known = [
             p.cost.kernel_cpu_pct for p in self.probes.values() if p.measuring and p.cost.kernel_cpu_pct is not None
         ]
