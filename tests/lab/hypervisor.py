@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 
 from . import initramfs
 from .errors import LabUnavailable
-from .fetch import Kernel, KernelTree, fetch
-from .machine import Machine
+from .fetch import Kernel, fetch
+from .l2 import Address
+from .machine import COMMAND_LIMIT_S, Machine
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 INIT = Path(__file__).with_name("l1_init.sh")
-LIFETIME_S = 1500.0
-MEMORY_MB = 4096
+LIFETIME_S = 1500.0  # more than the whole test suite may take
+MEMORY_MB = 3072
 CPUS = 2
 KERNEL_ARGUMENTS = "console=ttyS0 panic=-1 quiet mitigations=off"
-SHARE_MODULES = {"9p": ["9pnet_virtio", "9p"], "virtiofs": ["virtiofs"]}
 BOOT_MODULES = ["virtio_pci", "virtio_console", "overlay"]
+SHARE_MODULES = {"9p": ["9pnet_virtio", "9p"], "virtiofs": ["virtiofs"]}
+NETWORK_MODULES = ["tun", "vhost_net", "openvswitch", "kvm_amd", "veth", "sch_netem"]
 
 
 class Hypervisor(Machine):
-    """A booted L1."""
+    """A booted L1 with the modules of a hypervisor loaded.
+
+    It runs on this machine's root file system (read-only, with a layer in memory over it) and sees the checkout as it
+    is at every moment.
+    """
 
     def __init__(self, kernel: Kernel, *, lifetime_s: float = LIFETIME_S, ports: tuple[str, ...] = ()) -> None:
-        self.tree: KernelTree = fetch(kernel)
+        self.tree = fetch(kernel)
+        values = {
+            "SHARE": kernel.share,
+            "CHECKOUT": CHECKOUT,
+            "VENV": sys.prefix,
+            "MODULES": self.tree.modules,
+            "VERSION": self.tree.version,
+        }
         super().__init__(
             [
                 *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(MEMORY_MB)),
@@ -33,23 +45,35 @@ class Hypervisor(Machine):
                 *_shares(kernel),
             ],
             initramfs=initramfs.build(
-                self.tree, _init_script(self.tree), [*BOOT_MODULES, *SHARE_MODULES[kernel.share]]
+                self.tree, initramfs.script(INIT, values), [*BOOT_MODULES, *SHARE_MODULES[kernel.share]]
             ),
             limit_s=lifetime_s,
             ports=ports,
         )
+        try:
+            self.run("modprobe", "-a", *NETWORK_MODULES)
+        except BaseException:
+            self.close()
+            raise
 
+    def shell(self, script: str, limit_s: float = COMMAND_LIMIT_S) -> str:
+        """Runs a shell script that stops at the first failing command; returns what it printed."""
+        return self.run("sh", "-ec", script, limit_s=limit_s).text
 
-def _init_script(tree: KernelTree) -> str:
-    head, _, body = INIT.read_text().partition("\n")
-    values = {
-        "SHARE": tree.kernel.share,
-        "CHECKOUT": CHECKOUT,
-        "VENV": sys.prefix,
-        "MODULES": tree.modules,
-        "VERSION": tree.version,
-    }
-    return "\n".join([head, *(f"{name}={shlex.quote(str(value))}" for name, value in values.items()), body])
+    def python(self, *arguments: str | Path, limit_s: float = COMMAND_LIMIT_S) -> str:
+        """Runs the interpreter of the project's virtual environment in the checkout."""
+        return self.run(sys.executable, *arguments, cwd=CHECKOUT, limit_s=limit_s).text
+
+    def uptime_s(self) -> float:
+        return float(self.read_file("/proc/uptime").split()[0])
+
+    def counter(self, device: str, name: str) -> int:
+        """A counter of a network device: rx_packets, tx_dropped, …"""
+        return int(self.read_file(f"/sys/class/net/{device}/statistics/{name}"))
+
+    def address_of(self, device: str, ip: str) -> Address:
+        """An address of the hypervisor's own, as the target of a guest's packets."""
+        return Address(ip, self.read_file(f"/sys/class/net/{device}/address").decode().strip())
 
 
 def _shares(kernel: Kernel) -> list[str]:

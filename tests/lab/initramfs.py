@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import stat
 from dataclasses import dataclass, field
@@ -32,6 +33,12 @@ def build(tree: KernelTree, init: str, modules: list[str]) -> bytes:
         archive.file(f"{MODULES_DIR}/{number:02}-{path.name}", path.read_bytes(), 0o644)
     archive.file("init", init.encode(), 0o755)
     return archive.close()
+
+
+def script(template: Path, values: dict[str, object]) -> str:
+    """The init script with these shell variables set at its head."""
+    head, _, body = template.read_text("utf-8").partition("\n")
+    return "\n".join([head, *(f"{name}={shlex.quote(str(value))}" for name, value in values.items()), body])
 
 
 def load_order(modules: Path, names: list[str]) -> list[Path]:

@@ -1,0 +1,64 @@
+"""Fixtures of the lab. Booting takes seconds, so that modules which ask for the same kernel share one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .errors import LabUnavailable
+from .fetch import kernel_named, kernels
+from .hypervisor import Hypervisor
+from .testbed import Testbed
+
+DEFAULT_KERNEL = kernels()[0].name
+
+
+class Lab:
+    """The machines that run at the moment, by kernel."""
+
+    def __init__(self) -> None:
+        self._testbeds: dict[str, Testbed] = {}
+
+    def testbed(self, kernel: str) -> Testbed:
+        """A running one of this kernel; boots it when there is none or when tests have wrecked it."""
+        testbed = self._testbeds.pop(kernel, None)
+        if testbed is not None and not testbed.hypervisor.answers():
+            testbed.close()
+            testbed = None
+        if testbed is None:
+            self.close()  # one at a time: two would fight for the memory and the cores of a small machine
+            testbed = Testbed(kernel_named(kernel))
+        self._testbeds[kernel] = testbed
+        return testbed
+
+    def close(self) -> None:
+        for testbed in self._testbeds.values():
+            testbed.close()
+        self._testbeds.clear()
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    machines = Lab()
+    yield machines
+    machines.close()
+
+
+@pytest.fixture(scope="module")
+def testbed(request: pytest.FixtureRequest, lab: Lab) -> Testbed:
+    """Hypervisor, switch and two guests. `indirect` parameter: the name of a kernel of kernels.toml."""
+    try:
+        testbed = lab.testbed(getattr(request, "param", DEFAULT_KERNEL))
+    except LabUnavailable as error:
+        # In CI this fails: tests/conftest.py turns skips into failures there.
+        pytest.skip(str(error))
+    for guest in testbed.guests:
+        guest.revive()
+    return testbed
+
+
+@pytest.fixture(scope="module")
+def hypervisor(testbed: Testbed) -> Hypervisor:
+    """The machine alone, for tests that need no guest."""
+    return testbed.hypervisor

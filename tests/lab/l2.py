@@ -1,0 +1,175 @@
+"""Virtual machines on the lab's hypervisor (L2): busybox under nested KVM, on a vhost-net tap."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import initramfs
+from .errors import CommandTimeout, LabError, MachineDied
+from .machine import Process
+
+if TYPE_CHECKING:
+    from .hypervisor import Hypervisor
+
+INIT = Path(__file__).with_name("l2_init.sh")
+MODULES = ["virtio_pci", "virtio_net", "pktgen"]
+MEMORY_MB = 128
+BOOT_LIMIT_S = 90.0
+COMMAND_LIMIT_S = 30.0
+FLOOD_LIMIT_S = 90.0
+ANSWER_LIMIT_S = 10.0
+BOOT_TRIES = 3  # nested KVM under TCG now and then loses an interrupt
+RUN_DIRECTORY = "/run/lab"
+EXTRA_VECTORS = 2  # of a card besides those of its queues: configuration and control queue
+KERNEL_ARGUMENTS = "console=ttyS0 panic=-1 quiet mitigations=off"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where packets go."""
+
+    ip: str
+    mac: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """How a guest is attached to the network."""
+
+    tap: str
+    mac: str
+    address: str  # with prefix length
+    queues: int = 1
+
+    @property
+    def at(self) -> Address:
+        return Address(self.address.partition("/")[0], self.mac)
+
+
+class Guest:
+    """A virtual machine; `start` boots it, `stop` ends it, `card` says where it is attached."""
+
+    def __init__(self, hypervisor: Hypervisor, name: str, card: Card) -> None:
+        self.hypervisor = hypervisor
+        self.name = name
+        self.card = card
+        self._process: Process | None = None
+        self._tokens = itertools.count(1)
+        self._known: list[Address] = []
+
+    @property
+    def console_file(self) -> str:
+        return f"{RUN_DIRECTORY}/{self.name}.console"
+
+    def start(self) -> None:
+        """Boots it and waits for its shell; starts over when it hangs. Raises LabError when it never comes up."""
+        for attempt in range(1, BOOT_TRIES + 1):
+            self._launch()
+            try:
+                assert self._process is not None
+                self._process.wait_for(b"guest ready", BOOT_LIMIT_S)
+                self.know(self._known)
+                return
+            except (CommandTimeout, MachineDied) as error:
+                self.stop()
+                if attempt == BOOT_TRIES:
+                    raise LabError(f"guest {self.name} did not boot: {error}\n{self.console()}") from error
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def run(self, command: str, limit_s: float = COMMAND_LIMIT_S) -> str:
+        """Runs a shell command in it; returns what it printed. Raises LabError when it fails or hangs."""
+        if self._process is None:
+            raise LabError(f"guest {self.name} is not running")
+        token = f"done{next(self._tokens)}"
+        self._process.write(f"{token} {command}\n".encode())
+        try:
+            text = self._process.wait_for(f"\n{token} ".encode(), limit_s)
+            code = int(self._process.wait_for(b"\n", limit_s))
+        except CommandTimeout as error:
+            raise CommandTimeout(f"guest {self.name}: {error}\n{self.console()}") from error
+        said = text.decode("utf-8", "replace").replace("\r", "").rpartition("\n")[0].strip("\n")
+        if code != 0:
+            raise LabError(f"guest {self.name}: {command}: status {code}: {said}")
+        return said
+
+    def know(self, others: list[Address]) -> None:
+        """Gives it fixed addresses of its neighbours, so that no ARP packet blurs a count; kept over restarts."""
+        self._known = others
+        for other in others:
+            self.run(f"arp -s {other.ip} {other.mac}")
+
+    def answers(self) -> bool:
+        """Whether its shell and its card still work: after a flood nested KVM now and then loses an interrupt."""
+        try:
+            self.run("true", ANSWER_LIMIT_S)
+        except LabError:
+            return False
+        ping = ("ping", "-c", "1", "-w", str(int(ANSWER_LIMIT_S)), self.card.at.ip)
+        return self.hypervisor.run("busybox", *ping, check=False).code == 0
+
+    def revive(self) -> bool:
+        """Restarts it when it does not answer; says whether it had to."""
+        if self.answers():
+            return False
+        self.restart()
+        return True
+
+    def send_udp(self, count: int, to: Address, *, port: int, size: int = 100, queue: int = 0) -> None:
+        """Sends exactly `count` UDP datagrams with the kernel's packet generator, as fast as the card takes them.
+
+        `size` is that of the frame in bytes. Raises LabError when not all of them could be sent.
+        """
+        settings = [
+            *("clone_skb 0", "delay 0", f"count {count}", f"pkt_size {size}"),
+            *(f"dst {to.ip}", f"dst_mac {to.mac}", f"udp_dst_min {port}", f"udp_dst_max {port}"),
+            *(f"queue_map_min {queue}", f"queue_map_max {queue}"),
+        ]
+        thread = f"/proc/net/pktgen/kpktgend_{queue}"
+        device = f"/proc/net/pktgen/eth0@{queue}"
+        script = [f"echo add_device eth0@{queue} >{thread}"]
+        script += [f"echo {setting} >{device}" for setting in settings]
+        script += ["echo start >/proc/net/pktgen/pgctrl", f"cat {device}", f"echo rem_device_all >{thread}"]
+        shown = self.run(" && ".join(script), FLOOD_LIMIT_S)
+        if f"pkts-sofar: {count}  errors: 0" not in shown:
+            raise LabError(f"guest {self.name} did not send {count} datagrams:\n{shown}")
+
+    def console(self) -> str:
+        """The last lines of its kernel console."""
+        return self.hypervisor.run("tail", "-n", "25", self.console_file, check=False).text
+
+    def _launch(self) -> None:
+        hypervisor = self.hypervisor
+        image = f"{RUN_DIRECTORY}/{self.name}.initramfs"
+        script = initramfs.script(INIT, {"ADDRESS": self.card.address})
+        multi_queue = "multi_queue" if self.card.queues > 1 else ""
+        hypervisor.shell(f"""
+            mkdir -p {RUN_DIRECTORY}
+            [ -e /sys/class/net/{self.card.tap} ] ||
+                ip tuntap add dev {self.card.tap} mode tap vnet_hdr {multi_queue}
+            # No multicast of the hypervisor's own on this wire: a count holds what a test sends and nothing else.
+            echo 1 >/proc/sys/net/ipv6/conf/{self.card.tap}/disable_ipv6
+            ip link set {self.card.tap} up
+        """)
+        hypervisor.write_file(image, initramfs.build(hypervisor.tree, script, MODULES))
+        queues = self.card.queues
+        mq = f"mq={'on' if queues > 1 else 'off'},vectors={2 * queues + EXTRA_VECTORS}"
+        self._process = hypervisor.start(
+            *("qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", str(MEMORY_MB)),
+            *("-smp", str(queues)),
+            *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-name", self.name),
+            *("-kernel", hypervisor.tree.image, "-initrd", image, "-append", KERNEL_ARGUMENTS),
+            *("-serial", f"file:{self.console_file}", "-serial", "stdio"),
+            *("-netdev", f"tap,id=net,ifname={self.card.tap},script=no,downscript=no,vhost=on,queues={queues}"),
+            *("-device", f"virtio-net-pci,netdev=net,mac={self.card.mac},{mq}"),
+        )

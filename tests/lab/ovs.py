@@ -1,0 +1,76 @@
+"""Open vSwitch with the kernel datapath on the lab's hypervisor."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .hypervisor import Hypervisor
+
+DIRECTORY = "/run/openvswitch"
+START_LIMIT_S = 90.0
+
+# ovs-vswitchd keeps its count of CPUs for 10 s of monotonic time, beginning with none at 0. One that starts before the
+# machine is up for 10 s gives the kernel an empty list of upcall ports, and every upcall is lost
+# (OVS lib/ovs-thread.c, count_cpu_cores; lib/dpif-netlink.c, dpif_netlink_set_handler_pids).
+START = """
+set -e
+mkdir -p {directory}
+cd {directory}
+if [ {early} = no ]; then
+    until [ "$(cut -d. -f1 /proc/uptime)" -ge 11 ]; do sleep 0.2; done
+fi
+ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema
+ovsdb-server conf.db --remote=punix:{directory}/db.sock --pidfile --detach --log-file={directory}/ovsdb-server.log
+ovs-vsctl --no-wait init
+ovs-vswitchd --pidfile --detach --log-file={directory}/ovs-vswitchd.log
+"""
+
+
+class OpenVSwitch:
+    """A running ovsdb-server and ovs-vswitchd."""
+
+    def __init__(self, hypervisor: Hypervisor, *, lose_all_upcalls: bool = False) -> None:
+        """Starts both. `lose_all_upcalls` starts the switch too early after boot, a fault that real hosts have had:
+        no upcall reaches it. It needs a hypervisor that has been up for less than 10 s; ValueError otherwise."""
+        self.hypervisor = hypervisor
+        if lose_all_upcalls and hypervisor.uptime_s() > 9:
+            raise ValueError("this hypervisor has been up for too long for the fault; boot one for the test")
+        early = "yes" if lose_all_upcalls else "no"
+        script = START.format(directory=DIRECTORY, early=early)
+        hypervisor.run("sh", "-c", script, limit_s=START_LIMIT_S)
+
+    def add_bridge(self, name: str, address: str) -> None:
+        """A bridge with kernel datapath whose local port has this address (with prefix length)."""
+        self.vsctl("add-br", name)
+        self.hypervisor.shell(f"""
+            echo 1 >/proc/sys/net/ipv6/conf/{name}/disable_ipv6
+            ip address add {address} dev {name}
+            ip link set {name} up
+        """)
+
+    def add_port(self, bridge: str, device: str) -> None:
+        self.vsctl("--may-exist", "add-port", bridge, device)
+
+    def vsctl(self, *arguments: str) -> str:
+        return self.hypervisor.run("ovs-vsctl", *arguments).text
+
+    def upcalls(self) -> dict[str, int]:
+        """The datapath's lookups: hit, missed (upcalls asked for), lost (upcalls that did not reach the switch)."""
+        shown = self.hypervisor.run("ovs-dpctl", "show").text
+        match = re.search(r"lookups: hit:(\d+) missed:(\d+) lost:(\d+)", shown)
+        assert match is not None, shown
+        return dict(zip(("hit", "missed", "lost"), map(int, match.groups()), strict=True))
+
+    def port_counters(self, device: str) -> dict[str, int]:
+        """The port's own counters by OVS: rx_packets, tx_packets, rx_dropped, … (rx: from the guest)."""
+        shown = self.hypervisor.run("ovs-dpctl", "--statistics", "show").text
+        port = shown.partition(f": {device}")[2].partition("\n  port ")[0]
+        counters = {}
+        for line in port.splitlines():
+            direction, _, fields = line.strip().partition(" packets:")
+            if direction in ("RX", "TX"):
+                for name, value in re.findall(r"(\w+):(\d+)", f"packets:{fields}"):
+                    counters[f"{direction.lower()}_{name}"] = int(value)
+        return counters

@@ -1,0 +1,70 @@
+"""The lab's standard arrangement: a hypervisor, Open vSwitch with a bridge, and two guests on it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+
+from .fetch import Kernel
+from .hypervisor import LIFETIME_S, Hypervisor
+from .l2 import Address, Card, Guest
+from .ovs import OpenVSwitch
+
+BRIDGE = "br0"
+BRIDGE_IP = "10.77.0.1"
+PREFIX_LENGTH = 24
+# The second one has two queues, so that the multi-queue path is always there.
+CARDS = (
+    Card("vnet0", "52:54:00:00:00:10", f"10.77.0.10/{PREFIX_LENGTH}"),
+    Card("vnet1", "52:54:00:00:00:11", f"10.77.0.11/{PREFIX_LENGTH}", queues=2),
+)
+
+
+class Testbed:
+    """`hypervisor` is L1; its `ovs` joins it and the `guests` by the bridge br0."""
+
+    __test__ = False  # not a test class, whatever its name begins with
+
+    def __init__(
+        self, kernel: Kernel, *, guests: int = len(CARDS), lifetime_s: float = LIFETIME_S, ports: tuple[str, ...] = ()
+    ) -> None:
+        self.hypervisor = Hypervisor(kernel, lifetime_s=lifetime_s, ports=ports)
+        try:
+            self.guests = [Guest(self.hypervisor, f"vm{number}", card) for number, card in enumerate(CARDS[:guests])]
+            with ThreadPoolExecutor() as pool:
+                booting = [pool.submit(guest.start) for guest in self.guests]
+                # The switch has to wait for the machine's age anyhow: the guests boot meanwhile.
+                self.ovs = OpenVSwitch(self.hypervisor)
+                for boot in booting:
+                    boot.result()
+            self.ovs.add_bridge(BRIDGE, f"{BRIDGE_IP}/{PREFIX_LENGTH}")
+            for guest in self.guests:
+                self.ovs.add_port(BRIDGE, guest.card.tap)
+            self._introduce()
+        except BaseException:
+            self.hypervisor.close()
+            raise
+
+    @property
+    def bridge(self) -> Address:
+        """The hypervisor's own address on the bridge, as a target of packets."""
+        return self.hypervisor.address_of(BRIDGE, BRIDGE_IP)
+
+    def _introduce(self) -> None:
+        """Everybody knows everybody's address: what is counted is what a test sends, without ARP."""
+        cards = [guest.card.at for guest in self.guests]
+        for card in cards:
+            self.hypervisor.shell(f"ip neighbour replace {card.ip} lladdr {card.mac} dev {BRIDGE} nud permanent")
+        for guest in self.guests:
+            guest.know([self.bridge, *(card for card in cards if card.mac != guest.card.mac)])
+
+    def __enter__(self) -> Testbed:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.hypervisor.close()
