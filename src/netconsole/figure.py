@@ -102,7 +102,7 @@ def safe(text: object, limit: int = 256) -> str:
     """
     if text is None:
         return UNKNOWN
-    written = []
+    written: list[str] = []
     source = str(text)
     for character in source[:limit]:
         if unicodedata.category(character) in _UNPRINTABLE or (

@@ -1,0 +1,46 @@
+"""Where probes, profiles and the collector are: in a checkout, in an installed wheel, and what a host adds of its own.
+
+Probes are code that runs in the kernel, so they come only with the program or from /etc/netconsole, which root alone
+writes. Profiles are figures and names, so a user's own are read too, from $XDG_CONFIG_HOME/netconsole/profiles.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+SYSTEM = Path("/etc/netconsole")
+
+
+def data(kind: str) -> Path:
+    """The shipped `probes` or `profiles`: inside an installed wheel, else beside `src` in a checkout."""
+    installed = PACKAGE / "_data" / kind
+    return installed if installed.is_dir() else PACKAGE.parents[1] / kind
+
+
+def probe_directories() -> list[Path]:
+    """Where probes are, the first wins."""
+    return [data("probes"), SYSTEM / "probes"]
+
+
+def profile_directories() -> list[Path]:
+    """Where profiles are looked up by name; the first wins, so that a user may refine a shipped one."""
+    return [user_config() / "profiles", SYSTEM / "profiles", data("profiles")]
+
+
+def user_config() -> Path:
+    """$XDG_CONFIG_HOME/netconsole; a relative value is ignored, as the XDG base directory specification asks."""
+    configured = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(configured) if configured.startswith("/") else Path("~/.config").expanduser()
+    return base / "netconsole"
+
+
+def common_header() -> Path:
+    """The header that the collector puts before every probe's source."""
+    return data("probes") / "common" / "netconsole.h"
+
+
+def collector_package() -> Path:
+    """The directory of the package netconsole_collector, beside this one in a checkout and in a wheel."""
+    return PACKAGE.parent / "netconsole_collector"

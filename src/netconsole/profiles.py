@@ -1,0 +1,304 @@
+"""Profiles: which probes run, in which mode, with which knobs, and what they may cost (docs/profiles.md).
+
+A profile is TOML from anywhere: every value is checked against the manifests, and all mistakes are reported at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+from netconsole import paths
+from netconsole.frames import Scalar
+from netconsole.knobs import FILTERS, refusal, unit_of, without_unit
+from netconsole.probes import Manifest, common_code, pick
+from netconsole.problems import BadInput, Checker, bad, close, read_toml, shown
+from netconsole.session import ProbeRequest
+
+ProfileMode: TypeAlias = Literal["summary", "details", "off"]
+Action: TypeAlias = Literal["degrade", "warn", "stop"]
+
+MODES: tuple[ProfileMode, ...] = ("summary", "details", "off")
+ACTIONS: tuple[Action, ...] = ("degrade", "warn", "stop")
+DEFAULT = "summary"
+MAX_INHERITED = 8
+
+_LIMITS: dict[str, tuple[float, str]] = {
+    "kernel_cpu_pct": (100_000, "percent of one core"),
+    "ns_per_packet": (1e9, "nanoseconds"),
+    "user_cpu_pct": (100_000, "percent of one core"),
+    "memory_mb": (1e6, "MB"),
+    "events_per_s": (1e9, "events a second"),
+    "record_mb_per_min": (1e6, "MB a minute"),
+}
+_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_PORTLESS = ("icmp", "icmpv6")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a profile may cost. None: no limit. Percent of one core; action is what happens when it is exceeded."""
+
+    kernel_cpu_pct: float | None = None
+    ns_per_packet: float | None = None
+    user_cpu_pct: float | None = None
+    memory_mb: float | None = None
+    events_per_s: float | None = None
+    record_mb_per_min: float | None = None
+    action: Action = "warn"
+
+    def as_dict(self) -> dict[str, float | str | None]:
+        """All limits and the action, by their names in a profile."""
+        return {**{name: getattr(self, name) for name in _LIMITS}, "action": self.action}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a profile wants of one probe; ``knobs`` are those that it sets."""
+
+    mode: ProfileMode = "summary"
+    pin: bool = False
+    knobs: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile with everything that it inherits."""
+
+    name: str
+    description: str = ""
+    path: Path | None = None
+    inherits: tuple[str, ...] = ()
+    """Names of what it inherits, nearest first."""
+    ttl_s: float | None = None
+    budget: Budget = field(default_factory=Budget)
+    filters: Mapping[str, Scalar] = field(default_factory=dict)
+    probes: Mapping[str, Choice] = field(default_factory=dict)
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of a text such as 500ms, 10s, 5m or 1h; None when it is none."""
+    match = _DURATION.fullmatch(text)
+    return float(match[1]) * _SECONDS[match[2]] if match else None
+
+
+def available(directories: Sequence[Path] | None = None) -> dict[str, Path]:
+    """Profiles by name, those of the user before the host's before the shipped ones."""
+    found: dict[str, Path] = {}
+    for directory in paths.profile_directories() if directories is None else directories:
+        try:
+            entries = sorted(directory.glob("*.toml"))
+        except OSError:
+            continue
+        for entry in entries:
+            found.setdefault(entry.stem, entry)
+    return dict(sorted(found.items()))
+
+
+def find(name: str, directories: Sequence[Path] | None = None) -> Path:
+    """The file of a profile given by name, or by path (it holds a / or ends in .toml). Raises BadInput."""
+    if "/" in name or name.endswith(".toml"):
+        return Path(name)
+    known = available(directories)
+    if name not in known:
+        raise bad("--profile", name, f"unknown profile{close(name, known)}")
+    return known[name]
+
+
+def load(name: str, manifests: Mapping[str, Manifest], directories: Sequence[Path] | None = None) -> Profile:
+    """A profile by name or file, with what it inherits. Raises BadInput with all its mistakes."""
+    return _load(find(name, directories), manifests, directories, ())
+
+
+def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str] = ()) -> list[ProbeRequest]:
+    """What to run: the probes of the profile that are not off, or ``only`` these, in summary mode if it lacks them.
+
+    Knobs are the manifest's defaults, then the profile's filters where the probe has the knob, then the profile's own.
+    """
+    names = [pick(manifests, name).name for name in dict.fromkeys(only)] if only else list(profile.probes)
+    common = common_code()
+    requests = []
+    for name in names:
+        choice = profile.probes.get(name, Choice())
+        mode = choice.mode
+        if mode == "off":
+            if not only:
+                continue
+            mode = "summary"
+        manifest = manifests[name]
+        filters = {knob: value for knob, value in profile.filters.items() if knob in manifest.knobs}
+        knobs = {**manifest.knobs, **filters, **choice.knobs}
+        requests.append(
+            ProbeRequest(
+                name,
+                mode,
+                knobs,
+                manifest.raw,
+                manifest.code(),
+                common if manifest.source == "bpf" else "",
+                manifest.source,
+            )
+        )
+    return requests
+
+
+def _load(
+    path: Path, manifests: Mapping[str, Manifest], directories: Sequence[Path] | None, below: tuple[str, ...]
+) -> Profile:
+    document = read_toml(path)
+    root = Checker(str(path), document)
+    root.only(("profile", "budget", "filters", "probes"), "section")
+    head = root.table("profile")
+    head.only(("name", "description", "inherits", "ttl"))
+    name = head.text("name", path.stem)
+    if _NAME.fullmatch(name) is None or name != path.stem:
+        head.wrong("name", f"expected {shown(path.stem)}, the name of the file")
+    ttl_s = _ttl(head)
+    budget_limits = _budget(root.table("budget"))
+    filters = _filters(root.table("filters"))
+    base = _inherited(head, path, manifests, directories, (*below, path.stem))
+    inherited = base or Profile(name)
+    choices = dict(inherited.probes)
+    for key, item in _probes(root.table("probes"), manifests):
+        choices[key] = _choice(item, manifests[key], inherited.probes.get(key, Choice()))
+    if root.problems:
+        raise BadInput(root.problems)
+    return Profile(
+        name=name,
+        description=head.text("description", ""),
+        path=path,
+        inherits=(inherited.name, *inherited.inherits) if base else (),
+        ttl_s=ttl_s,
+        budget=_merged_budget(inherited.budget, budget_limits),
+        filters={**inherited.filters, **filters},
+        probes=choices,
+    )
+
+
+def _inherited(
+    head: Checker,
+    path: Path,
+    manifests: Mapping[str, Manifest],
+    directories: Sequence[Path] | None,
+    below: tuple[str, ...],
+) -> Profile | None:
+    if not head.has("inherits"):
+        return None
+    base = head.text("inherits")
+    if not isinstance(head.values["inherits"], str):
+        return None
+    # A user's profile may refine a shipped one of the same name; anything else that comes back to itself is a circle.
+    known = available(directories)
+    if base in below and not (base == path.stem and known.get(base) != path):
+        head.wrong("inherits", f"{' → '.join((*below, base))}: a profile cannot inherit from itself")
+        return None
+    if len(below) > MAX_INHERITED:
+        head.wrong("inherits", f"more than {MAX_INHERITED} profiles deep")
+        return None
+    if base not in known:
+        head.wrong("inherits", f"unknown profile {shown(base)}{close(base, known)}")
+        return None
+    try:
+        return _load(known[base], manifests, directories, below)
+    except BadInput as error:
+        head.problems.extend(error.problems)
+        return None
+
+
+def _ttl(head: Checker) -> float | None:
+    if not head.has("ttl"):
+        return None
+    text = head.text("ttl")
+    seconds = parse_duration(text)
+    if seconds is None or seconds <= 0:
+        if isinstance(head.values["ttl"], str):
+            head.wrong("ttl", f'expected a time such as "90s", "5m" or "1h", found {shown(text)}')
+        return None
+    if not head.has("inherits"):
+        head.wrong("ttl", "contradicts the absence of inherits: there is no profile to go back to")
+    return seconds
+
+
+def _budget(section: Checker) -> dict[str, float | str]:
+    _unknown(section, (*_LIMITS, "action"))
+    limits: dict[str, float | str] = {}
+    for name, (high, unit) in _LIMITS.items():
+        value = section.number(name, None, 0, high, unit)
+        if value is not None:
+            limits[name] = value
+    if section.has("action"):
+        limits["action"] = section.text("action", "warn", ACTIONS)
+    return limits
+
+
+def _merged_budget(base: Budget, limits: Mapping[str, float | str]) -> Budget:
+    values = {**base.as_dict(), **limits}
+    action = cast("Action", values.pop("action"))
+    return Budget(**cast("dict[str, float | None]", values), action=action)
+
+
+def _filters(section: Checker) -> dict[str, Scalar]:
+    _unknown(section, FILTERS)
+    filters = _values(section, dict.fromkeys(FILTERS, ""))
+    _contradictions(section, filters)
+    return filters
+
+
+def _probes(section: Checker, manifests: Mapping[str, Manifest]) -> list[tuple[str, Checker]]:
+    section.only(manifests, "probe")
+    return [(name, item) for name, item in section.each() if name in manifests]
+
+
+def _choice(item: Checker, manifest: Manifest, inherited: Choice) -> Choice:
+    _unknown(item, ("mode", "pin", *manifest.knobs))
+    mode = cast("ProfileMode", item.text("mode", inherited.mode, MODES))
+    if mode == "details" and "details" not in manifest.modes:
+        item.wrong("mode", f"{manifest.name} has no details mode; it knows {', '.join(manifest.modes)}")
+    pin = item.boolean("pin", inherited.pin)
+    knobs = _values(item, manifest.knobs)
+    _contradictions(item, knobs)
+    if mode != "off":
+        return Choice(mode, pin, {**inherited.knobs, **knobs})
+    for name in (*knobs, *(["pin"] if item.has("pin") and pin else [])):
+        item.wrong(name, 'contradicts mode "off"')
+    return Choice("off")
+
+
+def _values(section: Checker, defaults: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    values: dict[str, Scalar] = {}
+    for name, value in section.values.items():
+        if name not in defaults:
+            continue
+        why = refusal(name, value, defaults[name])
+        if why is None:
+            values[name] = cast("Scalar", value)
+        else:
+            section.wrong(name, why)
+    return values
+
+
+def _contradictions(section: Checker, knobs: Mapping[str, Scalar]) -> None:
+    protocol, port, address = knobs.get("protocol"), knobs.get("port"), knobs.get("address")
+    if protocol in _PORTLESS and port:
+        section.wrong("port", f"contradicts protocol {shown(protocol)}, which has no ports")
+    if isinstance(address, str) and address:
+        version = 6 if ":" in address else 4
+        if (protocol == "icmp" and version == 6) or (protocol == "icmpv6" and version == 4):
+            section.wrong("address", f"contradicts protocol {shown(protocol)}: this is an IPv{version} address")
+
+
+def _unknown(section: Checker, known: Sequence[str]) -> None:
+    """Unknown keys; one that is a known key with another unit is said to be that."""
+    for name in section.values:
+        if name in known:
+            continue
+        same = [other for other in known if without_unit(other) == without_unit(name) and unit_of(name)]
+        if same:
+            section.wrong(name, f'wrong unit: expected "{same[0]}", in {unit_of(same[0])}')
+        else:
+            section.wrong(name, f"unknown key{close(name, known)}")
