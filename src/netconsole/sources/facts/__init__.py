@@ -1,0 +1,68 @@
+"""The facts of the host: how it is configured, each with its source, for the snapshot and for comparisons.
+
+A fact is keyed ``area/thing/property`` (``nic/eth0/offload/tx-tcp-segmentation``); docs/facts.md lists the areas.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from netconsole.sources.facts import cpu, kernel, memory, nics, ovs, vms
+from netconsole.sources.facts.reading import Fact, Facts, parts, reason
+
+AREAS: dict[str, Callable[[Facts], None]] = {
+    "kernel": kernel.collect,
+    "cpu": cpu.collect,
+    "memory": memory.collect,
+    "conntrack": kernel.conntrack,
+    "sysctl": kernel.sysctls,
+    "vm": vms.collect,
+    "nic": nics.collect,
+    "tc": nics.queueing,
+    "ovs": ovs.collect,
+}
+"""In this order, the quick ones first: what does not answer in time is left out, and said to be unknown."""
+
+TIMEOUT_S = 3.0
+
+
+def collect(timeout_s: float = TIMEOUT_S, root: Path = Path("/")) -> dict[str, Fact]:
+    """The facts of this host; its /proc, /sys, /run and logs are looked for below ``root``, netlink is always its own.
+
+    Takes ``timeout_s`` at most: a driver that does not answer leaves its area and the later ones unknown, with the
+    reason. Never raises. Nothing is executed and nothing is changed; without root some facts are unknown.
+    """
+    facts = Facts(root)
+    finished: list[str] = []
+    # A read that hangs in a driver cannot be interrupted: it is left behind in a thread that does not keep us alive.
+    worker = threading.Thread(target=_collect, args=(facts, finished), name="facts", daemon=True)
+    started = time.monotonic()
+    worker.start()
+    worker.join(timeout_s)
+    late = worker.is_alive()
+    found = facts.taken()
+    if late:
+        for area in AREAS:
+            if area not in finished:
+                found[area] = Fact(None, "netconsole", why=f"not read within {timeout_s:g} s")
+    found["collected_in_ms"] = Fact(round((time.monotonic() - started) * 1000), "netconsole", volatile=True)
+    if facts.omitted:
+        found["omitted"] = Fact(facts.omitted, "netconsole", volatile=True)
+    return dict(sorted(found.items()))
+
+
+def _collect(facts: Facts, finished: list[str]) -> None:
+    for area, collect_area in AREAS.items():
+        try:
+            collect_area(facts)
+        except OSError as error:
+            facts.unknown(area, "netconsole", reason(error))
+        except Exception as error:  # a fact is never worth the snapshot: the area says that it is unknown, and why
+            facts.unknown(area, "netconsole", f"{type(error).__name__} while reading")
+        finished.append(area)
+
+
+__all__ = ["AREAS", "TIMEOUT_S", "Fact", "Facts", "collect", "parts"]

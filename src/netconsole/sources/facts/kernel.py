@@ -1,0 +1,100 @@
+"""Facts of the kernel: version, command line, parameters of virtualisation modules, net.* sysctls, conntrack limits."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from netconsole.sources.facts.reading import Facts, decoded, key
+
+MODULES = (
+    "kvm",
+    "kvm_intel",
+    "kvm_amd",
+    "vhost",
+    "vhost_net",
+    "tun",
+    "tap",
+    "openvswitch",
+    "haltpoll",
+    "cpuidle_haltpoll",
+)
+_PER_DEVICE = ("conf", "neigh")
+"""Folders with one folder per device: there are thousands on a hypervisor, what differs is rarely of interest."""
+_NOT_SETTINGS = ("nf_conntrack_count", "flush", "stable_secret")
+"""States and triggers among the settings."""
+_MAX_SYSCTLS = 2000
+_MAX_SYSCTL_BYTES = 4096
+
+
+def collect(facts: Facts) -> None:
+    """Add the facts under ``kernel/`` and ``module/``."""
+    facts.file("kernel/release", "/proc/sys/kernel/osrelease")
+    facts.file("kernel/build", "/proc/sys/kernel/version")
+    facts.file("kernel/command_line", "/proc/cmdline")
+    facts.file("kernel/tainted", "/proc/sys/kernel/tainted", int)
+    facts.file("kernel/lockdown", "/sys/kernel/security/lockdown", _bracketed)
+    for name in MODULES:
+        _module(facts, name)
+
+
+def sysctls(facts: Facts) -> None:
+    """Add the facts under ``sysctl/``: all of net.*, and for per-device settings ``all`` and ``default`` alone."""
+    base = facts.root / "proc/sys/net"
+    added = 0
+    for folder, folders, files in os.walk(base):
+        if Path(folder).name in _PER_DEVICE:
+            folders[:] = [name for name in folders if name in ("all", "default")]
+        folders.sort()
+        for file in sorted(files):
+            path = Path(folder, file)
+            name = path.relative_to(base).as_posix()
+            value = None if file in _NOT_SETTINGS else _sysctl(path)
+            if value is None:
+                continue
+            added += 1
+            if added > _MAX_SYSCTLS:
+                facts.unknown("sysctl/more", "/proc/sys/net", f"only the first {_MAX_SYSCTLS} sysctls are listed")
+                return
+            facts.put(key("sysctl", "net." + name.replace("/", ".")), value, f"/proc/sys/net/{name}")
+
+
+def conntrack(facts: Facts) -> None:
+    """Add the facts under ``conntrack/``: the limits, and how full the table is now."""
+    where = "/proc/sys/net/netfilter"
+    if not facts.exists(f"{where}/nf_conntrack_max"):
+        facts.unknown("conntrack/max", f"{where}/nf_conntrack_max", "connection tracking is not loaded")
+        return
+    facts.file("conntrack/max", f"{where}/nf_conntrack_max", int)
+    facts.file("conntrack/buckets", f"{where}/nf_conntrack_buckets", int)
+    facts.file("conntrack/entries", f"{where}/nf_conntrack_count", int, volatile=True)
+    if facts.exists("/sys/module/nf_conntrack/parameters/hashsize"):
+        facts.file("conntrack/hashsize", "/sys/module/nf_conntrack/parameters/hashsize", int)
+
+
+def _sysctl(path: Path) -> str | None:
+    try:
+        if not path.stat().st_mode & 0o444:
+            return None
+        with path.open("rb") as stream:
+            return " ".join(decoded(stream.read(_MAX_SYSCTL_BYTES)).split())
+    except OSError:
+        return None  # some refuse root too (write-only triggers of older kernels): they are no settings
+
+
+def _module(facts: Facts, name: str) -> None:
+    where = f"/sys/module/{name}"
+    if not facts.exists(where):
+        facts.put(key("module", name, "loaded"), False, where)
+        return
+    facts.put(key("module", name, "loaded"), True, where)
+    if facts.exists(f"{where}/version"):
+        facts.file(key("module", name, "version"), f"{where}/version")
+    for parameter in facts.entries(f"{where}/parameters"):
+        facts.file(key("module", name, parameter), f"{where}/parameters/{parameter}")
+
+
+def _bracketed(text: str) -> str:
+    found = re.search(r"\[(\w+)\]", text)
+    return found[1] if found else text

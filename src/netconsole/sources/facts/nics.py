@@ -1,0 +1,159 @@
+"""Facts of the network devices: kind, MTU, queues, bonding, interrupt affinity, NUMA node, ethtool; queueing (tc)."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from netconsole.sources.facts.ethtool import Device
+from netconsole.sources.facts.reading import Facts, key
+
+_NET = "/sys/class/net"
+_LINK_FIELDS = {
+    "IFLA_MTU": "mtu",
+    "IFLA_TXQLEN": "tx_queue_len",
+    "IFLA_NUM_TX_QUEUES": "tx_queues",
+    "IFLA_NUM_RX_QUEUES": "rx_queues",
+    "IFLA_OPERSTATE": "state",
+    "IFLA_ADDRESS": "mac",
+    "IFLA_QDISC": "qdisc",
+    "IFLA_GSO_MAX_SIZE": "gso_max_size",
+    "IFLA_GRO_MAX_SIZE": "gro_max_size",
+}
+_BONDING = ("mode", "xmit_hash_policy", "lacp_rate", "miimon", "slaves", "primary", "ad_select")
+_NOT_OPTIONS = re.compile(r"STATS|_(RTAB|PTAB|CTAB|STAB|PAD)$|DIRECT_QLEN")
+_MAX_OPTION_TEXT = 1024
+_DEPTH = 4
+
+
+def collect(facts: Facts) -> None:
+    """Add the facts under ``nic/``."""
+    device = Device()
+    try:
+        with IPRoute() as route:
+            links = list(route.get_links())
+        names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in links}
+        for link in links:
+            name = link.get_attr("IFLA_IFNAME")
+            if name:
+                _link(facts, name, link, names)
+                if facts.exists(f"{_NET}/{name}/device"):
+                    _physical(facts, device, name)
+                else:
+                    device.offloads(facts, name, fixed=False)
+    except NetlinkError as error:
+        facts.unknown("nic", "rtnetlink", str(error))
+    finally:
+        device.close()
+
+
+def queueing(facts: Facts) -> None:
+    """Add the facts under ``tc/``: every queueing discipline with its parameters, and the classes it has."""
+    with IPRoute() as route:
+        names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in route.get_links()}
+        classful: set[int] = set()
+        for qdisc in route.get_qdiscs():
+            name = names.get(qdisc["index"])
+            kind = qdisc.get_attr("TCA_KIND")
+            if name is None or kind is None:
+                continue
+            if kind in ("htb", "hfsc", "drr", "qfq", "cbq"):
+                classful.add(qdisc["index"])
+            where = "root" if qdisc["parent"] == 0xFFFFFFFF else handle(qdisc["parent"])
+            text = f"{kind} {_options(qdisc.get_attr('TCA_OPTIONS'))}".strip()
+            facts.put(key("tc", name, "qdisc", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETQDISC)")
+        for index in sorted(classful):
+            for entry in route.get_classes(index=index):
+                text = f"{entry.get_attr('TCA_KIND')} {_options(entry.get_attr('TCA_OPTIONS'))}".strip()
+                where = handle(entry["handle"])
+                facts.put(key("tc", names[index], "class", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETTCLASS)")
+
+
+def handle(number: int) -> str:
+    """A tc handle as tc writes it: 1:a."""
+    return {0xFFFFFFFF: "root", 0xFFFFFFF1: "ingress"}.get(number, f"{number >> 16:x}:{number & 0xFFFF:x}")
+
+
+def _link(facts: Facts, name: str, link: Any, names: dict[int, str]) -> None:
+    source = "rtnetlink (RTM_GETLINK)"
+    info = link.get_attr("IFLA_LINKINFO")
+    kind = info.get_attr("IFLA_INFO_KIND") if info is not None else None
+    if kind:
+        facts.put(key("nic", name, "kind"), kind, source)
+    for attribute, fact in _LINK_FIELDS.items():
+        value = link.get_attr(attribute)
+        if isinstance(value, (str, int)):
+            facts.put(key("nic", name, fact), value, source, volatile=attribute == "IFLA_ADDRESS" and kind == "tun")
+    master = link.get_attr("IFLA_MASTER")
+    if master:
+        facts.put(key("nic", name, "master"), names.get(master, str(master)), source)
+    xdp = link.get_attr("IFLA_XDP")
+    if xdp is not None and xdp.get_attr("IFLA_XDP_ATTACHED"):
+        facts.put(key("nic", name, "xdp"), "attached", source)
+    for file in ("threaded", "gro_flush_timeout", "napi_defer_hard_irqs"):
+        if facts.exists(f"{_NET}/{name}/{file}"):
+            facts.file(key("nic", name, file), f"{_NET}/{name}/{file}", int)
+    for file in _BONDING:
+        if facts.exists(f"{_NET}/{name}/bonding/{file}"):
+            facts.file(key("nic", name, "bond", file), f"{_NET}/{name}/bonding/{file}")
+
+
+def _physical(facts: Facts, device: Device, name: str) -> None:
+    for folder in ("device", "device/.."):
+        if facts.exists(f"{_NET}/{name}/{folder}/numa_node"):
+            facts.file(key("nic", name, "numa_node"), f"{_NET}/{name}/{folder}/numa_node", _node)
+            break
+    device.all(facts, name)
+    for queue in facts.entries(f"{_NET}/{name}/queues"):
+        file = "rps_cpus" if queue.startswith("rx") else "xps_cpus"
+        where = f"{_NET}/{name}/queues/{queue}/{file}"
+        with contextlib.suppress(OSError):  # a device of one queue has the file, but nothing to steer
+            facts.put(key("nic", name, queue, file), facts.text(where).strip(), where)
+    # A virtio device's interrupts belong to the PCI device above it.
+    for folder in (f"{_NET}/{name}/device/msi_irqs", f"{_NET}/{name}/device/../msi_irqs"):
+        for irq in facts.entries(folder):
+            _interrupt(facts, name, irq)
+
+
+def _interrupt(facts: Facts, name: str, irq: str) -> None:
+    """Affinity of an interrupt, under the name that the driver gave it: numbers change with every boot."""
+    folder = f"/proc/irq/{irq}"
+    action = next((entry for entry in facts.entries(folder) if _is_folder(facts, f"{folder}/{entry}")), None)
+    if action is not None:
+        facts.file(key("nic", name, "irq", action, "cpus"), f"{folder}/smp_affinity_list")
+        effective = f"{folder}/effective_affinity_list"
+        if facts.exists(effective):
+            facts.file(key("nic", name, "irq", action, "effective_cpus"), effective, volatile=True)
+
+
+def _is_folder(facts: Facts, path: str) -> bool:
+    return (facts.root / path.lstrip("/")).is_dir()
+
+
+def _node(text: str) -> int | str:
+    """-1 is what the kernel says of a device that belongs to no node: that is known, so it is not null."""
+    return "none" if int(text) < 0 else int(text)
+
+
+def _options(options: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in _flat(options, "", _DEPTH))
+
+
+def _flat(options: Any, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
+    """The parameters in a netlink attribute, by name; statistics and rate tables left out."""
+    if depth == 0 or options is None:
+        return
+    if isinstance(options, dict):
+        for name, value in options.get("attrs", ()):
+            if not _NOT_OPTIONS.search(name):
+                yield from _flat(value, name.removeprefix("TCA_").lower(), depth - 1)
+        for name, value in options.items():
+            if name not in ("attrs", "header", "value", "cell_align", "linklayer") and not name.startswith("__"):
+                yield from _flat(value, f"{prefix}.{name}" if prefix else name, depth - 1)
+    elif isinstance(options, (str, int, float)):
+        yield prefix or "value", str(options)

@@ -1,0 +1,133 @@
+"""Facts of Open vSwitch, from its database: version, other_config, bridges with datapath, settings of every port."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ovs import jsonrpc, poller, stream, timeval
+
+from netconsole.sources.facts.reading import Facts, key
+
+SOCKETS = ("/run/openvswitch/db.sock", "/var/run/openvswitch/db.sock", "/usr/local/var/run/openvswitch/db.sock")
+TIMEOUT_MS = 1000
+_MAX_PORTS = 5000
+_TABLES = {
+    "Open_vSwitch": ["ovs_version", "dpdk_initialized", "other_config", "system_type", "system_version"],
+    "Bridge": [
+        "_uuid", "name", "datapath_type", "fail_mode", "stp_enable", "rstp_enable",
+        "mcast_snooping_enable", "other_config", "ports", "protocols", "mirrors",
+    ],
+    "Port": [
+        "_uuid", "name", "interfaces", "tag", "trunks", "vlan_mode", "bond_mode", "lacp",
+        "bond_updelay", "other_config", "qos",
+    ],
+    "Interface": [
+        "_uuid", "name", "type", "options", "other_config", "mtu_request", "ingress_policing_rate",
+        "ingress_policing_burst", "ingress_policing_kpkts_rate",
+    ],
+}  # fmt: skip
+_SKIPPED = ("_uuid", "name", "ports", "interfaces")
+
+
+class OvsError(Exception):
+    """The database did not answer; the message says why in a few words."""
+
+
+def collect(facts: Facts) -> None:
+    """Add the facts under ``ovs/``; nothing but one unknown where no Open vSwitch runs."""
+    path = next((path for path in SOCKETS if facts.exists(path)), None)
+    if path is None:
+        facts.unknown("ovs", SOCKETS[0], "no Open vSwitch database here")
+        return
+    try:
+        tables = select(facts.root / path.lstrip("/"))
+    except OvsError as error:
+        facts.unknown("ovs", path, str(error))
+        return
+    for row in tables["Open_vSwitch"]:
+        _row(facts, ("ovs",), row)
+    interfaces = {row["_uuid"][1]: row for row in tables["Interface"]}
+    ports = {row["_uuid"][1]: row for row in tables["Port"]}
+    placed = 0
+    for bridge in tables["Bridge"]:
+        name = bridge["name"]
+        _row(facts, ("ovs", "bridge", name), bridge)
+        for port in _members(bridge["ports"], ports):
+            placed += 1
+            if placed > _MAX_PORTS:
+                facts.unknown("ovs/more", path, f"only the first {_MAX_PORTS} ports are listed")
+                return
+            facts.put(key("ovs", "port", port["name"], "bridge"), name, "OVSDB Bridge.ports")
+            _row(facts, ("ovs", "port", port["name"]), port)
+            for interface in _members(port["interfaces"], interfaces):
+                _row(facts, ("ovs", "interface", interface["name"]), interface)
+
+
+def select(socket: Path, timeout_ms: int = TIMEOUT_MS) -> dict[str, list[dict[str, Any]]]:
+    """The columns of interest of four tables. Raises OvsError when the server is silent, gone or speaks nonsense."""
+    operations = [
+        {"op": "select", "table": table, "where": [], "columns": columns} for table, columns in _TABLES.items()
+    ]
+    result = _call(socket, jsonrpc.Message.create_request("transact", ["Open_vSwitch", *operations]), timeout_ms)
+    try:
+        return {table: list(answer["rows"]) for table, answer in zip(_TABLES, result, strict=True)}
+    except (KeyError, TypeError, ValueError):
+        errors = [answer.get("details") or answer.get("error") for answer in result if isinstance(answer, dict)]
+        raise OvsError(f"the database refused: {next(filter(None, errors), 'no rows')}") from None
+
+
+def _call(socket: Path, request: Any, timeout_ms: int) -> Any:
+    """Send one request and wait for its answer, a second at most: `transact_block` of the library waits for ever."""
+    deadline = timeval.msec() + timeout_ms
+    error, channel = stream.Stream.open_block(stream.Stream.open(f"unix:{socket}"), timeout_ms)
+    if error:
+        raise OvsError(f"cannot connect: {errno.errorcode.get(error, error)}")
+    connection = jsonrpc.Connection(channel)
+    try:
+        connection.send(request)
+        while timeval.msec() < deadline:
+            connection.run()
+            error, message = connection.recv()
+            if error not in (0, errno.EAGAIN):
+                raise OvsError("the database server closed the connection or sent no JSON-RPC")
+            if message is not None and message.id == request.id:
+                if message.type != jsonrpc.Message.T_REPLY:
+                    raise OvsError("the database refused the request")
+                return message.result
+            if message is None:
+                waiting = poller.Poller()
+                connection.wait(waiting)
+                connection.recv_wait(waiting)
+                waiting.timer_wait_until(deadline)
+                waiting.block()
+        raise OvsError(f"no answer within {timeout_ms} ms")
+    finally:
+        connection.close()
+
+
+def _row(facts: Facts, where: tuple[str, ...], row: dict[str, Any]) -> None:
+    for column, value in row.items():
+        if column in _SKIPPED:
+            continue
+        kind, content = value if isinstance(value, list) and len(value) == 2 else (None, value)
+        if kind == "map":
+            for name, text in content:
+                facts.put(key(*where, column, str(name)), str(text), f"OVSDB {column}")
+        elif kind == "set":
+            if content:
+                facts.put(key(*where, column), sorted(_text(item) for item in content), f"OVSDB {column}")
+        elif value not in ("", None):
+            facts.put(key(*where, column), value if isinstance(value, (bool, int)) else _text(value), f"OVSDB {column}")
+
+
+def _members(references: Any, rows: dict[str, dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The rows that an OVSDB set of UUIDs (or a single one) names."""
+    pairs = references[1] if references[0] == "set" else [references]
+    return (rows[uuid] for _, uuid in pairs if uuid in rows)
+
+
+def _text(value: Any) -> str:
+    return str(value[1]) if isinstance(value, list) and len(value) == 2 else str(value)

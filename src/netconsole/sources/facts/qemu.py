@@ -1,0 +1,100 @@
+"""Reads a QEMU command line: the name of the VM, its network devices and the options that matter to networking."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+OPTIONS = ("machine", "cpu", "smp", "m", "overcommit", "accel", "numa", "object")
+"""Options of QEMU that are kept as facts; `object` only for memory backends and I/O threads."""
+_OBJECTS = ("memory-backend", "iothread", "thread-context")
+_SECRETS = ("secret", "password", "file=")
+_MAX_ARGUMENTS = 4096
+
+
+@dataclass(slots=True)
+class Nic:
+    """One guest network device: what QEMU was told about its back end (netdev) and front end (device)."""
+
+    netdev: str
+    backend: dict[str, str] = field(default_factory=dict)
+    device: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Inherited tap descriptors, one per queue, as libvirt passes them."""
+        text = self.backend.get("fds") or self.backend.get("fd") or ""
+        return [int(number) for number in text.split(":") if number.isdigit()]
+
+
+@dataclass(slots=True)
+class CommandLine:
+    """What was understood of it. Unknown options are no error: QEMU has thousands."""
+
+    name: str | None = None
+    uuid: str | None = None
+    nics: list[Nic] = field(default_factory=list)
+    options: dict[str, list[str]] = field(default_factory=dict)
+
+
+def parse(arguments: list[str]) -> CommandLine:
+    """Understand the arguments of a QEMU process; never raises, whatever they are."""
+    line = CommandLine()
+    backends: dict[str, Nic] = {}
+    devices: list[dict[str, str]] = []
+    arguments = arguments[:_MAX_ARGUMENTS]
+    for option, text in pairwise([*arguments, ""]):
+        name = option.lstrip("-") if option.startswith("-") else ""
+        if name == "name":
+            line.name = keywords(text, "guest").get("guest") or None
+        elif name == "uuid":
+            line.uuid = text
+        elif name == "netdev":
+            backend = keywords(text, "type")
+            if backend.get("id"):
+                backends[backend["id"]] = Nic(backend["id"], backend)
+        elif name == "device":
+            devices.append(keywords(text, "driver"))
+        elif name in OPTIONS and _harmless(name, text):
+            line.options.setdefault(name, []).append(text)
+    for device in devices:
+        if device.get("netdev") in backends:
+            backends[device["netdev"]].device = device
+    line.nics = list(backends.values())
+    return line
+
+
+def keywords(text: str, first: str) -> dict[str, str]:
+    """``tap,id=n0,fds=3:4`` or its JSON form as a dictionary; a leading bare word is the value of ``first``."""
+    if text.startswith("{"):
+        try:
+            decoded = json.loads(text)
+        except (ValueError, RecursionError):
+            return {}
+        if not isinstance(decoded, dict):
+            return {}
+        return {str(name): _plain(value) for name, value in decoded.items()}
+    found: dict[str, str] = {}
+    for position, word in enumerate(text.replace(",,", "\0").split(",")):
+        name, equals, value = word.replace("\0", ",").partition("=")
+        if equals:
+            found[name] = value
+        elif position == 0:
+            found[first] = name
+        else:
+            found[name] = "on"
+    return found
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _harmless(name: str, text: str) -> bool:
+    """Objects may be secrets; only memory and threads are of interest, and nothing that names a key."""
+    if name != "object":
+        return True
+    return any(word in text for word in _OBJECTS) and not any(word in text for word in _SECRETS)

@@ -1,0 +1,164 @@
+"""Where facts are put: bounded, thread-safe, each with its source; unknown with the reason instead of an exception."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Value: TypeAlias = str | int | float | bool | list[str] | None
+
+MAX_FACTS = 50_000
+"""200 VMs of 8 queues have about 15 000."""
+MAX_BYTES = 64 * 1024
+"""More than this of one file is not read: the longest of interest are command lines."""
+MAX_TEXT = 4096
+"""A longer value is cut: a kernel command line has at most 4096 characters."""
+MAX_ENTRIES = 65536
+"""More entries of one directory are not looked at; /proc of a large host has some 20 000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that is configured on this host. ``value`` None is unknown, and ``why`` says why.
+
+    ``volatile`` facts (a process id, a tap's number) identify things for the reader; a comparison does not report them.
+    """
+
+    value: Value
+    source: str
+    why: str | None = None
+    volatile: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As the snapshot carries it: what is not there is left out."""
+        document: dict[str, Any] = {"value": self.value, "source": self.source}
+        if self.why is not None:
+            document["why"] = self.why
+        if self.volatile:
+            document["volatile"] = True
+        return document
+
+
+class Facts:
+    """Collects facts under keys like ``nic/eth0/driver``. ``root`` is where /proc and /sys are looked for."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.root = root
+        self.omitted = 0
+        self._facts: dict[str, Fact] = {}
+        self._lock = threading.Lock()
+
+    def taken(self) -> dict[str, Fact]:
+        """What is there now, in the order of the keys; a copy."""
+        with self._lock:
+            return dict(sorted(self._facts.items()))
+
+    def put(self, key: str, value: Value, source: str, volatile: bool = False) -> None:
+        """Add a fact whose value is known; see :meth:`unknown` for the others."""
+        if isinstance(value, str):
+            value = value[:MAX_TEXT]
+        elif isinstance(value, list):
+            value = [text[:MAX_TEXT] for text in value[:MAX_ENTRIES]]
+        self._add(key, Fact(value, source, volatile=volatile))
+
+    def unknown(self, key: str, source: str, why: str) -> None:
+        """Add a fact that could not be read."""
+        self._add(key, Fact(None, source, why=why[:MAX_TEXT]))
+
+    def file(self, key: str, path: str, convert: Callable[[str], Value] = str, volatile: bool = False) -> Value:
+        """Add the content of a file, stripped and converted; its path is the source. Returns the value."""
+        try:
+            value = convert(self.text(path).strip())
+        except OSError as error:
+            self.unknown(key, path, reason(error))
+        except ValueError:
+            self.unknown(key, path, "not in the expected form")
+        else:
+            self.put(key, value, path, volatile)
+            return value
+        return None
+
+    def text(self, path: str) -> str:
+        """The first 64 kB of a file below the root. Raises OSError."""
+        with (self.root / path.lstrip("/")).open("rb") as stream:
+            return decoded(stream.read(MAX_BYTES))
+
+    def entries(self, path: str) -> list[str]:
+        """Names in a directory, numbers in their order; empty when it cannot be read."""
+        try:
+            names = [entry.name for entry in islice((self.root / path.lstrip("/")).iterdir(), MAX_ENTRIES)]
+        except OSError:
+            return []
+        return sorted(names, key=natural)
+
+    def link(self, path: str) -> str | None:
+        """The last component of what a symbolic link points to; None when it is none."""
+        try:
+            return (self.root / path.lstrip("/")).readlink().name
+        except OSError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or directory."""
+        try:
+            return (self.root / path.lstrip("/")).exists()
+        except OSError:
+            return False
+
+    def _add(self, key: str, fact: Fact) -> None:
+        with self._lock:
+            if len(self._facts) >= MAX_FACTS and key not in self._facts:
+                self.omitted += 1
+            else:
+                self._facts[key] = fact
+
+
+def key(*parts: str | int) -> str:
+    """The key of a fact: its parts joined by ``/``; a ``/`` within a part (a name from outside) is written %2F."""
+    return "/".join(str(part).replace("%", "%25").replace("/", "%2F") for part in parts)
+
+
+def parts(fact_key: str) -> list[str]:
+    """The parts that :func:`key` joined."""
+    return [part.replace("%2F", "/").replace("%25", "%") for part in fact_key.split("/")]
+
+
+def reason(error: OSError) -> str:
+    """An OSError in words, without the path."""
+    return (error.strerror or type(error).__name__).lower()
+
+
+def decoded(data: bytes) -> str:
+    """Text of the kernel or of a process; bytes that are not UTF-8 stay visible as ``\\xff``."""
+    return data.decode("utf-8", "backslashreplace")
+
+
+def natural(name: str) -> tuple[int, int, str]:
+    """Sort key: cpu2 before cpu10, 9 before 10."""
+    digits = "".join(character for character in name if character in "0123456789")[:18]
+    return (0, int(digits), name) if name.isdigit() and name.isascii() else (1, int(digits or 0), name)
+
+
+def grouped(numbered: Iterable[tuple[int, str]]) -> str:
+    """One value for many CPUs, readable: ``performance`` when all agree, else ``performance: 0-3; powersave: 4-7``."""
+    by_value: dict[str, list[int]] = {}
+    for number, value in numbered:
+        by_value.setdefault(value, []).append(number)
+    if len(by_value) <= 1:
+        return next(iter(by_value), "")
+    return "; ".join(f"{value}: {ranges(numbers)}" for value, numbers in sorted(by_value.items()))
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0-3,8 for [0, 1, 2, 3, 8]."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)

@@ -1,0 +1,207 @@
+"""Facts of the virtual machines: vCPU placement, vhost workers, network devices with their taps, QEMU's options.
+
+Everything is under the VM's name; what changes from start to start (process and tap numbers, MACs) is volatile, and is
+what a comparison maps volatile labels with. Nothing is asked of QEMU itself, and nothing here walks a guest's memory:
+``numa_maps`` would, so where the memory really lies is not told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from netconsole.sources.facts import qemu
+from netconsole.sources.facts.reading import Facts, decoded, key, reason
+
+_POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
+_STAT_NICE, _STAT_RT_PRIORITY, _STAT_POLICY = 19 - 3, 40 - 3, 41 - 3
+"""Fields of /proc/PID/stat by their numbers in proc(5), counted from the one after the process name (the third)."""
+_MAX_VMS = 2048
+_VCPU = re.compile(r"CPU (\d+)/KVM$")
+_DEVICE_FIELDS = {
+    "driver": "model",
+    "mac": "mac",
+    "mq": "multiqueue",
+    **{
+        name: name
+        for name in ("vectors", "rx_queue_size", "tx_queue_size", "packed", "mrg_rxbuf", "csum", "gso", "host_mtu")
+    },
+}
+_BACKEND_FIELDS = {
+    "type": "backend",
+    "vhost": "vhost",
+    "sndbuf": "sndbuf",
+    "poll-us": "poll_us",
+    "queues": "queues_wanted",
+}
+_LOG_TAIL_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread of interest and how it is scheduled."""
+
+    tid: int
+    comm: str
+    cpus: str
+    scheduling: str
+
+
+def collect(facts: Facts) -> None:
+    """Add the facts under ``vm/``; a VM without a name is called by its UUID or process."""
+    found = 0
+    workers = _kernel_workers(facts)
+    used: set[str] = set()
+    for pid in _qemu_processes(facts):
+        found += 1
+        if found > _MAX_VMS:
+            facts.unknown("vm", "/proc", f"only the first {_MAX_VMS} VMs are listed")
+            return
+        arguments = _arguments(facts, pid)
+        line = qemu.parse(arguments)
+        name = line.name or line.uuid or f"pid {pid}"
+        if name in used:
+            name = f"{name} (pid {pid})"
+        used.add(name)
+        _vm(facts, pid, name, line, workers.get(pid, []))
+    facts.put("vm_count", found, "/proc/*/cmdline", volatile=True)
+
+
+def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: list[Thread]) -> None:
+    facts.put(key("vm", name, "pid"), pid, "/proc", volatile=True)
+    for option, values in line.options.items():
+        facts.put(key("vm", name, "option", option), " ; ".join(values), f"/proc/{pid}/cmdline")
+    _version(facts, name)
+    for field, fact in (("Mems_allowed_list", "memory_nodes_allowed"), ("Cpus_allowed_list", "emulator_cpus")):
+        text = _status(facts, f"/proc/{pid}").get(field)
+        if text is not None:
+            facts.put(key("vm", name, fact), text, f"/proc/{pid}/status")
+    vcpus = 0
+    for tid in facts.entries(f"/proc/{pid}/task"):
+        thread = _thread(facts, f"/proc/{pid}/task/{tid}", int(tid)) if tid.isdigit() else None
+        if thread is None:
+            continue
+        vcpu = _VCPU.match(thread.comm)
+        if vcpu:
+            vcpus += 1
+            facts.put(key("vm", name, "vcpu", vcpu[1], "cpus"), thread.cpus, f"/proc/{pid}/task/*/status")
+            facts.put(key("vm", name, "vcpu", vcpu[1], "scheduling"), thread.scheduling, f"/proc/{pid}/task/*/stat")
+            facts.put(key("vm", name, "vcpu", vcpu[1], "tid"), thread.tid, f"/proc/{pid}/task", volatile=True)
+        elif thread.comm.startswith("vhost-"):
+            workers.append(thread)  # from 6.4 on a worker is a thread of QEMU
+    if not vcpus:
+        why = "no thread is named as a vCPU: QEMU runs without debug-threads=on"
+        facts.unknown(key("vm", name, "vcpu"), f"/proc/{pid}/task/*/comm", why)
+    for number, worker in enumerate(sorted(workers, key=lambda thread: thread.tid)):
+        facts.put(key("vm", name, "vhost", number, "cpus"), worker.cpus, "/proc/*/status")
+        facts.put(key("vm", name, "vhost", number, "scheduling"), worker.scheduling, "/proc/*/stat")
+        facts.put(key("vm", name, "vhost", number, "tid"), worker.tid, "/proc", volatile=True)
+    _nics(facts, pid, name, line)
+
+
+def _nics(facts: Facts, pid: int, name: str, line: qemu.CommandLine) -> None:
+    taps = _taps(facts, pid)
+    unnamed = dict.fromkeys(taps.values())  # in the order of their descriptors
+    for number, nic in enumerate(line.nics):
+        tap = nic.backend.get("ifname") or next((taps[fd] for fd in nic.descriptors if fd in taps), None)
+        where = f"/proc/{pid}/cmdline"
+        if tap is None and len(line.nics) == len(unnamed):
+            tap = list(unnamed)[number]
+        if tap is not None:
+            facts.put(key("vm", name, "net", number, "tap"), tap, f"/proc/{pid}/fdinfo", volatile=True)
+            facts.put(key("vm", name, "net", number, "queues"), list(taps.values()).count(tap), f"/proc/{pid}/fdinfo")
+        for source, fields in ((nic.backend, _BACKEND_FIELDS), (nic.device, _DEVICE_FIELDS)):
+            for option, fact in fields.items():
+                if option in source:
+                    facts.put(key("vm", name, "net", number, fact), source[option], where, volatile=fact == "mac")
+
+
+def _taps(facts: Facts, pid: int) -> dict[int, str]:
+    """Tap device by descriptor, in the order of the descriptors: one per queue."""
+    found = {}
+    for fd in facts.entries(f"/proc/{pid}/fd"):
+        if facts.link(f"/proc/{pid}/fd/{fd}") == "tun":
+            try:
+                device = re.search(r"^iff:\s*(\S+)", facts.text(f"/proc/{pid}/fdinfo/{fd}"), re.MULTILINE)
+            except OSError:
+                continue
+            if device:
+                found[int(fd)] = device[1]
+    return found
+
+
+def _qemu_processes(facts: Facts) -> Iterator[int]:
+    for entry in facts.entries("/proc"):
+        if entry.isdigit():
+            arguments = _arguments(facts, int(entry))
+            program = arguments[0].rsplit("/", 1)[-1] if arguments else ""
+            if program.startswith("qemu-system-") or program in ("qemu-kvm", "kvm"):
+                yield int(entry)
+
+
+def _kernel_workers(facts: Facts) -> dict[int, list[Thread]]:
+    """vhost workers before 6.4: kernel threads named after the process that owns them."""
+    found: dict[int, list[Thread]] = {}
+    for entry in facts.entries("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            owner = re.fullmatch(r"vhost-(\d+)", facts.text(f"/proc/{entry}/comm").strip())
+        except OSError:
+            continue
+        thread = _thread(facts, f"/proc/{entry}", int(entry)) if owner else None
+        if owner and thread is not None:
+            found.setdefault(int(owner[1]), []).append(thread)
+    return found
+
+
+def _thread(facts: Facts, where: str, tid: int) -> Thread | None:
+    try:
+        comm = facts.text(f"{where}/comm").rstrip("\n")
+        if not (_VCPU.match(comm) or comm.startswith("vhost-")):
+            return None
+        fields = facts.text(f"{where}/stat").rsplit(")", 1)[1].split()
+        policy = _POLICIES.get(int(fields[_STAT_POLICY]), f"policy {fields[_STAT_POLICY]}")
+        nice, priority = int(fields[_STAT_NICE]), int(fields[_STAT_RT_PRIORITY])
+    except (OSError, IndexError, ValueError):
+        return None
+    suffix = f" priority {priority}" if priority else f" nice {nice}" if nice else ""
+    return Thread(tid, comm, _status(facts, where).get("Cpus_allowed_list", ""), policy + suffix)
+
+
+def _status(facts: Facts, where: str) -> dict[str, str]:
+    try:
+        lines = facts.text(f"{where}/status").splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _arguments(facts: Facts, pid: int) -> list[str]:
+    try:
+        text = facts.text(f"/proc/{pid}/cmdline")
+    except OSError:
+        return []
+    return text.rstrip("\0").split("\0") if text else []
+
+
+def _version(facts: Facts, name: str) -> None:
+    """libvirt writes QEMU's version into the VM's log at every start; asking QEMU itself would disturb it."""
+    source = f"/var/log/libvirt/qemu/{name}.log"
+    fact = key("vm", name, "qemu_version")
+    if "/" in name or name.startswith("."):
+        facts.unknown(fact, "libvirt's log", "the VM's name is no file name")
+        return
+    try:
+        with (facts.root / source.lstrip("/")).open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - _LOG_TAIL_BYTES))
+            versions = re.findall(r"qemu version: ([^\s,]+)", decoded(stream.read(_LOG_TAIL_BYTES)))
+    except OSError as error:
+        facts.unknown(fact, source, reason(error))
+        return
+    if versions:
+        facts.put(fact, versions[-1], source)
+    else:
+        facts.unknown(fact, source, "no start is in the last 256 kB of the log")

@@ -1,0 +1,249 @@
+"""The facts of the host: of a made-up hypervisor below a folder, of a real OVSDB server, and of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netconsole.sources import facts
+from netconsole.sources.facts import kernel, ovs, qemu, reading, vms
+from netconsole.sources.facts.reading import Facts, grouped, key, parts, ranges
+
+QEMU = (
+    "/usr/bin/qemu-system-x86_64\0-name\0guest=web/07,debug-threads=on\0-machine\0pc-q35-7.2,accel=kvm\0-cpu\0host\0"
+    "-netdev\0" + '{"type":"tap","fds":"30:31","vhost":true,"id":"hostnet0"}\0'
+    "-device\0" + '{"driver":"virtio-net-pci","netdev":"hostnet0","mac":"52:54:00:00:00:07","mq":true}\0'
+    "-object\0secret,id=masterKey0,format=raw,file=/key\0-object\0iothread,id=io1\0"
+)
+STAT = "{tid} ({comm}) S " + " ".join(["0"] * 15 + ["-5"] + ["0"] * 20 + ["50", "1"]) + " 0 0\n"
+
+
+def write(root: Path, path: str, text: str) -> None:
+    """A file below the made-up root."""
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def thread(root: Path, where: str, tid: int, comm: str, cpus: str) -> None:
+    """A thread as /proc shows it: fifo, priority 50, nice -5."""
+    write(root, f"{where}/comm", comm + "\n")
+    write(root, f"{where}/stat", STAT.format(tid=tid, comm=comm))
+    write(root, f"{where}/status", f"Name:\t{comm}\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t0-1\n")
+
+
+@pytest.fixture
+def hypervisor(tmp_path: Path) -> Path:
+    """One VM of two queues with a vhost worker as a kernel thread, and a process that is none."""
+    write(tmp_path, "proc/700/cmdline", QEMU)
+    thread(tmp_path, "proc/700", 700, "qemu-system-x86", "0-3")
+    thread(tmp_path, "proc/700/task/700", 700, "qemu-system-x86", "0-3")
+    thread(tmp_path, "proc/700/task/701", 701, "CPU 0/KVM", "2")
+    thread(tmp_path, "proc/700/task/702", 702, "CPU 1/KVM", "3")
+    thread(tmp_path, "proc/710", 710, "vhost-700", "4-5")
+    write(tmp_path, "proc/800/cmdline", "/bin/sh\0-c\0qemu-system-x86_64")
+    (tmp_path / "proc/700/fd").mkdir()
+    for fd, target in ((4, "/dev/null"), (30, "/dev/net/tun"), (31, "/dev/net/tun")):
+        (tmp_path / f"proc/700/fd/{fd}").symlink_to(target)
+        write(tmp_path, f"proc/700/fdinfo/{fd}", "pos:\t0\niff:\tvnet3\n")
+    return tmp_path
+
+
+def test_a_vm_is_described_under_its_name(hypervisor: Path) -> None:
+    found = Facts(hypervisor)
+    vms.collect(found)
+    taken = found.taken()
+    values = {name.removeprefix("vm/web%2F07/"): fact.value for name, fact in taken.items()}
+    assert values["vcpu/1/cpus"] == "3"
+    assert values["vcpu/0/scheduling"] == "fifo priority 50"
+    assert values["vhost/0/cpus"] == "4-5"
+    assert values["net/0/tap"] == "vnet3"
+    assert values["net/0/queues"] == 2
+    assert values["net/0/model"] == "virtio-net-pci"
+    assert values["net/0/vhost"] == "on"
+    assert values["option/machine"] == "pc-q35-7.2,accel=kvm"
+    assert values["option/object"] == "iothread,id=io1", "a secret is not a fact"
+    assert values["qemu_version"] is None
+    assert values["vm_count"] == 1
+    volatile = {name for name, fact in taken.items() if fact.volatile}
+    assert {
+        key("vm", "web/07", "pid"),
+        key("vm", "web/07", "net", 0, "tap"),
+        key("vm", "web/07", "net", 0, "mac"),
+    } <= volatile
+    assert key("vm", "web/07", "vhost", 0, "cpus") not in volatile
+
+
+def test_vhost_workers_inside_qemu_are_found_too(hypervisor: Path) -> None:
+    shutil.rmtree(hypervisor / "proc/710")
+    thread(hypervisor, "proc/700/task/711", 711, "vhost-700", "6")
+    found = Facts(hypervisor)
+    vms.collect(found)
+    assert found.taken()[key("vm", "web/07", "vhost", 0, "cpus")].value == "6"
+
+
+def test_the_qemu_version_is_read_from_the_last_start_in_libvirts_log(hypervisor: Path) -> None:
+    write(hypervisor, "proc/700/cmdline", QEMU.replace("web/07", "web-07"))
+    write(
+        hypervisor, "var/log/libvirt/qemu/web-07.log", "qemu version: 6.0.0, x\n" * 3 + "qemu version: 7.2.9Debian, y\n"
+    )
+    found = Facts(hypervisor)
+    vms.collect(found)
+    assert found.taken()["vm/web-07/qemu_version"].value == "7.2.9Debian"
+
+
+@given(st.lists(st.text()))
+def test_any_command_line_is_survived(arguments: list[str]) -> None:
+    qemu.parse(arguments)
+    for option in ("-name", "-netdev", "-device", "-object"):
+        qemu.parse([word for argument in arguments for word in (option, argument)])
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_keys_come_apart_as_they_were_joined(names: list[str]) -> None:
+    assert parts(key(*names)) == names
+
+
+def test_many_cpus_make_one_value() -> None:
+    assert grouped([(0, "performance"), (1, "performance")]) == "performance"
+    assert grouped([(0, "a"), (1, "b"), (2, "a"), (3, "a")]) == "a: 0,2-3; b: 1"
+    assert ranges([]) == ""
+
+
+def test_this_machine_has_facts_with_sources_and_reasons() -> None:
+    found = facts.collect()
+    assert found["kernel/release"].value == os.uname().release
+    assert found["nic/lo/mtu"].source == "rtnetlink (RTM_GETLINK)"
+    assert any(name.startswith("nic/lo/offload/") for name in found)
+    assert any(name.startswith("sysctl/net.core.") for name in found)
+    for name, fact in found.items():
+        assert fact.source, name
+        assert (fact.value is None) == (fact.why is not None), name
+    json.dumps({name: fact.to_json() for name, fact in found.items()})
+
+
+def test_a_file_that_never_answers_costs_no_more_than_the_timeout(hypervisor: Path) -> None:
+    (hypervisor / "proc/sys/kernel").mkdir(parents=True)
+    os.mkfifo(hypervisor / "proc/sys/kernel/osrelease")  # nobody ever writes: opening it waits for ever
+    found = facts.collect(timeout_s=0.2, root=hypervisor)
+    assert found["kernel"].why == "not read within 0.2 s"
+    assert found["ovs"].value is None
+    # Let the thread that was left behind go.
+    os.close(os.open(hypervisor / "proc/sys/kernel/osrelease", os.O_RDWR | os.O_NONBLOCK))
+
+
+def test_settings_of_single_devices_are_left_out(tmp_path: Path) -> None:
+    for name in ("all", "default", "vnet3"):
+        write(tmp_path, f"proc/sys/net/ipv4/conf/{name}/rp_filter", "1\n")
+    write(tmp_path, "proc/sys/net/core/rmem_max", "212992\n")
+    write(tmp_path, "proc/sys/net/netfilter/nf_conntrack_count", "5\n")
+    found = Facts(tmp_path)
+    kernel.sysctls(found)
+    assert list(found.taken()) == [
+        "sysctl/net.core.rmem_max",
+        "sysctl/net.ipv4.conf.all.rp_filter",
+        "sysctl/net.ipv4.conf.default.rp_filter",
+    ]
+
+
+def test_the_number_of_facts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_FACTS", 2)
+    found = Facts()
+    for number in range(5):
+        found.put(f"a/{number}", "x" * 9000, "test")
+    assert (len(found.taken()), found.omitted) == (2, 3)
+    assert len(str(found.taken()["a/0"].value)) == reading.MAX_TEXT
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Path]:
+    """A real ovsdb-server with one bridge and a bonded port, answering on a socket of its own."""
+    schema = Path("/usr/share/openvswitch/vswitch.ovsschema")
+    if shutil.which("ovsdb-server") is None or not schema.exists():
+        pytest.skip("no ovsdb-server")
+    file, address = tmp_path / "conf.db", tmp_path / "run/openvswitch/db.sock"
+    address.parent.mkdir(parents=True)
+    subprocess.run(["ovsdb-tool", "create", str(file), str(schema)], check=True)
+    pidfile = tmp_path / "pid"
+    server = ["ovsdb-server", str(file), f"--remote=punix:{address}", "--detach", f"--pidfile={pidfile}", "--no-chdir"]
+    subprocess.run([*server, f"--unixctl={tmp_path}/ctl"], check=True)
+    pid = int(pidfile.read_text())
+    try:
+        command = ["ovs-vsctl", f"--db=unix:{address}", "--no-wait", "set", "Open_vSwitch", ".", "ovs_version=3.1.0"]
+        command += ["other_config:max-idle=5000", "--", "add-br", "br0", "--", "set", "Bridge", "br0"]
+        command += [
+            "datapath_type=netdev",
+            "--",
+            "add-port",
+            "br0",
+            "vnet3",
+            "tag=7",
+            "--",
+            "set",
+            "Interface",
+            "vnet3",
+        ]
+        command += ["options:n_rxq=4"]
+        subprocess.run(command, check=True)
+        yield tmp_path
+    finally:
+        os.kill(pid, 15)
+
+
+def test_open_vswitch_is_read_from_its_database(database: Path) -> None:
+    found = Facts(database)
+    ovs.collect(found)
+    values = {name: fact.value for name, fact in found.taken().items()}
+    assert values["ovs/ovs_version"] == "3.1.0"
+    assert values["ovs/other_config/max-idle"] == "5000"
+    assert values["ovs/bridge/br0/datapath_type"] == "netdev"
+    assert values["ovs/port/vnet3/bridge"] == "br0"
+    assert values["ovs/port/vnet3/tag"] == 7
+    assert values["ovs/interface/vnet3/options/n_rxq"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "no answer within 200 ms"),
+        (b"", "closed the connection or sent no JSON-RPC"),
+        (b"\x00garbage", "closed the connection or sent no JSON-RPC"),
+        (b'{"id":"#","result":[{"error":"nope"}],"error":null}', "no answer within 200 ms"),
+    ],
+)
+def test_a_database_that_misbehaves_is_left_alone_in_time(tmp_path: Path, answer: bytes | None, why: str) -> None:
+    address = tmp_path / "db.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.listen(1)
+        asked = threading.Event()
+
+        def serve() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.recv(65536)
+                if answer is not None:
+                    client.sendall(answer)
+                    if answer.startswith(b"{"):
+                        asked.wait(5)
+                else:
+                    asked.wait(5)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        started = time.monotonic()
+        with pytest.raises(ovs.OvsError, match=why):
+            ovs.select(address, timeout_ms=200)
+        assert time.monotonic() - started < 5
+        asked.set()
+        server.join()
