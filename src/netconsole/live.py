@@ -14,6 +14,7 @@ from netconsole import frames
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import AnyFrame, Mode, Scalar
 from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest
+from netconsole.sources.runner import SourceRunner
 from netconsole.state import State
 
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -55,6 +56,7 @@ class LiveSession:
         self._ids = itertools.count(1)
         self._replies: dict[int, tuple[str | None, Future[None]]] = {}
         self._console_seq = itertools.count(1)
+        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
             self._say(name, "compiling", request.mode)
@@ -62,6 +64,7 @@ class LiveSession:
     def start(self) -> None:
         """Start the collector and the sources."""
         self._supervisor.start()
+        self._sources.start()
 
     @contextlib.contextmanager
     def view(self) -> Iterator[State]:
@@ -124,6 +127,7 @@ class LiveSession:
             process = self._process
             if process is not None:
                 process.close()
+        self._sources.close()
         if self._supervisor.is_alive() and self._supervisor is not threading.current_thread():
             self._supervisor.join(1.0)
         self._phase = "ended"
@@ -203,6 +207,13 @@ class LiveSession:
         with self._lock:
             for frame in batch:
                 self._state.apply(frame)
+
+    def _deliver(self, batch: list[AnyFrame]) -> None:
+        """Frames of the console's own sources."""
+        self._apply(batch)
+        # The panes are drawn when the collector's interval ends; the sources' news waits for that, or for its absence.
+        if not self._requests or self._phase != "live":
+            self._tell("interval")
 
     def _tell(self, news: News) -> None:
         for callback in self._callbacks:

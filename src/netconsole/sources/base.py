@@ -1,0 +1,167 @@
+"""What a source is, and how its readings become frames like everybody's: deltas, totals, full tables now and then."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Protocol, TypeAlias, TypedDict
+
+from netconsole.frames import AnyFrame, Cost, Count, Counters, Label, Mode, ProbeState, Row, Status, Table, Usage
+from netconsole.frames import Source as SourceName
+
+FULL_EVERY = 10
+"""Every so many intervals a table is sent whole (docs/frames.md)."""
+
+
+Reading: TypeAlias = tuple[dict[str, Label], Sequence[int], Mapping[str, int | float | None]]
+"""One row as the kernel has it now: labels, counters since boot, gauges."""
+
+
+class _Stamp(TypedDict):
+    source: SourceName
+    probe: str | None
+    seq: int
+    mono_ns: int
+    wall_ns: int
+
+
+class SourceError(Exception):
+    """A source cannot read; ``str()`` is one sentence, ``help`` the way out."""
+
+    def __init__(self, why: str, help: str | None = None) -> None:
+        super().__init__(why)
+        self.help = help
+
+
+class FrameMaker:
+    """Stamps frames of the console: one numbering, one moment per interval."""
+
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        self._numbers = itertools.count(1) if numbers is None else numbers
+        self.interval_ns = 1_000_000_000
+        self.mono_ns = time.monotonic_ns()
+        self.wall_ns = time.time_ns()
+
+    def tick(self) -> None:
+        """A new interval ends now."""
+        now = time.monotonic_ns()
+        self.interval_ns = max(1, now - self.mono_ns)
+        self.mono_ns, self.wall_ns = now, time.time_ns()
+
+    def status(
+        self, probe: str, state: ProbeState, mode: Mode, why: str | None = None, help: str | None = None
+    ) -> Status:
+        """A probe changed state."""
+        return Status(**self._stamp(probe), state=state, mode=mode, why=why, help=help)
+
+    def counters(self, probe: str, values: Mapping[str, Count]) -> Counters:
+        """Counters of this interval."""
+        return Counters(**self._stamp(probe), interval_ns=self.interval_ns, values=dict(values))
+
+    def table(self, probe: str, name: str, rows: list[Row], full: bool, omitted: int = 0) -> Table:
+        """Rows of this interval."""
+        return Table(
+            **self._stamp(probe), name=name, interval_ns=self.interval_ns, full=full, rows=rows, omitted=omitted
+        )
+
+    def cost(self, usage: Usage) -> Cost:
+        """The end of the interval."""
+        return Cost(**self._stamp(None), interval_ns=self.interval_ns, usage=usage)
+
+    def _stamp(self, probe: str | None) -> _Stamp:
+        return {
+            "source": "console",
+            "probe": probe,
+            "seq": next(self._numbers),
+            "mono_ns": self.mono_ns,
+            "wall_ns": self.wall_ns,
+        }
+
+
+class Source(Protocol):
+    """Reads something of this host at every interval. Used from one thread."""
+
+    name: ClassVar[str]
+    """The name of its probe: the directory of its manifest."""
+
+    def open(self) -> None:
+        """Get ready. Raises SourceError."""
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        """The frames of this interval. Raises SourceError; the next interval tries again."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class Accumulator:
+    """Turns counters of the kernel, which run since boot, into deltas and totals since the first reading.
+
+    A counter that went back belongs to a thing that was made anew: what it shows now happened since.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._last: dict[object, Sequence[int]] = {}
+        self._totals: dict[object, list[int]] = {}
+
+    def take(self, key: object, values: Sequence[int]) -> Sequence[int] | None:
+        """Deltas since the last reading of this key; None when it was not there before and there is no delta yet."""
+        last = self._last.get(key)
+        self._last[key] = values
+        if last is None:
+            self._totals[key] = [0] * len(values)
+            return None
+        if last == values:
+            return (0,) * len(values)
+        deltas = [new - old if new >= old else new for new, old in zip(values, last, strict=True)]
+        totals = self._totals[key]
+        for i, delta in enumerate(deltas):
+            totals[i] += delta
+        return deltas
+
+    def counts(self, key: object, deltas: Sequence[int]) -> dict[str, Count]:
+        """The counts of a row."""
+        totals = self._totals[key]
+        return {name: Count(delta=deltas[i], total=totals[i]) for i, name in enumerate(self.names)}
+
+    def keep(self, keys: Iterable[object]) -> None:
+        """Forget what is not among these any more."""
+        gone = self._last.keys() - set(keys)
+        for key in gone:
+            del self._last[key], self._totals[key]
+
+
+class RowMaker:
+    """The rows of one table: those that changed, and all of them at every tenth interval."""
+
+    def __init__(self, names: Sequence[str], max_rows: int) -> None:
+        self._accumulator = Accumulator(names)
+        self._max_rows = max_rows
+        self._gauges: dict[object, Mapping[str, int | float | None]] = {}
+        self._interval = 0
+
+    def rows(self, readings: Iterable[Reading]) -> tuple[list[Row], bool, int]:
+        """Rows, whether they are all, and how many had no room."""
+        full = self._interval % FULL_EVERY == 0
+        self._interval += 1
+        rows: list[Row] = []
+        seen: set[object] = set()
+        omitted = 0
+        for labels, values, gauges in readings:
+            key: object = tuple(labels.values())
+            if len(seen) >= self._max_rows:
+                omitted += 1
+                continue
+            seen.add(key)
+            deltas = self._accumulator.take(key, values)
+            is_new = deltas is None
+            deltas = deltas or (0,) * len(values)
+            if full or is_new or any(deltas) or self._gauges.get(key) != gauges:
+                rows.append(Row(labels=labels, counts=self._accumulator.counts(key, deltas), gauges=dict(gauges)))
+            self._gauges[key] = gauges
+        self._accumulator.keep(seen)
+        for key in self._gauges.keys() - seen:
+            del self._gauges[key]
+        return rows, full, omitted

@@ -1,0 +1,111 @@
+"""link_rates: packets, bytes, errors and drops of every interface of this network namespace, and of its root qdisc.
+
+/proc/net/dev and one qdisc dump. 1000 interfaces, 100 of them busy, cost about 1 % of one core at one reading a second;
+where qdiscs are so many that they alone cost more, they are read less often.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from netconsole.frames import AnyFrame
+from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
+from netconsole.sources.netlink import Netlink, Qdisc, qdiscs
+
+DEVICES = Path("/proc/net/dev")
+MAX_ROWS = 4096
+MAX_SHARE = 0.01
+"""Of one core: when a qdisc dump takes longer than this share of an interval, it is made less often."""
+MAX_EVERY = 60
+COUNTS = (
+    "rx_packets", "rx_bytes", "rx_errors", "rx_drops",
+    "tx_packets", "tx_bytes", "tx_errors", "tx_drops",
+    "qdisc_drops", "qdisc_requeues", "qdisc_overlimits",
+)  # fmt: skip
+_WITHOUT_QDISC = (0, 0, 0)
+
+
+def parse_devices(text: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name and the first eight of COUNTS for every interface (net/core/net-procfs.c, dev_seq_printf_stats)."""
+    for line in text.splitlines()[2:]:
+        # A name may hold a colon (an alias); the figures never do.
+        name, colon, figures = line.rpartition(":")
+        numbers = figures.split()
+        if colon and len(numbers) >= 12:
+            receive, send = numbers[0:4], numbers[8:12]
+            yield name.strip(), tuple(int(side[i]) for side in (receive, send) for i in (1, 0, 2, 3))
+
+
+class Links:
+    """See the module."""
+
+    name: ClassVar[str] = "link_rates"
+
+    def __init__(self, devices: Path = DEVICES) -> None:
+        self._devices = devices
+        self._rows = RowMaker(COUNTS, MAX_ROWS)
+        self._netlink: Netlink | None = None
+        self._names: dict[int, str] = {}
+        self._known: dict[str, Qdisc] = {}
+        self._wait = 0
+        self.qdiscs_every = 1
+        """Qdiscs are read at every so many intervals: 1, more only where there are very many."""
+
+    def open(self) -> None:
+        """Raises SourceError when /proc/net/dev cannot be read."""
+        self._read_devices()
+        try:
+            self._netlink = Netlink(socket.NETLINK_ROUTE)
+        except OSError as error:
+            raise SourceError(f"no netlink socket: {error.strerror}") from None
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        """One row per interface."""
+        devices = list(parse_devices(self._read_devices()))
+        self._read_qdiscs(make.interval_ns / 1e9)
+        rows, full, omitted = self._rows.rows(self._reading(name, figures) for name, figures in devices)
+        return [make.table(self.name, "links", rows, full, omitted)]
+
+    def close(self) -> None:
+        """Close the netlink socket."""
+        if self._netlink is not None:
+            self._netlink.close()
+            self._netlink = None
+
+    def _read_devices(self) -> str:
+        try:
+            return self._devices.read_text("utf-8", "backslashreplace")
+        except OSError as error:
+            raise SourceError(f"{self._devices}: {error.strerror}") from None
+
+    def _reading(self, name: str, figures: tuple[int, ...]) -> Reading:
+        qdisc = self._known.get(name)
+        if qdisc is None:
+            return {"device": name, "qdisc": None}, figures + _WITHOUT_QDISC, {}
+        return (
+            {"device": name, "qdisc": qdisc.kind},
+            (*figures, qdisc.drops, qdisc.requeues, qdisc.overlimits),
+            {"backlog_packets": qdisc.backlog_packets, "backlog_bytes": qdisc.backlog_bytes},
+        )
+
+    def _read_qdiscs(self, interval_s: float) -> None:
+        if self._netlink is None:
+            return
+        self._wait -= 1
+        if self._wait > 0:
+            return
+        began = time.thread_time()
+        try:
+            found = qdiscs(self._netlink)
+        except OSError as error:
+            raise SourceError(f"qdiscs cannot be read: {error.strerror or error}") from None
+        if any(qdisc.ifindex not in self._names for qdisc in found) or self._wait < -60:
+            self._names = dict(socket.if_nameindex())
+        self._known = {self._names.get(qdisc.ifindex, ""): qdisc for qdisc in found}
+        took = time.thread_time() - began
+        self.qdiscs_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
+        self._wait = self.qdiscs_every

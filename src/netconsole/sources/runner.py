@@ -1,0 +1,92 @@
+"""Runs the sources in one thread, once per interval; a source that fails says why, and the others go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from netconsole.frames import AnyFrame
+from netconsole.session import ProbeRequest
+from netconsole.sources.base import FrameMaker, Source, SourceError
+from netconsole.sources.links import Links
+from netconsole.sources.own_cost import OwnCost
+from netconsole.sources.sockets import SocketGroups
+from netconsole.sources.softnet import Softnet
+
+FACTORIES: dict[str, Callable[[], Source]] = {
+    "links": Links,
+    "softnet": Softnet,
+    "sockets": SocketGroups,
+    "self": OwnCost,
+}
+"""By the name that a manifest gives as its source."""
+
+Deliver: TypeAlias = Callable[[list[AnyFrame]], None]
+
+
+class SourceRunner:
+    """Reads the sources of these probes at every interval and delivers whole intervals of frames."""
+
+    def __init__(
+        self, requests: Sequence[ProbeRequest], interval_s: float, deliver: Deliver, numbers: Iterator[int]
+    ) -> None:
+        self._interval_s = interval_s
+        self._deliver = deliver
+        self._make = FrameMaker(numbers)
+        self._own = OwnCost()
+        self._sources = [(request, FACTORIES[request.source]()) for request in requests if request.source in FACTORIES]
+        self._failing: dict[str, str] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; at most one reading is awaited. Idempotent."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        opened = [(request, source) for request, source in self._sources if self._open(request, source)]
+        due = time.monotonic()
+        try:
+            while not self._stop.is_set():
+                self._make.tick()
+                batch: list[AnyFrame] = []
+                for request, source in opened:
+                    batch.extend(self._read(request, source))
+                batch.append(self._make.cost(self._own.usage()))
+                self._deliver(batch)
+                # A reading that is late is not made up for: the next one is due at the next full interval.
+                now = time.monotonic()
+                due += self._interval_s * (1 + int((now - due) / self._interval_s))
+                self._stop.wait(due - now)
+        finally:
+            for _, source in opened:
+                source.close()
+
+    def _open(self, request: ProbeRequest, source: Source) -> bool:
+        try:
+            source.open()
+        except SourceError as error:
+            self._deliver([self._make.status(request.name, "failed", request.mode, str(error), error.help)])
+            return False
+        self._deliver([self._make.status(request.name, "attached", request.mode)])
+        return True
+
+    def _read(self, request: ProbeRequest, source: Source) -> list[AnyFrame]:
+        try:
+            found = source.read(self._make)
+        except SourceError as error:
+            if self._failing.get(request.name) == str(error):
+                return []
+            self._failing[request.name] = str(error)
+            return [self._make.status(request.name, "failed", request.mode, str(error), error.help)]
+        if self._failing.pop(request.name, None) is not None:
+            found.insert(0, self._make.status(request.name, "attached", request.mode))
+        return found

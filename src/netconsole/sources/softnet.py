@@ -1,0 +1,60 @@
+"""softnet: packets taken in, backlog drops and time squeezes of every CPU, from /proc/net/softnet_stat.
+
+Exact and always there, also where no BPF program can attach; the layout is net/core/net-procfs.c, softnet_seq_show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from netconsole.frames import AnyFrame
+from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
+
+SOFTNET = Path("/proc/net/softnet_stat")
+COUNTS = ("processed", "dropped", "time_squeeze", "received_rps", "flow_limit")
+MAX_CPUS = 8192
+_FIELDS = (0, 1, 2, 9, 10)
+_CPU_FIELD = 12
+"""Since 5.14 each line ends with backlog length and CPU; before, lines are the online CPUs in order."""
+
+
+def parse_softnet(text: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """CPU and COUNTS of every line; a count that an old kernel lacks is 0 there, as it has no such limit."""
+    for number, line in enumerate(text.splitlines()):
+        fields = [int(field, 16) for field in line.split()]
+        cpu = fields[_CPU_FIELD] if len(fields) > _CPU_FIELD else number
+        yield cpu, tuple(fields[i] if i < len(fields) else 0 for i in _FIELDS)
+
+
+class Softnet:
+    """See the module."""
+
+    name: ClassVar[str] = "softnet"
+
+    def __init__(self, path: Path = SOFTNET) -> None:
+        self._path = path
+        self._rows = RowMaker(COUNTS, MAX_CPUS)
+
+    def open(self) -> None:
+        """Raises SourceError when the file is not there."""
+        self._text()
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        """One row per CPU."""
+        try:
+            readings: list[Reading] = [({"cpu": cpu}, counts, {}) for cpu, counts in parse_softnet(self._text())]
+        except ValueError:
+            raise SourceError(f"{self._path}: not the layout that this version knows") from None
+        rows, full, omitted = self._rows.rows(readings)
+        return [make.table(self.name, "cpus", rows, full, omitted)]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _text(self) -> str:
+        try:
+            return self._path.read_text("ascii")
+        except OSError as error:
+            raise SourceError(f"{self._path}: {error.strerror}") from None
