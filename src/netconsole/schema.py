@@ -1,0 +1,24 @@
+"""Makes the JSON Schemas of docs/schema/ from the types that read them: python -m netconsole.schema docs/schema"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+
+from netconsole.snapshot_file import Snapshot
+
+DOCUMENTS: dict[str, type] = {"snapshot-1.json": Snapshot}
+
+
+def text(document: type) -> str:
+    """The JSON Schema (2020-12) of a document, as it is committed."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(document)}
+    return json.dumps(schema, indent=1, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    for name, document in DOCUMENTS.items():
+        Path(sys.argv[1], name).write_text(text(document))
