@@ -46,7 +46,7 @@ if [ -n "$missing" ]; then
     export DEBIAN_FRONTEND=noninteractive
     # A service that a package would start is of no use here, and a running switch is not ours to touch.
     # shellcheck disable=SC2086
-    if ! { as_root apt-get update -qq && as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing; } >&2; then
+    if ! { as_root apt-get update -qq && as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $missing >/dev/null; } >&2; then
         say "could not install$missing; going on without (netconsole doctor says what that costs)"
     fi
 fi
