@@ -38,7 +38,20 @@ class Lab:
         self._testbeds.clear()
 
 
-@pytest.fixture(scope="session")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of one kernel together, so that each kernel boots once; everything else keeps its place."""
+    places = [place for place, item in enumerate(items) if item.get_closest_marker("lab")]
+    for place, item in zip(places, sorted((items[place] for place in places), key=_kernel_rank), strict=True):
+        items[place] = item
+
+
+def _kernel_rank(item: pytest.Item) -> int:
+    names = [kernel.name for kernel in kernels()]
+    name = item.callspec.params.get("testbed", DEFAULT_KERNEL) if hasattr(item, "callspec") else DEFAULT_KERNEL
+    return names.index(name)
+
+
+@pytest.fixture(scope="package")
 def lab() -> Iterator[Lab]:
     machines = Lab()
     yield machines

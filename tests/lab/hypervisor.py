@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import initramfs
-from .errors import LabUnavailable
+from . import initramfs, shares
 from .fetch import Kernel, fetch
 from .l2 import Address
 from .machine import COMMAND_LIMIT_S, Machine
@@ -18,7 +17,6 @@ MEMORY_MB = 3072
 CPUS = 2
 KERNEL_ARGUMENTS = "console=ttyS0 panic=-1 quiet mitigations=off"
 BOOT_MODULES = ["virtio_pci", "virtio_console", "overlay"]
-SHARE_MODULES = {"9p": ["9pnet_virtio", "9p"], "virtiofs": ["virtiofs"]}
 NETWORK_MODULES = ["tun", "vhost_net", "openvswitch", "kvm_amd", "veth", "sch_netem"]
 
 
@@ -29,6 +27,9 @@ class Hypervisor(Machine):
     is at every moment.
     """
 
+    def __enter__(self) -> Hypervisor:
+        return self
+
     def __init__(self, kernel: Kernel, *, lifetime_s: float = LIFETIME_S, ports: tuple[str, ...] = ()) -> None:
         self.tree = fetch(kernel)
         values = {
@@ -38,18 +39,20 @@ class Hypervisor(Machine):
             "MODULES": self.tree.modules,
             "VERSION": self.tree.version,
         }
-        super().__init__(
-            [
-                *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(MEMORY_MB)),
-                *("-kernel", str(self.tree.image), "-append", KERNEL_ARGUMENTS),
-                *_shares(kernel),
-            ],
-            initramfs=initramfs.build(
-                self.tree, initramfs.script(INIT, values), [*BOOT_MODULES, *SHARE_MODULES[kernel.share]]
-            ),
-            limit_s=lifetime_s,
-            ports=ports,
-        )
+        with shares.export(kernel.share, {"root": Path("/"), "checkout": CHECKOUT}, MEMORY_MB) as export:
+            super().__init__(
+                [
+                    *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(MEMORY_MB)),
+                    *("-kernel", str(self.tree.image), "-append", KERNEL_ARGUMENTS),
+                    *export.arguments,
+                ],
+                initramfs=initramfs.build(
+                    self.tree, initramfs.script(INIT, values), [*BOOT_MODULES, *shares.MODULES[kernel.share]]
+                ),
+                servers=export.servers,
+                limit_s=lifetime_s,
+                ports=ports,
+            )
         try:
             self.run("modprobe", "-a", *NETWORK_MODULES)
         except BaseException:
@@ -74,14 +77,3 @@ class Hypervisor(Machine):
     def address_of(self, device: str, ip: str) -> Address:
         """An address of the hypervisor's own, as the target of a guest's packets."""
         return Address(ip, self.read_file(f"/sys/class/net/{device}/address").decode().strip())
-
-
-def _shares(kernel: Kernel) -> list[str]:
-    if kernel.share != "9p":
-        raise LabUnavailable(f"share {kernel.share} is not there yet")
-    arguments = []
-    for tag, path in (("root", Path("/")), ("checkout", CHECKOUT)):
-        if "," in str(path):
-            raise LabUnavailable(f"QEMU cannot share {path}: there is a comma in its name")
-        arguments += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap"]
-    return arguments

@@ -22,10 +22,8 @@ mkdir /memory/upper /memory/work
 mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work root /new
 
 # Files of the project change while the lab runs, and those of the root share are not looked at twice.
-if [ "$SHARE" = 9p ]; then
-    share checkout "/new$CHECKOUT" none
-    [ -d "/lower$VENV" ] && mount --bind "/lower$VENV" "/new$VENV"
-fi
+share checkout "/new$CHECKOUT" none
+[ -d "/lower$VENV" ] && mount --bind "/lower$VENV" "/new$VENV"
 
 mkdir -p /new/lib/modules "/new/lib/modules/$VERSION"
 mount --bind "/lower$MODULES" "/new/lib/modules/$VERSION"

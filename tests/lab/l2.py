@@ -130,19 +130,26 @@ class Guest:
 
         `size` is that of the frame in bytes. Raises LabError when not all of them could be sent.
         """
-        settings = [
-            *("clone_skb 0", "delay 0", f"count {count}", f"pkt_size {size}"),
-            *(f"dst {to.ip}", f"dst_mac {to.mac}", f"udp_dst_min {port}", f"udp_dst_max {port}"),
-            *(f"queue_map_min {queue}", f"queue_map_max {queue}"),
-        ]
-        thread = f"/proc/net/pktgen/kpktgend_{queue}"
-        device = f"/proc/net/pktgen/eth0@{queue}"
-        script = [f"echo add_device eth0@{queue} >{thread}"]
-        script += [f"echo {setting} >{device}" for setting in settings]
-        script += ["echo start >/proc/net/pktgen/pgctrl", f"cat {device}", f"echo rem_device_all >{thread}"]
-        shown = self.run(" && ".join(script), FLOOD_LIMIT_S)
+        self._generator(queue, [f"count {count}", f"pkt_size {size}", "delay 0", *_target(to, port)])
+        shown = self.run(f"echo start >/proc/net/pktgen/pgctrl && cat {_generator_of(queue)}", FLOOD_LIMIT_S)
         if f"pkts-sofar: {count}  errors: 0" not in shown:
             raise LabError(f"guest {self.name} did not send {count} datagrams:\n{shown}")
+
+    def keep_sending_udp(self, per_s: int, to: Address, *, port: int) -> None:
+        """Sends UDP datagrams at this rate in the background until it stops."""
+        self._generator(0, ["count 0", f"ratep {per_s}", *_target(to, port)])
+        self.run("echo start >/proc/net/pktgen/pgctrl &")
+
+    def keep_pinging(self, to: Address) -> None:
+        """Pings once a second in the background until it stops."""
+        self.run(f"ping {to.ip} >/dev/null 2>&1 &")
+
+    def _generator(self, queue: int, settings: list[str]) -> None:
+        thread = f"/proc/net/pktgen/kpktgend_{queue}"
+        lines = [f"echo rem_device_all >{thread}", f"echo add_device eth0@{queue} >{thread}"]
+        settings = ["clone_skb 0", f"queue_map_min {queue}", f"queue_map_max {queue}", *settings]
+        lines += [f"echo {setting} >{_generator_of(queue)}" for setting in settings]
+        self.run(" && ".join(lines))
 
     def console(self) -> str:
         """The last lines of its kernel console."""
@@ -173,3 +180,11 @@ class Guest:
             *("-netdev", f"tap,id=net,ifname={self.card.tap},script=no,downscript=no,vhost=on,queues={queues}"),
             *("-device", f"virtio-net-pci,netdev=net,mac={self.card.mac},{mq}"),
         )
+
+
+def _generator_of(queue: int) -> str:
+    return f"/proc/net/pktgen/eth0@{queue}"
+
+
+def _target(to: Address, port: int) -> list[str]:
+    return [f"dst {to.ip}", f"dst_mac {to.mac}", f"udp_dst_min {port}", f"udp_dst_max {port}"]

@@ -17,12 +17,14 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .errors import CommandTimeout, LabUnavailable, MachineDied
+from .errors import CommandTimeout, LabError, LabUnavailable, MachineDied
+from .shares import Server
 
 QEMU = "qemu-system-x86_64"
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -30,7 +32,7 @@ BOOT_LIMIT_S = 90.0
 COMMAND_LIMIT_S = 60.0
 ANSWER_LIMIT_S = 15.0  # a live machine answers a ping in milliseconds, a busy one on two shared cores in seconds
 CONSOLE_LINES_KEPT = 2000
-CONSOLE_LINES_SHOWN = 25
+CONSOLE_LINES_SHOWN = 60  # a panic's trace with what came before it
 CHUNK = 65536
 
 
@@ -61,15 +63,15 @@ class Machine:
         *,
         initramfs: bytes,
         limit_s: float,
-        servers: list[list[str]] | None = None,
+        servers: Sequence[Server] = (),
         boot_limit_s: float = BOOT_LIMIT_S,
         ports: tuple[str, ...] = (),
     ) -> None:
         """Boots it and waits until its command server answers.
 
-        `arguments` are QEMU's, without console, control port and initramfs. After `limit_s` it is ended whatever it
-        does. `ports` are further virtio-serial ports; `port(name)` is this end of them. Raises MachineDied with the
-        last lines of the console when it does not come up.
+        `arguments` are QEMU's, without console, control port and initramfs; `servers` are started before it and end
+        with it. After `limit_s` it is ended whatever it does. `ports` are further virtio-serial consoles (hvc0, …);
+        `port(name)` is this end of them. Raises MachineDied with the last console lines when it does not come up.
         """
         if shutil.which(QEMU) is None:
             raise LabUnavailable(f"{QEMU} is missing (Debian package qemu-system-x86)")
@@ -105,7 +107,7 @@ class Machine:
                 fds.append(fd)
                 command += ["-chardev", f"socket,id={name},fd={fd}"]
                 command += ["-device", f"virtconsole,chardev={name},name={name}"]
-            commands = [{"argv": argv, "fds": []} for argv in servers or []]
+            commands = [{"argv": server.argv, "fds": server.fds} for server in servers]
             commands.append({"argv": command + arguments, "fds": fds})
             lifeline, self._lifeline = os.pipe()
             handed_over.callback(os.close, lifeline)
@@ -114,7 +116,7 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                pass_fds=(lifeline, *fds),
+                pass_fds=(lifeline, *fds, *(fd for server in servers for fd in server.fds)),
                 start_new_session=True,
             )
         self._reader = threading.Thread(target=self._read, name="lab machine", daemon=True)
@@ -199,6 +201,11 @@ class Machine:
     def port(self, name: str) -> socket.socket:
         """This end of a virtio-serial port asked for at the start."""
         return self._ports[name]
+
+    @property
+    def supervisor_pid(self) -> int:
+        """The process that owns QEMU and what serves it."""
+        return self._supervisor.pid
 
     @property
     def console(self) -> str:
@@ -302,8 +309,10 @@ class Process:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.code is None and kind is None:
-            self.stop()
+        if self.code is None:
+            # An error is on its way already, or the machine may be gone: that one is what counts.
+            with contextlib.suppress(LabError) if kind else contextlib.nullcontext():
+                self.stop()
 
     def write(self, data: bytes) -> None:
         """Feeds its standard input."""
@@ -326,14 +335,21 @@ class Process:
 
     def wait(self, limit_s: float = COMMAND_LIMIT_S) -> Result:
         """Waits for its end. Raises CommandTimeout (and kills it) at the limit."""
+        if not self.ends_within(limit_s):
+            self.signal(signal.SIGKILL)
+            raise CommandTimeout(self._describe(f"was cut off at its limit of {limit_s:g} s"))
+        assert self.code is not None
+        return Result(self.argv, self.code, bytes(self.out), bytes(self.err))
+
+    def ends_within(self, limit_s: float) -> bool:
+        """Waits for its end; unlike `wait` leaves it running at the limit."""
         deadline = time.monotonic() + limit_s
         while self.code is None:
             try:
                 self._take(deadline)
             except queue.Empty:
-                self._machine._send(id=self._id, do="signal", signal=int(signal.SIGKILL))
-                raise CommandTimeout(self._describe(f"was cut off at its limit of {limit_s:g} s")) from None
-        return Result(self.argv, self.code, bytes(self.out), bytes(self.err))
+                return False
+        return True
 
     def wait_for(self, text: bytes, limit_s: float = COMMAND_LIMIT_S) -> bytes:
         """Waits until `text` stands in its output; returns the output up to and with it, and takes it away.

@@ -7,9 +7,11 @@ import time
 
 import pytest
 
+from .fetch import kernels
 from .testbed import Testbed
 
-pytestmark = pytest.mark.lab
+on_every_kernel = pytest.mark.parametrize("testbed", [kernel.name for kernel in kernels()], indirect=True)
+pytestmark = [pytest.mark.lab, on_every_kernel]
 
 COUNT = 20_000
 CLOSED_PORT = 9

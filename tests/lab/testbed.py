@@ -26,15 +26,25 @@ class Testbed:
     __test__ = False  # not a test class, whatever its name begins with
 
     def __init__(
-        self, kernel: Kernel, *, guests: int = len(CARDS), lifetime_s: float = LIFETIME_S, ports: tuple[str, ...] = ()
+        self,
+        kernel: Kernel,
+        *,
+        guests: int = len(CARDS),
+        lose_all_upcalls: bool = False,
+        lifetime_s: float = LIFETIME_S,
+        ports: tuple[str, ...] = (),
     ) -> None:
+        """Boots it. `lose_all_upcalls`: see OpenVSwitch; `ports`: see Machine."""
         self.hypervisor = Hypervisor(kernel, lifetime_s=lifetime_s, ports=ports)
         try:
             self.guests = [Guest(self.hypervisor, f"vm{number}", card) for number, card in enumerate(CARDS[:guests])]
             with ThreadPoolExecutor() as pool:
+                if lose_all_upcalls:
+                    self.ovs = OpenVSwitch(self.hypervisor, lose_all_upcalls=True)
                 booting = [pool.submit(guest.start) for guest in self.guests]
-                # The switch has to wait for the machine's age anyhow: the guests boot meanwhile.
-                self.ovs = OpenVSwitch(self.hypervisor)
+                if not lose_all_upcalls:
+                    # It has to wait for the machine's age: the guests boot meanwhile.
+                    self.ovs = OpenVSwitch(self.hypervisor)
                 for boot in booting:
                     boot.result()
             self.ovs.add_bridge(BRIDGE, f"{BRIDGE_IP}/{PREFIX_LENGTH}")

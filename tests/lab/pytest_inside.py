@@ -1,0 +1,76 @@
+"""Runs tests of the project inside the lab's hypervisor and brings their outcomes out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import CommandTimeout
+from .hypervisor import CHECKOUT, Hypervisor
+
+REPORT = "/run/lab/junit.xml"
+OUTPUT_SHOWN = 4000
+INTERRUPT_LIMIT_S = 30.0  # for pytest to tear down its fixtures and write its report
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One test that ran inside."""
+
+    file: str
+    name: str
+    state: str  # passed, failed or skipped
+    text: str
+    duration_s: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """All outcomes, the end of what pytest printed, and whether it was cut off at the limit."""
+
+    outcomes: list[Outcome]
+    output: str
+    cut_off: bool
+
+    def of(self, file: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.file == file]
+
+
+def run_pytest(hypervisor: Hypervisor, *paths: str, limit_s: float) -> Run:
+    """Runs these tests (paths from the checkout's root) with the project's interpreter.
+
+    At the limit pytest is interrupted, so that what it has done until then is reported.
+    """
+    command = [
+        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-v", "--durations=5"),
+        *(f"--junitxml={REPORT}", "-o", "junit_family=xunit1", *paths),
+    ]
+    environment = {"PYTHONDONTWRITEBYTECODE": "1", **{name: os.environ[name] for name in ("CI",) if name in os.environ}}
+    hypervisor.shell(f"mkdir -p {Path(REPORT).parent}; rm -f {REPORT}")
+    with hypervisor.start(*command, env=environment, cwd=CHECKOUT) as process:
+        process.close_input()
+        cut_off = not process.ends_within(limit_s)
+        if cut_off:
+            process.signal(signal.SIGINT)
+            with contextlib.suppress(CommandTimeout):  # then it is killed: no report, but its output
+                process.wait(INTERRUPT_LIMIT_S)
+        output = (bytes(process.out) + bytes(process.err)).decode("utf-8", "replace")[-OUTPUT_SHOWN:]
+    report = hypervisor.run("cat", REPORT, check=False)
+    return Run(_outcomes(report.text) if report.code == 0 else [], output, cut_off)
+
+
+def _outcomes(report: str) -> list[Outcome]:
+    found = []
+    for case in ET.fromstring(report).iter("testcase"):
+        state, text = "passed", ""
+        for kind, meaning in (("skipped", "skipped"), ("error", "failed"), ("failure", "failed")):
+            for element in case.findall(kind):
+                state = meaning
+                text += f"{element.get('message') or ''}\n{element.text or ''}\n"
+        found.append(Outcome(case.get("file") or "", case.get("name") or "", state, text, float(case.get("time") or 0)))
+    return found

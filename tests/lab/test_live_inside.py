@@ -1,0 +1,31 @@
+"""The probes' live tests, run on the hypervisor's kernel: the same exactness as on this machine's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from .hypervisor import CHECKOUT, Hypervisor
+from .pytest_inside import Run, run_pytest
+
+pytestmark = pytest.mark.lab
+
+RUN_LIMIT_S = 240.0
+FILES = sorted(str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob("tests/live/test_probe_*.py"))
+
+
+@pytest.fixture(scope="module")
+def inside(hypervisor: Hypervisor) -> Run:
+    """One pytest for all files: it takes seconds to start without hardware help."""
+    return run_pytest(hypervisor, *FILES, limit_s=RUN_LIMIT_S)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_probe(inside: Run, file: str) -> None:
+    """All tests of the file ran inside and none failed; a skip needs a reason that the kernel cannot help."""
+    outcomes = inside.of(file)
+    assert outcomes, f"no test of {file} came back{' before the limit' if inside.cut_off else ''}:\n{inside.output}"
+    failed = [f"{outcome.name}: {outcome.text}" for outcome in outcomes if outcome.state == "failed"]
+    assert not failed, "\n".join(failed)
+    passed = [outcome for outcome in outcomes if outcome.state == "passed"]
+    assert passed, "\n".join(f"{outcome.name}: {outcome.text}" for outcome in outcomes)
+    assert not inside.cut_off, f"cut off at {RUN_LIMIT_S:g} s:\n{inside.output}"
