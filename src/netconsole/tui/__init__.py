@@ -1,0 +1,1 @@
+"""The console: a Textual application that reads a session and draws it."""

@@ -1,0 +1,155 @@
+"""The one registry of actions: id, keys, title and help; bindings, the palette, the help and the keys file read it.
+
+Keys are remappable by ``$XDG_CONFIG_HOME/netconsole/keys.toml``::
+
+    [keys]
+    pause = "space"
+    "table.reverse" = "R,ctrl+r"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from textual.binding import Binding
+
+from netconsole import paths
+from netconsole.problems import BadInput, Problem, bad, close, read_toml
+
+Scope: TypeAlias = Literal["app", "main", "table", "over"]
+"""Where a key works: everywhere, on the main screen, in a table, on a screen that lies over the main one."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that a key does. ``keys`` as Textual names them, separated by commas; ``call`` is the method's call."""
+
+    id: str
+    keys: str
+    title: str
+    help: str
+    call: str
+    scope: Scope = "app"
+    label: str = ""
+    """How it is written in the footer, when it is there at all."""
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action("pane.1", "1", "Overview", "what stands out, and every topic in short", "pane('overview')", "main"),
+    Action("pane.2", "2", "vhost", "vhost queues", "pane('vhost')", "main"),
+    Action("pane.3", "3", "OVS", "Open vSwitch", "pane('ovs')", "main"),
+    Action("pane.4", "4", "Drops", "dropped packets by reason and place, sockets that drop", "pane('drops')", "main"),
+    Action("pane.5", "5", "Queues", "how long packets wait in transmit queues", "pane('queues')", "main"),
+    Action("pane.6", "6", "Host", "softirqs, sockets and links", "pane('host')", "main"),
+    Action("pane.7", "7", "Cost", "what watching costs, and the state of every probe", "pane('cost')", "main"),
+    Action("pane.8", "8", "Events", "sampled details, newest first", "pane('events')", "main"),
+    Action("next", "tab,right", "Next table", "to the next table or tab", "next_table(1)", "main"),
+    Action("previous", "shift+tab,left", "Previous table", "to the table or tab before", "next_table(-1)", "main"),
+    Action("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
+    Action("unfilter", "escape", "Show all", "take the filter away", "unfilter", "main"),
+    Action("knobs", "e", "Edit knobs", "filters, budget and mode of a running probe", "knobs", "main", "e knobs"),
+    Action("table.up", "up,k", "Up", "one row up", "cursor(-1)", "table"),
+    Action("table.down", "down,j", "Down", "one row down", "cursor(1)", "table"),
+    Action("table.page_up", "pageup", "Page up", "one page up", "page(-1)", "table"),
+    Action("table.page_down", "pagedown", "Page down", "one page down", "page(1)", "table"),
+    Action("table.first", "home,g", "First row", "to the first row", "edge(-1)", "table"),
+    Action("table.last", "end,G", "Last row", "to the last row", "edge(1)", "table"),
+    Action("table.open", "enter", "Details", "history, histogram, losses, advice", "open", "table", "Enter details"),
+    Action("table.sort", "greater_than_sign,o", "Sort", "by the next column", "sort(1)", "table", "< > sort"),
+    Action("table.sort_back", "less_than_sign", "Sort back", "by the column before", "sort(-1)", "table"),
+    Action("table.reverse", "r", "Reverse", "the other way round", "reverse", "table", "r reverse"),
+    Action("over.back", "escape,backspace", "Back", "exactly where one was", "back", "over", "Esc back"),
+    Action("pause", "p,space", "Pause", "holds the order of rows, then the screen", "pause", label="p pause"),
+    Action("snapshot", "s", "Snapshot", "write all figures as JSON to a file", "snapshot", label="s snapshot"),
+    Action("screenshot", "S", "Screenshot", "write this screen as SVG to a file", "screenshot"),
+    Action("help", "question_mark,f1", "Help", "what is measured, how, and what is not seen", "help", label="? help"),
+    Action("palette", "colon,ctrl+p", "Commands", "every action by name", "command_palette", label=": commands"),
+    Action("quit", "q,ctrl+c", "Quit", "end: every probe is gone before the prompt is back", "leave", label="q quit"),
+)  # fmt: skip
+
+_BY_ID = {action.id: action for action in ACTIONS}
+
+
+def get(action_id: str) -> Action:
+    """The action of an id. Raises KeyError."""
+    return _BY_ID[action_id]
+
+
+def bindings(scope: Scope) -> Iterator[Binding]:
+    """Textual bindings of a scope; their ids make them remappable."""
+    for action in ACTIONS:
+        if action.scope == scope:
+            yield Binding(action.keys, action.call, action.title, show=False, id=action.id)
+
+
+def written(action: Action, keymap: Mapping[str, str]) -> str:
+    """The keys of an action as people write them: ``p, space``."""
+    return ", ".join(
+        _NAMES.get(key, key if len(key) == 1 else key.capitalize())
+        for key in keymap.get(action.id, action.keys).split(",")
+    )
+
+
+_NAMES = {
+    "question_mark": "?",
+    "slash": "/",
+    "colon": ":",
+    "greater_than_sign": ">",
+    "less_than_sign": "<",
+    "escape": "Esc",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "shift+tab": "Shift-Tab",
+    "ctrl+c": "Ctrl-C",
+    "ctrl+p": "Ctrl-P",
+}
+"""Keys that people write otherwise than Textual; the others are capitalised."""
+
+
+def load_keys(path: Path | None = None) -> dict[str, str]:
+    """The keymap of a keys file, by default the user's; empty without one. Raises BadInput with all mistakes."""
+    path = paths.user_config() / "keys.toml" if path is None else path
+    if not path.exists():
+        return {}
+    document = read_toml(path)
+    table = document.get("keys")
+    if not isinstance(table, dict) or set(document) != {"keys"}:
+        raise bad(path, "", 'expected one section [keys] of lines such as pause = "p"')
+    problems = []
+    keymap: dict[str, str] = {}
+    for name, keys in _flat(table):
+        if name not in _BY_ID:
+            problems.append(Problem(str(path), f"keys.{name}", f"unknown action{close(name, _BY_ID)}"))
+        elif not isinstance(keys, str) or not all(key.strip() for key in keys.split(",")):
+            problems.append(
+                Problem(str(path), f"keys.{name}", 'expected a key such as "p", or several as in "p,space"')
+            )
+        else:
+            keymap[name] = ",".join(key.strip() for key in keys.split(","))
+    problems += [Problem(str(path), f"keys.{name}", message) for name, message in _clashes(keymap)]
+    if problems:
+        raise BadInput(problems)
+    return keymap
+
+
+def _flat(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """``pane.1 = "f2"`` without quotes is a table in TOML; it means the same."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            for rest, inner in _flat(value):
+                yield f"{name}.{rest}", inner
+        else:
+            yield name, value
+
+
+def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Keys that two actions claim which may be there at the same time."""
+    taken: dict[str, Action] = {}
+    for action in ACTIONS:
+        for key in keymap.get(action.id, action.keys).split(","):
+            other = taken.setdefault(key, action)
+            if other is not action and {other.scope, action.scope} != {"main", "over"}:
+                yield action.id, f"'{key}' already belongs to '{other.id}'; give one of them another key"

@@ -1,0 +1,60 @@
+"""Runs the console on this terminal: decides what the terminal can show, guards the run, cleans up, says farewell."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from netconsole.tui import terminal
+from netconsole.tui.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
+
+if TYPE_CHECKING:
+    from netconsole.probes import Manifest
+    from netconsole.profiles import Profile
+    from netconsole.session import Session
+
+EXIT_DONE = 0
+EXIT_BAD_USAGE = 2
+
+
+def run(session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -> int:
+    """Show a session until its user or a signal ends it, and close it. Returns the exit code.
+
+    The session must not have been started; it is closed, and the terminal as it was, when this returns.
+    """
+    try:
+        screen = terminal.require()
+    except terminal.NoTerminal as error:
+        print_quietly(f"netconsole: {error}")
+        return EXIT_BAD_USAGE
+    terminal.prepare(screen, os.environ)
+    # Not before the terminal is prepared: Textual reads the environment when it is imported. And the session starts
+    # first, so that the probes compile meanwhile.
+    app: ConsoleApp | None = None
+    lifeline = Lifeline(sys.stdin.fileno(), session.close, lambda: app.leave() if app is not None else None)
+    lifeline.start()
+    started_s = time.monotonic()
+    try:
+        session.start()
+        from netconsole.problems import BadInput
+        from netconsole.tui.actions import load_keys
+        from netconsole.tui.console import ConsoleApp, describe_end
+        from netconsole.tui.driver import ConsoleDriver
+
+        try:
+            keymap = load_keys()
+        except BadInput as error:
+            print_quietly(f"netconsole: {error}")
+            return EXIT_BAD_USAGE
+        ConsoleDriver.terminal = screen
+        app = ConsoleApp(session, profile, manifests, keymap, lifeline)
+        app.run(mouse=False)
+        session.close()
+        print_quietly(describe_end(session, started_s, app.snapshots))
+        return EXIT_INTERRUPTED if lifeline.reason else app.return_code or EXIT_DONE
+    finally:
+        session.close()
+        lifeline.finish()

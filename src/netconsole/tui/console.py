@@ -1,0 +1,231 @@
+"""The Textual application: wiring of session, pump, screens and actions."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar, Protocol, runtime_checkable
+
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from netconsole import figure
+from netconsole.probes import Manifest
+from netconsole.profiles import Profile
+from netconsole.session import Session
+from netconsole.state import State
+from netconsole.tui import actions
+from netconsole.tui.driver import ConsoleDriver
+from netconsole.tui.files import save
+from netconsole.tui.lifeline import Lifeline
+from netconsole.tui.panes.catalogue import panes
+from netconsole.tui.panes.header import Pause
+from netconsole.tui.panes.scene import Evidence, Output, Scene
+from netconsole.tui.pump import Pump
+from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.widgets.linetable import LineTable
+
+TICK_S = 1.0
+"""The header's clock goes on, and shows growing age, even if no frame comes."""
+
+
+@runtime_checkable
+class Over(Protocol):
+    """A screen that lies over the main one and is drawn from a scene."""
+
+    def draw(self, scene: Scene) -> None:
+        """Show the scene."""
+
+
+class ConsoleApp(App[None]):
+    """The console. ``lifeline`` is told when the user leaves, so that the deadline counts."""
+
+    CSS_PATH = "styles.tcss"
+    TITLE = "netconsole"
+    BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("app"))
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "colon"
+
+    def __init__(
+        self,
+        session: Session,
+        profile: Profile,
+        manifests: Mapping[str, Manifest],
+        keymap: Mapping[str, str] | None = None,
+        lifeline: Lifeline | None = None,
+    ) -> None:
+        super().__init__(driver_class=ConsoleDriver, ansi_color=True)
+        self.theme = "ansi-dark"
+        self.session = session
+        self.profile = profile
+        self.manifests = manifests
+        self.keys = dict(keymap or {})
+        self.pause = Pause()
+        self.pump = Pump(self.draw, self.backlog)
+        self._lifeline = lifeline
+        self._frozen: State | None = None
+        self._main = MainScreen(panes(manifests))
+        self.snapshots: list[Path] = []
+        """Snapshots written so far."""
+        self._sent = (time.monotonic(), 0)
+        self._bytes_per_s: float | None = None
+
+    # ---- life
+
+    def get_default_screen(self) -> Screen[None]:
+        return self._main
+
+    def on_mount(self) -> None:
+        self.set_keymap(self.keys)
+
+    def on_main_screen_ready(self) -> None:
+        """The screen is there: from now on it is drawn."""
+        self.pump.start()
+        driver = self._driver
+        if isinstance(driver, ConsoleDriver):
+            driver.output.when_idle = self.pump.idle
+        self.session.on_news(self.pump.news)
+        self.set_interval(TICK_S, self.pump.news)
+        self.pump.news()
+
+    def leave(self) -> None:
+        """End, from any thread."""
+        self.pump.stop()
+        if isinstance(self._driver, ConsoleDriver):
+            self._driver.hurry()
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the application has ended already
+                loop.call_soon_threadsafe(self.exit)
+
+    def backlog(self) -> int:
+        """What the terminal has not taken yet."""
+        return self._driver.backlog() if isinstance(self._driver, ConsoleDriver) else 0
+
+    # ---- drawing
+
+    @contextlib.contextmanager
+    def scene(self) -> Iterator[Scene]:
+        """The moment to draw: now, or when the screen was paused. Nothing in it changes inside the ``with``."""
+        age_s = self.session.age_s()
+        connection = self.session.connection()
+        driver = self._driver
+        delay_s = driver.output.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
+        output = Output(self._output_rate(), self.pump.skipped)
+        if self._frozen is not None:
+            age_s = None if age_s is None else age_s + time.monotonic() - self.pause.since_s
+            yield Scene(self._frozen, self.manifests, self.profile, connection, age_s, delay_s, output)
+            return
+        with self.session.view() as state:
+            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output)
+
+    def draw(self) -> None:
+        """Draw the screen in front; those below it are drawn when they are in front again."""
+        screen = self.screen
+        with self.scene() as scene:
+            if screen is self._main:
+                self._main.draw(scene, self.pause, self.session.kind, time.monotonic())
+            elif isinstance(screen, Over):
+                screen.draw(scene)
+
+    def action_redraw(self) -> None:
+        """Draw now: the user did something that changes what is to be seen."""
+        if self.pump.running:
+            self.draw()
+
+    def _output_rate(self) -> float | None:
+        driver = self._driver
+        if not isinstance(driver, ConsoleDriver):
+            return None
+        now, written = time.monotonic(), driver.output.bytes_written
+        then, before = self._sent
+        if now - then >= TICK_S * 0.9:
+            self._bytes_per_s = (written - before) / (now - then)
+            self._sent = (now, written)
+        return self._bytes_per_s
+
+    # ---- actions
+
+    def action_leave(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.leaving()
+        else:
+            self.leave()
+
+    def action_pause(self) -> None:
+        """Live, then the order of rows held, then the screen held, then live again."""
+        now_s = time.monotonic()
+        if self.pause.step == "live":
+            self.pause = Pause("order", now_s)
+        elif self.pause.step == "order":
+            with self.session.view() as state:
+                self._frozen = copy.deepcopy(state)
+            self.pause = Pause("screen", now_s)
+        else:
+            self._frozen = None
+            self.pause = Pause()
+        self.draw()
+
+    def action_help(self) -> None:
+        from netconsole.tui.screens.help import HelpScreen
+
+        if self.screen is self._main:
+            self.push_screen(HelpScreen(self._main.view.pane, self.manifests, self._main.probe(), self.keys))
+
+    def action_knobs(self, probe: str | None = None) -> None:
+        from netconsole.tui.screens.knobs import KnobsScreen
+
+        names = list(self._knobbed())
+        if not names:
+            self._main.say("no probe of this session takes knobs", "look")
+            return
+        wanted = probe or self._main.probe()
+        self.push_screen(KnobsScreen(self.session, self.manifests, names, wanted if wanted in names else names[0]))
+
+    def action_screenshot(self, filename: str | None = None, path: str | None = None) -> None:
+        """Write the screen as SVG; name and place are not asked for, so that nothing is ever overwritten."""
+        _, told, tone = save("picture", "svg", self.export_screenshot(title="netconsole").encode())
+        self._main.say(told, tone)
+
+    def on_line_table_opened(self, message: LineTable.Opened) -> None:
+        from netconsole.tui.screens.detail import DetailScreen
+
+        key = message.key
+        if isinstance(key, Evidence):
+            self.push_screen(DetailScreen(key))
+
+    def on_screen_resume(self) -> None:
+        self.call_later(self.action_redraw)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
+        """The palette: every action of the registry."""
+        for action in actions.ACTIONS:
+            if action.scope in ("app", "main") and action.id not in ("palette", "unfilter", "next", "previous"):
+                yield SystemCommand(action.title, action.help, self._runner(action))
+
+    def _runner(self, action: actions.Action):  # type: ignore[no-untyped-def]
+        async def run() -> None:
+            namespace = self._main if action.scope == "main" else self
+            await self.run_action(action.call, default_namespace=namespace)
+
+        return run
+
+    def _knobbed(self) -> Iterator[str]:
+        with self.session.view() as state:
+            names = list(state.probes)
+        return (name for name in names if name in self.manifests and self.manifests[name].knobs)
+
+
+def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> str:
+    """One line for after the exit: how long, what it cost, what is left."""
+    with session.view() as state:
+        elapsed = figure.elapsed(time.monotonic() - started_s)
+        used = sum(source.usage.cpu_ns for source in state.sources.values())
+        kernel = sum(probe.cost.scaled()[1] or 0 for probe in state.probes.values())
+    cost = f"{figure.duration(used)} of CPU time in user space, {figure.duration(kernel)} in the kernel"
+    kept = f"; snapshot in {figure.safe(snapshots[-1])}" if snapshots else ""
+    return f"netconsole: watched for {elapsed}, at a cost of {cost}; every probe is gone{kept}"

@@ -1,0 +1,21 @@
+"""Files that the console writes at a key: snapshots and pictures of the screen, in the working directory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from netconsole import figure
+from netconsole.files import write_whole
+from netconsole.problems import BadInput
+from netconsole.tui.widgets.look import Tone
+
+
+def save(kind: str, ending: str, content: bytes) -> tuple[Path | None, str, Tone]:
+    """Write a file named by the time of day. Returns its path, what to tell the user, and the tone of it."""
+    path = Path.cwd() / f"netconsole-{time.strftime('%Y%m%d-%H%M%S')}.{ending}"
+    try:
+        write_whole(path, content)
+    except BadInput as error:
+        return None, str(error), "act"
+    return path, f"{kind} written to {figure.safe(path)}", "ok"

@@ -1,0 +1,131 @@
+"""The lifeline: a thread that ends the console within two seconds, whatever the user interface is doing.
+
+Signals arrive through the wake-up descriptor, which the C-level handler writes even while the event loop is stuck; a
+terminal that vanished without a signal (SIGHUP ignored by the parent, as under nohup) shows as POLLHUP. Either way the
+session is closed from here, the user interface is asked to go, and if it does not, the process is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+DEADLINE_S = 1.7
+"""From the reason to leave to the end; the promise is two seconds."""
+EXIT_INTERRUPTED = 130
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
+
+RESTORE = "\x1b[?2026l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
+"""Ends synchronised output, paste and focus reports; wraps lines, leaves the alternate screen, shows the cursor."""
+
+
+class Lifeline:
+    """Guards one run of the console. ``close_session`` and ``ask_to_leave`` are called from other threads."""
+
+    def __init__(
+        self,
+        tty_fd: int,
+        close_session: Callable[[], None],
+        ask_to_leave: Callable[[], None],
+        end_process: Callable[[int], None] = os._exit,
+    ) -> None:
+        self._tty_fd = tty_fd
+        self._close_session = close_session
+        self._ask_to_leave = ask_to_leave
+        self._end_process = end_process
+        self._finished = threading.Event()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._attributes: list[Any] | None = None
+        self._handlers: dict[signal.Signals, Any] = {}
+        self._old_wakeup_fd = -1
+        self._thread = threading.Thread(target=self._watch, name="netconsole-lifeline", daemon=True)
+        self.reason: str | None = None
+        """Why the console was ended from outside; None when its user ended it."""
+
+    def start(self) -> None:
+        """Begin to watch. Main thread only, since Python gives signals to no other."""
+        with contextlib.suppress(termios.error):
+            self._attributes = termios.tcgetattr(self._tty_fd)
+        self._old_wakeup_fd = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in ENDING_SIGNALS:
+            self._handlers[number] = signal.signal(number, _noted_by_the_wakeup_descriptor)
+        self._thread.start()
+
+    def leaving(self) -> None:
+        """The user is leaving: from now on the deadline counts."""
+        self._wake(0)
+
+    def finish(self) -> None:
+        """Everything is closed: stop watching. Main thread only."""
+        self._finished.set()
+        self._wake(0)
+        self._thread.join()
+        signal.set_wakeup_fd(self._old_wakeup_fd)
+        for number, handler in self._handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _wake(self, number: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, bytes([number]))
+
+    def _watch(self) -> None:
+        poller = select.poll()
+        poller.register(self._wake_read, select.POLLIN)
+        poller.register(self._tty_fd, 0)  # POLLHUP and POLLERR are always told
+        leaving = False
+        while not leaving and not self._finished.is_set():
+            for fd, _event in poller.poll():
+                if fd == self._tty_fd:
+                    self.reason = "the terminal is gone"
+                    leaving = True
+                    continue
+                for number in os.read(self._wake_read, 64):
+                    if number == 0:
+                        leaving = True
+                    elif number in ENDING_SIGNALS:
+                        self.reason = signal.Signals(number).name
+                        leaving = True
+        if not self._finished.is_set():
+            self._end()
+
+    def _end(self) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        # In a thread of its own: a session that is slow to close must not delay the user interface, nor the deadline.
+        threading.Thread(target=self._close_session, name="netconsole-close", daemon=True).start()
+        self._ask_to_leave()
+        if not self._finished.wait(deadline - time.monotonic()):
+            self._restore_terminal()
+            self._end_process(EXIT_INTERRUPTED)
+
+    def _restore_terminal(self) -> None:
+        """The user interface did not: do it by hand, without waiting for anything."""
+        if self._attributes is not None:
+            with contextlib.suppress(termios.error, OSError):
+                termios.tcsetattr(self._tty_fd, termios.TCSANOW, self._attributes)
+        with contextlib.suppress(OSError):
+            fd = os.open(os.ttyname(self._tty_fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            why = self.reason or "leaving took too long"
+            os.write(fd, f"{RESTORE}netconsole: ended by its deadline ({why})\n".encode())
+            os.close(fd)
+
+
+def print_quietly(line: str) -> None:
+    """One line for people on standard error, without minding a terminal that is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+
+def _noted_by_the_wakeup_descriptor(_number: int, _frame: FrameType | None) -> None:
+    """Python must have a handler, so that the signal does not kill; the lifeline's thread does the work."""

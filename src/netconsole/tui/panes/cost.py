@@ -1,0 +1,240 @@
+"""What watching costs, against the profile's budget, and how every probe and process of ours is doing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from netconsole import figure
+from netconsole.costs import UsageState
+from netconsole.state import ProbeState
+from netconsole.tui.panes.scene import STATE_WORDS, Evidence, Scene, reason
+from netconsole.tui.panes.tables import Block
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.painted import Piece
+
+NEAR = 0.8
+"""From this share of a limit on, a cost is near it."""
+
+VERDICT_TONES: dict[str, Tone] = {"ok": "ok", "near": "look", "over": "act", "no budget": "dim", "?": "unknown"}
+
+
+def user_cpu_pct(scene: Scene) -> float | None:
+    """CPU of collector and console together, percent of one core; None while neither is known."""
+    known = [u.cpu_pct for u in _usages(scene) if u.cpu_pct is not None]
+    return sum(known) if known else None
+
+
+def total_cpu_pct(scene: Scene) -> float | None:
+    """Kernel and user space together, percent of one core; None while nothing is known."""
+    known = [part for part in (scene.state.kernel_cpu_pct, user_cpu_pct(scene)) if part is not None]
+    return sum(known) if known else None
+
+
+def memory_kb(scene: Scene) -> int | None:
+    """Memory of collector and console: PSS where it is known, else RSS; None while nothing is known."""
+    known = [kb for u in _usages(scene) if (kb := u.rss_kb if u.pss_kb is None else u.pss_kb) is not None]
+    return sum(known) if known else None
+
+
+def verdict(scene: Scene) -> str:
+    """ok, near or over the tightest limit of the budget; ``no budget`` without limits, ``?`` before any figure."""
+    budget = scene.profile.budget
+    kb = memory_kb(scene)
+    pairs = [
+        (scene.state.kernel_cpu_pct, budget.kernel_cpu_pct),
+        (user_cpu_pct(scene), budget.user_cpu_pct),
+        (None if kb is None else kb / 1024, budget.memory_mb),
+    ]
+    if all(limit is None for _, limit in pairs):
+        return "no budget"
+    shares = [value / limit for value, limit in pairs if value is not None and limit]
+    if not shares:
+        return "?"
+    return "over" if max(shares) > 1 else "near" if max(shares) >= NEAR else "ok"
+
+
+def headline(scene: Scene) -> list[Piece]:
+    """The total in short: ``cost 1.3 % of a core · 58 MB · ok``."""
+    word = verdict(scene)
+    cpu = figure.percent(total_cpu_pct(scene))
+    return [
+        ("cost ", "dim"),
+        (f"{cpu} of a core · {figure.memory(memory_kb(scene))} · ", ""),
+        (word, VERDICT_TONES[word]),
+    ]
+
+
+def strip(scene: Scene) -> list[list[Piece]]:
+    """The total taken apart, each part a group; the last ones can be left out where there is no room."""
+    state = scene.state
+    limit = scene.profile.budget.kernel_cpu_pct
+    runs = [p for probe in state.probes.values() for p in probe.cost.programs.values()]
+    counted = sum(program.run_count for program in runs)
+    per_run = sum(program.run_time_ns for program in runs) / counted if counted else None
+    about = "≈ " if state.kernel_cpu_estimated else ""
+    ledger = state.ledger_totals()
+    lost = ledger.get("lost", 0)
+    lower = sum(count for name, count in ledger.items() if name not in ("suppressed", "lost", "stack_failed", "shed"))
+    groups: list[list[Piece]] = [
+        [
+            ("in kernel ", "dim"),
+            (f"{about}{figure.percent(state.kernel_cpu_pct)}", ""),
+            (f" of {figure.percent(limit)}" if limit is not None else "", "dim"),
+        ],
+        [("collector ", "dim"), (_usage(state.collector.usage.cpu_pct, state.collector.usage.pss_kb), "")],
+        [("console ", "dim"), (_usage(state.console.usage.cpu_pct, state.console.usage.rss_kb), "")],
+        [("lost ", "dim"), (figure.number(lost), "look" if lost else "")],
+        [("uncounted ", "dim"), (figure.number(lower), "look" if lower else "")],
+        [("run ", "dim"), (figure.duration(per_run), "")],
+        [("machine ", "dim"), (figure.percent(state.machine_cpu_pct), "")],
+        [("to terminal ", "dim"), (figure.rate(scene.output.bytes_per_s, "B"), "")],
+    ]
+    return groups
+
+
+def probes_block() -> Block:
+    """Every probe: its state in a word, what it costs, what it missed, and why it cannot run."""
+    columns = (
+        Column("probe", "probe", 16, grow=1, most=20),
+        Column("state", "state", 12),
+        Column("mode", "mode", 7, spare=4),
+        Column("kernel", "% core", 6, right=True),
+        Column("run", "ns/run", 6, right=True, spare=1),
+        Column("maps", "maps", 7, right=True, spare=5),
+        Column("events", "events", 7, right=True, spare=3),
+        Column("suppressed", "suppr.", 6, right=True, spare=6),
+        Column("lost", "lost", 5, right=True, spare=2),
+        Column("uncounted", "uncounted", 9, right=True, spare=2),
+        Column("why", "attached to, or why not and what would help", 10, grow=4),
+    )
+    return Block("probes", lambda _: "Probes", columns, probe_rows, lambda _: "no probe in this profile")
+
+
+def probe_rows(scene: Scene) -> list[Row]:
+    """Probes that need attention first, then by what they cost in the kernel."""
+    states = sorted(scene.state.probes.values(), key=lambda one: (_attention(one), -(one.cost.kernel_cpu_pct or 0.0)))
+    return [_probe_row(scene, one) for one in states]
+
+
+def programs_block() -> Block:
+    """Every BPF program and what its runs cost."""
+    columns = (
+        Column("program", "program", 16, grow=2, most=28),
+        Column("attach", "attached to", 20, grow=3, most=40),
+        Column("kernel", "% core", 6, right=True),
+        Column("run", "ns/run", 6, right=True),
+        Column("runs", "runs/s", 7, right=True),
+        Column("missed", "missed", 7, right=True),
+    )
+    note = "no program has run yet"
+    return Block("programs", lambda _: "Programs, in the kernel", columns, program_rows, lambda _: note)
+
+
+def program_rows(scene: Scene) -> list[Row]:
+    """Programs, the costliest first."""
+    pairs = [(probe, program) for probe in scene.state.probes.values() for program in probe.cost.programs.values()]
+    rows = []
+    for probe, program in sorted(pairs, key=lambda pair: -(pair[1].cpu_pct or 0.0)):
+        runs = program.run_count * 1e9 / program.window_ns if program.window_ns else None
+        name = f"{probe.name}/{program.name}"
+        rows.append(
+            Row(
+                Evidence(probe.name, "probe", program.name, ()),
+                {
+                    "program": Cell(figure.safe(name, 64), name),
+                    "attach": Cell(figure.safe(program.attach, 64), program.attach),
+                    "kernel": Cell(figure.number(program.cpu_pct), program.cpu_pct),
+                    "run": Cell(figure.number(program.ns_per_run), program.ns_per_run),
+                    "runs": Cell(figure.number(runs), runs),
+                    "missed": Cell(figure.number(program.missed), program.missed, "look" if program.missed else ""),
+                },
+            )
+        )
+    return rows
+
+
+def processes_block() -> Block:
+    """Our own processes, and the machine they run on."""
+    columns = (
+        Column("process", "process", 22, grow=1, most=28),
+        Column("cpu", "% core", 7, right=True),
+        Column("rss", "RSS", 9, right=True),
+        Column("pss", "PSS", 9, right=True, spare=2),
+        Column("history", "% core, last 60 s", 20, grow=1, most=40, spare=1),
+        Column("note", "", 10, grow=2, spare=3),
+    )
+    return Block("processes", lambda _: "Processes", columns, process_rows, lambda _: "not measured yet")
+
+
+def process_rows(scene: Scene) -> list[Row]:
+    """Collector, console and the whole machine."""
+    state = scene.state
+    output = scene.output
+    notes = {
+        "collector": f"restarted {state.collector.restarts} times" if state.collector.restarts else "",
+        "console": f"{figure.rate(output.bytes_per_s, 'B')} to the terminal, {output.frames_skipped} drawings skipped",
+    }
+    rows = []
+    for name, source in state.sources.items():
+        usage = source.usage
+        history = partial(usage.cpu_history, source.timeline, 40)
+        rows.append(
+            Row(
+                Evidence("", "probe", name, ()),
+                {
+                    "process": Cell(name, name),
+                    "cpu": Cell(figure.number(usage.cpu_pct), usage.cpu_pct),
+                    "rss": Cell(figure.memory(usage.rss_kb), usage.rss_kb),
+                    "pss": Cell(figure.memory(usage.pss_kb), usage.pss_kb),
+                    "history": Cell("", history=history),
+                    "note": Cell(notes[name], None, "dim"),
+                },
+            )
+        )
+    machine = state.machine_cpu_pct
+    note = Cell("of all CPUs together", None, "dim")
+    cells = {"process": Cell("whole machine", "whole"), "cpu": Cell(figure.number(machine), machine), "note": note}
+    return [*rows, Row(Evidence("", "probe", "machine", ()), cells)]
+
+
+def _usages(scene: Scene) -> list[UsageState]:
+    return [source.usage for source in scene.state.sources.values()]
+
+
+def _usage(cpu_pct: float | None, kb: int | None) -> str:
+    return f"{figure.percent(cpu_pct)} {figure.memory(kb)}"
+
+
+def _attention(state: ProbeState) -> int:
+    order = ("failed", "unsupported", "degraded", "compiling", "attaching", "attached", "off")
+    return order.index(state.status)
+
+
+def _probe_row(scene: Scene, state: ProbeState) -> Row:
+    word, tone = STATE_WORDS[state.status]
+    runs = state.cost.programs.values()
+    counted = sum(program.run_count for program in runs)
+    per_run = sum(program.run_time_ns for program in runs) / counted if counted else None
+    events = state.cost.events
+    submitted = events["submitted"].total if "submitted" in events else None
+    suppressed = events["suppressed"].total if "suppressed" in events else None
+    lost = events["lost"].total if "lost" in events else None
+    uncounted = sum(state.at_least().values())
+    why = reason(state) or ", ".join(figure.safe(point, 64) for point in state.attach)
+    return Row(
+        Evidence(state.name, "probe", "", ()),
+        {
+            "probe": Cell(figure.safe(state.name, 48), state.name),
+            "state": Cell(word, word, tone),
+            "mode": Cell(state.mode, state.mode),
+            "kernel": Cell(figure.number(state.cost.kernel_cpu_pct), state.cost.kernel_cpu_pct),
+            "run": Cell(figure.number(per_run), per_run),
+            "maps": Cell(figure.memory(state.cost.maps_kb), state.cost.maps_kb),
+            "events": Cell(figure.number(submitted), submitted),
+            "suppressed": Cell(figure.number(suppressed), suppressed),
+            "lost": Cell(figure.number(lost), lost, "look" if lost else ""),
+            "uncounted": Cell(figure.number(uncounted), uncounted, "look" if uncounted else ""),
+            "why": Cell(why, why, "" if state.status == "attached" else tone),
+        },
+    )

@@ -1,0 +1,94 @@
+"""Sampled details of all probes, newest first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from netconsole import figure
+from netconsole.frames import Event, Scalar
+from netconsole.tui.panes.scene import Evidence, Scene
+from netconsole.tui.panes.tables import Block
+from netconsole.tui.widgets.columns import Cell, Column, Row
+
+MAX_ROWS = 500
+_TIME_FIELDS = ("mono_ns",)
+
+
+def events_block() -> Block:
+    """The block of all events."""
+    columns = (
+        Column("time", "time", 12),
+        Column("probe", "probe", 14, spare=1),
+        Column("what", "what", 20, grow=1),
+    )
+    return Block("events", _title, columns, rows, _note)
+
+
+def rows(scene: Scene) -> list[Row]:
+    """The newest events of every probe. A key stays the key of its event while others come in."""
+    arrived = []
+    for probe in scene.state.probes.values():
+        first = probe.events_arrived - len(probe.events)
+        arrived += [(event, probe.name, first + place) for place, event in enumerate(probe.events)]
+    arrived.sort(key=lambda one: (one[0].wall_ns, one[2]), reverse=True)
+    return [_row(event, probe, number) for event, probe, number in arrived[:MAX_ROWS]]
+
+
+def find(scene: Scene, evidence: Evidence) -> Event | None:
+    """The event of a row; None when newer ones have pushed it out."""
+    probe = scene.state.probes.get(evidence.probe)
+    if probe is None:
+        return None
+    place = int(evidence.name) - (probe.events_arrived - len(probe.events))
+    return probe.events[place] if 0 <= place < len(probe.events) else None
+
+
+def share_seen(scene: Scene) -> str:
+    """What share of what happened these samples are: ``showing 500 of 12 300 seen``; empty without any."""
+    seen = sum(p.cost.events["seen"].total for p in scene.state.probes.values() if "seen" in p.cost.events)
+    shown = sum(len(probe.events) for probe in scene.state.probes.values())
+    if not seen:
+        return ""
+    percent = figure.percent(100 * shown / seen)
+    return f"showing {figure.count(shown)} of {figure.count(seen)} that happened ({percent}); the rest is counted"
+
+
+def clock(wall_ns: int) -> str:
+    """Local time of day to the millisecond."""
+    return time.strftime("%H:%M:%S", time.localtime(wall_ns / 1e9)) + f".{wall_ns // 1_000_000 % 1000:03}"
+
+
+def _title(scene: Scene) -> str:
+    return " · ".join(part for part in ("Events", share_seen(scene)) if part)
+
+
+def _note(scene: Scene) -> str:
+    probes = [
+        name for name, manifest in scene.manifests.items() if "details" in manifest.modes and name in scene.state.probes
+    ]
+    if not probes:
+        return "no probe of this profile samples events"
+    if all(scene.state.probes[name].mode == "summary" for name in probes):
+        return f"all probes count only (mode summary): press e and set {probes[0]} to mode details to sample events"
+    return "no events yet"
+
+
+def _row(event: Event, probe: str, number: int) -> Row:
+    what = describe(event.fields)
+    cells = {
+        "time": Cell(clock(event.wall_ns), float(event.wall_ns)),
+        "probe": Cell(figure.safe(probe, 48), probe),
+        "what": Cell(what, what),
+    }
+    return Row(Evidence(probe, "event", str(number), ()), cells)
+
+
+def describe(fields: Mapping[str, Scalar | list[str]]) -> str:
+    """The fields of an event in one line; stacks are left to the details."""
+    parts = [
+        f"{name} {figure.safe(value, 64)}"
+        for name, value in fields.items()
+        if not isinstance(value, list) and name not in _TIME_FIELDS and value not in (None, "")
+    ]
+    return "  ".join(parts)

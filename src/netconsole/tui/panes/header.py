@@ -1,0 +1,98 @@
+"""The two lines on top: where this is, whether it is live, how old its figures are, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from netconsole import figure
+from netconsole.tui import actions
+from netconsole.tui.panes import cost
+from netconsole.tui.panes.scene import Scene
+from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.painted import Line, Piece, cells, spread
+
+STALE_INTERVALS = 2.0
+"""Figures may be two intervals old before it is worth a word: one to come, one on its way to the screen."""
+_JOINT: Piece = (" · ", "dim")
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What stands still, and for how long: nothing, the order of rows, or the whole screen."""
+
+    step: Literal["live", "order", "screen"] = "live"
+    since_s: float = 0.0
+
+
+def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) -> Line:
+    """Host, kernel and profile; live or paused, elapsed time, age of the figures."""
+    host = scene.state.host
+    right = [*_liveness(scene, pause, kind, now_s), *_age(scene, pause), (" ", "")]
+    left: list[Piece] = [(" netconsole  ", "strong")] if width >= 80 else [(" ", "")]
+    if host is None:
+        left.append(("starting the collector…", "look"))
+        return spread(left, right, width)
+    parts = [figure.safe(host.name, 40)]
+    if width >= 60:
+        parts.append(figure.safe(host.kernel, 40))
+    if width >= 80:
+        parts.append(f"{host.cpus} CPUs" if host.cpus != 1 else "1 CPU")
+    left.append((" · ".join(parts), "strong"))
+    if width >= 60:
+        left.append((f" · profile {figure.safe(scene.profile.name, 24)}", ""))
+    return spread(left, right, width)
+
+
+def second_line(scene: Scene, pane: str, levels: dict[str, str], width: int) -> Line:
+    """The panes with their keys, those that need attention marked; at the right what all this costs."""
+    right = [*cost.headline(scene), (" ", "")]
+    if width < 120:
+        right = [(text.replace(" of a core", "").replace("cost ", ""), tone) for text, tone in right]
+    tabs = _tabs(pane, levels, 10)
+    if cells(tabs) + cells(right) > width:
+        tabs = _tabs(pane, {}, 10)
+    if cells(tabs) + cells(right) > width:
+        tabs = _tabs(pane, levels, 0)
+    return spread(tabs, right, width)
+
+
+def _tabs(pane: str, levels: dict[str, str], title_columns: int) -> list[Piece]:
+    pieces: list[Piece] = [(" ", "")]
+    for action in actions.ACTIONS:
+        if not action.id.startswith("pane."):
+            continue
+        name = action.call.removeprefix("pane('").removesuffix("')")
+        number = action.id.removeprefix("pane.")
+        here = name == pane
+        level = levels.get(name, "")
+        title = f" {action.title}" if title_columns or here else ""
+        tone: Tone = "here" if here else ""
+        pieces += [(f"{number}{title}", tone), (level, "act" if level == "!!" else "look"), (" ", "")]
+    return pieces
+
+
+def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece]:
+    connection = scene.connection
+    paused = f"{max(0, int(now_s - pause.since_s))} s"
+    if connection.phase == "lost":
+        again = "" if connection.retry_in_s is None else f", again in {math.ceil(connection.retry_in_s)} s"
+        return [(f"!! COLLECTOR LOST{again}", "act"), _JOINT]
+    if connection.phase == "ended" and kind == "live":
+        return [("ENDED", "look"), _JOINT]
+    if pause.step == "screen":
+        return [(f"PAUSED {paused}", "look"), _JOINT]
+    elapsed = figure.elapsed(scene.state.elapsed_s)
+    if pause.step == "order":
+        return [(f"ORDER HELD {paused}", "look"), (f" {elapsed}", ""), _JOINT]
+    return [("LIVE" if kind == "live" else kind.upper(), "ok"), (f" {elapsed}", ""), _JOINT]
+
+
+def _age(scene: Scene, pause: Pause) -> list[Piece]:
+    bound = scene.data_bound_s
+    if bound is None:
+        return [("no data yet", "dim")]
+    stale = bound > STALE_INTERVALS * scene.interval_s and pause.step != "screen"
+    least = math.ceil(STALE_INTERVALS * scene.interval_s)
+    return [(f"data ≤ {max(least, math.ceil(bound))} s old" + (" !" if stale else ""), "look" if stale else "")]

@@ -1,0 +1,86 @@
+"""What a drawing is made from: the state and what is known beside it. Panes are functions of a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from netconsole import figure
+from netconsole.probes import Manifest
+from netconsole.profiles import Profile
+from netconsole.session import Connection
+from netconsole.state import ProbeState, State
+from netconsole.tables import RowKey
+from netconsole.tui.widgets.look import Tone
+
+
+class Evidence(NamedTuple):
+    """What a row stands for, and what its cursor is bound to."""
+
+    probe: str
+    kind: Literal["table", "histogram", "probe", "event"]
+    name: str
+    key: RowKey
+
+
+@dataclass(frozen=True)
+class Output:
+    """What drawing itself costs: bytes sent to the terminal, frames skipped because it had not taken the last one."""
+
+    bytes_per_s: float | None = None
+    frames_skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One moment. ``state`` must not change while panes read it."""
+
+    state: State
+    manifests: Mapping[str, Manifest]
+    profile: Profile
+    connection: Connection
+    age_s: float | None = None
+    delay_s: float = 0.0
+    """How far the terminal's reader may be behind what is drawn now."""
+    output: Output = Output()
+
+    @property
+    def interval_s(self) -> float:
+        """Length of the last interval; a second before the first."""
+        return (self.state.collector.interval_ns or 1_000_000_000) / 1e9
+
+    @property
+    def data_bound_s(self) -> float | None:
+        """No figure on the screen is older than this until the next drawing is due; None before the first."""
+        return None if self.age_s is None else self.age_s + self.interval_s + self.delay_s
+
+
+STATE_WORDS: dict[str, tuple[str, Tone]] = {
+    "compiling": ("compiling…", "look"),
+    "attaching": ("attaching…", "look"),
+    "attached": ("ok", "ok"),
+    "degraded": ("! degraded", "look"),
+    "failed": ("!! failed", "act"),
+    "unsupported": ("? unsupported", "unknown"),
+    "off": ("off", "dim"),
+}
+"""The state of a probe in words."""
+
+
+def why_silent(scene: Scene, probe: str) -> str:
+    """One sentence for a table without rows: what its probe is doing, or why it cannot and what would help."""
+    state = scene.state.probes.get(probe)
+    if state is None or state.status == "off":
+        return f"{probe}: not in profile {figure.safe(scene.profile.name)}; start with --probe {probe}"
+    if state.measuring:
+        return "nothing seen yet" if not state.counters and not state.tables else "nothing so far"
+    if not state.settled:
+        return f"{probe}: {state.status}; first figures a second after it is attached"
+    return f"{probe} {state.status}: {reason(state)}"
+
+
+def reason(state: ProbeState) -> str:
+    """Why a probe does not run as it should, and the way out, in one line; empty when it does."""
+    parts = [figure.safe(part) for part in (state.why, state.help) if part]
+    return "; ".join(parts)

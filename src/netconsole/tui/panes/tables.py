@@ -1,0 +1,221 @@
+"""Any table or histogram of any probe as rows: its manifest says what the columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from netconsole import figure
+from netconsole.frames import Label
+from netconsole.probes import Column as ValueSpec
+from netconsole.probes import HistogramSpec, Manifest, TableSpec
+from netconsole.tables import HistogramState, RowState
+from netconsole.tui.panes.scene import Evidence, Scene, why_silent
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.look import Tone
+
+SPARK = 24
+"""Samples that a sparkline in a table can show at most; it takes the room that is left."""
+MAX_ROWS = 2000
+"""Rows of one table that are drawn; more than anyone reads, few enough to sort every second."""
+
+_LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
+    # shown as: least width, growth, most width
+    "symbol": (14, 3, 30),
+    "drop_reason": (13, 3, 26),
+    "socket": (16, 3, 44),
+    "address": (12, 3, 39),
+    "process": (8, 2, 16),
+    "text": (8, 2, 15),
+    "netns": (6, 1, 12),
+    "port": (5, 0, 5),
+    "cpu": (3, 0, 3),
+    "l4": (6, 0, 8),
+    "softirq": (7, 0, 9),
+    "xmit": (6, 1, 12),
+}
+_EXTRA = {"class": 3, "provenance": 6, "netns": 5}
+"""Labels that can be done without when there is little room; the highest goes first."""
+CLASS_TONES: dict[str, Tone] = {"suspicious": "look", "benign": "ok", "unknown": "unknown"}
+_CLASS_RANK = {"suspicious": 0, "unknown": 1, "benign": 2}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table of a pane: its columns, and functions of the scene for its rows, title and empty state."""
+
+    name: str
+    title: Callable[[Scene], str]
+    columns: tuple[Column, ...]
+    rows: Callable[[Scene], list[Row]]
+    note: Callable[[Scene], str]
+    probe: str | None = None
+    heads: bool = True
+
+
+def table_block(manifest: Manifest, name: str) -> Block:
+    """The block of a probe's table."""
+    spec = manifest.tables[name]
+    probe = manifest.name
+    return Block(
+        name=f"{probe}-{name}",
+        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, spec.counter),
+        columns=tuple(_table_columns(spec)),
+        rows=lambda scene: table_rows(scene, probe, name, spec),
+        note=lambda scene: why_silent(scene, probe),
+        probe=probe,
+    )
+
+
+def histogram_block(manifest: Manifest, name: str) -> Block:
+    """The block of a probe's histograms of one name."""
+    spec = manifest.histograms[name]
+    probe = manifest.name
+    return Block(
+        name=f"{probe}-{name}",
+        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, None),
+        columns=tuple(_histogram_columns(spec)),
+        rows=lambda scene: histogram_rows(scene, probe, name, spec),
+        note=lambda scene: why_silent(scene, probe),
+        probe=probe,
+    )
+
+
+def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row]:
+    """All rows, those that are worth most first: suspicious before benign, then by rate, then by total."""
+    state = scene.state.probes.get(probe)
+    table = state.tables.get(name) if state else None
+    if state is None or table is None:
+        return []
+    lower_bound = bool(state.at_least())
+    ranked = sorted(table.rows.values(), key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
+    rows = []
+    for row in ranked:
+        cells = {label: _label_cell(label, row.labels.get(label)) for label in spec.labels}
+        for value in spec.value:
+            cells.update(_value_cells(row, value, lower_bound))
+        total = row.total(spec.sort)
+        cells["total"] = Cell(figure.count(total, lower_bound), total)
+        cells["history"] = Cell("", history=partial(table.history, row.key, spec.sort, SPARK))
+        rows.append(Row(Evidence(probe, "table", name, row.key), cells))
+    return rows
+
+
+def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> list[Row]:
+    """One row per histogram, the highest p99 of the last interval first; then those that stand still."""
+    state = scene.state.probes.get(probe)
+    group = state.histograms.get(name) if state else None
+    if state is None or group is None:
+        return []
+    lower_bound = bool(state.at_least())
+    rows = []
+    for one in sorted(group.rows.values(), key=_lateness)[:MAX_ROWS]:
+        cells = {column.name: _label_cell(column.name, one.labels.get(column.name)) for column in _labels(spec.key)}
+        cells["n"] = Cell(figure.number(one.per_s, lower_bound), one.per_s)
+        for title, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
+            value = one.percentile(percent, "delta") if one.delta.count else None
+            cells[title] = Cell(figure.quantity(value, one.unit), value)
+        cells["max"] = Cell(figure.quantity(one.total.max, one.unit), one.total.max)
+        cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit=one.unit)
+        rows.append(Row(Evidence(probe, "histogram", name, one.key), cells))
+    return rows
+
+
+def label_text(name: str, value: Label) -> str:
+    """A label as it is shown; outside text becomes harmless here."""
+    return figure.safe(value, 64) if value != "" else figure.UNKNOWN
+
+
+def value_columns(spec: TableSpec) -> list[ValueSpec]:
+    """The values of a table, that by which it is ranked first."""
+    values = [value for value in spec.value if value.name]
+    return sorted(values, key=lambda value: value.name != spec.sort)
+
+
+def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None) -> str:
+    state = scene.state.probes.get(manifest.name)
+    if state is None:
+        return title
+    parts = [title]
+    count = state.counters[counter].count if counter in state.counters else None
+    if count is not None and counter is not None:
+        unit = manifest.counters[counter].unit
+        lower_bound = bool(state.at_least())
+        parts.append(f"{figure.rate(count.per_s, unit, lower_bound)}, {figure.count(count.total, lower_bound)} in all")
+    if state.status not in ("attached", "off"):
+        parts.append(state.status)
+    return " · ".join(parts)
+
+
+def _labels(key: Sequence[ValueSpec]) -> list[ValueSpec]:
+    return [column for column in key if column.name and not column.type.startswith("pad[")]
+
+
+def _table_columns(spec: TableSpec) -> list[Column]:
+    shown_as = {column.name: column.shown_as or "text" for column in spec.key}
+    columns = [_label_column(name, shown_as.get(name, "text"), spare=_EXTRA.get(name, 0)) for name in spec.labels]
+    for place, value in enumerate(value_columns(spec)):
+        spare = 0 if place == 0 else 3 + place
+        if value.kind == "max":
+            columns.append(Column(value.name, _head(value.name), 8, right=True, spare=spare))
+        elif value.unit == "ns":
+            columns.append(Column(value.name, f"{_head(value.name)} %", 7, right=True, spare=spare))
+        else:
+            head = f"{value.unit or value.name}/s" if value.name == "count" else f"{_head(value.name)}/s"
+            columns.append(Column(value.name, head, max(7, len(head)), right=True, spare=spare))
+            if place == 0:
+                columns.append(Column("total", "total", 9, right=True, spare=2, grow=1, most=13))
+    columns.append(Column("history", "last 60 s", 12, spare=1, grow=2, most=SPARK))
+    return columns
+
+
+def _histogram_columns(spec: HistogramSpec) -> list[Column]:
+    columns = [_label_column(column.name, column.shown_as or "text") for column in _labels(spec.key)]
+    columns.append(Column("n", "n/s", 6, right=True))
+    columns += [Column(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 3), ("p99", 0))]
+    columns.append(Column("max", "max ever", 8, right=True, spare=2))
+    columns.append(Column("history", "p99", 14, spare=1, grow=2, most=SPARK))
+    return columns
+
+
+def _label_column(name: str, shown_as: str, spare: int = 0) -> Column:
+    least, grow, most = _LABEL_WIDTHS.get(shown_as, (8, 1, 16))
+    if name in ("cpu", "queue", "q"):
+        least, grow, most = 3 if name == "cpu" else 5, 0, 5
+    elif name in ("class", "provenance"):
+        least, grow, most = 10, 0, 10
+    head = _head(name)
+    return Column(name, head, max(least, min(len(head), 8)), right=shown_as == "cpu", grow=grow, most=most, spare=spare)
+
+
+def _head(name: str) -> str:
+    return name.removesuffix("_ns").removesuffix("_us").replace("_", " ")
+
+
+def _label_cell(name: str, value: Label) -> Cell:
+    tone: Tone = CLASS_TONES.get(str(value), "") if name == "class" else ""
+    sort: float | str | None = float(value) if isinstance(value, int) else value
+    return Cell(label_text(name, value), sort, tone)
+
+
+def _value_cells(row: RowState, value: ValueSpec, lower_bound: bool) -> dict[str, Cell]:
+    if value.kind == "max":
+        gauge = row.gauges.get(value.name)
+        return {value.name: Cell(figure.quantity(gauge, value.unit), gauge)}
+    rate = row.per_s(value.name)
+    tone: Tone = "" if rate else "dim"
+    if value.unit == "ns":
+        share = None if rate is None else rate / 1e7
+        return {value.name: Cell(figure.number(share, lower_bound), share, tone)}
+    return {value.name: Cell(figure.number(rate, lower_bound), rate, tone)}
+
+
+def _worth(row: RowState, value: str) -> tuple[float, ...]:
+    rank = _CLASS_RANK.get(str(row.labels.get("class")), 0)
+    return (rank if row.per_s(value) else 3, -(row.per_s(value) or 0.0), -(row.total(value) or 0))
+
+
+def _lateness(one: HistogramState) -> tuple[float, ...]:
+    p99 = one.percentile(99, "delta") if one.delta.count else None
+    return (0.0 if p99 is not None else 1.0, -(p99 or 0.0), -one.total.count)

@@ -1,0 +1,64 @@
+"""From the session's threads to the screen: the newest picture wins, and none is drawn while output is queued."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+
+class Pump:
+    """Turns news from any thread into at most one drawing at a time on the event loop."""
+
+    def __init__(self, draw: Callable[[], None], backlog: Callable[[], int]) -> None:
+        self._draw = draw
+        self._backlog = backlog
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._scheduled = False
+        self._waiting = False
+        self.skipped = 0
+        """Drawings that were put off because the terminal had not taken the one before."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it draws."""
+        return self._loop is not None
+
+    def start(self) -> None:
+        """Begin to draw on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def stop(self) -> None:
+        """Draw no more."""
+        self._loop = None
+
+    def news(self, _news: object = None) -> None:
+        """Something changed. Any thread; returns at once."""
+        loop = self._loop
+        with self._lock:
+            if loop is None or self._scheduled:
+                return
+            self._scheduled = True
+        try:
+            loop.call_soon_threadsafe(self._turn)
+        except RuntimeError:  # the loop closed in between: there is nothing left to draw on
+            self._loop = None
+
+    def idle(self) -> None:
+        """The terminal has taken everything. Called by the writer's thread; a drawing that was put off is made now."""
+        if self._waiting:
+            self.news()
+
+    def _turn(self) -> None:
+        with self._lock:
+            self._scheduled = False
+        if self._loop is None:
+            return
+        if self._backlog() > 0:
+            if not self._waiting:
+                self.skipped += 1
+            self._waiting = True
+            return
+        self._waiting = False
+        self._draw()

@@ -1,0 +1,21 @@
+"""The page of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netconsole.tui.panes import detail
+from netconsole.tui.panes.scene import Evidence, Scene
+from netconsole.tui.screens.over import OverScreen
+from netconsole.tui.widgets.painted import Line
+
+
+class DetailScreen(OverScreen):
+    """History, histogram, losses and advice of a row; it goes on living while it is read."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        super().__init__()
+        self.evidence = evidence
+
+    def page(self, scene: Scene, width: int) -> Sequence[Line]:
+        return detail.lines(scene, self.evidence, width)

@@ -1,0 +1,26 @@
+"""Help for the pane in front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from netconsole.probes import Manifest
+from netconsole.tui.panes import help as help_pane
+from netconsole.tui.panes.catalogue import Pane
+from netconsole.tui.panes.scene import Scene
+from netconsole.tui.screens.over import OverScreen
+from netconsole.tui.widgets.painted import Line
+
+
+class HelpScreen(OverScreen):
+    """What the pane measures, how, and what it cannot see; then the keys."""
+
+    def __init__(
+        self, pane: Pane, manifests: Mapping[str, Manifest], probe: str | None, keymap: Mapping[str, str]
+    ) -> None:
+        super().__init__()
+        names = [name for name in pane.probes if name in manifests] if probe is None else [probe]
+        self._lines = help_pane.lines(pane.name, pane.missing, [manifests[name] for name in names], keymap)
+
+    def page(self, scene: Scene, width: int) -> Sequence[Line]:
+        return self._lines

@@ -1,0 +1,363 @@
+"""The main screen: header, one pane at a time, cost, keys. It is laid out anew for every size and never refuses one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Input
+
+from netconsole import figure
+from netconsole.tui import actions
+from netconsole.tui.panes import cost, header, standsout
+from netconsole.tui.panes.catalogue import Pane, Placed
+from netconsole.tui.panes.header import Pause
+from netconsole.tui.panes.scene import Scene
+from netconsole.tui.widgets.lines import Lines
+from netconsole.tui.widgets.linetable import LineTable
+from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.painted import Line, Piece, cells, cut
+
+FULL_COLUMNS, FULL_LINES = 80, 24
+"""Below this, one table at a time is shown, and a line says what is hidden."""
+SIDE_BY_SIDE_COLUMNS = 110
+"""From this width on, two tables share a row."""
+LEAST_TABLE_LINES = 6
+"""A table lower than title, heads and four rows is not worth its place: then there are tabs."""
+EDGE_LINES = 4
+"""Header of two lines, cost strip and footer."""
+
+
+class PaneView(Vertical):
+    """One pane: its tables, all of them or one at a time with tabs."""
+
+    def __init__(self, pane: Pane) -> None:
+        super().__init__(id=f"pane-{pane.name}")
+        self.pane = pane
+        self.tables = {placed.block.name: _table(placed) for placed in pane.blocks}
+        self.tabs = Lines(id=f"tabs-{pane.name}")
+        self.tabs.add_class("tabs")
+        self.active = pane.blocks[0].block.name if pane.blocks else ""
+        self.one_at_a_time = False
+
+    def compose(self) -> ComposeResult:
+        yield self.tabs
+        for row in self.pane.rows:
+            with Horizontal(classes="row"):
+                for placed in row:
+                    yield self.tables[placed.block.name]
+
+    def tables_shown(self) -> Iterator[tuple[Placed, LineTable]]:
+        """The tables on the screen, in reading order."""
+        for placed in self.pane.blocks:
+            table = self.tables[placed.block.name]
+            if table.display and (not self.one_at_a_time or self._shown(placed)):
+                yield placed, table
+
+    def lay_out(self, width: int, height: int) -> None:
+        """Lay out for so many cells: everything where there is room, else one table under tabs."""
+        rows = len(self.pane.rows)
+        fixed = [row[0].lines or 0 for row in self.pane.rows]
+        low = height < sum(fixed) + LEAST_TABLE_LINES * sum(1 for lines in fixed if not lines)
+        narrow = any(len(row) > 1 for row in self.pane.rows) and width < SIDE_BY_SIDE_COLUMNS
+        self.one_at_a_time = len(self.pane.blocks) > 1 and (low or narrow)
+        self.answer_first = self.one_at_a_time and rows > 1 and bool(fixed[0]) and height >= 2 * LEAST_TABLE_LINES + 4
+        if self.answer_first and self.active == self.pane.blocks[0].block.name:
+            self.active = self.pane.blocks[1].block.name
+        self.tabs.display = self.one_at_a_time
+        for container, row in zip(self.query(".row"), self.pane.rows, strict=True):
+            shown = [placed for placed in row if not self.one_at_a_time or self._shown(placed)]
+            container.display = bool(shown)
+            for placed in row:
+                self.tables[placed.block.name].display = placed in shown
+            lines = row[0].lines
+            if lines and self.answer_first:
+                lines = 6 if height < 30 else lines
+            container.styles.height = lines if lines and (not self.one_at_a_time or self.answer_first) else "1fr"
+
+    answer_first = False
+    """Whether the first table (what stands out) stays above the one that is chosen by tab."""
+
+    def _shown(self, placed: Placed) -> bool:
+        first = self.answer_first and placed.block.name == self.pane.blocks[0].block.name
+        return first or placed.block.name == self.active
+
+    def turn(self, step: int) -> None:
+        """The next or previous tab."""
+        names = [placed.block.name for placed in self.pane.blocks][1 if self.answer_first else 0 :]
+        if names:
+            at = names.index(self.active) if self.active in names else 0
+            self.active = names[(at + step) % len(names)]
+
+    def draw(self, scene: Scene, now_s: float) -> None:
+        """Show the scene in the tables that are visible."""
+        for placed, table in self.tables_shown():
+            block = placed.block
+            table.show(block.rows(scene), now_s, block.title(scene), block.note(scene))
+        if self.one_at_a_time:
+            self.tabs.show(self._tab_line(self.size.width))
+
+    def _tab_line(self, width: int) -> Line:
+        names = [(p.tab, p.block.name) for p in self.pane.blocks][1 if self.answer_first else 0 :]
+        pieces: list[Piece] = [(" ", "")]
+        for tab, name in names:
+            tone: Tone = "here" if name == self.active else ""
+            pieces += [(f" {tab} ", tone), (" ", "")]
+        if cells(pieces) > width:
+            at = next((place for place, (_, name) in enumerate(names) if name == self.active), 0)
+            pieces = [(f" {names[at][0]} ", "here"), (f" {at + 1} of {len(names)}; Tab: next", "dim")]
+        return cut(pieces, width)
+
+
+class MainScreen(Screen[None]):
+    """Header, pane, cost strip and footer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("main"))
+    AUTO_FOCUS = ""
+
+    def __init__(self, panes: Mapping[str, Pane]) -> None:
+        super().__init__()
+        self.panes = panes
+        self.current = "overview"
+        self.views: dict[str, PaneView] = {}
+        self.pause = Pause()
+        self._message: tuple[str, Tone] | None = None
+        self._fed: LineTable | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="header")
+        with Vertical(id="body"):
+            yield self._view(self.current)
+        yield Lines(id="missing")
+        yield Lines(id="cost")
+        yield Lines(id="footer")
+        box = Input(id="filter", compact=True, placeholder="show rows that contain…")
+        box.display = False
+        yield box
+
+    class Ready(Message):
+        """The screen can be drawn."""
+
+    def on_mount(self) -> None:
+        self._lay_out()
+        self.focus_first()
+        self.post_message(self.Ready())
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self._lay_out()
+        self._redraw()
+
+    # ---- what is shown
+
+    @property
+    def view(self) -> PaneView:
+        """The pane in front."""
+        return self.views[self.current]
+
+    def table(self) -> LineTable | None:
+        """The table that has the focus, else the first on the screen."""
+        if isinstance(self.focused, LineTable):
+            return self.focused
+        return next((table for _, table in self.view.tables_shown()), None)
+
+    def probe(self) -> str | None:
+        """The probe behind the table in front."""
+        table = self.table()
+        placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)
+        return None if placed is None else placed.block.probe
+
+    def say(self, text: str, tone: Tone = "") -> None:
+        """A message in place of the footer's keys, until something else is said."""
+        self._message = (text, tone) if text else None
+        self._footer()
+
+    def draw(self, scene: Scene, pause: Pause, kind: str, now_s: float) -> None:
+        """Draw the pane in front, and what is around it."""
+        self.pause = pause
+        width = self.size.width
+        first = header.first_line(scene, pause, kind, now_s, width)
+        second = header.second_line(scene, self.current, standsout.levels(scene), width)
+        self.query_one("#header", Lines).show(first, second)
+        for table in self.view.tables.values():
+            table.freeze_order(pause.step != "live")
+        self.view.draw(scene, now_s)
+        pane = self.view.pane
+        missing = self.query_one("#missing", Lines)
+        if missing.display:
+            missing.show(*_wrapped(pane.missing, width))
+        strip = self.query_one("#cost", Lines)
+        if strip.display:
+            strip.show(_cost_line(scene, width))
+        self._footer()
+
+    async def show_pane(self, name: str) -> None:
+        """Bring a pane to the front."""
+        if name not in self.views:
+            await self.query_one("#body").mount(self._view(name))
+        self.current = name
+        for view in self.views.values():
+            view.display = view.pane.name == name
+        self._lay_out()
+        self.focus_first()
+
+    def focus_first(self) -> None:
+        """Put the focus where reading begins."""
+        first = next((table for _, table in self.view.tables_shown()), None)
+        self.set_focus(first)
+
+    # ---- actions
+
+    async def action_pane(self, name: str) -> None:
+        self.say("")
+        await self.show_pane(name)
+        self._redraw()
+
+    def action_next_table(self, step: int) -> None:
+        view = self.view
+        visible = [table for _, table in view.tables_shown()]
+        at = visible.index(self.focused) if isinstance(self.focused, LineTable) and self.focused in visible else 0
+        if not view.one_at_a_time:
+            if visible:
+                self.set_focus(visible[(at + step) % len(visible)])
+            self._footer()
+            return
+        if view.answer_first and at == 0 and step > 0 and len(visible) > 1:
+            self.set_focus(visible[1])
+        else:
+            view.turn(step)
+            self._lay_out()
+            self.set_focus(next((table for _, table in list(view.tables_shown())[::-1]), None))
+        self._redraw()
+
+    def action_filter(self) -> None:
+        table = self.table()
+        if table is not None:
+            box = self.query_one("#filter", Input)
+            self._filtered = table
+            box.value = table.filter
+            box.display = True
+            self.query_one("#footer").display = False
+            box.focus()
+
+    def action_unfilter(self) -> None:
+        self.say("")
+        table = self.table()
+        if table is not None and table.filter:
+            table.set_filter("")
+            self._redraw()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, event: Input.Changed) -> None:
+        if self._filtered is not None:
+            self._filtered.set_filter(event.value)
+
+    @on(Input.Submitted, "#filter")
+    def _filter_done(self) -> None:
+        self._close_filter()
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape" and isinstance(self.focused, Input):
+            event.stop()
+            event.prevent_default()
+            if self._filtered is not None:
+                self._filtered.set_filter("")
+            self._close_filter()
+
+    _filtered: LineTable | None = None
+
+    def _close_filter(self) -> None:
+        self.query_one("#filter").display = False
+        self.query_one("#footer").display = True
+        self.set_focus(self._filtered)
+        self._redraw()
+
+    def on_line_table_moved(self) -> None:
+        self._redraw()
+
+    def on_descendant_focus(self) -> None:
+        self._footer()
+
+    # ---- inside
+
+    def _view(self, name: str) -> PaneView:
+        view = self.views[name] = PaneView(self.panes[name])
+        return view
+
+    def _lay_out(self) -> None:
+        width, height = self.size
+        small = width < FULL_COLUMNS or height < FULL_LINES
+        self.query_one("#cost").display = not small
+        missing = self.query_one("#missing", Lines)
+        pane = self.view.pane
+        missing.display = bool(pane.missing and not pane.blocks)
+        missing.styles.height = "1fr"
+        self.query_one("#body").display = not missing.display
+        self.view.lay_out(width, height - (EDGE_LINES - 1 if small else EDGE_LINES))
+
+    def _redraw(self) -> None:
+        self.app.call_later(self.app.run_action, "redraw")
+
+    def _footer(self) -> None:
+        width, height = self.size
+        line: Line
+        if self._message is not None:
+            line = [(f" {self._message[0]}", self._message[1])]
+        elif width < FULL_COLUMNS or height < FULL_LINES:
+            line = self._hidden_line()
+        else:
+            line = footer_line(width, isinstance(self.focused, LineTable))
+        self.query_one("#footer", Lines).show(cut(line, width))
+
+    def _hidden_line(self) -> Line:
+        others = len(self.view.tables) - len(list(self.view.tables_shown()))
+        hidden = f"{others} tables (Tab), cost (7)" if others else "cost (7)"
+        return [(" ?", "key"), (" help ", "dim"), ("q", "key"), (" quit ", "dim"), (f"hidden: {hidden}", "dim")]
+
+
+def footer_line(width: int, in_table: bool) -> Line:
+    """The keys that matter here, the most important ones first; what does not fit is left to the palette and help."""
+    ids = ["quit", "help", "palette", "pause", "filter", "knobs", "snapshot"]
+    if in_table:
+        ids = ["table.open", "filter", "table.sort", "pause", "knobs", "snapshot", "help", "palette", "quit"]
+    least = {"quit", "help", "table.open", "pause"}
+    labels = [(action_id, actions.get(action_id).label) for action_id in ids]
+    while labels and sum(len(label) + 2 for _, label in labels) > width:
+        droppable = [pair for pair in labels if pair[0] not in least]
+        labels.remove((droppable or labels)[-1])
+    pieces: list[Piece] = [(" ", "")]
+    for _, label in labels:
+        keys, _, word = label.rpartition(" ")
+        pieces += [(keys, "key"), (f" {word}  ", "dim")]
+    return pieces
+
+
+def _table(placed: Placed) -> LineTable:
+    block = placed.block
+    return LineTable(block.name, placed.tab, block.columns, heads=block.heads, id=f"table-{block.name}")
+
+
+def _cost_line(scene: Scene, width: int) -> Line:
+    pieces: list[Piece] = [(" cost: ", "strong")]
+    for group in cost.strip(scene):
+        joint: Piece = (" · ", "dim") if len(pieces) > 1 else ("", "")
+        if cells(pieces) + cells([joint, *group]) > width:
+            continue
+        pieces += [joint, *group]
+    return pieces
+
+
+def _wrapped(text: str, width: int) -> list[Line]:
+    lines: list[Line] = [[("", "")]]
+    current = " "
+    for word in text.split():
+        if figure.width(current) + figure.width(word) + 1 >= width:
+            lines.append([(current, "")])
+            current = " "
+        current += word + " "
+    return [*lines, [(current, "")]]

@@ -1,0 +1,1 @@
+"""Widgets drawn by the line: each sends only the cells that changed."""

@@ -1,0 +1,97 @@
+"""Columns, cells and rows of a line table, and how columns share the width there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from netconsole.tui.widgets.look import Tone
+
+GAP = 1
+"""Blank cells between columns."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. ``width`` is its least width; what is left over goes to the columns with ``grow``, in proportion.
+
+    When the table is too narrow, the columns with the highest ``spare`` are left out first; 0 always stays.
+    """
+
+    name: str
+    title: str
+    width: int
+    right: bool = False
+    grow: int = 0
+    most: int = 1000
+    spare: int = 0
+
+
+class Cell(NamedTuple):
+    """What a cell shows, and what it is sorted by (None: unknown, always last).
+
+    A cell with ``history`` is a sparkline of what that returns, in ``unit``; it is asked only for rows in sight.
+    """
+
+    text: str
+    sort: float | str | None = None
+    tone: Tone = ""
+    history: Callable[[], Sequence[float | None]] | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: ``key`` is what the cursor is bound to, ``cells`` by column name. Texts have passed figure.safe()."""
+
+    key: Hashable
+    cells: dict[str, Cell]
+
+    def contains(self, needle: str) -> bool:
+        """Whether any cell shows ``needle`` (lower case)."""
+        return any(needle in cell.text.lower() for cell in self.cells.values())
+
+
+class Placed(NamedTuple):
+    """A column with its place on the line."""
+
+    column: Column
+    x: int
+    width: int
+
+
+def place(columns: Sequence[Column], width: int) -> list[Placed]:
+    """Share ``width`` cells among the columns, leaving out the dispensable ones that do not fit."""
+    kept = list(columns)
+    while len(kept) > 1 and _least(kept) > width:
+        dispensable = [column for column in kept if column.spare]
+        if not dispensable:
+            break
+        kept.remove(max(reversed(dispensable), key=lambda column: column.spare))
+    extra = max(0, width - _least(kept))
+    widths = {column.name: column.width for column in kept}
+    growing = [column for column in kept if column.grow and column.most > column.width]
+    while extra > 0 and growing:
+        shares = sum(column.grow for column in growing)
+        given = 0
+        for column in growing:
+            room = column.most - widths[column.name]
+            part = min(room, max(1, extra * column.grow // shares), extra - given)
+            widths[column.name] += part
+            given += part
+        if given == 0:
+            break
+        extra -= given
+        growing = [column for column in growing if widths[column.name] < column.most]
+    placed = []
+    x = 0
+    for column in kept:
+        cells = max(0, min(widths[column.name], width - x))
+        placed.append(Placed(column, x, cells))
+        x += cells + GAP
+    return placed
+
+
+def _least(columns: Sequence[Column]) -> int:
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)

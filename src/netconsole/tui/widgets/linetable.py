@@ -1,0 +1,283 @@
+"""A table drawn by the line that sends only the cells that changed, with a cursor bound to a row's key.
+
+Textual's DataTable sends itself whole at every change (35 kB/s for four small tables) and grows with every update;
+this one keeps the texts of the visible cells, compares, and refreshes the cells that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+
+from netconsole import figure
+from netconsole.tui import actions
+from netconsole.tui.widgets.columns import Cell, Column, Placed, Row, place
+from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.ordering import StableOrder
+from netconsole.tui.widgets.painted import Line, Painted, Piece
+from netconsole.tui.widgets.spark import labelled
+
+_TITLE_LINES = 1
+_BLANK = Cell("")
+
+
+class LineTable(Painted, can_focus=True):
+    """A titled table. Feed it with :meth:`show`; it sorts, filters, keeps the order calm and the cursor on its row."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("table"))
+
+    class Opened(Message):
+        """Enter was pressed on a row."""
+
+        def __init__(self, table: LineTable, key: Hashable) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
+        @property
+        def control(self) -> LineTable:
+            return self.table
+
+    class Moved(Message):
+        """Other rows came into sight: whoever feeds the table should show them again, with their histories."""
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        columns: Sequence[Column],
+        *,
+        heads: bool = True,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self.title = title
+        self.columns = tuple(columns)
+        self.heads = heads
+        self.note = ""
+        """What stands in place of the rows when there are none."""
+        self.sort_column: str | None = None
+        """None: in the order in which the rows came, which is that of their worth."""
+        self.reverse = False
+        self.filter = ""
+        self._order = StableOrder()
+        self._rows: dict[Hashable, Row] = {}
+        self._all: Sequence[Row] = ()
+        self._keys: list[Hashable] = []
+        self._cursor: Hashable | None = None
+        self._cursor_index = 0
+        self._top = 0
+        self._placed: list[Placed] = []
+        self._histories: dict[tuple[Hashable, str], Sequence[float | None]] = {}
+        self._in_sight: list[Hashable] = []
+        self._now_s = 0.0
+
+    # ---- what is shown
+
+    @property
+    def cursor_key(self) -> Hashable | None:
+        """The key of the row under the cursor; None while the table is empty."""
+        return self._cursor
+
+    @property
+    def keys(self) -> list[Hashable]:
+        """The keys of the rows, in the order shown, the filter applied."""
+        return list(self._keys)
+
+    def freeze_order(self, frozen: bool) -> None:
+        """Keep rows in their places until further notice."""
+        self._order.frozen = frozen
+
+    def show(self, rows: Sequence[Row], now_s: float, title: str | None = None, note: str = "") -> None:
+        """Take over the rows of a new interval, best first; ``now_s`` is a monotonic clock.
+
+        Histories are read here, so call it while the state stands still.
+        """
+        self._all = rows
+        self._now_s = now_s
+        self.title = self.title if title is None else title
+        self.note = note
+        self._arrange(fresh=True)
+
+    def set_filter(self, text: str) -> None:
+        """Show only rows in which some cell contains ``text``; a plain substring, never a pattern."""
+        self.filter = text.lower()
+        self._arrange()
+
+    def select(self, key: Hashable) -> None:
+        """Put the cursor on a row, if it is there."""
+        if key in self._rows:
+            self._cursor = key
+            self._cursor_index = self._keys.index(key)
+            self._settle()
+
+    # ---- keys
+
+    def action_cursor(self, steps: int) -> None:
+        if self._keys:
+            self._cursor_index = max(0, min(len(self._keys) - 1, self._cursor_index + steps))
+            self._cursor = self._keys[self._cursor_index]
+            self._settle()
+
+    def action_page(self, pages: int) -> None:
+        self.action_cursor(pages * max(1, self._body_lines() - 1))
+
+    def action_edge(self, end: int) -> None:
+        self.action_cursor(end * len(self._keys))
+
+    def action_open(self) -> None:
+        if self._cursor is not None:
+            self.post_message(self.Opened(self, self._cursor))
+
+    def action_sort(self, step: int) -> None:
+        """Sort by the next or the previous of the columns on the screen, or by worth again."""
+        names: list[str | None] = [None, *(placed.column.name for placed in self._placed if placed.column.title)]
+        at = names.index(self.sort_column) if self.sort_column in names else 0
+        self.sort_column = names[(at + step) % len(names)]
+        self.reverse = False
+        self._order.release()
+        self._arrange()
+
+    def action_reverse(self) -> None:
+        self.reverse = not self.reverse
+        self._order.release()
+        self._arrange()
+
+    # ---- events
+
+    def on_resize(self) -> None:
+        self._drawn.clear()
+        self._settle()
+
+    def on_focus(self) -> None:
+        self.repaint()
+
+    def on_blur(self) -> None:
+        self.repaint()
+
+    async def on_click(self, event: events.Click) -> None:
+        """Never needed; where a terminal sends clicks, the row is chosen."""
+        index = self._top + event.y - self._body_top()
+        if event.y >= self._body_top() and index < len(self._keys):
+            self.select(self._keys[index])
+
+    # ---- drawing
+
+    def line(self, y: int) -> Line:
+        width = self.size.width
+        if y == 0:
+            return self._title_line(width)
+        if y == 1 and self.heads:
+            return self._head_line(width)
+        index = self._top + y - self._body_top()
+        if index < len(self._keys):
+            return self._row_line(self._rows[self._keys[index]], width)
+        if index == 0:
+            note = "nothing matches the filter; Esc shows all" if self.filter else self.note
+            return [(figure.fit(f" {note}", width), "dim")]
+        return [(" " * width, "")]
+
+    def highlighted(self) -> int | None:
+        if not self._keys or not self.has_focus:
+            return None
+        return self._body_top() + self._cursor_index - self._top
+
+    def _arrange(self, fresh: bool = False) -> None:
+        matching = [row for row in self._all if not self.filter or row.contains(self.filter)]
+        ranked = self._sorted(matching)
+        self._rows = {row.key: row for row in ranked}
+        self._keys = self._order.arrange(list(self._rows), self._now_s)
+        if not self._keys:
+            self._cursor_index = 0
+        elif self._cursor in self._rows:
+            self._cursor_index = self._keys.index(self._cursor)
+        else:
+            self._cursor_index = min(self._cursor_index, len(self._keys) - 1)
+            self._cursor = self._keys[self._cursor_index]
+        self._settle(fresh)
+
+    def _sorted(self, rows: Sequence[Row]) -> list[Row]:
+        column = self.sort_column
+        if column is None:
+            return list(reversed(rows)) if self.reverse else list(rows)
+        known = [row for row in rows if row.cells.get(column, _BLANK).sort is not None]
+        unknown = [row for row in rows if row.cells.get(column, _BLANK).sort is None]
+        numbers = all(not isinstance(row.cells[column].sort, str) for row in known)
+        key = (lambda row: row.cells[column].sort) if numbers else (lambda row: str(row.cells[column].sort).lower())
+        return [*sorted(known, key=key, reverse=numbers != self.reverse), *unknown]
+
+    def _body_top(self) -> int:
+        return _TITLE_LINES + (1 if self.heads else 0)
+
+    def _body_lines(self) -> int:
+        return max(0, self.size.height - self._body_top())
+
+    def _settle(self, fresh: bool = False) -> None:
+        """Keep the cursor in sight and refresh what differs from what is on the screen."""
+        lines = self._body_lines()
+        self._top = max(min(self._top, len(self._keys) - lines), 0)
+        if lines > 0:
+            if self._cursor_index < self._top:
+                self._top = self._cursor_index
+            elif self._cursor_index >= self._top + lines:
+                self._top = self._cursor_index - lines + 1
+        self._placed = place(self.columns, self.size.width)
+        in_sight = self._keys[self._top : self._top + lines]
+        if fresh:
+            self._histories = {
+                (key, name): cell.history()
+                for key in in_sight
+                for name, cell in self._rows[key].cells.items()
+                if cell.history is not None
+            }
+        elif in_sight != self._in_sight:
+            self.post_message(self.Moved())
+        self._in_sight = in_sight
+        self.repaint()
+
+    def _title_line(self, width: int) -> Line:
+        shown = len(self._keys)
+        if self.filter:
+            right = f" filter '{figure.safe(self.filter, 30)}': {shown} of {len(self._all)} ─"
+        else:
+            right = f" {self._cursor_index + 1} of {shown} ─" if shown > self._body_lines() else "─"
+        tone: Tone = "strong" if not self.has_focus else "key"
+        title = f" {self.title} "
+        mark = "▸" if self.has_focus else "─"
+        title = figure.fit(title, min(figure.width(title), max(0, width - 2)))
+        room = width - 1 - figure.width(title)
+        if figure.width(right) > room:
+            right = ""
+        rule = "─" * (room - figure.width(right))
+        return [(mark, tone if self.has_focus else "dim"), (title, tone), (rule + right, "dim")]
+
+    def _head_line(self, width: int) -> Line:
+        pieces: list[Piece] = []
+        x = 0
+        for column, start, cells in self._placed:
+            sorted_by = column.name == self.sort_column
+            title = column.title + (("▴" if self.reverse else "▾") if sorted_by else "")
+            pieces.append((" " * (start - x) + figure.fit(title, cells, column.right), "key" if sorted_by else "head"))
+            x = start + cells
+        pieces.append((" " * max(0, width - x), ""))
+        return pieces
+
+    def _row_line(self, row: Row, width: int) -> Line:
+        pieces: list[Piece] = []
+        x = 0
+        for column, start, cells in self._placed:
+            cell = row.cells.get(column.name, _BLANK)
+            if start > x:
+                pieces.append((" " * (start - x), ""))
+            text = cell.text
+            if cell.history is not None:
+                text = labelled(self._histories.get((row.key, column.name), ()), cells, cell.unit)
+            pieces.append((figure.fit(text, cells, column.right), cell.tone))
+            x = start + cells
+        pieces.append((" " * max(0, width - x), ""))
+        return pieces

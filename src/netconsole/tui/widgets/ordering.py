@@ -1,0 +1,40 @@
+"""The order of rows: ranked, but never jumping under the eyes of who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+HOLD_S = 5.0
+"""Rows keep their places this long after a change of rank."""
+
+
+class StableOrder:
+    """Keeps keys in the places where they were; takes up a new ranking at most every HOLD_S seconds."""
+
+    def __init__(self) -> None:
+        self._order: list[Hashable] = []
+        self._changed_s: float | None = None
+        self.frozen = False
+        """The user paused the order: only rows that come and go change it."""
+
+    def release(self) -> None:
+        """The user chose another order: the next ranking is taken up at once."""
+        self._changed_s = None
+
+    def arrange(self, ranked: Sequence[Key], now_s: float) -> list[Key]:
+        """The keys of ``ranked`` (best first) in the order in which they are to be shown at ``now_s``."""
+        due = self._changed_s is None or (not self.frozen and now_s - self._changed_s >= HOLD_S)
+        result = list(ranked) if due else self._kept(ranked)
+        if due and result != self._order:
+            self._changed_s = now_s
+        self._order = list(result)
+        return result
+
+    def _kept(self, ranked: Iterable[Key]) -> list[Key]:
+        present = dict.fromkeys(ranked)
+        kept = [key for key in self._order if key in present]
+        known = set(kept)
+        return [*kept, *(key for key in present if key not in known)]
