@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from .errors import LabError
+
 if TYPE_CHECKING:
     from .hypervisor import Hypervisor
 
 DIRECTORY = "/run/openvswitch"
 START_LIMIT_S = 90.0
+FAULT_BEFORE_S = 7.0  # of the 10 s that the fault needs; starting takes the rest
 
 # ovs-vswitchd keeps its count of CPUs for 10 s of monotonic time, beginning with none at 0. One that starts before the
 # machine is up for 10 s gives the kernel an empty list of upcall ports, and every upcall is lost
@@ -32,11 +35,14 @@ class OpenVSwitch:
     """A running ovsdb-server and ovs-vswitchd."""
 
     def __init__(self, hypervisor: Hypervisor, *, lose_all_upcalls: bool = False) -> None:
-        """Starts both. `lose_all_upcalls` starts the switch too early after boot, a fault that real hosts have had:
-        no upcall reaches it. It needs a hypervisor that has been up for less than 10 s; ValueError otherwise."""
+        """Starts both.
+
+        `lose_all_upcalls` starts the switch too early after boot, a fault that real hosts have had: no upcall reaches
+        it. The first bridge has to be added at once. Raises LabError when the hypervisor is too old for that already.
+        """
         self.hypervisor = hypervisor
-        if lose_all_upcalls and hypervisor.uptime_s() > 9:
-            raise ValueError("this hypervisor has been up for too long for the fault; boot one for the test")
+        if lose_all_upcalls and hypervisor.uptime_s() > FAULT_BEFORE_S:
+            raise LabError("this hypervisor has been up for too long to lose all upcalls")
         early = "yes" if lose_all_upcalls else "no"
         script = START.format(directory=DIRECTORY, early=early)
         hypervisor.run("sh", "-c", script, limit_s=START_LIMIT_S)

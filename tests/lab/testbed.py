@@ -40,20 +40,24 @@ class Testbed:
             self.guests = [Guest(self.hypervisor, f"vm{number}", card) for number, card in enumerate(CARDS[:guests])]
             with ThreadPoolExecutor() as pool:
                 if lose_all_upcalls:
-                    self.ovs = OpenVSwitch(self.hypervisor, lose_all_upcalls=True)
+                    self.ovs = self._switch(lose_all_upcalls=True)
                 booting = [pool.submit(guest.start) for guest in self.guests]
                 if not lose_all_upcalls:
                     # It has to wait for the machine's age: the guests boot meanwhile.
-                    self.ovs = OpenVSwitch(self.hypervisor)
+                    self.ovs = self._switch()
                 for boot in booting:
                     boot.result()
-            self.ovs.add_bridge(BRIDGE, f"{BRIDGE_IP}/{PREFIX_LENGTH}")
             for guest in self.guests:
                 self.ovs.add_port(BRIDGE, guest.card.tap)
             self._introduce()
         except BaseException:
             self.hypervisor.close()
             raise
+
+    def _switch(self, *, lose_all_upcalls: bool = False) -> OpenVSwitch:
+        ovs = OpenVSwitch(self.hypervisor, lose_all_upcalls=lose_all_upcalls)
+        ovs.add_bridge(BRIDGE, f"{BRIDGE_IP}/{PREFIX_LENGTH}")
+        return ovs
 
     @property
     def bridge(self) -> Address:
