@@ -1,0 +1,304 @@
+"""STANDS OUT: what is worth looking at, ranked, from the rules beside the probes and a few of our own.
+
+:func:`matches` is a pure function of one interval. :class:`Findings` adds the memory that keeps the list calm: a
+finding appears after two intervals, leaves after five quiet ones, and then is shown as ended for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from netconsole import figure
+from netconsole.frames import Label
+from netconsole.probes import FindingSpec, Manifest
+from netconsole.profiles import Budget
+from netconsole.session import Connection
+from netconsole.state import ProbeState, State
+from netconsole.tables import RowKey
+
+Level: TypeAlias = Literal["ok", "!", "!!", "?"]
+Kind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
+
+APPEARS_AFTER = 2
+"""Intervals in a row."""
+LEAVES_AFTER = 5
+"""Quiet intervals in a row."""
+ENDED_SHOWN = 60
+"""Intervals for which an ended finding stays in the list."""
+MIN_SAMPLES = 10
+"""A percentile of fewer samples in an interval is not held against a limit."""
+MAX_PER_RULE = 50
+MAX_FINDINGS = 200
+
+_RANK: dict[Level, int] = {"!!": 0, "!": 1, "?": 2, "ok": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where the proof is: a row of a table, one histogram, a probe's status, or the collector's (``probe`` empty)."""
+
+    kind: Kind
+    probe: str
+    name: str = ""
+    key: RowKey = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What stands out in one interval. ``weight`` is packets (or events) per second that it explains."""
+
+    evidence: Evidence
+    rule: str
+    level: Level
+    sentence: str
+    weight: float
+    next: str = ""
+    history: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A match that lasted. Times are wall clock in ns; ``ended_ns`` is when it was last seen, None while it lasts."""
+
+    level: Level
+    probe: str
+    sentence: str
+    since_ns: int
+    ended_ns: int | None
+    evidence: Evidence
+    history: tuple[float | None, ...]
+    next: str
+    weight: float
+
+
+@dataclass(slots=True)
+class _Memory:
+    match: Match
+    since_ns: int
+    last_ns: int
+    seen: int = 1
+    quiet: int = 0
+    shown: bool = False
+
+
+class Findings:
+    """The list, interval by interval. One per session; not thread-safe."""
+
+    def __init__(self, manifests: Mapping[str, Manifest], budget: Budget | None = None) -> None:
+        self._manifests = manifests
+        self._budget = budget or Budget()
+        self._memory: dict[tuple[Evidence, str], _Memory] = {}
+        self._interval = -1
+        self._current: list[Finding] = []
+
+    def update(self, state: State, connection: Connection | None = None) -> list[Finding]:
+        """The findings after this interval, ranked; called again within the same interval it changes nothing.
+
+        A collector that is lost ends no intervals, so then every call counts as one.
+        """
+        interval = state.collector.intervals + state.console.intervals * (state.collector.intervals == 0)
+        lost = connection is not None and connection.phase == "lost"
+        if interval == self._interval and not lost:
+            return self._current
+        self._interval = interval
+        now_ns = max(state.collector.closed_wall_ns or 0, state.console.closed_wall_ns or 0)
+        found = matches(state, self._manifests, self._budget, connection)
+        self._remember({(match.evidence, match.rule): match for match in found}, now_ns)
+        listed = [_finding(memory) for memory in self._memory.values() if memory.shown]
+        listed.sort(
+            key=lambda one: (one.ended_ns is not None, _RANK[one.level], -one.weight, one.since_ns, one.sentence)
+        )
+        self._current = listed[:MAX_FINDINGS]
+        return self._current
+
+    def _remember(self, found: Mapping[tuple[Evidence, str], Match], now_ns: int) -> None:
+        for key, match in found.items():
+            memory = self._memory.get(key)
+            if memory is None or memory.quiet >= LEAVES_AFTER:
+                was_shown = memory is not None and memory.shown
+                self._memory[key] = memory = _Memory(match, now_ns, now_ns)
+                # What ended a moment ago and is back needs no second proof, but it is a new span of time.
+                memory.shown = was_shown
+            else:
+                memory.match, memory.last_ns, memory.quiet = match, now_ns, 0
+                memory.seen += 1
+            # A collector that is lost, or a probe that failed, is a fact and not a measurement: no need to wait.
+            memory.shown = memory.shown or memory.seen >= APPEARS_AFTER or match.evidence.kind in ("probe", "collector")
+        for key in [key for key in self._memory if key not in found]:
+            memory = self._memory[key]
+            memory.quiet += 1
+            if not memory.shown or memory.quiet > LEAVES_AFTER + ENDED_SHOWN:
+                del self._memory[key]
+
+
+def matches(
+    state: State, manifests: Mapping[str, Manifest], budget: Budget | None = None, connection: Connection | None = None
+) -> list[Match]:
+    """Everything that stands out in this one interval."""
+    if connection is not None and connection.phase == "lost":
+        # What the probes last said is old: only the loss itself is known.
+        return [_collector_lost(connection)]
+    found = list(_costs(state, budget or Budget()))
+    for probe in state.probes.values():
+        manifest = manifests.get(probe.name)
+        found.extend(_status(probe, manifest))
+        if manifest is None or not probe.measuring:
+            continue
+        for number, rule in enumerate(manifest.findings):
+            hits = (
+                _histogram_rule(probe, rule, number) if rule.histogram else _table_rule(probe, manifest, rule, number)
+            )
+            found.extend(sorted(hits, key=lambda match: -match.weight)[:MAX_PER_RULE])
+    return found
+
+
+def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
+    """What was looked at when nothing stands out: `nothing lost, nothing late in 7 probes; ovs: not on this host`."""
+    measuring = [probe for probe in state.probes.values() if probe.measuring]
+    waiting = [probe.name for probe in state.probes.values() if not probe.settled]
+    parts = []
+    if measuring:
+        parts.append(f"nothing stands out in {len(measuring)} probe{'s' if len(measuring) != 1 else ''}")
+    if waiting:
+        parts.append(f"still to come: {', '.join(waiting)}")
+    for probe in state.probes.values():
+        if probe.status in ("unsupported", "off"):
+            parts.append(f"{probe.name}: {figure.safe(probe.why) if probe.why else probe.status}")
+    return "; ".join(parts) or "nothing is measured yet"
+
+
+def _collector_lost(connection: Connection) -> Match:
+    why = figure.safe(connection.why or "no reason known")
+    wait = "" if connection.retry_in_s is None else f"; started again in {connection.retry_in_s:.0f} s"
+    return Match(
+        Evidence("collector", ""), "lost", "!!", f"the collector was lost: {why}{wait}", float("inf"),
+        "All figures are as old as the loss. If it goes on, `netconsole doctor` says what this host lacks.",
+    )  # fmt: skip
+
+
+def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
+    title = manifest.title if manifest else figure.safe(probe.name)
+    if probe.status == "failed":
+        why = figure.safe(probe.why or "no reason known")
+        help = figure.safe(probe.help) if probe.help else "`netconsole doctor` says more."
+        yield Match(Evidence("probe", probe.name), "failed", "?", f"{title}: not measured: {why}", 0.0, help)
+    if not probe.measuring:
+        return
+    moving = {
+        name: count.delta for name, count in probe.cost.ledger.items() if count.delta and name in probe.at_least()
+    }
+    if moving:
+        what = ", ".join(f"{figure.number(delta)} {name.replace('_', ' ')}" for name, delta in moving.items())
+        yield Match(
+            Evidence("probe", probe.name), "ledger", "?", f"{title}: counts are a lower bound: {what} in this interval",
+            float(sum(moving.values())), "The ledger of the probe says what was missed; docs/frames.md explains it.",
+        )  # fmt: skip
+
+
+def _costs(state: State, budget: Budget) -> Iterator[Match]:
+    in_kernel = state.kernel_cpu_pct
+    if budget.kernel_cpu_pct is not None and in_kernel is not None and in_kernel > budget.kernel_cpu_pct:
+        dearest = max(state.probes.values(), key=lambda probe: probe.cost.kernel_cpu_pct or 0.0)
+        share = figure.percent(dearest.cost.kernel_cpu_pct)
+        yield _over("kernel_cpu_pct", f"{figure.percent(in_kernel)} of a core in the kernel, most of it {dearest.name}"
+                    f" ({share})", figure.percent(budget.kernel_cpu_pct))  # fmt: skip
+    usages = (state.collector.usage, state.console.usage)
+    shares = [usage.cpu_pct for usage in usages if usage.cpu_pct is not None]
+    if budget.user_cpu_pct is not None and shares and sum(shares) > budget.user_cpu_pct:
+        yield _over("user_cpu_pct", f"{figure.percent(sum(shares))} of a core in console and collector",
+                    figure.percent(budget.user_cpu_pct))  # fmt: skip
+    sizes = [usage.pss_kb or usage.rss_kb for usage in usages]
+    known = [size for size in sizes if size is not None]
+    if budget.memory_mb is not None and known and sum(known) > budget.memory_mb * 1024:
+        yield _over("memory_mb", f"{figure.memory(sum(known))} in console and collector",
+                    figure.memory(budget.memory_mb * 1024))  # fmt: skip
+
+
+def _over(limit: str, what: str, allowed: str) -> Match:
+    return Match(
+        Evidence("collector", ""), limit, "!", f"watching costs {what}; budget {allowed}", float("inf"),
+        "Switch off or filter the dearest probe (Cost pane), or take a leaner profile.",
+    )  # fmt: skip
+
+
+def _table_rule(probe: ProbeState, manifest: Manifest, rule: FindingSpec, number: int) -> Iterator[Match]:
+    table = probe.tables.get(rule.table)
+    spec = manifest.tables.get(rule.table)
+    column = next((column for column in spec.value if column.name == rule.value), None) if spec else None
+    if table is None or column is None:
+        return
+    at_least = bool(probe.at_least())
+    for row in table.rows.values():
+        is_gauge = column.kind == "max"
+        value = row.gauges.get(rule.value) if is_gauge else row.per_s(rule.value)
+        if value is None or value <= rule.over or not _fits(rule, row.labels):
+            continue
+        total = row.total(rule.value)
+        words = {
+            "rate": figure.number(value, at_least),
+            "value": figure.quantity(value, column.unit) if is_gauge else figure.number(value, at_least),
+            "total": figure.number(total, at_least),
+            "unit": column.unit,
+            rule.value: figure.number(value, at_least),
+        }
+        yield Match(
+            Evidence("table", probe.name, rule.table, row.key),
+            str(number),
+            "!!" if rule.level == "!!" else "!",
+            _say(rule, row.labels, words),
+            float(value),
+            rule.next,
+            tuple(table.history(row.key, rule.value)),
+        )
+
+
+def _histogram_rule(probe: ProbeState, _: Manifest, rule: FindingSpec, number: int) -> Iterator[Match]:
+    group = probe.histograms.get(rule.table)
+    percent = rule.percentile or 99.0
+    for row in group.rows.values() if group else ():
+        value = row.percentile(percent, "delta")
+        if value is None or value <= rule.over or row.delta.count < MIN_SAMPLES or not _fits(rule, row.labels):
+            continue
+        words = {
+            "rate": figure.number(row.per_s),
+            "value": figure.quantity(value, row.unit),
+            "total": figure.number(row.total.count),
+            "unit": row.unit,
+        }
+        yield Match(
+            Evidence("histogram", probe.name, rule.table, row.key),
+            str(number),
+            "!!" if rule.level == "!!" else "!",
+            _say(rule, row.labels, words),
+            (row.per_s or 0.0) * (1 - percent / 100),
+            rule.next,
+            tuple(group.history(row.key)) if group else (),
+        )
+
+
+def _fits(rule: FindingSpec, labels: Mapping[str, Label]) -> bool:
+    return all(str(labels.get(name)) == wanted for name, wanted in rule.where.items())
+
+
+def _say(rule: FindingSpec, labels: Mapping[str, Label], words: Mapping[str, str]) -> str:
+    named = {name: figure.safe(value, 64) for name, value in labels.items()}
+    try:
+        return rule.say.format(**{**named, **words})
+    except KeyError as error:
+        # The manifest promised a label that this frame has not: say so rather than nothing.
+        return f"{rule.say} ({error.args[0]}: not in this row)"
+
+
+def _rank(one: Finding) -> tuple[bool, int, float, int, str]:
+    return one.ended_ns is not None, _RANK[one.level], -one.weight, one.since_ns, one.sentence
+
+
+def _finding(memory: _Memory) -> Finding:
+    match = memory.match
+    ended = memory.last_ns if memory.quiet >= LEAVES_AFTER else None
+    return Finding(
+        match.level, match.evidence.probe, match.sentence, memory.since_ns, ended, match.evidence, match.history,
+        match.next, match.weight,
+    )  # fmt: skip
