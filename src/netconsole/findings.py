@@ -107,10 +107,7 @@ class Findings:
         found = matches(state, self._manifests, self._budget, connection)
         self._remember({(match.evidence, match.rule): match for match in found}, now_ns)
         listed = [_finding(memory) for memory in self._memory.values() if memory.shown]
-        listed.sort(
-            key=lambda one: (one.ended_ns is not None, _RANK[one.level], -one.weight, one.since_ns, one.sentence)
-        )
-        self._current = listed[:MAX_FINDINGS]
+        self._current = sorted(listed, key=_rank)[:MAX_FINDINGS]
         return self._current
 
     def _remember(self, found: Mapping[tuple[Evidence, str], Match], now_ns: int) -> None:
@@ -147,10 +144,8 @@ def matches(
         if manifest is None or not probe.measuring:
             continue
         for number, rule in enumerate(manifest.findings):
-            hits = (
-                _histogram_rule(probe, rule, number) if rule.histogram else _table_rule(probe, manifest, rule, number)
-            )
-            found.extend(sorted(hits, key=lambda match: -match.weight)[:MAX_PER_RULE])
+            of_rule = _histogram_rule if rule.histogram else _table_rule
+            found.extend(sorted(of_rule(probe, manifest, rule, number), key=lambda match: -match.weight)[:MAX_PER_RULE])
     return found
 
 
