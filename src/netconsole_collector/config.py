@@ -1,0 +1,140 @@
+"""Knobs → struct nc_config of probes/common/netconsole.h, as it lies in the map nc_config."""
+
+import ipaddress
+import struct
+from typing import Any, Dict, List, Optional
+
+CONFIG_BYTES = 120
+_LAYOUT = struct.Struct("=II16s16s16sHB5xQQQ4Q")
+_BUDGET_BYTES = 16
+"""struct nc_budget: one slot of the per-CPU map nc_budget."""
+
+F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS = (1 << bit for bit in range(7))
+
+FILTERS = ("device", "address", "port", "protocol", "netns")
+COMMON = FILTERS + ("events_per_s", "threshold_us")
+PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
+MAX_EXTRA = 4
+MODES = ("summary", "details")
+
+_NS_PER_US = 1000
+_NS_PER_S = 1000000000
+_MAX_BURST_EVENTS = 64
+_BURST_SHARE = 4
+"""A burst is at most a quarter of a second's budget: what a ring of 256 kB holds many times over."""
+
+
+class KnobError(ValueError):
+    """A knob that cannot be set so; the message names it and the expected form."""
+
+
+def merged(defaults: Dict[str, Any], current: Dict[str, Any], changes: Dict[str, Any]) -> Dict[str, Any]:
+    """The knobs after a change. Raises KnobError for one that the probe does not have."""
+    for name in changes:
+        if name not in defaults:
+            known = ", ".join(sorted(defaults)) or "none"
+            raise KnobError("knob {}: this probe has no such knob (it has: {})".format(name, known))
+    result = dict(defaults)
+    result.update(current)
+    result.update(changes)
+    return result
+
+
+def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
+    """The bytes of struct nc_config. Knobs that are not common ones go to ``extra`` in the manifest's order.
+
+    A budget of 0 events is no details: the exact counts go on. Raises KnobError.
+    """
+    if mode not in MODES:
+        raise KnobError("mode {!r}: expected summary or details".format(mode))
+    flags = 0
+    device = _device(knobs.get("device"))
+    flags |= F_DEVICE if device else 0
+    network = _network(knobs.get("address"))
+    flags |= F_ADDRESS if network else 0
+    port = _number(knobs, "port", 65535)
+    flags |= F_PORT if port else 0
+    protocol = _protocol(knobs.get("protocol"))
+    flags |= F_PROTOCOL if protocol is not None else 0
+    netns = _number(knobs, "netns", 0xFFFFFFFF)
+    flags |= F_NETNS if netns else 0
+    threshold_ns = int(_real(knobs, "threshold_us") * _NS_PER_US)
+    flags |= F_THRESHOLD if threshold_ns else 0
+    events_per_s = _real(knobs, "events_per_s")
+    every_ns = int(_NS_PER_S * cpus / events_per_s) if events_per_s else 0
+    flags |= F_DETAILS if mode == "details" and events_per_s else 0
+    burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / cpus / _BURST_SHARE)))
+    extra = [_extra(name, value) for name, value in knobs.items() if name not in COMMON]
+    if len(extra) > MAX_EXTRA:
+        raise KnobError("more than {} knobs of the probe's own".format(MAX_EXTRA))
+    return _LAYOUT.pack(
+        flags,
+        netns,
+        device,
+        network[0] if network else b"",
+        network[1] if network else b"",
+        port,
+        protocol or 0,
+        threshold_ns,
+        every_ns,
+        # The bucket compares "too early by more than burst": the first event of a burst is free.
+        every_ns * (burst - 1),
+        *(extra + [0] * (MAX_EXTRA - len(extra)))
+    )
+
+
+def empty_budget(cpus: int) -> bytes:
+    """A value of nc_budget with which a new budget counts at once."""
+    return bytes(_BUDGET_BYTES * cpus)
+
+
+def _device(value: Optional[str]) -> bytes:
+    raw = (value or "").encode("utf-8", "surrogateescape")
+    if len(raw) > 15 or b"\0" in raw:
+        raise KnobError("knob device: expected the name of an interface, at most 15 bytes")
+    return raw
+
+
+def _network(value: Optional[str]) -> "Optional[List[bytes]]":
+    """Address and mask, IPv4 as ::ffff:a.b.c.d."""
+    if not value:
+        return None
+    try:
+        network = ipaddress.ip_network(value, strict=False)
+    except (ValueError, TypeError):
+        raise KnobError("knob address: expected an address or a prefix, such as 192.0.2.7 or 2001:db8::/32")
+    packed, mask = network.network_address.packed, network.netmask.packed
+    if network.version == 4:
+        return [bytes(10) + b"\xff\xff" + packed, b"\xff" * 12 + mask]
+    return [packed, mask]
+
+
+def _protocol(value: Any) -> Optional[int]:
+    if value is None or value == "":
+        return None
+    text = str(value).lower()
+    if text in PROTOCOLS:
+        return PROTOCOLS[text]
+    if not isinstance(value, bool) and text.isdigit() and int(text) <= 255:
+        return int(text)
+    raise KnobError("knob protocol: expected {} or a number from 0 to 255".format(", ".join(sorted(PROTOCOLS))))
+
+
+def _number(knobs: Dict[str, Any], name: str, highest: int) -> int:
+    value = knobs.get(name) or 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= highest:
+        raise KnobError("knob {}: expected a whole number from 0 to {}".format(name, highest))
+    return value
+
+
+def _real(knobs: Dict[str, Any], name: str) -> float:
+    value = knobs.get(name) or 0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e9:
+        raise KnobError("knob {}: expected a number from 0 to 1e9".format(name))
+    return value
+
+
+def _extra(name: str, value: Any) -> int:
+    if not isinstance(value, (bool, int, float)) or not 0 <= value < 1 << 63:
+        raise KnobError("knob {}: expected true, false or a number of at least 0".format(name))
+    return int(value)

@@ -1,0 +1,135 @@
+"""Raw values of keys and records → what people read: the `as` kinds of docs/probes.md, one function each.
+
+Names that come from the host are plain text with what is not UTF-8 shown as \\xNN; escaping for a terminal is the
+reader's business.
+"""
+
+import errno
+import os
+import socket
+import struct
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from netconsole_collector import drop_reasons
+from netconsole_collector.owners import Owners
+from netconsole_collector.symbols import Symbols
+
+Label = Union[str, int, None]
+
+L4 = {1: "ICMP", 2: "IGMP", 4: "IPIP", 6: "TCP", 17: "UDP", 33: "DCCP", 41: "IPv6-in-IP", 47: "GRE", 50: "ESP", 51: "AH"}
+L4.update({58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP", 136: "UDP-Lite"})
+L4.update({0x100: "not IP", 0x101: "unparsed"})
+"""IP protocol numbers; above 255 what nc_parse of probes/common/netconsole.h could not say."""
+
+ETHERTYPES = {0x0800: "IPv4", 0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "802.1Q", 0x88A8: "802.1ad", 0x8847: "MPLS"}
+ETHERTYPES.update({0x8035: "RARP", 0x88CC: "LLDP", 0x8809: "LACP", 0x8863: "PPPoE discovery", 0x8864: "PPPoE"})
+ETHERTYPES.update({0x88F7: "PTP", 0x6558: "TEB", 0x8808: "pause", 0x0004: "802.2 LLC", 0x0003: "any"})
+
+SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
+"""Order of the enum in include/linux/interrupt.h, unchanged since 4.0."""
+
+XMIT = {0x00: "ok", 0x01: "dropped", 0x02: "congested", 0x10: "busy"}
+"""NET_XMIT_* and NETDEV_TX_* of include/linux/netdevice.h; negative values are error numbers."""
+
+_MAPPED_IPV4 = bytes(10) + b"\xff\xff"
+_RUN_NETNS = "/run/netns"
+_HOST_NETNS = "/proc/1/ns/net"
+
+
+class Names:
+    """All look-ups of one collector; every cache in it is bounded."""
+
+    def __init__(self) -> None:
+        self.symbols = Symbols()
+        self.owners = Owners()
+        self.drop_reasons = {}  # type: Dict[str, str]
+        self._namespaces = {}  # type: Dict[int, str]
+        self._kinds = {
+            "symbol": self.symbols.function,
+            "netns": self.netns,
+            "l4": lambda value: L4.get(value, "protocol {}".format(value)),
+            "ethertype": lambda value: ETHERTYPES.get(value, "{:#06x}".format(value)) if value else "none",
+            "softirq": lambda value: SOFTIRQS[value] if value < len(SOFTIRQS) else "softirq {}".format(value),
+            "process": self.owners.process,
+            "socket": self.owners.socket,
+            "hex": "{:#x}".format,
+            "xmit": xmit,
+            "errno": error_name,
+        }  # type: Dict[str, Callable[[int], Label]]
+
+    def label(self, kind: Optional[str], value: Any) -> Label:
+        """One value. Bytes are an address when their kind says so, else text up to the first NUL."""
+        if isinstance(value, bytes):
+            return address(value) if kind == "address" else text(value)
+        call = self._kinds.get(kind or "")
+        return call(value) if call else int(value)
+
+    def reason(self, value: int, location: Optional[str]) -> Dict[str, str]:
+        """The labels reason, class and provenance of a drop."""
+        return drop_reasons.describe(self.drop_reasons, value, location)
+
+    def stack(self, addresses: List[int]) -> List[str]:
+        """Innermost first; the first 0 ends it."""
+        end = addresses.index(0) if 0 in addresses else len(addresses)
+        return [self.symbols.frame(one) for one in addresses[:end]]
+
+    def netns(self, inode: int) -> Label:
+        """"host", the name in /run/netns, or the inode as text; None for 0. What was said once is kept to."""
+        if not inode:
+            return None
+        name = self._namespaces.get(inode)
+        if name is None:
+            if len(self._namespaces) >= 4096:
+                self._namespaces.clear()
+            self._namespaces.update(_named_namespaces())
+            name = self._namespaces.setdefault(inode, str(inode))
+        return name
+
+
+def text(raw: bytes) -> str:
+    """Bytes of a C string."""
+    return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
+def address(raw: bytes) -> Optional[str]:
+    """16 bytes in network order; IPv4 is mapped. None for all zeros: there is none."""
+    if raw.startswith(_MAPPED_IPV4):
+        return socket.inet_ntop(socket.AF_INET, raw[12:])
+    return socket.inet_ntop(socket.AF_INET6, raw) if any(raw) else None
+
+
+def error_name(value: int) -> str:
+    """ENOBUFS for 105 or -105; the number for what has no name."""
+    number = abs(_signed(value))
+    return errno.errorcode.get(number, str(number)) if number else "none"
+
+
+def xmit(value: int) -> str:
+    """What a driver or qdisc returned for a packet."""
+    number = _signed(value)
+    return error_name(number) if number < 0 else XMIT.get(number, "code {}".format(number))
+
+
+def _signed(value: int) -> int:
+    """An int that was stored as u32."""
+    return int(struct.unpack("=i", struct.pack("=I", value))[0]) if 0 <= value < 1 << 32 else value
+
+
+def _named_namespaces() -> Dict[int, str]:
+    found = {}  # type: Dict[int, str]
+    try:
+        for entry in os.listdir(os.fsencode(_RUN_NETNS)):
+            path = os.path.join(os.fsencode(_RUN_NETNS), entry)
+            try:
+                found[os.stat(path).st_ino] = text(entry)
+            except OSError:
+                continue
+    except OSError:
+        pass  # no named namespaces
+    for path_of_host in (_HOST_NETNS, "/proc/self/ns/net"):
+        try:
+            found[os.stat(path_of_host).st_ino] = "host"
+            break
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,62 @@
+"""Which names a C source uses, which it defines itself, and which BCC's own bpf.h brings: by reading the text."""
+
+import glob
+import re
+from typing import List, Set
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
+_TAG = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*\{")
+_TYPEDEF = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\}\s*(\w+)\s*;")
+_ENUM_BODY = re.compile(r"\benum\s*\w*\s*\{(.*?)\}", re.DOTALL)
+_ENUMERATOR = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)")
+_MAP = re.compile(r"\bBPF_[A-Z_0-9]+\s*\(\s*(?:\"\w+\"\s*,\s*)?(\w+)")
+_FUNCTION = re.compile(r"^[A-Za-z_][\w \t*]*?[ \t*](\w+)\s*\(", re.MULTILINE)
+
+_LIBRARIES = ("/usr/lib/*/libbcc.so.0", "/usr/lib*/libbcc.so.0", "/usr/lib/*/libbcc_bpf.so.0", "/usr/local/lib*/libbcc.so.0")
+_GUARD = b"#ifndef _UAPI__LINUX_BPF_H__\n"
+
+
+def strip_comments(source: str) -> str:
+    return _COMMENT.sub(" ", source)
+
+
+def used(source: str) -> Set[str]:
+    """Every identifier of the source."""
+    return set(_WORD.findall(strip_comments(source)))
+
+
+def defined(source: str) -> Set[str]:
+    """Names that the source defines itself: the kernel's of the same name must stay away."""
+    text = strip_comments(source)
+    names = set(_DEFINE.findall(text)) | set(_TAG.findall(text)) | set(_MAP.findall(text)) | set(_FUNCTION.findall(text))
+    names.update(name for pair in _TYPEDEF.findall(text) for name in pair if name)
+    for body in _ENUM_BODY.findall(text):
+        names.update(_ENUMERATOR.findall(body))
+    return names
+
+
+def bcc_bpf_h() -> str:
+    """The text of the bpf.h that is embedded in libbcc; "" when it is not found.
+
+    BCC includes it before anything else, so the kernel's types must be written without what it defines already.
+    """
+    paths = [path for pattern in _LIBRARIES for path in glob.glob(pattern)]  # type: List[str]
+    for path in paths:
+        with open(path, "rb") as file:
+            raw = file.read()
+        start = raw.find(_GUARD)
+        if start >= 0:
+            return raw[start : raw.index(b"\0", start)].decode("utf-8", "replace")
+    return ""
+
+
+def bcc_names() -> Set[str]:
+    """Tags, enumerators and macros of BCC's own bpf.h."""
+    text = strip_comments(bcc_bpf_h())
+    names = set(_DEFINE.findall(text)) | set(_TAG.findall(text))
+    for body in _ENUM_BODY.findall(text):
+        names.update(_ENUMERATOR.findall(body))
+    names.update("BPF_FUNC_" + name for name in re.findall(r"\bFN\((\w+)", text))
+    return names

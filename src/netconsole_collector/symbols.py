@@ -1,0 +1,140 @@
+"""Kernel addresses → function names, from /proc/kallsyms in about 2 MB instead of the 40 MB of a dictionary.
+
+The addresses are one sorted array; the names are kept compressed, in blocks, of which a few are unpacked at a time.
+"""
+
+import time
+import zlib
+from array import array
+from bisect import bisect_right
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+KALLSYMS = "/proc/kallsyms"
+
+_PADDING = b"__pfx_"
+"""The room before a function (CONFIG_CALL_PADDING): no code runs there, and it doubles the list."""
+_BLOCK = 512
+_MAX_KNOWN = 8192
+_MAX_UNPACKED = 16
+_REREAD_AFTER_S = 10.0
+"""A module may have been loaded since: an address that nobody knows is looked for again, but not all the time."""
+_MAX_FUNCTION_BYTES = 1 << 20
+"""Farther than this behind the last symbol of the kernel or of a module is not inside it."""
+
+
+class _Run(NamedTuple):
+    """The functions of the kernel or of one module, sorted; ``blocks`` hold their names, _BLOCK to each."""
+
+    first: int
+    last: int
+    module: str
+    addresses: "array[int]"
+    blocks: List[bytes]
+
+
+class Symbols:
+    """Symbol lookup; reads kallsyms when the first address is asked for."""
+
+    def __init__(self, path: str = KALLSYMS) -> None:
+        self._path = path
+        self._runs = []  # type: List[_Run]
+        self._read_at = None  # type: Optional[float]
+        self._known = {}  # type: Dict[int, Tuple[str, int]]
+        self._unpacked = {}  # type: Dict[bytes, List[str]]
+
+    def function(self, address: int) -> str:
+        """The function that holds an address; "0x…" when nobody knows it (or kallsyms hides addresses)."""
+        return self._find(address)[0]
+
+    def frame(self, address: int) -> str:
+        """One line of a stack: function+0x12."""
+        name, offset = self._find(address)
+        return "{}+{:#x}".format(name, offset) if offset >= 0 else name
+
+    def _find(self, address: int) -> Tuple[str, int]:
+        """Name and offset in it; offset -1 when unknown."""
+        known = self._known.get(address)
+        if known is None:
+            known = self._search(address)
+            if known is None and self._stale():
+                self._read()
+                known = self._search(address)
+            if known is None:
+                return "{:#x}".format(address), -1
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[address] = known
+        return known
+
+    def _stale(self) -> bool:
+        return self._read_at is None or time.monotonic() - self._read_at > _REREAD_AFTER_S
+
+    def _search(self, address: int) -> Optional[Tuple[str, int]]:
+        for run in self._runs:
+            if run.first <= address < run.last + _MAX_FUNCTION_BYTES:
+                index = bisect_right(run.addresses, address) - 1
+                if run.module and address - run.addresses[index] >= _MAX_FUNCTION_BYTES:
+                    continue
+                name = self._names(run.blocks[index // _BLOCK])[index % _BLOCK]
+                return name, address - run.addresses[index]
+        return None
+
+    def _names(self, block: bytes) -> List[str]:
+        names = self._unpacked.get(block)
+        if names is None:
+            if len(self._unpacked) >= _MAX_UNPACKED:
+                self._unpacked.clear()
+            names = self._unpacked[block] = zlib.decompress(block).decode("utf-8", "backslashreplace").split("\n")
+        return names
+
+    def _read(self) -> None:
+        """Streams kallsyms: the kernel's own symbols come sorted, a module's do not and are sorted by themselves."""
+        self._read_at = time.monotonic()
+        self._runs, self._known, self._unpacked = [], {}, {}
+        run = _RunBuilder("")
+        try:
+            with open(self._path, "rb") as file:
+                for line in file:
+                    words = line.split(None, 3)
+                    if words[1] not in (b"t", b"T", b"w", b"W") or words[2].startswith(_PADDING):
+                        continue
+                    module = words[3].strip(b"[]\n\t ").decode("utf-8", "backslashreplace") if len(words) > 3 else ""
+                    if module != run.module:
+                        self._runs.extend(run.done())
+                        run = _RunBuilder(module)
+                    run.add(int(words[0], 16), words[2])
+        except (OSError, ValueError, IndexError):
+            pass  # a line that is none: what was read so far still helps
+        self._runs.extend(run.done())
+        self._runs.sort(key=lambda one: one.first, reverse=True)  # modules lie above the kernel: the closest run first
+
+
+class _RunBuilder:
+    """Collects the symbols of one run; those of the kernel are packed as they come, so that no list of all exists."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self._addresses = array("Q")
+        self._blocks = []  # type: List[bytes]
+        self._pending = []  # type: List[Tuple[int, bytes]]
+
+    def add(self, address: int, name: bytes) -> None:
+        if not address:  # kernel.kptr_restrict
+            return
+        self._pending.append((address, name))
+        if not self.module and len(self._pending) == _BLOCK:
+            self._pack(self._pending)
+            self._pending = []
+
+    def _pack(self, symbols: Iterable[Tuple[int, bytes]]) -> None:
+        ordered = sorted(symbols)
+        for start in range(0, len(ordered), _BLOCK):
+            block = ordered[start : start + _BLOCK]
+            self._addresses.extend(address for address, _ in block)
+            self._blocks.append(zlib.compress(b"\n".join(name for _, name in block), 1))
+
+    def done(self) -> List[_Run]:
+        self._pack(self._pending)
+        if not self._addresses:
+            return []
+        return [_Run(self._addresses[0], self._addresses[-1], self.module, self._addresses, self._blocks)]

@@ -1,0 +1,360 @@
+"""The compile worker: compiles one probe with BCC, loads and attaches it, hands every descriptor over, and is gone.
+
+The only module that imports bcc. It lives for less than a second so that LLVM's memory (over 100 MB) goes with it.
+Started by compile_job.py with two descriptors: a file with the job, and a Unix socket for the answer.
+"""
+
+import array
+import ctypes
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import traceback
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from netconsole_collector import attach, btf, drop_reasons, header_tree, kernel_types, programs, source_names
+
+MAX_DESCRIPTORS = 253
+"""SCM_MAX_FD of the kernel."""
+
+_PR_SET_PDEATHSIG = 1
+_MEMLOCK_KERNEL = (5, 11)
+_DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
+"""NC_ROWS_… of a manifest without max_rows (docs/probes.md)."""
+_NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
+_BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
+
+Json = Dict[str, Any]
+
+
+class Refused(Exception):
+    """The probe cannot run; ``state`` is failed or unsupported, the message one sentence, ``detail`` the full text."""
+
+    def __init__(self, why: str, state: str = "failed", help: Optional[str] = None, detail: str = "") -> None:
+        super().__init__(why)
+        self.state = state
+        self.help = help
+        self.detail = detail
+
+
+def main(arguments: List[str]) -> int:
+    """Arguments: descriptor of the job, descriptor of the socket, pid of the collector. Leaves with os._exit."""
+    job_fd, socket_fd, parent = (int(argument) for argument in arguments)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we could ask to die with it
+        os._exit(0)
+    answer_socket = socket.socket(fileno=socket_fd)
+    with os.fdopen(job_fd, "rb") as file:
+        job = json.loads(file.read().decode())
+    with tempfile.TemporaryFile() as noise:  # BCC and clang write to the terminal: they may not
+        for fd in (1, 2):
+            os.dup2(noise.fileno(), fd)
+        worker = Worker(job, noise.fileno())
+        answer = worker.run()
+    _send(answer_socket, answer, worker.descriptors)
+    os._exit(0)
+
+
+def _send(answer_socket: socket.socket, answer: Json, descriptors: List[int]) -> None:
+    """Length, JSON; the descriptors ride on the first byte. Then waits until the collector has them."""
+    message = json.dumps(answer).encode()
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    data = struct.pack("=I", len(message)) + message
+    sent = answer_socket.sendmsg([data], rights)
+    answer_socket.sendall(data[sent:])
+    answer_socket.recv(1)
+
+
+class Worker:
+    """One job. ``descriptors`` are what the answer refers to by index."""
+
+    def __init__(self, job: Json, noise_fd: int) -> None:
+        self.job = job
+        self.spec = job["spec"]  # type: Json
+        self.descriptors = []  # type: List[int]
+        self._noise_fd = noise_fd
+        self._facts = {}  # type: Dict[str, int]
+        self._btf = None  # type: Optional[btf.Btf]
+        self._drop_reasons = {}  # type: Dict[str, str]
+        self._directory = None  # type: Optional[str]
+        self._memlock = True
+        self._compiled = []  # type: List[Any]
+
+    def run(self) -> Json:
+        """The answer: {"ok": true, …} or {"ok": false, "state", "why", "help", "detail"}; never raises."""
+        try:
+            return self._load()
+        except Refused as refused:
+            self._close()
+            answer = {"ok": False, "state": refused.state, "why": str(refused), "help": refused.help}
+            answer["detail"] = refused.detail
+            answer["missing"] = getattr(refused, "missing", [])
+            return answer
+        except Exception as error:
+            self._close()
+            why = "{}: {}".format(type(error).__name__, error).replace("\n", " ")
+            detail = traceback.format_exc() + self._noise()
+            return {"ok": False, "state": "failed", "why": why, "help": None, "detail": detail, "missing": []}
+        finally:
+            self._remove_directory()
+
+    def _load(self) -> Json:
+        bcc = _import_bcc()
+        self._memlock = _raise_memlock()
+        types = self._kernel_types()
+        attempt = None
+        if self._direct_possible():
+            try:
+                attempt = self._attempt(bcc, direct=True)
+            except Refused:  # the plain way will tell what is wrong
+                self.descriptors = []
+        attached, missing, maps = attempt or self._attempt(bcc, direct=False)
+        return {
+            "ok": True,
+            "programs": attached,
+            "missing": missing,
+            "maps": maps,
+            "names": {"drop_reason": self._drop_reasons} if self._wants_drop_reasons() else {},
+            "types": types,
+            "direct": attempt is not None,
+            "max_rss_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        }
+
+    def _direct_possible(self) -> bool:
+        """BTF-typed raw tracepoints, all of vmlinux, and each the first choice of its program."""
+        points = [attach.parse(entry["attach"][0]["point"]) for entry in self.spec["programs"]]
+        return self._btf is not None and all(p.kind == "raw_tracepoint" and self._btf_id(p) for p in points)
+
+    def _attempt(self, bcc: Any, direct: bool) -> Tuple[List[Json], List[Json], Json]:
+        """Compiles, loads and attaches: programs, missing ones, maps. Raises Refused.
+
+        With ``direct`` every program has to take its first choice: the source is compiled for one way or the other.
+        """
+        self._noise()
+        try:
+            compiled = bcc.BPF(text=self._text(direct).encode(), cflags=["-Werror=implicit-function-declaration"])
+        except Exception:
+            raise self._compile_refusal(self._noise())
+        attached, missing = [], []
+        for entry in self.spec["programs"]:
+            choices = entry["attach"][:1] if direct else entry["attach"]
+            one, tried = self._attach_one(compiled, entry["name"], choices, direct)
+            if one is not None:
+                attached.append(one)
+                continue
+            missing.append({"name": entry["name"], "measures": entry.get("measures", entry["name"]), "tried": tried})
+            if direct or entry.get("required", True):
+                raise _missing_refusal(missing)
+        if not attached:
+            raise _missing_refusal(missing)
+        self._compiled.append(compiled)  # its maps live as long as this object
+        return attached, missing, self._maps(bcc, compiled)
+
+    # ---- types and text ----
+
+    def _kernel_types(self) -> str:
+        """Makes the header tree; returns "btf" or "headers". Raises Refused when there is neither."""
+        path = self.job.get("btf") or btf.VMLINUX
+        source = self.job["common"] + "\n" + self.job["source"]
+        alternatives = [alternative for entry in self.spec["programs"] for alternative in entry["attach"]]
+        used = source_names.used(source) | {alternative["when"] for alternative in alternatives if "when" in alternative}
+        if not os.path.exists(path):
+            if not _kernel_headers():
+                raise Refused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
+            return "headers"
+        modules = btf.loaded_modules(self.spec["probe"].get("btf_modules", []))
+        if self._wants_drop_reasons():
+            modules = sorted({*modules, *drop_reasons.modules()})
+        types = self._btf = btf.Btf(path, modules)
+        taken = source_names.bcc_names() | source_names.defined(source) | header_tree.type_names()
+        text = kernel_types.header(types, used, taken)
+        facts = kernel_types.facts(types, used)
+        self._facts = {line.split()[1]: int(line.split()[2]) for line in facts.splitlines()}
+        if self._wants_drop_reasons():
+            self._drop_reasons = drop_reasons.from_btf(types)
+        directory, vanishes = header_tree.private_directory()
+        self._directory = None if vanishes else directory
+        header_tree.write(directory, header_tree.files(text))
+        os.environ["BCC_KERNEL_SOURCE"] = directory
+        return "btf"
+
+    def _text(self, direct: bool) -> str:
+        """Defines, the common header and the source; errors name file and line of what the author wrote."""
+        values = {
+            "NC_CPUS": int(self.job["cpus"]),
+            "NC_RING": int(self.job["ring"]),
+            "NC_EVENTS": int(bool(self.spec.get("events"))),
+            "NC_DIRECT": int(direct),
+        }
+        for section, default in _DEFAULT_ROWS.items():
+            for name, table in self.spec.get(section, {}).items():
+                if not re.fullmatch(r"\w+", name):
+                    raise Refused("{} {!r}: not a name".format(section, name))
+                values["NC_ROWS_" + name] = int(table.get("max_rows", default))
+        values.update(self._facts)
+        defines = "\n".join("#define {} {}".format(name, value) for name, value in values.items())
+        parts = [defines, '#line 1 "netconsole.h"', self.job["common"], '#line 1 "probe.bpf.c"', self.job["source"]]
+        return "\n".join(parts) + "\n"
+
+    def _wants_drop_reasons(self) -> bool:
+        return '"drop_reason"' in json.dumps(self.spec)
+
+    # ---- programs ----
+
+    def _attach_one(
+        self, compiled: Any, name: str, choices: List[Json], direct: bool
+    ) -> Tuple[Optional[Json], List[Json]]:
+        """The first alternative that works, else what was tried and why it did not."""
+        tried = []  # type: List[Json]
+        for alternative in choices:
+            point_text, function = alternative["point"], alternative["function"]
+            try:
+                point = attach.parse(point_text)
+                when = alternative.get("when")
+                if when and when not in self._facts:
+                    raise attach.NotHere("this kernel has no {}".format(re.sub(r"^(HAVE|NARGS)_", "", when)))
+                attach.check(point)
+                typed = direct or point.kind in ("fentry", "fexit")
+                program = self._load_function(compiled, function, point, typed)
+                try:
+                    link = attach.attach(point, program, typed)
+                except attach.NotHere:
+                    os.close(program)
+                    raise
+            except (attach.NotHere, ValueError) as error:
+                tried.append({"point": point_text, "why": str(error), "detail": ""})
+            except programs.LoadRefused as error:
+                tried.append({"point": point_text, "why": "{}: {}".format(function, error), "detail": error.log})
+            else:
+                attached = {"name": name, "attach": point_text, "program": self._give(program), "link": self._give(link)}
+                return attached, tried
+        return None, tried
+
+    def _load_function(self, compiled: Any, function: str, point: attach.Point, typed: bool) -> int:
+        code = compiled.dump_func(function.encode())
+        if not code:
+            raise attach.NotHere("function {} is not compiled on this kernel".format(function))
+        if typed:
+            kinds = {"fentry": programs.TRACE_FENTRY, "fexit": programs.TRACE_FEXIT}
+            kind = kinds.get(point.kind, programs.TRACE_RAW_TP)
+            return programs.load(function, code, programs.TRACING, kind, self._btf_id(point))
+        plain = {"raw_tracepoint": programs.RAW_TRACEPOINT, "tracepoint": programs.TRACEPOINT}
+        version = header_tree.version_code(os.uname().release)
+        return programs.load(function, code, plain.get(point.kind, programs.KPROBE), version=version)
+
+    def _btf_id(self, point: attach.Point) -> int:
+        """The id by which the kernel knows a tracepoint or function of vmlinux; 0 when it is none."""
+        if self._btf is None:
+            return 0
+        if point.kind == "raw_tracepoint":
+            return self._btf.vmlinux_id("btf_trace_" + point.name, btf.TYPEDEF)
+        return self._btf.vmlinux_id(point.name, btf.FUNC)
+
+    def _maps(self, bcc: Any, program: Any) -> Json:
+        library = bcc.lib
+        library.bpf_table_name.restype = ctypes.c_char_p
+        for call in (library.bpf_table_name, library.bpf_table_fd_id):
+            call.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        maps = {}
+        for number in range(library.bpf_num_tables(program.module)):
+            name = library.bpf_table_name(program.module, number).decode()
+            maps[name] = self._give(library.bpf_table_fd_id(program.module, number))
+        return maps
+
+    def _give(self, fd: int) -> int:
+        self.descriptors.append(fd)
+        if len(self.descriptors) > MAX_DESCRIPTORS:
+            raise Refused("more than {} maps and programs in one probe".format(MAX_DESCRIPTORS))
+        return len(self.descriptors) - 1
+
+    def _close(self) -> None:
+        """Everything ends with this process anyway; descriptors that were collected are simply not sent."""
+        self.descriptors = []
+
+    # ---- messages ----
+
+    def _noise(self) -> str:
+        """What was written to the terminal since the last call."""
+        libc = ctypes.CDLL(None)
+        libc.fflush(None)
+        end = os.lseek(self._noise_fd, 0, os.SEEK_END)
+        os.lseek(self._noise_fd, 0, os.SEEK_SET)
+        text = os.read(self._noise_fd, end).decode("utf-8", "backslashreplace") if end else ""
+        os.ftruncate(self._noise_fd, 0)
+        os.lseek(self._noise_fd, 0, os.SEEK_SET)
+        return text
+
+    def _compile_refusal(self, log: str) -> Refused:
+        error = next((line for line in log.splitlines() if " error: " in line), None)
+        if error:
+            return Refused("does not compile on this kernel: " + error.strip(), detail=log)
+        if "could not open bpf map" in log:
+            line = next(line for line in log.splitlines() if "could not open bpf map" in line)
+            if not self._memlock:
+                return Refused("maps do not fit the limit of locked memory", help="raise it: ulimit -l unlimited", detail=log)
+            return Refused("a map could not be made: " + line.strip(), detail=log)
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        return Refused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)
+
+    def _remove_directory(self) -> None:
+        if self._directory:
+            remove_tree(self._directory)
+
+
+def remove_tree(directory: str) -> None:
+    """Removes a header tree; what cannot be removed stays."""
+    for path, directories, files in os.walk(directory, topdown=False):
+        for name in files:
+            _quietly(os.unlink, os.path.join(path, name))
+        for name in directories:
+            _quietly(os.rmdir, os.path.join(path, name))
+    _quietly(os.rmdir, directory)
+
+
+def _quietly(call: Any, path: str) -> None:
+    try:
+        call(path)
+    except OSError:
+        pass
+
+
+def _missing_refusal(missing: List[Json]) -> Refused:
+    tried = missing[-1]["tried"]
+    loaded = [entry for entry in tried if entry["detail"]]
+    why = "; ".join("{}: {}".format(e["point"], e["why"]) if e["point"] not in e["why"] else e["why"] for e in tried)
+    refused = Refused("{} cannot be measured: {}".format(missing[-1]["measures"], why or "no attach point"))
+    refused.state = "failed" if loaded else "unsupported"
+    refused.detail = "\n".join(entry["detail"] for entry in loaded)
+    refused.missing = missing  # type: ignore[attr-defined]
+    return refused
+
+
+def _import_bcc() -> Any:
+    try:
+        import bcc
+    except ImportError as error:
+        raise Refused("BCC is not installed for {}: {}".format(sys.executable, error), "unsupported", _BCC_HELP)
+    bcc.BPF._trace_autoload = lambda self: None  # attach points come from the manifest alone, never from a function's name
+    return bcc
+
+
+def _raise_memlock() -> bool:
+    """Kernels before 5.11 charge maps to RLIMIT_MEMLOCK. False when it could not be lifted and matters."""
+    numbers = [int(number) for number in re.findall(r"\d+", os.uname().release)[:2]]
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (OSError, ValueError):
+        return tuple(numbers) >= _MEMLOCK_KERNEL
+    return True
+
+
+def _kernel_headers() -> bool:
+    build = "/lib/modules/{}/build".format(os.uname().release)
+    return os.path.isdir(build) or os.path.exists("/sys/kernel/kheaders.tar.xz")
+
