@@ -70,17 +70,9 @@ class ProbeCost:
             self.estimated = frame.statistics.estimated or window_ns < frame.statistics.interval_ns
             self.kernel_cpu_pct = total or 0.0
 
-    def scaled(self) -> tuple[int | None, int | None]:
-        """Runs and run time in ns since attached, scaled from the windows to the whole time; None before a window."""
-        if not any(program.window_ns for program in self.programs.values()):
-            return None, None
-        runs = time_ns = 0.0
-        for program in self.programs.values():
-            if program.window_ns:
-                share = max(1.0, self.elapsed_ns / program.window_ns)
-                runs += program.run_count * share
-                time_ns += program.run_time_ns * share
-        return round(runs), round(time_ns)
+    def sums(self) -> dict[str, tuple[int, int, int]]:
+        """By program: ns of all windows, and runs and run time in them. Differences of two are a stretch of time."""
+        return {name: (p.window_ns, p.run_count, p.run_time_ns) for name, p in self.programs.items()}
 
     def counts_lost(self) -> dict[str, int]:
         """Ledger entries, if any, that make the probe's counts a lower bound (≥)."""

@@ -66,3 +66,22 @@ def add(histograms: Iterable[Buckets]) -> Buckets:
         for bucket, n in one.buckets:
             merged[bucket] = merged.get(bucket, 0) + n
     return Buckets(count=count, sum=total, min=low, max=high, buckets=sorted(merged.items()))
+
+
+def subtract(now: Buckets, before: Buckets) -> Buckets:
+    """What was added between two readings of one histogram.
+
+    Its ``min`` and ``max`` are exact when nothing was there before, else those of its outermost buckets, as far as
+    the extremes of the whole life allow.
+    """
+    if before.count == 0:
+        return now
+    earlier = dict(before.buckets)
+    grown = [(bucket, n - earlier.get(bucket, 0)) for bucket, n in sorted(now.buckets)]
+    grown = [(bucket, n) for bucket, n in grown if n > 0]
+    low = high = None
+    if grown:
+        low, high = bounds(grown[0][0])[0], bounds(grown[-1][0])[1] - 1
+        low = low if now.min is None else max(low, now.min)
+        high = high if now.max is None else min(high, now.max)
+    return Buckets(count=now.count - before.count, sum=now.sum - before.sum, min=low, max=high, buckets=grown)

@@ -11,6 +11,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 SYSTEM = Path("/etc/netconsole")
+SYSTEM_PYTHON = "/usr/bin/python3"
+_START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from netconsole_collector.__main__ import main; sys.exit(main())"
+)
 
 
 def data(kind: str) -> Path:
@@ -44,3 +48,16 @@ def common_header() -> Path:
 def collector_package() -> Path:
     """The directory of the package netconsole_collector, beside this one in a checkout and in a wheel."""
     return PACKAGE.parent / "netconsole_collector"
+
+
+def system_python() -> str:
+    """The interpreter of collector and compile worker: the one that has BCC, which is the system's.
+
+    NETCONSOLE_PYTHON names another one, for a BCC that was built for it.
+    """
+    return os.environ.get("NETCONSOLE_PYTHON") or SYSTEM_PYTHON
+
+
+def collector_command(*arguments: str) -> list[str]:
+    """The argument vector that runs the collector: isolated, so that neither environment nor user site reaches it."""
+    return [system_python(), "-I", "-c", _START, str(collector_package().parent), *arguments]

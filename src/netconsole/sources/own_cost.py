@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import psutil
 
-from netconsole.frames import AnyFrame, Row, Usage
+from netconsole.frames import AnyFrame, Count, Row, Usage
 from netconsole.sources.base import FrameMaker
 
 PSS_EVERY = 5
@@ -23,18 +23,27 @@ class OwnCost:
     def __init__(self) -> None:
         self._process = psutil.Process(os.getpid())
         self._cpu_ns = time.process_time_ns()
-        self._machine: tuple[float, float] | None = None
+        self._machine: tuple[int, int] | None = None
+        self._totals = (0, 0)
         self._reading = 0
         self._pss_kb: int | None = None
 
     def open(self) -> None:
         """Begin to count."""
-        self._machine_cpu_pct()
+        self._machine = _machine_ms()
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """The machine's one row."""
-        gauges: dict[str, int | float | None] = {"machine_cpu_pct": self._machine_cpu_pct()}
-        return [make.table(self.name, "machine", [Row(labels={}, counts={}, gauges=gauges)], full=True)]
+        last, now = self._machine, _machine_ms()
+        self._machine = now
+        busy, all_cpus = (max(0, new - old) for new, old in zip(now, last, strict=True)) if last else (0, 0)
+        self._totals = (self._totals[0] + busy, self._totals[1] + all_cpus)
+        counts = {
+            "busy_ms": Count(delta=busy, total=self._totals[0]),
+            "all_ms": Count(delta=all_cpus, total=self._totals[1]),
+        }
+        gauges: dict[str, int | float | None] = {"machine_cpu_pct": 100 * busy / all_cpus if all_cpus else None}
+        return [make.table(self.name, "machine", [Row(labels={}, counts=counts, gauges=gauges)], full=True)]
 
     def close(self) -> None:
         """Nothing is held."""
@@ -55,13 +64,11 @@ class OwnCost:
             return None
         return None if pss is None else int(pss) // 1024
 
-    def _machine_cpu_pct(self) -> float | None:
-        """Busy share of all CPUs since the last call; None at the first."""
-        times = psutil.cpu_times()
-        # guest time is in user time already; steal is time that was not ours, but nor was it idle.
-        idle = times.idle + getattr(times, "iowait", 0.0)
-        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-        last, self._machine = self._machine, (idle, total)
-        if last is None or total <= last[1]:
-            return None
-        return max(0.0, min(100.0, 100 * (1 - (idle - last[0]) / (total - last[1]))))
+
+def _machine_ms() -> tuple[int, int]:
+    """Busy time and all time of all CPUs since boot, in milliseconds (/proc/stat counts in ticks of 10 ms)."""
+    times = psutil.cpu_times()
+    # Guest time is in user time already. Steal was not ours, but nor was the CPU idle for us.
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return round((total - idle) * 1000), round(total * 1000)
