@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -26,10 +27,11 @@ DATAGRAMS_PER_S = 200
 CONSOLE = "netconsole --profile summary"
 # Ends in a shell, so that quitting the console does not end the machine.
 SESSION = """
-export PATH={bin}:$PATH; cd {checkout}
-echo; echo '{banner}'; echo
+export PATH={bin}:$PATH PS1='\\h:\\w\\$ '
+cd {checkout}
+echo; echo {banner}; echo
 {first}
-exec bash -i
+exec bash --norc -i
 """
 BANNER = (
     "hypervisor {release}: bridge br0, guests {guests}; {traffic}. "
@@ -64,7 +66,10 @@ def interactive(options: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print("lab: this needs a terminal; without one there are: run, pytest, fetch", file=sys.stderr)
         return EXIT_USAGE
-    first = {"shell": "", "tmux": f"exec tmux new-session '{CONSOLE}; exec bash -i' \\; split-window -v -l 25%"}
+    first = {
+        "shell": "",
+        "tmux": f"exec tmux new-session '{CONSOLE}; exec bash --norc' \\; split-window -v -l 25% 'exec bash --norc'",
+    }
     started = time.monotonic()
     say("booting a hypervisor")
     with testbed(options, (PORT,)) as bed:
@@ -72,9 +77,9 @@ def interactive(options: argparse.Namespace) -> int:
         guests = ", ".join(f"{guest.name} on {guest.card.tap}" for guest in bed.guests) or "none"
         traffic = traffic_of(bed) if bed.guests and not options.no_traffic else "no traffic"
         script = SESSION.format(
-            bin=Path(sys.executable).parent,
-            checkout=CHECKOUT,
-            banner=BANNER.format(release=bed.hypervisor.release, guests=guests, traffic=traffic),
+            bin=shlex.quote(str(Path(sys.executable).parent)),
+            checkout=shlex.quote(str(CHECKOUT)),
+            banner=shlex.quote(BANNER.format(release=bed.hypervisor.release, guests=guests, traffic=traffic)),
             first=first.get(options.command or "console", CONSOLE),
         )
         attach(bed.hypervisor, PORT, script)

@@ -42,7 +42,9 @@ class Command:
         self.stdin: IO[bytes] | None = process.stdin
         self.unwritten = b""
         self.closing = False
-        self.open_pipes = 2
+        self.to_end = 3  # its output, its errors, and itself: it may close the first two and go on, or fork and end
+        self.pidfd = os.pidfd_open(process.pid)
+        server.selector.register(self.pidfd, selectors.EVENT_READ, self.died)
         os.set_blocking(process.stdin.fileno(), False)
         for name, pipe in (("out", process.stdout), ("err", process.stderr)):
             server.selector.register(pipe, selectors.EVENT_READ, lambda n=name, p=pipe: self.forward(n, p))
@@ -84,8 +86,16 @@ class Command:
             return
         self.server.selector.unregister(pipe)
         pipe.close()
-        self.open_pipes -= 1
-        if self.open_pipes == 0:
+        self.ended()
+
+    def died(self) -> None:
+        self.server.selector.unregister(self.pidfd)
+        os.close(self.pidfd)
+        self.ended()
+
+    def ended(self) -> None:
+        self.to_end -= 1
+        if self.to_end == 0:
             self.close_now()
             del self.server.commands[self.id]
             self.server.send(id=self.id, exit=self.process.wait())
@@ -105,7 +115,7 @@ class Server:
         self.send(id=0, ready=os.uname().release)
         while True:
             for key, _ in self.selector.select():
-                if key.fileobj in self.selector.get_map():  # else an earlier one of this round has closed it
+                if self.selector.get_map().get(key.fileobj) is key:  # else an earlier one of this round has closed it
                     key.data()
 
     def send(self, **message: Any) -> None:
