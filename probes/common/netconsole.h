@@ -1,14 +1,49 @@
-/* netconsole.h - what every probe shares: configuration, filters, accounting, histograms, budgeted events.
+/* netconsole.h - what every probe shares: kernel memory, configuration, accounting, histograms, packets, filters, budgeted events.
  *
  * The collector puts this text before the probe's source. It defines, from the manifest and the kernel's BTF:
- *   NC_ROWS_<table>  the bound of a table     NC_CPUS  possible CPUs
+ *   NC_ROWS_<table>  the bound of a table     NC_CPUS    possible CPUs
+ *   NC_EVENTS        1 when the manifest has events
  *   NC_RING          1 when the kernel has ring buffers (5.8), else events leave by a perf buffer
+ *   NC_DIRECT        1 when the programs are loaded as BTF-typed raw tracepoints, else they are plain ones
  *   HAVE_..., NARGS_...  what this kernel has (docs/probes.md)
+ *
+ * What costs is calling a helper (20 to 50 ns each where returns are mitigated), not arithmetic: array maps, whose look-up the kernel
+ * inlines, and direct loads are preferred on the way that every packet takes.
  */
 #ifndef NETCONSOLE_H
 #define NETCONSOLE_H
 
+/* ---- kernel memory: every read of it goes through NC_GET ---- */
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 5, 0)
+#define bpf_probe_read_kernel bpf_probe_read
+#endif
+
+/* A BTF-typed program may load from kernel structures directly: one instruction; a bad pointer reads as 0. Others call a helper. */
+#if NC_DIRECT
+#define NC_GET(pointer, member) ((pointer)->member)
+#else
+#define NC_GET(pointer, member) ({                                                      \
+    typeof((pointer)->member) nc_value;                                                 \
+    bpf_probe_read_kernel(&nc_value, sizeof(nc_value), &(pointer)->member);             \
+    nc_value; })
+#endif
+
+/* By a helper in any case: for pointers that the verifier does not know, or may not trust. Off the common path. */
+#define NC_READ(pointer, member) ({                                                     \
+    typeof((pointer)->member) nc_value;                                                 \
+    bpf_probe_read_kernel(&nc_value, sizeof(nc_value), &(pointer)->member);             \
+    nc_value; })
+
+/* The n-th argument of a tracepoint. The call hides from BCC that it points into the kernel: BCC would turn loads into helper calls. */
+static inline void *nc_pointer(u64 value)
+{
+    return (void *)value;
+}
+#define NC_ARG(n) nc_pointer(ctx->args[n])
+
 /* ---- configuration: written by the collector on the running probe ---- */
+
 #define NC_F_DEVICE 1u
 #define NC_F_ADDRESS 2u
 #define NC_F_PORT 4u
@@ -16,6 +51,8 @@
 #define NC_F_NETNS 16u
 #define NC_F_THRESHOLD 32u
 #define NC_F_DETAILS 64u
+#define NC_F_PLACE (NC_F_DEVICE | NC_F_NETNS)
+#define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL)
 
 struct nc_config {
     u32 flags;          /* NC_F_*: only filters that are set cost anything */
@@ -39,8 +76,26 @@ static inline struct nc_config *nc_config_get(void)
     return nc_config.lookup(&zero);
 }
 
-/* ---- accounting: per CPU, so that an addition needs no lock ---- */
+/* ---- accounting: per CPU ---- */
+
+/* From 6.1 the kernel does not enter a raw tracepoint program that is running on this CPU already (it counts such runs as missed: the
+ * ledger shows them), so what only one program writes needs a plain addition. Before, an interrupt could nest it: the addition must be
+ * one instruction. The latter is also right for vendor kernels that took the guard over. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 1, 0)
+#define nc_add(counter, n) (*(counter) += (n))
+#else
+#define nc_add(counter, n) __sync_fetch_and_add((counter), (n))
+#endif
+
+/* Counters of the manifest; a slot belongs to one program. */
 BPF_PERCPU_ARRAY(nc_counters, u64, 32);
+
+static inline void nc_count(u32 slot)
+{
+    u64 *counter = nc_counters.lookup(&slot);
+    if (counter)
+        nc_add(counter, 1);
+}
 
 enum nc_ledger_slot {
     NC_SEEN, NC_SUBMITTED, NC_SUPPRESSED, NC_LOST,      /* events */
@@ -48,3 +103,306 @@ enum nc_ledger_slot {
     NC_LEDGER_SLOTS = 16,
 };
 BPF_PERCPU_ARRAY(nc_ledger, u64, NC_LEDGER_SLOTS);
+
+/* The programs of a probe share the ledger and may interrupt each other: always one instruction. */
+static inline void nc_ledger_add(u32 slot)
+{
+    u64 *entry = nc_ledger.lookup(&slot);
+    if (entry)
+        __sync_fetch_and_add(entry, 1);
+}
+
+/* ---- histograms: eight slots per power of two, as netconsole.histogram counts them ---- */
+
+struct nc_bucket {
+    u64 count;
+    u64 sum;
+    u64 max;
+    u64 min_inverted;   /* ~min, so that a bucket of zeros is an empty one */
+};
+
+static inline u32 nc_slot(u64 value)
+{
+    u64 rest = value;
+    u32 power = 0;      /* of the highest bit */
+
+    if (value < 8)
+        return value;
+    if (rest >> 32) { power += 32; rest >>= 32; }
+    if (rest >> 16) { power += 16; rest >>= 16; }
+    if (rest >> 8) { power += 8; rest >>= 8; }
+    if (rest >> 4) { power += 4; rest >>= 4; }
+    if (rest >> 2) { power += 2; rest >>= 2; }
+    if (rest >> 1) power += 1;
+    return (power - 2) * 8 + ((value >> (power - 3)) & 7);
+}
+
+/* bucket: what lookup_or_try_init gave, NULL when the map is full. */
+static inline void nc_bucket_add(struct nc_bucket *bucket, u64 value)
+{
+    if (!bucket) {
+        nc_ledger_add(NC_MAP_FULL);
+        return;
+    }
+    nc_add(&bucket->count, 1);
+    nc_add(&bucket->sum, value);
+    if (value > bucket->max)
+        bucket->max = value;
+    if (~value > bucket->min_inverted)
+        bucket->min_inverted = ~value;
+}
+
+/* ---- where: a device is its name and its network namespace, for an index is only unique inside one, and may be used again ---- */
+
+struct nc_place {
+    u64 device[2];      /* name */
+    u32 netns;          /* inode */
+    u32 pad;
+};
+
+static inline void nc_place_of(struct nc_place *place, struct net_device *dev)
+{
+    struct net *net = NC_GET(dev, nd_net.net);
+#if NC_DIRECT
+    place->device[0] = *(u64 *)&dev->name[0];
+    place->device[1] = *(u64 *)&dev->name[8];
+#else
+    bpf_probe_read_kernel(place->device, sizeof(place->device), &dev->name);
+#endif
+    place->netns = NC_GET(net, ns.inum);
+}
+
+/* Does the packet's place pass the filters? */
+static inline int nc_place_wanted(struct nc_config *config, struct nc_place *place)
+{
+    if (config->flags & NC_F_DEVICE && (place->device[0] != config->device[0] || place->device[1] != config->device[1]))
+        return 0;
+    return !(config->flags & NC_F_NETNS) || place->netns == config->netns;
+}
+
+/* ---- packets ---- */
+
+#define NC_L4_NONE 0x100        /* not IP */
+#define NC_L4_UNPARSED 0x101    /* IP whose headers could not be read */
+#define NC_IPV6_EXTENSIONS 6    /* more than that is hostile */
+
+struct nc_flow {
+    u64 source[2];      /* network byte order, IPv4 as ::ffff:a.b.c.d */
+    u64 target[2];
+    u16 source_port;    /* host byte order; 0 when there is none, as in later fragments */
+    u16 target_port;
+    u16 ethertype;      /* behind VLAN tags */
+    u16 vlan;           /* id of the outer tag; 0: none */
+    u16 l4;             /* IP protocol, or NC_L4_* */
+    u16 l4_at;          /* offset of the transport header from skb->head; 0: no ports to be read */
+};
+
+/* Where the linear data ends: a header that goes beyond is not read. */
+static inline u32 nc_data_end(struct sk_buff *skb)
+{
+    return NC_GET(skb, tail);
+}
+
+static inline int nc_load(void *to, u32 size, struct sk_buff *skb, u32 at)
+{
+    if (at + size > nc_data_end(skb))
+        return -1;
+    return bpf_probe_read_kernel(to, size, NC_GET(skb, head) + at);
+}
+
+static inline u16 nc_vlan(struct sk_buff *skb)
+{
+#if defined(HAVE_sk_buff___pkt_vlan_present_offset)
+    /* up to 6.1 a bit says whether the tag is there; the lowest one, or the highest on big-endian machines */
+    u8 flags = 0;
+    bpf_probe_read_kernel(&flags, 1, &skb->__pkt_vlan_present_offset);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (!(flags & 1))
+#else
+    if (!(flags & 0x80))
+#endif
+        return 0;
+#endif
+    return NC_GET(skb, vlan_tci) & 0x0fff;
+}
+
+static inline void nc_map_ipv4(u64 *address, u32 ipv4)
+{
+    address[0] = 0;
+    ((u32 *)address)[2] = bpf_htonl(0xffff);
+    ((u32 *)address)[3] = ipv4;
+}
+
+static inline int nc_parse_ipv4(struct nc_flow *flow, struct sk_buff *skb, u32 at)
+{
+    struct iphdr ip;
+
+    if (nc_load(&ip, sizeof(ip), skb, at) || ip.version != 4 || ip.ihl < 5)
+        return -1;
+    flow->l4 = ip.protocol;
+    nc_map_ipv4(flow->source, ip.saddr);
+    nc_map_ipv4(flow->target, ip.daddr);
+    if (!(ip.frag_off & bpf_htons(0x1fff)))
+        flow->l4_at = at + ip.ihl * 4;
+    return 0;
+}
+
+static inline int nc_parse_ipv6(struct nc_flow *flow, struct sk_buff *skb, u32 at)
+{
+    struct ipv6hdr ip;
+    u8 next, later = 0;
+
+    if (nc_load(&ip, sizeof(ip), skb, at) || ip.version != 6)
+        return -1;
+    __builtin_memcpy(flow->source, &ip.saddr, 16);
+    __builtin_memcpy(flow->target, &ip.daddr, 16);
+    next = ip.nexthdr;
+    at += sizeof(ip);
+#pragma unroll
+    for (int i = 0; i < NC_IPV6_EXTENSIONS; i++) {
+        u8 header[4];
+        if (later || (next != 0 && next != 43 && next != 44 && next != 51 && next != 60))
+            break;      /* hop-by-hop, routing, fragment, authentication, destination: RFC 8200, RFC 4302 */
+        if (nc_load(header, sizeof(header), skb, at))
+            return -1;
+        if (next == 44)
+            later = header[2] || header[3] & 0xf8;
+        at += next == 44 ? 8 : next == 51 ? (header[1] + 2) * 4 : (header[1] + 1) * 8;
+        next = header[0];
+    }
+    if (!later && (next == 0 || next == 43 || next == 44 || next == 51 || next == 60))
+        return -1;
+    flow->l4 = next;
+    if (!later)
+        flow->l4_at = at;
+    return 0;
+}
+
+/* Network layer of a packet. Headers that cannot be read are counted, and the flow is NC_L4_UNPARSED. */
+static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
+{
+    u32 at = NC_GET(skb, network_header);
+    u16 tag[2], ethertype = NC_GET(skb, protocol);
+    int failed = 0;
+
+    flow->vlan = nc_vlan(skb);
+    flow->l4 = NC_L4_NONE;
+    /* Not set yet on the way from the driver to the protocols: there the data begins with it (eth_type_trans). */
+    if (at == 0 || at == 0xffff)
+        at = NC_GET(skb, data) - NC_GET(skb, head);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {       /* tags that are still in the packet, 802.1ad outside 802.1Q */
+        if (ethertype != bpf_htons(0x8100) && ethertype != bpf_htons(0x88a8))
+            break;
+        if (nc_load(tag, sizeof(tag), skb, at)) {
+            failed = 1;
+            break;
+        }
+        if (!flow->vlan)
+            flow->vlan = bpf_ntohs(tag[0]) & 0x0fff;
+        ethertype = tag[1];
+        at += sizeof(tag);
+    }
+    flow->ethertype = bpf_ntohs(ethertype);
+    if (flow->ethertype == 0x0800)
+        failed = nc_parse_ipv4(flow, skb, at);
+    else if (flow->ethertype == 0x86dd)
+        failed = nc_parse_ipv6(flow, skb, at);
+    if (failed) {
+        nc_ledger_add(NC_PARSE_FAILED);
+        flow->l4 = NC_L4_UNPARSED;
+        flow->l4_at = 0;
+    }
+}
+
+/* Ports, of what has them: TCP, UDP, SCTP, UDP-Lite, DCCP. Apart from nc_parse because it costs a second read. */
+static inline void nc_parse_ports(struct nc_flow *flow, struct sk_buff *skb)
+{
+    u16 port[2];
+
+    if (!flow->l4_at || (flow->l4 != 6 && flow->l4 != 17 && flow->l4 != 132 && flow->l4 != 136 && flow->l4 != 33))
+        return;
+    if (nc_load(port, sizeof(port), skb, flow->l4_at)) {
+        nc_ledger_add(NC_PARSE_FAILED);
+        return;
+    }
+    flow->source_port = bpf_ntohs(port[0]);
+    flow->target_port = bpf_ntohs(port[1]);
+}
+
+static inline int nc_address_wanted(struct nc_config *config, u64 *address)
+{
+    return !((address[0] ^ config->address[0]) & config->mask[0] || (address[1] ^ config->address[1]) & config->mask[1]);
+}
+
+/* Does the flow pass the filters? Address and port may be those of either end. */
+static inline int nc_flow_wanted(struct nc_config *config, struct nc_flow *flow)
+{
+    if (config->flags & NC_F_PROTOCOL && flow->l4 != config->protocol)
+        return 0;
+    if (config->flags & NC_F_PORT && flow->source_port != config->port && flow->target_port != config->port)
+        return 0;
+    return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, flow->source) || nc_address_wanted(config, flow->target);
+}
+
+/* ---- events: a budgeted sample of details ---- */
+#if NC_EVENTS
+
+#if NC_RING
+BPF_RINGBUF_OUTPUT(nc_events, 64);      /* pages */
+#else
+BPF_PERF_OUTPUT(nc_events);
+#endif
+
+/* Token bucket per CPU in its GCRA form (no division). */
+struct nc_budget {
+    u64 arrival_ns;     /* theoretical arrival time of the next event */
+    u64 filling;        /* the record of this CPU is being filled: an interrupt must not fill it too */
+};
+BPF_PERCPU_ARRAY(nc_budget, struct nc_budget, 1);
+
+static inline struct nc_budget *nc_budget_get(void)
+{
+    int zero = 0;
+    return nc_budget.lookup(&zero);
+}
+
+/* May an event be submitted now? Counts what is seen, and what is suppressed. After a yes comes nc_submit. */
+static inline int nc_event_allowed(struct nc_config *config, u64 now)
+{
+    struct nc_budget *budget = nc_budget_get();
+
+    nc_ledger_add(NC_SEEN);
+    if (!budget || budget->filling || budget->arrival_ns > now + config->event_burst_ns) {
+        nc_ledger_add(NC_SUPPRESSED);
+        return 0;
+    }
+    budget->filling = 1;
+    budget->arrival_ns = (budget->arrival_ns > now ? budget->arrival_ns : now) + config->event_every_ns;
+    return 1;
+}
+
+/* The one place where events leave: no wake-up, the collector comes to fetch them. */
+static inline void nc_submit(void *ctx, void *record, u64 size)
+{
+    struct nc_budget *budget = nc_budget_get();
+#if NC_RING
+    long refused = nc_events.ringbuf_output(record, size, BPF_RB_NO_WAKEUP);
+#else
+    long refused = nc_events.perf_submit(ctx, record, size);
+#endif
+    nc_ledger_add(refused ? NC_LOST : NC_SUBMITTED);
+    if (budget)
+        budget->filling = 0;
+}
+
+/* The kernel stack goes into the record itself: a stack map's slots are used again and then show the wrong stack. The helper fills what
+ * the stack does not need with zeros (kernel/bpf/stackmap.c). */
+static inline void nc_stack(void *ctx, u64 *stack, u32 size)
+{
+    if (bpf_get_stack(ctx, stack, size, 0) < 0)
+        nc_ledger_add(NC_STACK_FAILED);
+}
+#endif /* NC_EVENTS */
+
+#endif /* NETCONSOLE_H */

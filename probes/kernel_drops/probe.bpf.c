@@ -1,0 +1,135 @@
+/* kernel_drops - every packet that the kernel frees as dropped: the tracepoint kfree_skb (net/core/skbuff.c).
+ *
+ * The kernel has another tracepoint, consume_skb, for packets that ended well. From 6.3 a packet may also arrive here with the reason
+ * SKB_CONSUMED (net_tx_action, and callers that found nothing wrong): it is not counted.
+ */
+
+struct drop_key {
+    u64 location;       /* the caller that dropped */
+    struct nc_place place;
+    u32 reason;
+    u16 ethertype;
+    u16 l4;
+};
+BPF_TABLE("percpu_hash", struct drop_key, u64, drops, NC_ROWS_drops);
+
+#define STACK_DEPTH 16
+struct drop_event {
+    u64 mono_ns;
+    struct drop_key key;
+    struct nc_flow flow;
+    u32 length;
+    u32 cpu;
+    u64 stack[STACK_DEPTH];
+};
+BPF_PERCPU_ARRAY(records, struct drop_event, 1);
+
+/* Kernels before 5.17 give no reason: the location alone tells. */
+static inline u32 drop_reason(struct bpf_raw_tracepoint_args *ctx)
+{
+#if NARGS_kfree_skb >= 3
+    return ctx->args[2];
+#else
+    return 0;
+#endif
+}
+
+/* Sockets clear or overwrite skb->dev (tcp_v4_rcv, udp_set_dev_scratch): then the index of the receiving device, looked up as
+ * dev_get_by_index_rcu does in the socket's namespace, tells where the packet came in. */
+#define INDEX_HASH 256  /* NETDEV_HASHENTRIES */
+#define INDEX_CHAIN 8
+static inline void place_of_socket(struct nc_place *place, struct sk_buff *skb, struct sock *sk)
+{
+    u32 index = NC_READ(skb, skb_iif);
+    struct net *net = NC_READ(sk, __sk_common.skc_net.net);
+    struct hlist_head *heads = NC_READ(net, dev_index_head);
+    struct hlist_node *node = NC_READ(&heads[index & (INDEX_HASH - 1)], first);
+
+    place->netns = NC_READ(net, ns.inum);
+#pragma unroll
+    for (int i = 0; i < INDEX_CHAIN && node && index; i++) {
+        struct net_device *dev = (void *)node - offsetof(struct net_device, index_hlist);
+        if (NC_READ(dev, ifindex) == index) {
+            bpf_probe_read_kernel(place->device, sizeof(place->device), &dev->name);
+            break;
+        }
+        node = NC_READ(node, next);
+    }
+}
+
+static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb)
+{
+    struct net_device *dev = NC_GET(skb, dev);
+    struct sock *sk = NULL;
+
+    /* While a packet is in a tree of TCP or of the defragmentation, the same memory holds a node: a device is what its queues say. */
+    if (dev && (!NC_GET(skb, next) || NC_GET(NC_GET(dev, _tx), dev) == dev))
+        nc_place_of(place, dev);
+    if (place->device[0])
+        return;
+#if NARGS_kfree_skb >= 4        /* by a helper: the verifiers of 6.11 and 6.12 do not know that it may be NULL */
+    bpf_probe_read_kernel(&sk, sizeof(sk), &ctx->args[3]);
+#endif
+    if (!sk)
+        sk = NC_READ(skb, sk);
+    if (sk)
+        place_of_socket(place, skb, sk);
+}
+
+static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sk_buff *skb, struct drop_key *key,
+                          struct nc_flow *flow)
+{
+    u64 now = bpf_ktime_get_ns();
+    struct drop_event *record;
+    int zero = 0;
+
+    if (!nc_event_allowed(config, now))
+        return;
+    record = records.lookup(&zero);
+    if (!record)
+        return;
+    record->mono_ns = now;
+    record->key = *key;
+    record->flow = *flow;
+    record->length = NC_GET(skb, len);
+    record->cpu = bpf_get_smp_processor_id();
+    nc_stack(ctx, record->stack, sizeof(record->stack));
+    nc_submit(ctx, record, sizeof(*record));
+}
+
+int drop(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct nc_config *config = nc_config_get();
+    struct sk_buff *skb = NC_ARG(0);
+    struct drop_key key = { .location = ctx->args[1], .reason = drop_reason(ctx) };
+    struct nc_flow flow = {};
+    u64 *count, none = 0;
+
+    if (!config)
+        return 0;
+#ifdef HAVE_SKB_CONSUMED
+    if (key.reason == SKB_CONSUMED)
+        return 0;
+#endif
+    drop_place(&key.place, ctx, skb);
+    if (!nc_place_wanted(config, &key.place))
+        return 0;
+    nc_parse(&flow, skb);
+    if (config->flags & (NC_F_PORT | NC_F_DETAILS))
+        nc_parse_ports(&flow, skb);
+    if (!nc_flow_wanted(config, &flow))
+        return 0;
+    key.ethertype = flow.ethertype;
+    key.l4 = flow.l4;
+
+    nc_count(0);
+    count = drops.lookup_or_try_init(&key, &none);
+    if (count)
+        nc_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+
+    if (config->flags & NC_F_DETAILS)
+        sample(ctx, config, skb, &key, &flow);
+    return 0;
+}

@@ -1,0 +1,172 @@
+/* socket_drops - what goes wrong at one local socket: full receive buffers, retransmissions, resets.
+ *
+ * The key names the socket by its inode, so the members of a SO_REUSEPORT group are apart.
+ */
+
+enum { UDP_FAILED, QUEUE_FULL, RETRANSMITTED, RESET_RECEIVED, RESET_SENT };     /* counters */
+
+struct socket_key {
+    u64 inode;          /* 0: it has none any more (closing), or never had (a connection being accepted) */
+    u64 owner;          /* the same again: the collector shows it as the process that holds it */
+    u64 address[2];
+    u64 peer[2];
+    u32 netns;
+    u16 port;
+    u16 peer_port;
+    u32 l4;
+    u32 pad;
+};
+struct socket_row {
+    u64 buffer_full;
+    u64 no_memory;
+    u64 retransmits;
+    u64 resets_received;
+    u64 resets_sent;
+    u64 buffer_bytes;
+};
+BPF_TABLE("percpu_hash", struct socket_key, struct socket_row, sockets, NC_ROWS_sockets);
+
+struct socket_event {
+    u64 mono_ns;
+    struct socket_key key;
+    char what[16];
+    u32 queued_bytes;
+    u32 pad;
+};
+BPF_PERCPU_ARRAY(records, struct socket_event, 1);
+
+/* struct inode follows struct socket in struct socket_alloc (include/net/sock.h, SOCK_INODE). */
+static inline u64 inode_of(struct sock *sk)
+{
+    struct socket_alloc *alloc;
+    struct socket *socket = NC_READ(sk, sk_socket);
+
+    if (!socket)
+        return 0;
+    alloc = (void *)socket - offsetof(struct socket_alloc, socket);
+    return NC_READ(&alloc->vfs_inode, i_ino);
+}
+
+static inline void socket_of(struct socket_key *key, struct sock *sk)
+{
+    u8 state = NC_GET(sk, __sk_common.skc_state);
+    struct net *net = NC_GET(sk, __sk_common.skc_net.net);
+
+    key->netns = NC_GET(net, ns.inum);
+    key->port = NC_GET(sk, __sk_common.skc_num);
+    key->peer_port = NC_GET(sk, __sk_common.skc_dport);
+    key->peer_port = bpf_ntohs(key->peer_port);
+    if (NC_GET(sk, __sk_common.skc_family) == AF_INET6) {
+#ifdef HAVE_sock_common_skc_v6_daddr
+        bpf_probe_read_kernel(key->address, sizeof(key->address), &sk->__sk_common.skc_v6_rcv_saddr);
+        bpf_probe_read_kernel(key->peer, sizeof(key->peer), &sk->__sk_common.skc_v6_daddr);
+#endif
+    } else {
+        nc_map_ipv4(key->address, NC_GET(sk, __sk_common.skc_rcv_saddr));
+        nc_map_ipv4(key->peer, NC_GET(sk, __sk_common.skc_daddr));
+    }
+    key->l4 = IPPROTO_TCP;
+    if (state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV) {  /* those two are only the common part of a socket */
+        key->l4 = NC_READ(sk, sk_protocol);
+        key->inode = key->owner = inode_of(sk);
+    }
+}
+
+static inline int wanted(struct nc_config *config, struct socket_key *key)
+{
+    if (config->flags & NC_F_NETNS && key->netns != config->netns)
+        return 0;
+    if (config->flags & NC_F_PROTOCOL && key->l4 != config->protocol)
+        return 0;
+    if (config->flags & NC_F_PORT && key->port != config->port && key->peer_port != config->port)
+        return 0;
+    return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, key->address) || nc_address_wanted(config, key->peer);
+}
+
+/* The programs of this probe write different members of a row, except buffer_bytes, which is a maximum of what hardly changes. */
+static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, char *what)
+{
+    struct nc_config *config = nc_config_get();
+    struct socket_row *row, none = {};
+    struct socket_key key = {};
+    struct socket_event *record;
+    u64 now, buffer_bytes;
+    int zero = 0;
+
+    if (!config || !sk)
+        return NULL;
+    socket_of(&key, sk);
+    if (!wanted(config, &key))
+        return NULL;
+    nc_count(counter);
+    if (config->flags & NC_F_DETAILS) {
+        now = bpf_ktime_get_ns();
+        if (nc_event_allowed(config, now)) {
+            record = records.lookup(&zero);
+            if (record) {
+                record->mono_ns = now;
+                record->key = key;
+                __builtin_memcpy(record->what, what, sizeof(record->what));
+                record->queued_bytes = key.inode ? NC_READ(sk, sk_backlog.rmem_alloc.counter) : 0;
+                nc_submit(ctx, record, sizeof(*record));
+            }
+        }
+    }
+    row = sockets.lookup_or_try_init(&key, &none);
+    if (!row) {
+        nc_ledger_add(NC_MAP_FULL);
+        return NULL;
+    }
+    buffer_bytes = key.inode ? NC_READ(sk, sk_rcvbuf) : 0;
+    if (buffer_bytes > row->buffer_bytes)
+        row->buffer_bytes = buffer_bytes;
+    return row;
+}
+
+int udp_failed(struct bpf_raw_tracepoint_args *ctx)
+{
+    char what[16] = "udp receive";
+    struct socket_row *row = account(ctx, NC_ARG(1), UDP_FAILED, what);
+    if (row && (s32)ctx->args[0] == -ENOMEM)    /* __udp_enqueue_schedule_skb: the buffer is full; else the memory of all of UDP is */
+        nc_add(&row->buffer_full, 1);
+    else if (row)
+        nc_add(&row->no_memory, 1);
+    return 0;
+}
+
+int queue_full(struct bpf_raw_tracepoint_args *ctx)
+{
+    char what[16] = "queue full";
+    struct socket_row *row = account(ctx, NC_ARG(0), QUEUE_FULL, what);
+    if (row)
+        nc_add(&row->buffer_full, 1);
+    return 0;
+}
+
+int retransmitted(struct bpf_raw_tracepoint_args *ctx)
+{
+    char what[16] = "retransmit";
+    struct socket_row *row = account(ctx, NC_ARG(0), RETRANSMITTED, what);
+    if (row)
+        nc_add(&row->retransmits, 1);
+    return 0;
+}
+
+int reset_received(struct bpf_raw_tracepoint_args *ctx)
+{
+    char what[16] = "reset received";
+    struct socket_row *row = account(ctx, NC_ARG(0), RESET_RECEIVED, what);
+    if (row)
+        nc_add(&row->resets_received, 1);
+    return 0;
+}
+
+/* Without a socket (nobody listens) it is kernel_drops that shows the packet. */
+int reset_sent(struct bpf_raw_tracepoint_args *ctx)
+{
+    char what[16] = "reset sent";
+    struct socket_row *row = account(ctx, NC_ARG(0), RESET_SENT, what);
+    if (row)
+        nc_add(&row->resets_sent, 1);
+    return 0;
+}

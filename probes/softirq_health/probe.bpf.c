@@ -1,0 +1,183 @@
+/* softirq_health - whether network softirqs start in time and finish their work: kernel/softirq.c, and napi_poll of net/core/dev.c.
+ *
+ * All softirqs pass here, so everything but the two of the network leaves at once.
+ */
+
+enum { RX_RUNS, TX_RUNS, POLLS };       /* counters */
+
+struct cpu_row {
+    u64 rx_runs;
+    u64 rx_ns;
+    u64 tx_runs;
+    u64 tx_ns;
+    u64 polls;
+    u64 packets;        /* work done by polls, as the drivers count it */
+    u64 exhausted;      /* polls that used all their budget: more was waiting */
+    u64 rx_longest_ns;
+};
+BPF_ARRAY(cpus, struct cpu_row, NC_CPUS);
+
+struct late_key {
+    u32 cpu;
+    u32 softirq;
+    u32 slot;
+};
+BPF_TABLE("hash", struct late_key, struct nc_bucket, late, NC_ROWS_late);      /* its key names the CPU: nobody else writes the row */
+
+struct exhausted_key {
+    struct nc_place place;
+    u32 cpu;
+    u32 pad;
+};
+BPF_TABLE("percpu_hash", struct exhausted_key, u64, exhausted, NC_ROWS_exhausted);
+
+struct late_event {
+    u64 mono_ns;
+    u64 late_ns;
+    u32 cpu;
+    u32 softirq;
+    u32 pid;
+    u32 pad;
+    char process[16];   /* that the softirq had to wait for, or interrupted */
+};
+BPF_PERCPU_ARRAY(records, struct late_event, 1);
+
+struct times {
+    u64 raised_ns[2];   /* first raise since the last entry; 0: none */
+    u64 entered_ns;
+    u64 pad;
+};
+BPF_PERCPU_ARRAY(times, struct times, 1);
+
+static inline int is_network(u32 softirq)
+{
+    return softirq == NET_RX_SOFTIRQ || softirq == NET_TX_SOFTIRQ;
+}
+
+static inline struct times *times_get(void)
+{
+    int zero = 0;
+    return times.lookup(&zero);
+}
+
+static inline struct cpu_row *cpu_row(void)
+{
+    int cpu = bpf_get_smp_processor_id();
+    return cpus.lookup(&cpu);
+}
+
+int raised(struct bpf_raw_tracepoint_args *ctx)
+{
+    u32 softirq = ctx->args[0];
+    struct times *times;
+
+    if (!is_network(softirq))
+        return 0;
+    times = times_get();
+    if (times && !times->raised_ns[softirq == NET_RX_SOFTIRQ])
+        times->raised_ns[softirq == NET_RX_SOFTIRQ] = bpf_ktime_get_ns();
+    return 0;
+}
+
+static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, u32 softirq, u64 now, u64 late_ns)
+{
+    struct late_event *record;
+    int zero = 0;
+
+    if (config->flags & NC_F_THRESHOLD && late_ns <= config->threshold_ns)
+        return;
+    if (!nc_event_allowed(config, now))
+        return;
+    record = records.lookup(&zero);
+    if (!record)
+        return;
+    record->mono_ns = now;
+    record->late_ns = late_ns;
+    record->cpu = bpf_get_smp_processor_id();
+    record->softirq = softirq;
+    record->pid = bpf_get_current_pid_tgid() >> 32;
+    bpf_get_current_comm(record->process, sizeof(record->process));
+    nc_submit(ctx, record, sizeof(*record));
+}
+
+int entered(struct bpf_raw_tracepoint_args *ctx)
+{
+    u32 softirq = ctx->args[0];
+    struct nc_config *config = nc_config_get();
+    struct late_key key = { .cpu = bpf_get_smp_processor_id(), .softirq = softirq };
+    struct nc_bucket none = {};
+    struct times *times;
+    u64 now, raised_ns;
+
+    if (!is_network(softirq))
+        return 0;
+    times = times_get();
+    if (!times || !config)
+        return 0;
+    now = bpf_ktime_get_ns();
+    times->entered_ns = now;
+    raised_ns = times->raised_ns[softirq == NET_RX_SOFTIRQ];
+    times->raised_ns[softirq == NET_RX_SOFTIRQ] = 0;
+    if (!raised_ns) {
+        /* Raised by an interrupt after the kernel took the pending bits and before it came here: that raise found a stamp. */
+        nc_ledger_add(NC_JOIN_MISSED);
+        return 0;
+    }
+    key.slot = nc_slot(now - raised_ns);
+    nc_bucket_add(late.lookup_or_try_init(&key, &none), now - raised_ns);
+    if (config->flags & NC_F_DETAILS)
+        sample(ctx, config, softirq, now, now - raised_ns);
+    return 0;
+}
+
+int left(struct bpf_raw_tracepoint_args *ctx)
+{
+    u32 softirq = ctx->args[0];
+    struct times *times;
+    struct cpu_row *row;
+    u64 took;
+
+    if (!is_network(softirq))
+        return 0;
+    times = times_get();
+    row = cpu_row();
+    if (!times || !row || !times->entered_ns)   /* it was running when the probe was attached */
+        return 0;
+    took = bpf_ktime_get_ns() - times->entered_ns;
+    times->entered_ns = 0;
+    if (softirq == NET_TX_SOFTIRQ) {
+        nc_add(&row->tx_runs, 1);
+        nc_add(&row->tx_ns, took);
+        return 0;
+    }
+    nc_add(&row->rx_runs, 1);
+    nc_add(&row->rx_ns, took);
+    if (took > row->rx_longest_ns)
+        row->rx_longest_ns = took;
+    return 0;
+}
+
+int polled(struct bpf_raw_tracepoint_args *ctx)
+{
+    s32 work = ctx->args[1], budget = ctx->args[2];
+    struct napi_struct *napi = NC_ARG(0);
+    struct cpu_row *row = cpu_row();
+    struct exhausted_key key = {};
+    u64 *count, none = 0;
+
+    if (!row || budget <= 0)    /* netpoll passes 0 */
+        return 0;
+    nc_add(&row->polls, 1);
+    nc_add(&row->packets, work);
+    if (work < budget)
+        return 0;
+    nc_add(&row->exhausted, 1);
+    nc_place_of(&key.place, NC_GET(napi, dev));         /* the backlog of a CPU has no device: it stays empty */
+    key.cpu = bpf_get_smp_processor_id();
+    count = exhausted.lookup_or_try_init(&key, &none);
+    if (count)
+        nc_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+    return 0;
+}

@@ -1,0 +1,261 @@
+/* tx_queue_latency - how long packets wait in a queueing discipline, and what becomes of those that do not leave it.
+ *
+ * net_dev_queue stamps, net_dev_start_xmit takes the time, kfree_skb ends the wait of those that were dropped in the queue, and
+ * net_dev_xmit tells what the driver said. A packet is only stamped when its device really queues: loopback, veth, bridges, taps without
+ * a qdisc cost a few loads.
+ */
+
+enum { QUEUED, SENT, DROPPED, REFUSED };        /* counters */
+
+/* ---- packets that wait, by address of the packet and its device: an array of sets, because its look-up is inlined and it cannot fill
+ * up with packets that never left (segmented in software: the original is consumed). Their place is taken by the next packet with that
+ * address, or by the next that finds the set full: both are counted as join_missed, so queued = sent + dropped + join_missed + waiting.
+ * Two CPUs that stamp into one set in the same nanoseconds may take the same place; the one overwritten has no sample. ---- */
+#define SETS 4096
+#define WAYS 4
+
+struct wait {
+    u64 key;            /* 0: free */
+    u64 since_ns;
+};
+struct wait_set {
+    struct wait way[WAYS];
+};
+BPF_ARRAY(waiting, struct wait_set, SETS);
+
+/* The difference of the addresses: the one thing that the verifier lets a BTF-typed program compute from two pointers. */
+static inline u64 wait_key(void *skb, void *dev)
+{
+    return (u64)skb - (u64)dev;
+}
+
+static inline struct wait_set *wait_set_of(u64 key)
+{
+    u32 index = key * 0x9e3779b97f4a7c15ull >> 52;      /* Fibonacci hashing, 12 bits */
+    return waiting.lookup(&index);
+}
+
+static inline void wait_begin(void *skb, void *dev, u64 now)
+{
+    u64 key = wait_key(skb, dev);
+    struct wait_set *set = wait_set_of(key);
+    int chosen = 0;
+
+    if (!set)
+        return;
+#pragma unroll
+    for (int i = WAYS - 1; i >= 0; i--) {       /* the same packet's, else a free place, else the one that waits longest */
+        if (set->way[i].key == key) {
+            chosen = i;
+            break;
+        }
+        if (set->way[chosen].key && (!set->way[i].key || set->way[i].since_ns < set->way[chosen].since_ns))
+            chosen = i;
+    }
+    if (set->way[chosen & (WAYS - 1)].key)
+        nc_ledger_add(NC_JOIN_MISSED);
+    set->way[chosen & (WAYS - 1)].since_ns = now;
+    set->way[chosen & (WAYS - 1)].key = key;
+}
+
+/* When the wait began; 0 when the packet was not waiting. */
+static inline u64 wait_end(void *skb, void *dev)
+{
+    u64 key = wait_key(skb, dev);
+    struct wait_set *set = wait_set_of(key);
+
+    if (!set)
+        return 0;
+#pragma unroll
+    for (int i = 0; i < WAYS; i++) {
+        if (set->way[i].key == key) {
+            set->way[i].key = 0;
+            return set->way[i].since_ns;
+        }
+    }
+    return 0;
+}
+
+/* ---- tables ---- */
+struct queue_key {
+    struct nc_place place;
+    u32 queue;
+    u32 slot;           /* of the histogram */
+};
+BPF_TABLE("percpu_hash", struct queue_key, struct nc_bucket, wait, NC_ROWS_wait);
+
+struct dropped_key {
+    struct nc_place place;
+    u32 queue;
+    u32 pad;
+};
+BPF_TABLE("percpu_hash", struct dropped_key, u64, dropped, NC_ROWS_dropped);
+
+#define QUEUE_UNKNOWN 0xffffffff
+struct refused_key {
+    struct nc_place place;
+    u32 queue;
+    s32 code;           /* what the driver returned */
+};
+BPF_TABLE("percpu_hash", struct refused_key, u64, refused, NC_ROWS_refused);
+
+struct wait_event {
+    u64 mono_ns;
+    u64 waited_ns;
+    struct nc_place place;
+    struct nc_flow flow;
+    u32 queue;
+    u32 length;
+};
+BPF_PERCPU_ARRAY(records, struct wait_event, 1);
+
+/* A root without a function to enqueue that is also the queue's own qdisc is noqueue; the root of a multi-queue device (mq) has none
+ * either, but its queues have qdiscs of their own. */
+static inline int device_queues(struct net_device *dev)
+{
+    struct Qdisc *root = NC_GET(dev, qdisc);
+    struct netdev_queue *first = NC_GET(dev, _tx);
+    return NC_GET(root, enqueue) || root != NC_GET(first, qdisc);
+}
+
+static inline int wanted(struct nc_config *config, struct sk_buff *skb, struct net_device *dev)
+{
+    struct nc_place place = {};
+    struct nc_flow flow = {};
+
+    if (config->flags & NC_F_PLACE) {
+        nc_place_of(&place, dev);
+        if (!nc_place_wanted(config, &place))
+            return 0;
+    }
+    if (config->flags & NC_F_FLOW) {
+        nc_parse(&flow, skb);
+        nc_parse_ports(&flow, skb);
+        return nc_flow_wanted(config, &flow);
+    }
+    return 1;
+}
+
+int queued(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct nc_config *config = nc_config_get();
+    struct sk_buff *skb = NC_ARG(0);
+    struct net_device *dev = NC_GET(skb, dev);
+
+    if (!config || !device_queues(dev) || !wanted(config, skb, dev))
+        return 0;
+    nc_count(QUEUED);
+    wait_begin(skb, dev, bpf_ktime_get_ns());
+    return 0;
+}
+
+static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sk_buff *skb, struct queue_key *key,
+                          u64 now, u64 waited)
+{
+    struct wait_event *record;
+    int zero = 0;
+
+    if (config->flags & NC_F_THRESHOLD && waited <= config->threshold_ns)
+        return;
+    if (!nc_event_allowed(config, now))
+        return;
+    record = records.lookup(&zero);
+    if (!record)
+        return;
+    __builtin_memset(&record->flow, 0, sizeof(record->flow));
+    nc_parse(&record->flow, skb);
+    nc_parse_ports(&record->flow, skb);
+    record->mono_ns = now;
+    record->waited_ns = waited;
+    record->place = key->place;
+    record->queue = key->queue;
+    record->length = NC_GET(skb, len);
+    nc_submit(ctx, record, sizeof(*record));
+}
+
+/* Which queue a packet was handed over on: net_dev_xmit comes when the driver may have freed it already. */
+struct handover {
+    u64 skb;
+    u64 dev;
+    u32 queue;
+    u32 pad;
+};
+BPF_PERCPU_ARRAY(handovers, struct handover, 1);
+
+int sent(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct nc_config *config = nc_config_get();
+    struct sk_buff *skb = NC_ARG(0);
+    struct net_device *dev = NC_ARG(1);
+    struct handover *handover;
+    struct queue_key key = {};
+    struct nc_bucket none = {};
+    u64 since, now;
+    int zero = 0;
+
+    key.queue = NC_GET(skb, queue_mapping);
+    handover = handovers.lookup(&zero);
+    if (handover) {
+        handover->skb = ctx->args[0];
+        handover->dev = ctx->args[1];
+        handover->queue = key.queue;
+    }
+    since = wait_end(skb, dev);
+    if (!since || !config)
+        return 0;
+    now = bpf_ktime_get_ns();
+    nc_count(SENT);
+    nc_place_of(&key.place, dev);
+    key.slot = nc_slot(now - since);
+    nc_bucket_add(wait.lookup_or_try_init(&key, &none), now - since);
+    if (config->flags & NC_F_DETAILS)
+        sample(ctx, config, skb, &key, now, now - since);
+    return 0;
+}
+
+int freed(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct sk_buff *skb = NC_ARG(0);
+    struct net_device *dev = NC_GET(skb, dev);
+    struct dropped_key key = {};
+    u64 *count, none = 0;
+
+    if (!wait_end(skb, dev))
+        return 0;
+    nc_count(DROPPED);
+    nc_place_of(&key.place, dev);
+    key.queue = NC_GET(skb, queue_mapping);
+    count = dropped.lookup_or_try_init(&key, &none);
+    if (count)
+        nc_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+    return 0;
+}
+
+int returned(struct bpf_raw_tracepoint_args *ctx)
+{
+    s32 code = ctx->args[1];
+    struct refused_key key = { .queue = QUEUE_UNKNOWN, .code = code };
+    struct nc_config *config;
+    struct handover *handover;
+    u64 *count, none = 0;
+    int zero = 0;
+
+    if (code == 0)      /* NETDEV_TX_OK: the packet is the driver's and may be gone */
+        return 0;
+    config = nc_config_get();
+    handover = handovers.lookup(&zero);
+    nc_place_of(&key.place, NC_ARG(2));
+    if (!config || !nc_place_wanted(config, &key.place))
+        return 0;
+    if (handover && handover->skb == ctx->args[0] && handover->dev == ctx->args[2])
+        key.queue = handover->queue;
+    nc_count(REFUSED);
+    count = refused.lookup_or_try_init(&key, &none);
+    if (count)
+        nc_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+    return 0;
+}
