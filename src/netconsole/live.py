@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Literal
 
-from netconsole import frames
+from netconsole import frames, host
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import AnyFrame, Mode, Scalar
 from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest
@@ -62,8 +62,12 @@ class LiveSession:
             self._say(name, "compiling", request.mode)
 
     def start(self) -> None:
-        """Start the collector and the sources."""
-        self._supervisor.start()
+        """Start the collector, unless no probe needs it, and the sources."""
+        if self._requests:
+            self._supervisor.start()
+        else:
+            self._apply([self._own_hello()])
+            self._phase = "live"
         self._sources.start()
 
     @contextlib.contextmanager
@@ -218,6 +222,17 @@ class LiveSession:
     def _tell(self, news: News) -> None:
         for callback in self._callbacks:
             callback(news)
+
+    def _own_hello(self) -> frames.Hello:
+        return frames.Hello(
+            source="console",
+            seq=next(self._console_seq),
+            mono_ns=time.monotonic_ns(),
+            wall_ns=time.time_ns(),
+            host=host.describe(),
+            collector={},
+            capabilities={},
+        )
 
     def _say(
         self, probe: str, state: frames.ProbeState, mode: Mode, why: str | None = None, help: str | None = None

@@ -40,11 +40,6 @@ def user_config() -> Path:
     return base / "netconsole"
 
 
-def common_header() -> Path:
-    """The header that the collector puts before every probe's source."""
-    return data("probes") / "common" / "netconsole.h"
-
-
 def collector_package() -> Path:
     """The directory of the package netconsole_collector, beside this one in a checkout and in a wheel."""
     return PACKAGE.parent / "netconsole_collector"

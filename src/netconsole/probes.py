@@ -12,12 +12,13 @@ from typing import cast
 from netconsole import paths
 from netconsole.frames import Mode, Scalar
 from netconsole.knobs import FILTERS, refusal, unit_of
-from netconsole.problems import BadInput, Checker, Problem, bad, close, read_bytes, read_toml
+from netconsole.problems import BadInput, Checker, Problem, bad, close, read_bytes, read_toml, shown
 
 MANIFEST = "probe.toml"
 CODE = "probe.bpf.c"
 COMMON = "common"
-"""The directory beside the probes that holds the shared header; it is no probe."""
+"""The directory beside the probes that holds the shared headers; it is no probe."""
+COMMON_HEADER = "netconsole.h"
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
 MODES: tuple[Mode, ...] = ("summary", "details")
@@ -26,7 +27,7 @@ LEVELS = ("!", "!!")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
-    "process", "socket", "time", "duration", "stack", "hex", "xmit", "errno",
+    "process", "socket", "time", "duration", "stack", "hex", "xmit", "errno", "tap",
 )  # fmt: skip
 EXTRA_LABELS = {"drop_reason": ("class", "provenance")}
 """Labels that the collector adds beside a label of this kind."""
@@ -35,6 +36,8 @@ COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us")
 FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
 
+_WORDS = ("name", "version", "title", "summary", "cannot_see")
+_HEADER = re.compile(r"[a-z][a-z0-9_]{0,47}\.h")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 
@@ -135,6 +138,7 @@ class Manifest:
     cost: str
     modes: tuple[Mode, ...]
     source: str
+    include: tuple[str, ...]
     knobs: Mapping[str, Scalar]
     programs: tuple[ProgramSpec, ...]
     counters: Mapping[str, CounterSpec]
@@ -151,10 +155,28 @@ class Manifest:
             return ""
         return _text(self.directory / CODE)
 
+    def common_code(self) -> str:
+        """The text of the common header and of those that the probe includes; empty without BPF. Raises BadInput."""
+        if self.source != "bpf":
+            return ""
+        common = self.directory.parent / COMMON
+        if not common.is_dir():
+            common = paths.data("probes") / COMMON
+        return "".join(_text(common / header) for header in (COMMON_HEADER, *self.include))
 
-def common_code() -> str:
-    """The text of the common header. Raises BadInput."""
-    return _text(paths.common_header())
+
+class Catalogue(dict[str, Manifest]):
+    """Probes by name. One that is broken does not keep the others from running: it is refused when it is asked for."""
+
+    def __init__(self, manifests: Mapping[str, Manifest], broken: Mapping[str, BadInput]) -> None:
+        super().__init__(manifests)
+        self.broken = dict(broken)
+
+    def require_whole(self) -> None:
+        """Raises BadInput with the mistakes of all broken probes, if there are any."""
+        problems = [problem for error in self.broken.values() for problem in error.problems]
+        if problems:
+            raise BadInput(problems)
 
 
 def load(directory: Path) -> Manifest:
@@ -172,31 +194,30 @@ def load(directory: Path) -> Manifest:
     return manifest
 
 
-def load_all(directories: Sequence[Path] | None = None) -> dict[str, Manifest]:
-    """All probes by name, in the order of their names. Raises BadInput with the mistakes of all files."""
+def load_all(directories: Sequence[Path] | None = None) -> Catalogue:
+    """All probes by name, in the order of their names. Raises BadInput when there is none at all."""
     found: dict[str, Manifest] = {}
-    problems: list[Problem] = []
+    broken: dict[str, BadInput] = {}
     for directory in paths.probe_directories() if directories is None else directories:
         for path in _probe_directories(directory):
-            if path.name in found:
+            if path.name in found or path.name in broken:
                 continue
             try:
                 found[path.name] = load(path)
             except BadInput as error:
-                problems.extend(error.problems)
-    if problems:
-        raise BadInput(problems)
-    if not found:
+                broken[path.name] = error
+    if not found and not broken:
         raise bad(paths.data("probes"), "", "no probes here: the installation is not whole")
-    return dict(sorted(found.items()))
+    return Catalogue(dict(sorted(found.items())), broken)
 
 
 def pick(manifests: Mapping[str, Manifest], name: str, where: str = "--probe") -> Manifest:
-    """A probe by name. Raises BadInput that names what is close."""
-    try:
+    """A probe by name. Raises BadInput that says what is wrong with it, or names what is close."""
+    if name in manifests:
         return manifests[name]
-    except KeyError:
-        raise bad(where, name, f"unknown probe{close(name, manifests)}") from None
+    if isinstance(manifests, Catalogue) and name in manifests.broken:
+        raise manifests.broken[name]
+    raise bad(where, name, f"unknown probe{close(name, manifests)}")
 
 
 def _probe_directories(directory: Path) -> Iterable[Path]:
@@ -217,12 +238,17 @@ def _text(path: Path) -> str:
 def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) -> Manifest:
     root.only(("probe", "knobs", "programs", "counters", "tables", "histograms", "events", "findings"), "section")
     probe = root.table("probe")
-    probe.only(("name", "version", "title", "summary", "cannot_see", "cost", "modes", "source", "btf_modules"))
+    probe.only((*_WORDS, "cost", "modes", "source", "btf_modules", "include", "shares"))
     name = probe.text("name")
     if name != directory.name:
         probe.wrong("name", f'expected "{directory.name}", the name of its directory')
     source = probe.text("source", "bpf", SOURCES)
     probe.texts("btf_modules")
+    probe.texts("shares")
+    include = probe.texts("include")
+    for header in include:
+        if _HEADER.fullmatch(header) is None:
+            probe.wrong("include", f"expected names of headers in {COMMON}, such as path.h, found {shown(header)}")
     counters = {key: _counter(item) for key, item in _named(root.table("counters"))}
     tables = {key: _table(item, counters) for key, item in _named(root.table("tables"))}
     histograms = {key: _histogram(item) for key, item in _named(root.table("histograms"))}
@@ -241,6 +267,7 @@ def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) ->
         cost=probe.text("cost", None, COSTS),
         modes=tuple(modes),
         source=source,
+        include=tuple(include),
         knobs=_knobs(root.table("knobs")),
         programs=programs,
         counters=counters,
@@ -279,7 +306,8 @@ def _program(item: Checker) -> ProgramSpec:
     item.only(("name", "required", "measures", "attach"))
     attach = []
     for one in item.tables("attach"):
-        one.only(("point", "function"))
+        one.only(("point", "function", "takes"))
+        one.texts("takes")
         point = one.text("point")
         kind = point.partition(":")[0]
         if point and (kind not in POINTS or not point.partition(":")[2]):

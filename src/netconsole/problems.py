@@ -53,6 +53,10 @@ class BadInput(Exception):
         return "\n".join(lines)
 
 
+class Unable(Exception):
+    """This host cannot do it: exit code 3. ``str()`` is one line that says why and what would help."""
+
+
 def bad(file: object, key: str, message: str) -> BadInput:
     """A BadInput of one mistake."""
     return BadInput([Problem(str(file), key, message)])

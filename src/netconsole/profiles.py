@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, cast
 from netconsole import paths
 from netconsole.frames import Scalar
 from netconsole.knobs import FILTERS, refusal, unit_of, without_unit
-from netconsole.probes import Manifest, common_code, pick
+from netconsole.probes import Catalogue, Manifest, pick
 from netconsole.problems import BadInput, Checker, bad, close, read_toml, shown
 from netconsole.session import ProbeRequest
 
@@ -115,13 +115,17 @@ def load(name: str, manifests: Mapping[str, Manifest], directories: Sequence[Pat
     return _load(find(name, directories), manifests, directories, ())
 
 
+def load_file(path: Path, manifests: Mapping[str, Manifest]) -> Profile:
+    """A profile from exactly this file. Raises BadInput with all its mistakes."""
+    return _load(path, manifests, None, ())
+
+
 def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str] = ()) -> list[ProbeRequest]:
     """What to run: the probes of the profile that are not off, or ``only`` these, in summary mode if it lacks them.
 
     Knobs are the manifest's defaults, then the profile's filters where the probe has the knob, then the profile's own.
     """
     names = [pick(manifests, name).name for name in dict.fromkeys(only)] if only else list(profile.probes)
-    common = common_code()
     requests = []
     for name in names:
         choice = profile.probes.get(name, Choice())
@@ -134,15 +138,7 @@ def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str
         filters = {knob: value for knob, value in profile.filters.items() if knob in manifest.knobs}
         knobs = {**manifest.knobs, **filters, **choice.knobs}
         requests.append(
-            ProbeRequest(
-                name,
-                mode,
-                knobs,
-                manifest.raw,
-                manifest.code(),
-                common if manifest.source == "bpf" else "",
-                manifest.source,
-            )
+            ProbeRequest(name, mode, knobs, manifest.raw, manifest.code(), manifest.common_code(), manifest.source)
         )
     return requests
 
@@ -250,7 +246,11 @@ def _filters(section: Checker) -> dict[str, Scalar]:
 
 
 def _probes(section: Checker, manifests: Mapping[str, Manifest]) -> list[tuple[str, Checker]]:
-    section.only(manifests, "probe")
+    broken = manifests.broken if isinstance(manifests, Catalogue) else {}
+    section.only((*manifests, *broken), "probe")
+    for name in section.values:
+        if name in broken:
+            section.problems.extend(broken[name].problems)
     return [(name, item) for name, item in section.each() if name in manifests]
 
 

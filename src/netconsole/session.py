@@ -49,7 +49,9 @@ class ProbeRequest:
 class Session(Protocol):
     """A measurement to look at. All methods may be called from any thread, also after :meth:`close`."""
 
-    kind: Literal["live", "recorded", "remote"]
+    @property
+    def kind(self) -> Literal["live", "recorded", "remote"]:
+        """Where the frames come from."""
 
     def start(self) -> None:
         """Begin to deliver frames."""

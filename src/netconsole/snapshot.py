@@ -11,6 +11,7 @@ from typing import Any
 import netconsole
 from netconsole import histogram
 from netconsole.frames import Buckets
+from netconsole.host import describe
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
 from netconsole.snapshot_file import (
@@ -135,10 +136,7 @@ def _probe_mark(probe: ProbeState) -> _ProbeMark:
 def _host(state: State) -> Host:
     host = state.host
     if host is None:
-        import os
-
-        name = os.uname()
-        return Host(name=name.nodename, kernel=name.release, arch=name.machine, cpus=os.cpu_count())
+        host = describe()
     return Host(name=host.name, kernel=host.kernel, arch=host.arch, os=host.os, cpus=host.cpus, boot_id=host.boot_id)
 
 

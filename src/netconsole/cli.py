@@ -1,0 +1,291 @@
+"""The commands: thin, one error line each, exit codes as documented. Nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from netconsole.figure import safe
+from netconsole.problems import BadInput, Unable, bad
+
+if TYPE_CHECKING:
+    from netconsole.probes import Manifest
+    from netconsole.profiles import Profile
+    from netconsole.session import ProbeRequest
+
+DONE = 0
+BAD_USAGE = 2
+UNABLE = 3
+INTERRUPTED = 130
+
+DEFAULT_DURATION = "10s"
+MAX_DURATION_S = 24 * 3600.0
+
+_SETTINGS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+app = typer.Typer(help="Live troubleshooting console for the network of virtualisation hosts.", **_SETTINGS)
+probes_app = typer.Typer(help="The probes: what each measures, and what it costs.", **_SETTINGS)
+profiles_app = typer.Typer(help="The profiles: which probes run, in which mode, within which budget.", **_SETTINGS)
+app.add_typer(probes_app, name="probes")
+app.add_typer(profiles_app, name="profiles")
+
+ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")]
+ProbeOption = Annotated[
+    list[str] | None,
+    typer.Option("--probe", metavar="NAME", help="Run only this probe of the profile; repeatable."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line. Returns the exit code; every expected error is one line on standard error."""
+    try:
+        result = app(args=list(arguments), prog_name="netconsole", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else DONE
+    except BadInput as error:
+        return _fail(str(error), BAD_USAGE)
+    except typer.TyperException as error:
+        return _fail(f"{error.format_message()} (netconsole --help)", BAD_USAGE)
+    except Unable as error:
+        return _fail(str(error), UNABLE)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing of it may be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+
+
+@app.callback(invoke_without_command=True)
+def console(
+    context: typer.Context,
+    profile: ProfileOption = "summary",
+    probe: ProbeOption = None,
+    version: Annotated[bool, typer.Option("--version", help="Say the version and end.")] = False,
+) -> int:
+    """Open the console, live."""
+    if context.invoked_subcommand is not None:
+        return DONE
+    if version:
+        import netconsole
+
+        print(f"netconsole {netconsole.__version__}")
+        return DONE
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise bad("netconsole", "", "no terminal here; `netconsole snapshot` measures without one")
+    manifests, chosen, requests = _choose(profile, probe)
+    from netconsole.live import LiveSession
+    from netconsole.paths import collector_command
+    from netconsole.tui.app import run as run_console
+
+    session = LiveSession(collector_command(), requests)
+    try:
+        return run_console(session, chosen, manifests)
+    finally:
+        session.close()
+
+
+@app.command()
+def snapshot(
+    profile: ProfileOption = "summary",
+    probe: ProbeOption = None,
+    duration: Annotated[str, typer.Option(metavar="TIME", help="How long, such as 500ms, 10s, 5m.")] = DEFAULT_DURATION,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="json. Default: from the file's ending.")] = None,
+) -> int:
+    """Measure without a screen and write what was measured. Progress goes to standard error."""
+    from netconsole.profiles import parse_duration
+
+    duration_s = parse_duration(duration)
+    if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
+        raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
+    _check_format(format, output)
+    if output is not None and not output.parent.is_dir():
+        raise bad(output, "", f"no such directory: {output.parent}")
+    manifests, chosen, requests = _choose(profile, probe)
+    from netconsole import headless
+    from netconsole.files import write_whole
+    from netconsole.live import LiveSession
+    from netconsole.paths import collector_command
+    from netconsole.snapshot_file import encode
+
+    session = LiveSession(collector_command(), requests)
+    try:
+        taken = headless.measure(session, manifests, chosen, duration_s, headless.facts)
+    except headless.Interrupted as error:
+        return _fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+    document = encode(taken)
+    if output is None:
+        sys.stdout.buffer.write(document)
+        sys.stdout.buffer.flush()
+    else:
+        write_whole(output, document)
+    measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]
+    wanted = [request.name for request in requests if request.source == "bpf"]
+    if wanted and not set(wanted) & set(measured):
+        return _fail("no BPF probe could be attached; netconsole doctor says why and what would help", UNABLE)
+    return DONE
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> int:
+    """What this host can do: privileges, BCC, kernel types, and the attach point of every probe."""
+    from netconsole import doctor as examination
+
+    report = examination.examine()
+    if as_json:
+        _print_json(report.as_json())
+    else:
+        print(examination.text(report))
+    return DONE if report.ok else UNABLE
+
+
+@probes_app.callback(invoke_without_command=True)
+def probes(context: typer.Context, as_json: JsonOption = False) -> int:
+    """List the probes."""
+    return DONE if context.invoked_subcommand is not None else probes_list(as_json)
+
+
+@probes_app.command("list")
+def probes_list(as_json: JsonOption = False) -> int:
+    """List the probes."""
+    from netconsole import catalogue
+    from netconsole.probes import load_all
+
+    manifests = load_all()
+    if as_json:
+        _print_json([catalogue.probe_json(manifest) for manifest in manifests.values()])
+    else:
+        print(catalogue.probe_list(manifests))
+    manifests.require_whole()
+    return DONE
+
+
+@probes_app.command("show")
+def probes_show(name: str, as_json: JsonOption = False) -> int:
+    """What one probe measures, how, and what it cannot see."""
+    from netconsole import catalogue
+    from netconsole.probes import load_all, pick
+
+    manifest = pick(load_all(), name, "netconsole probes show")
+    if as_json:
+        _print_json(catalogue.probe_json(manifest))
+    else:
+        print(catalogue.probe_text(manifest))
+    return DONE
+
+
+@probes_app.command("check")
+def probes_check(directory: Path) -> int:
+    """Check the manifest of a probe that is being written."""
+    from netconsole.probes import load
+
+    manifest = load(directory)
+    print(f"{manifest.name}: ok")
+    return DONE
+
+
+@profiles_app.callback(invoke_without_command=True)
+def profiles(context: typer.Context, as_json: JsonOption = False) -> int:
+    """List the profiles."""
+    return DONE if context.invoked_subcommand is not None else profiles_list(as_json)
+
+
+@profiles_app.command("list")
+def profiles_list(as_json: JsonOption = False) -> int:
+    """List the profiles."""
+    from netconsole import catalogue
+    from netconsole.probes import load_all
+    from netconsole.profiles import available, load
+
+    manifests = load_all()
+    found: list[Profile] = []
+    broken: list[BadInput] = []
+    for name in available():
+        try:
+            found.append(load(name, manifests))
+        except BadInput as error:
+            broken.append(error)
+    if as_json:
+        _print_json([catalogue.profile_json(profile) for profile in found])
+    else:
+        print(catalogue.profile_list(found))
+    if broken:
+        raise BadInput(problem for error in broken for problem in error.problems)
+    return DONE
+
+
+@profiles_app.command("show")
+def profiles_show(name: str, as_json: JsonOption = False) -> int:
+    """A profile with everything that it inherits."""
+    from netconsole import catalogue
+    from netconsole.probes import load_all
+    from netconsole.profiles import load
+
+    profile = load(name, load_all())
+    if as_json:
+        _print_json(catalogue.profile_json(profile))
+    else:
+        print(catalogue.profile_text(profile))
+    return DONE
+
+
+@profiles_app.command("check")
+def profiles_check(file: Path, as_json: JsonOption = False) -> int:
+    """Check a profile file; every mistake is named."""
+    from netconsole import catalogue
+    from netconsole.probes import load_all
+    from netconsole.profiles import load_file
+
+    profile = load_file(file, load_all())
+    if as_json:
+        _print_json(catalogue.profile_json(profile))
+    else:
+        print(f"{profile.name}: ok")
+    return DONE
+
+
+def _choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifest], Profile, list[ProbeRequest]]:
+    """Manifests, profile and what to run. Raises BadInput and Unable before anything is started."""
+    from netconsole.host import require
+    from netconsole.probes import load_all
+    from netconsole.profiles import load, plan
+
+    manifests = load_all()
+    chosen = load(profile, manifests)
+    requests = plan(chosen, manifests, names or ())
+    if not requests:
+        raise bad("--profile", chosen.name, "every probe in it is off: there is nothing to measure")
+    require(requests)
+    return manifests, chosen, requests
+
+
+def _check_format(format: str | None, output: Path | None) -> None:
+    ending = output.suffix.lstrip(".") if output is not None else ""
+    wanted = format or ending or "json"
+    if wanted != "json":
+        where = "--format" if format else f"-o {safe(output, 100)}"
+        raise bad(where, "", f'expected json, found "{safe(wanted, 40)}": this version writes snapshots as JSON')
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, indent=2))
+
+
+def _fail(message: str, code: int) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        for line in message.splitlines():
+            print(f"netconsole: {line}", file=sys.stderr)
+    return code
