@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -13,10 +13,12 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from netconsole import figure
+from netconsole import figure, snapshot
+from netconsole.findings import Finding, Findings
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
 from netconsole.session import Session
+from netconsole.snapshot_file import encode
 from netconsole.state import State
 from netconsole.tui import actions
 from netconsole.tui.driver import ConsoleDriver
@@ -25,6 +27,7 @@ from netconsole.tui.lifeline import Lifeline
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.header import Pause
 from netconsole.tui.panes.scene import Evidence, Output, Scene
+from netconsole.tui.panes.standsout import Standing
 from netconsole.tui.pump import Pump
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable
@@ -65,9 +68,11 @@ class ConsoleApp(App[None]):
         self.manifests = manifests
         self.keys = dict(keymap or {})
         self.pause = Pause()
-        self.pump = Pump(self.draw, self.backlog)
+        self.pump = Pump(self.draw, self.backlog, self._observe)
+        self._findings = Findings(manifests, profile.budget)
+        self._standing: Sequence[Finding] = ()
         self._lifeline = lifeline
-        self._frozen: State | None = None
+        self._frozen: tuple[State, Sequence[Finding]] | None = None
         self._main = MainScreen(panes(manifests))
         self.snapshots: list[Path] = []
         """Snapshots written so far."""
@@ -118,10 +123,17 @@ class ConsoleApp(App[None]):
         output = Output(self._output_rate(), self.pump.skipped)
         if self._frozen is not None:
             age_s = None if age_s is None else age_s + time.monotonic() - self.pause.since_s
-            yield Scene(self._frozen, self.manifests, self.profile, connection, age_s, delay_s, output)
+            state, standing = self._frozen
+            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, standing)
             return
         with self.session.view() as state:
-            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output)
+            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, self._standing)
+
+    def _observe(self) -> None:
+        """Findings count intervals: they see every one, whatever is drawn."""
+        connection = self.session.connection()
+        with self.session.view() as state:
+            self._standing = self._findings.update(state, connection)
 
     def draw(self) -> None:
         """Draw the screen in front; those below it are drawn when they are in front again."""
@@ -163,7 +175,7 @@ class ConsoleApp(App[None]):
             self.pause = Pause("order", now_s)
         elif self.pause.step == "order":
             with self.session.view() as state:
-                self._frozen = copy.deepcopy(state)
+                self._frozen = (copy.deepcopy(state), self._standing)
             self.pause = Pause("screen", now_s)
         else:
             self._frozen = None
@@ -186,6 +198,19 @@ class ConsoleApp(App[None]):
         wanted = probe or self._main.probe()
         self.push_screen(KnobsScreen(self.session, self.manifests, names, wanted if wanted in names else names[0]))
 
+    def action_snapshot(self) -> None:
+        """Write everything measured so far as JSON; in a thread, since a host of many VMs fills megabytes."""
+        self._main.say("writing a snapshot…")
+        self.run_worker(self._write_snapshot, name="snapshot", thread=True, exclusive=True, exit_on_error=False)
+
+    def _write_snapshot(self) -> None:
+        with self.session.view() as state:
+            made = snapshot.build(state, self.manifests, self.profile, snapshot.beginning(state))
+        path, told, tone = save("snapshot", "json", encode(made))
+        if path is not None:
+            self.snapshots.append(path)
+        self.call_later(self._main.say, told, tone)
+
     def action_screenshot(self, filename: str | None = None, path: str | None = None) -> None:
         """Write the screen as SVG; name and place are not asked for, so that nothing is ever overwritten."""
         _, told, tone = save("picture", "svg", self.export_screenshot(title="netconsole").encode())
@@ -195,8 +220,12 @@ class ConsoleApp(App[None]):
         from netconsole.tui.screens.detail import DetailScreen
 
         key = message.key
-        if isinstance(key, Evidence):
-            self.push_screen(DetailScreen(key))
+        evidence = key.evidence if isinstance(key, Standing) else key
+        if isinstance(evidence, Evidence):
+            if evidence.probe:
+                self.push_screen(DetailScreen(evidence))
+            else:
+                self.call_later(self._main.action_pane, "cost")
 
     def on_screen_resume(self) -> None:
         self.call_later(self.action_redraw)
@@ -225,7 +254,11 @@ def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> s
     with session.view() as state:
         elapsed = figure.elapsed(time.monotonic() - started_s)
         used = sum(source.usage.cpu_ns for source in state.sources.values())
-        kernel = sum(probe.cost.scaled()[1] or 0 for probe in state.probes.values())
+        kernel = sum(
+            (program.cpu_pct or 0.0) / 100 * probe.cost.elapsed_ns
+            for probe in state.probes.values()
+            for program in probe.cost.programs.values()
+        )
     cost = f"{figure.duration(used)} of CPU time in user space, {figure.duration(kernel)} in the kernel"
     kept = f"; snapshot in {figure.safe(snapshots[-1])}" if snapshots else ""
     return f"netconsole: watched for {elapsed}, at a cost of {cost}; every probe is gone{kept}"

@@ -11,7 +11,6 @@ import contextlib
 import os
 import select
 import signal
-import sys
 import termios
 import threading
 import time
@@ -122,9 +121,9 @@ class Lifeline:
 
 def print_quietly(line: str) -> None:
     """One line for people on standard error, without minding a terminal that is gone."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+    # Not through sys.stderr: what it cannot write it keeps, and fails with again at exit.
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode("utf-8", "replace"))
 
 
 def _noted_by_the_wakeup_descriptor(_number: int, _frame: FrameType | None) -> None:

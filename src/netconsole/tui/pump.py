@@ -10,8 +10,12 @@ from collections.abc import Callable
 class Pump:
     """Turns news from any thread into at most one drawing at a time on the event loop."""
 
-    def __init__(self, draw: Callable[[], None], backlog: Callable[[], int]) -> None:
+    def __init__(
+        self, draw: Callable[[], None], backlog: Callable[[], int], observe: Callable[[], None] = lambda: None
+    ) -> None:
+        """``observe`` is called at every turn, drawn or not; ``draw`` only when ``backlog`` is 0."""
         self._draw = draw
+        self._observe = observe
         self._backlog = backlog
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
@@ -55,6 +59,7 @@ class Pump:
             self._scheduled = False
         if self._loop is None:
             return
+        self._observe()
         if self._backlog() > 0:
             if not self._waiting:
                 self.skipped += 1

@@ -41,16 +41,15 @@ _TABS = {
     "softirq_health": "Softirq",
     "socket_drops": "Sockets",
     "link_rates": "Links",
+    "socket_groups": "Groups",
+    "softnet": "Softnet",
 }
 _OVERVIEW = (("kernel_drops", "tx_queue_latency"), ("socket_drops", "softirq_health"), ("link_rates",))
 _FULL = {
-    "drops": ("kernel_drops", "socket_drops"),
+    "drops": ("kernel_drops", "socket_drops", "socket_groups"),
     "queues": ("tx_queue_latency", "link_rates"),
-    "host": ("softirq_health", "socket_drops", "link_rates"),
+    "host": ("softirq_health", "softnet", "socket_drops", "socket_groups", "link_rates"),
 }
-MAX_BLOCKS = 4
-"""Tables of one full pane; more are too low to read."""
-
 VHOST_MISSING = (
     "No vhost queues are shown: none of this version's probes watches vhost-net. "
     "'netconsole doctor' says what this host can show."

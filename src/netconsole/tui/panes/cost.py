@@ -55,14 +55,16 @@ def verdict(scene: Scene) -> str:
 
 
 def headline(scene: Scene) -> list[Piece]:
-    """The total in short: ``cost 1.3 % of a core · 58 MB · ok``."""
+    """The total in words: ``cost 1.3 % of a core · 58 MB · ok``."""
     word = verdict(scene)
-    cpu = figure.percent(total_cpu_pct(scene))
-    return [
-        ("cost ", "dim"),
-        (f"{cpu} of a core · {figure.memory(memory_kb(scene))} · ", ""),
-        (word, VERDICT_TONES[word]),
-    ]
+    return [("cost ", "dim"), (f"{_total_cpu(scene)} of a core · {_memory(scene)} · ", ""), (word, VERDICT_TONES[word])]
+
+
+def short_headline(scene: Scene) -> list[Piece]:
+    """The same for narrow terminals: ``1.3 % 58 MB ok``."""
+    word = verdict(scene)
+    said = [] if word == "no budget" else [(f" {word}", VERDICT_TONES[word])]
+    return [(f"{_total_cpu(scene)} {_memory(scene)}", ""), *said]
 
 
 def strip(scene: Scene) -> list[list[Piece]]:
@@ -198,12 +200,24 @@ def process_rows(scene: Scene) -> list[Row]:
     return [*rows, Row(Evidence("", "probe", "machine", ()), cells)]
 
 
+def _total_cpu(scene: Scene) -> str:
+    """One decimal: what changes in the second is noise, and would be sent to the terminal every time."""
+    total = total_cpu_pct(scene)
+    return f"{figure.UNKNOWN} %" if total is None else f"{total:.1f} %"
+
+
+def _memory(scene: Scene) -> str:
+    kb = memory_kb(scene)
+    return f"{figure.UNKNOWN} MB" if kb is None else f"{round(kb / 1024)} MB"
+
+
 def _usages(scene: Scene) -> list[UsageState]:
     return [source.usage for source in scene.state.sources.values()]
 
 
 def _usage(cpu_pct: float | None, kb: int | None) -> str:
-    return f"{figure.percent(cpu_pct)} {figure.memory(kb)}"
+    cpu = figure.UNKNOWN if cpu_pct is None else f"{cpu_pct:.1f}"
+    return f"{cpu} % {figure.UNKNOWN if kb is None else round(kb / 1024)} MB"
 
 
 def _attention(state: ProbeState) -> int:

@@ -9,11 +9,12 @@ from netconsole.frames import LEDGER_COUNTS
 from netconsole.probes import FindingSpec, Manifest
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState
-from netconsole.tui.panes import events
+from netconsole.tui.panes import events, standsout
 from netconsole.tui.panes.scene import STATE_WORDS, Evidence, Scene, reason
 from netconsole.tui.panes.tables import label_text, value_columns
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.bars import summary
+from netconsole.tui.widgets.look import LEVEL_TONES
 from netconsole.tui.widgets.painted import Line, Piece
 from netconsole.tui.widgets.spark import chart, condense
 
@@ -49,7 +50,13 @@ def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
         body = _event(scene, evidence)
     else:
         body = _probe(state, manifest)
-    return [*_title(manifest, state, evidence), *body, *_ledger(state), *_limits(manifest)]
+    return [
+        *_title(manifest, state, evidence),
+        *_stands_out(scene, evidence),
+        *body,
+        *_ledger(state),
+        *_limits(manifest),
+    ]
 
 
 def _title(manifest: Manifest, state: ProbeState, evidence: Evidence) -> Iterator[Line]:
@@ -61,6 +68,18 @@ def _title(manifest: Manifest, state: ProbeState, evidence: Evidence) -> Iterato
         what += f": {manifest.histograms[evidence.name].title or evidence.name}"
     yield [(f" {what}  ", "strong"), (f"probe {manifest.name} · mode {state.mode} · ", "dim"), (word, tone)]
     yield []
+
+
+def _stands_out(scene: Scene, evidence: Evidence) -> Iterator[Line]:
+    found = [finding for finding in scene.findings if standsout.evidence_of(finding) == evidence]
+    for finding in found:
+        if finding.ended_ns is None:
+            when = f"since {standsout.clock(finding.since_ns)}"
+        else:
+            when = f"from {standsout.clock(finding.since_ns)} to {standsout.clock(finding.ended_ns)}"
+        yield [(f" {finding.level} ", LEVEL_TONES[finding.level]), (f"{finding.sentence}, {when}", "strong")]
+    if found:
+        yield []
 
 
 def _labels(labels: Sequence[tuple[str, object]]) -> Iterator[Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,20 +46,18 @@ def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) 
     return spread(left, right, width)
 
 
-def second_line(scene: Scene, pane: str, levels: dict[str, str], width: int) -> Line:
+def second_line(scene: Scene, pane: str, levels: Mapping[str, str], width: int) -> Line:
     """The panes with their keys, those that need attention marked; at the right what all this costs."""
-    right = [*cost.headline(scene), (" ", "")]
-    if width < 120:
-        right = [(text.replace(" of a core", "").replace("cost ", ""), tone) for text, tone in right]
-    tabs = _tabs(pane, levels, 10)
+    right = [*(cost.headline(scene) if width >= 110 else cost.short_headline(scene)), (" ", "")]
+    tabs = _tabs(pane, levels, True)
     if cells(tabs) + cells(right) > width:
-        tabs = _tabs(pane, {}, 10)
+        tabs = _tabs(pane, {}, True)
     if cells(tabs) + cells(right) > width:
-        tabs = _tabs(pane, levels, 0)
+        tabs = _tabs(pane, levels, False)
     return spread(tabs, right, width)
 
 
-def _tabs(pane: str, levels: dict[str, str], title_columns: int) -> list[Piece]:
+def _tabs(pane: str, levels: Mapping[str, str], titles: bool) -> list[Piece]:
     pieces: list[Piece] = [(" ", "")]
     for action in actions.ACTIONS:
         if not action.id.startswith("pane."):
@@ -67,7 +66,7 @@ def _tabs(pane: str, levels: dict[str, str], title_columns: int) -> list[Piece]:
         number = action.id.removeprefix("pane.")
         here = name == pane
         level = levels.get(name, "")
-        title = f" {action.title}" if title_columns or here else ""
+        title = f" {action.title}" if titles or here else ""
         tone: Tone = "here" if here else ""
         pieces += [(f"{number}{title}", tone), (level, "act" if level == "!!" else "look"), (" ", "")]
     return pieces

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from netconsole import figure
+from netconsole.findings import Finding
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
 from netconsole.session import Connection
@@ -44,6 +45,8 @@ class Scene:
     delay_s: float = 0.0
     """How far the terminal's reader may be behind what is drawn now."""
     output: Output = Output()
+    findings: Sequence[Finding] = ()
+    """What stands out, ranked."""
 
     @property
     def interval_s(self) -> float:

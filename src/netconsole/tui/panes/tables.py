@@ -10,15 +10,20 @@ from netconsole import figure
 from netconsole.frames import Label
 from netconsole.probes import Column as ValueSpec
 from netconsole.probes import HistogramSpec, Manifest, TableSpec
-from netconsole.tables import HistogramState, RowState
+from netconsole.tables import HistogramState, RowKey, RowState, TableState
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
 from netconsole.tui.widgets.columns import Cell, Column, Row
-from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
 SPARK = 24
-"""Samples that a sparkline in a table can show at most; it takes the room that is left."""
+"""Samples (one an interval) that a sparkline in a table shows at most; it takes the room that is left."""
 MAX_ROWS = 2000
 """Rows of one table that are drawn; more than anyone reads, few enough to sort every second."""
+
+NS_PER_PERCENT = 1e7
+"""Nanoseconds in a second that make one percent of a core."""
+TOTAL_COLUMNS = 9
+"""Totals below ten million with all their digits."""
 
 _LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
     # shown as: least width, growth, most width
@@ -35,9 +40,21 @@ _LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
     "softirq": (7, 0, 9),
     "xmit": (6, 1, 12),
 }
-_EXTRA = {"class": 3, "provenance": 6, "netns": 5}
+_EXTRA = {"provenance": 6, "netns": 5}
 """Labels that can be done without when there is little room; the highest goes first."""
-CLASS_TONES: dict[str, Tone] = {"suspicious": "look", "benign": "ok", "unknown": "unknown"}
+_SHORT = {
+    "packets": "pkts",
+    "bytes": "B",
+    "errors": "err",
+    "drops": "drop",
+    "dropped": "drop",
+    "requeues": "requ",
+    "overlimits": "overl",
+    "protocol": "proto",
+}
+"""Words of column heads; the details have them in full."""
+CLASS_LEVELS = {"suspicious": "!", "benign": "ok", "unknown": "?"}
+"""A class of drops as a level, which takes two cells; the details have the word."""
 _CLASS_RANK = {"suspicious": 0, "unknown": 1, "benign": 2}
 
 
@@ -96,8 +113,8 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row
         for value in spec.value:
             cells.update(_value_cells(row, value, lower_bound))
         total = row.total(spec.sort)
-        cells["total"] = Cell(figure.count(total, lower_bound), total)
-        cells["history"] = Cell("", history=partial(table.history, row.key, spec.sort, SPARK))
+        cells["total"] = Cell(_total(total, lower_bound), total)
+        cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
         rows.append(Row(Evidence(probe, "table", name, row.key), cells))
     return rows
 
@@ -154,19 +171,21 @@ def _labels(key: Sequence[ValueSpec]) -> list[ValueSpec]:
 
 def _table_columns(spec: TableSpec) -> list[Column]:
     shown_as = {column.name: column.shown_as or "text" for column in spec.key}
-    columns = [_label_column(name, shown_as.get(name, "text"), spare=_EXTRA.get(name, 0)) for name in spec.labels]
+    labels = sorted(spec.labels, key=lambda name: name != "class")
+    columns = [_label_column(name, shown_as.get(name, "text"), spare=_EXTRA.get(name, 0)) for name in labels]
     for place, value in enumerate(value_columns(spec)):
         spare = 0 if place == 0 else 3 + place
         if value.kind == "max":
-            columns.append(Column(value.name, _head(value.name), 8, right=True, spare=spare))
+            head = _head(value.name)
+            columns.append(Column(value.name, head, max(7, len(head)), right=True, spare=spare))
         elif value.unit == "ns":
             columns.append(Column(value.name, f"{_head(value.name)} %", 7, right=True, spare=spare))
         else:
             head = f"{value.unit or value.name}/s" if value.name == "count" else f"{_head(value.name)}/s"
             columns.append(Column(value.name, head, max(7, len(head)), right=True, spare=spare))
             if place == 0:
-                columns.append(Column("total", "total", 9, right=True, spare=2, grow=1, most=13))
-    columns.append(Column("history", "last 60 s", 12, spare=1, grow=2, most=SPARK))
+                columns.append(Column("total", "total", TOTAL_COLUMNS, right=True, spare=2))
+    columns.append(Column("history", "trend", 12, spare=1, grow=2, most=SPARK))
     return columns
 
 
@@ -175,7 +194,7 @@ def _histogram_columns(spec: HistogramSpec) -> list[Column]:
     columns.append(Column("n", "n/s", 6, right=True))
     columns += [Column(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 3), ("p99", 0))]
     columns.append(Column("max", "max ever", 8, right=True, spare=2))
-    columns.append(Column("history", "p99", 14, spare=1, grow=2, most=SPARK))
+    columns.append(Column("history", "trend of p99", 14, spare=1, grow=2, most=SPARK))
     return columns
 
 
@@ -183,32 +202,59 @@ def _label_column(name: str, shown_as: str, spare: int = 0) -> Column:
     least, grow, most = _LABEL_WIDTHS.get(shown_as, (8, 1, 16))
     if name in ("cpu", "queue", "q"):
         least, grow, most = 3 if name == "cpu" else 5, 0, 5
-    elif name in ("class", "provenance"):
+    elif name == "class":
+        return Column(name, "", 2)
+    elif name == "provenance":
         least, grow, most = 10, 0, 10
     head = _head(name)
     return Column(name, head, max(least, min(len(head), 8)), right=shown_as == "cpu", grow=grow, most=most, spare=spare)
 
 
 def _head(name: str) -> str:
-    return name.removesuffix("_ns").removesuffix("_us").replace("_", " ")
+    words = name.removesuffix("_ns").removesuffix("_us").split("_")
+    return " ".join(_SHORT.get(word, word) for word in words)
 
 
 def _label_cell(name: str, value: Label) -> Cell:
-    tone: Tone = CLASS_TONES.get(str(value), "") if name == "class" else ""
+    if name == "class":
+        level = CLASS_LEVELS.get(str(value), "?")
+        return Cell(level, str(value), LEVEL_TONES[level])
     sort: float | str | None = float(value) if isinstance(value, int) else value
-    return Cell(label_text(name, value), sort, tone)
+    return Cell(label_text(name, value), sort)
 
 
 def _value_cells(row: RowState, value: ValueSpec, lower_bound: bool) -> dict[str, Cell]:
     if value.kind == "max":
         gauge = row.gauges.get(value.name)
-        return {value.name: Cell(figure.quantity(gauge, value.unit), gauge)}
+        shown = figure.duration(gauge) if value.unit == "ns" else figure.number(gauge)
+        return {value.name: Cell(shown, gauge)}
     rate = row.per_s(value.name)
     tone: Tone = "" if rate else "dim"
     if value.unit == "ns":
-        share = None if rate is None else rate / 1e7
-        return {value.name: Cell(figure.number(share, lower_bound), share, tone)}
+        share = None if rate is None else rate / NS_PER_PERCENT
+        return {value.name: Cell(_share(share, lower_bound), share, tone)}
     return {value.name: Cell(figure.number(rate, lower_bound), rate, tone)}
+
+
+def _share(percent: float | None, lower_bound: bool) -> str:
+    """A share of a core; below a tenth of a percent nobody wants to count zeros."""
+    if percent is None or percent == 0 or percent >= 0.1:
+        return figure.number(percent, lower_bound)
+    return "<0.1"
+
+
+def _history(table: TableState, key: RowKey, spec: TableSpec) -> list[float | None]:
+    """The trend of the value that ranks the table, in the unit of its column."""
+    values = table.history(key, spec.sort, SPARK)
+    if not any(value.name == spec.sort and value.unit == "ns" for value in spec.value):
+        return values
+    return [None if value is None else value / NS_PER_PERCENT for value in values]
+
+
+def _total(total: int | None, lower_bound: bool) -> str:
+    """All digits where they fit into the column; a count that was cut would be a wrong one."""
+    exact = figure.count(total, lower_bound)
+    return exact if figure.width(exact) <= TOTAL_COLUMNS else figure.number(total, lower_bound)
 
 
 def _worth(row: RowState, value: str) -> tuple[float, ...]:

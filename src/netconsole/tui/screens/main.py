@@ -18,7 +18,7 @@ from netconsole.tui import actions
 from netconsole.tui.panes import cost, header, standsout
 from netconsole.tui.panes.catalogue import Pane, Placed
 from netconsole.tui.panes.header import Pause
-from netconsole.tui.panes.scene import Scene
+from netconsole.tui.panes.scene import Evidence, Scene
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -124,6 +124,7 @@ class MainScreen(Screen[None]):
     def __init__(self, panes: Mapping[str, Pane]) -> None:
         super().__init__()
         self.panes = panes
+        self._probes_of = {name: pane.probes for name, pane in panes.items()}
         self.current = "overview"
         self.views: dict[str, PaneView] = {}
         self.pause = Pause()
@@ -170,7 +171,11 @@ class MainScreen(Screen[None]):
         """The probe behind the table in front."""
         table = self.table()
         placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)
-        return None if placed is None else placed.block.probe
+        if placed is not None and placed.block.probe is not None:
+            return placed.block.probe
+        key = table.cursor_key if table is not None else None
+        evidence = key.evidence if isinstance(key, standsout.Standing) else key
+        return evidence.probe or None if isinstance(evidence, Evidence) else None
 
     def say(self, text: str, tone: Tone = "") -> None:
         """A message in place of the footer's keys, until something else is said."""
@@ -182,7 +187,7 @@ class MainScreen(Screen[None]):
         self.pause = pause
         width = self.size.width
         first = header.first_line(scene, pause, kind, now_s, width)
-        second = header.second_line(scene, self.current, standsout.levels(scene), width)
+        second = header.second_line(scene, self.current, standsout.levels(scene, self._probes_of), width)
         self.query_one("#header", Lines).show(first, second)
         for table in self.view.tables.values():
             table.freeze_order(pause.step != "live")

@@ -226,7 +226,7 @@ class LineTable(Painted, can_focus=True):
                 self._top = self._cursor_index
             elif self._cursor_index >= self._top + lines:
                 self._top = self._cursor_index - lines + 1
-        self._placed = place(self.columns, self.size.width)
+        self._placed = [at._replace(x=at.x + 1) for at in place(self.columns, self.size.width - 1)]
         in_sight = self._keys[self._top : self._top + lines]
         if fresh:
             self._histories = {

@@ -75,11 +75,11 @@ def cells(line: Line) -> int:
 
 def spread(left: Line, right: Line, width: int) -> Line:
     """``left`` and ``right`` at the two ends of a line; ``left`` is cut where they would meet."""
-    room = width - cells(right)
+    room = width - cells(right) - 1
     if room <= 0:
         return cut(right, width)
     kept = cut(left, room)
-    return [*kept, (" " * (room - cells(kept)), ""), *right]
+    return [*kept, (" " * (room + 1 - cells(kept)), ""), *right]
 
 
 def cut(line: Line, width: int) -> Line:

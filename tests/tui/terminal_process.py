@@ -1,0 +1,132 @@
+"""A process on a pseudo terminal of its own, and what its screen shows: for tests of the real program."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pyte
+
+LIMIT_S = 20.0
+"""A condition that is not met by then will not be."""
+
+
+class TerminalProcess:
+    """Runs ``command`` on a terminal of ``columns`` x ``lines``. Everything it writes goes through :meth:`pump`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        columns: int = 120,
+        lines: int = 40,
+        ignore: Sequence[signal.Signals] = (),
+    ) -> None:
+        self.screen = pyte.Screen(columns, lines)
+        self._stream = pyte.ByteStream(self.screen)
+        self.output = bytearray()
+        """Everything it ever wrote."""
+        self.status: int | None = None
+        self.pid, self.master = os.forkpty()
+        if self.pid == 0:
+            for number in ignore:
+                signal.signal(number, signal.SIG_IGN)
+            os.execve(command[0], list(command), dict(environment))
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.before = termios.tcgetattr(self.master)
+
+    def __enter__(self) -> TerminalProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        self.hang_up()
+
+    def pump(self, wait_s: float = 0.05, most: int = 65536) -> bytes:
+        """Read what there is, at most ``most`` bytes, and show it on the screen."""
+        if self.master < 0 or not select.select([self.master], [], [], wait_s)[0]:
+            return b""
+        try:
+            data = os.read(self.master, most)
+        except OSError:  # EIO: nobody has the other side open any more
+            return b""
+        self.output += data
+        self._stream.feed(data)
+        return data
+
+    def until(self, what: str, condition: Callable[[], bool]) -> None:
+        """Read until a condition holds; fails, with the screen, when it never does."""
+        end = time.monotonic() + LIMIT_S
+        while not condition():
+            assert time.monotonic() < end, f"never saw {what}; the screen was:\n{self.text()}"
+            self.pump()
+
+    def until_text(self, text: str) -> None:
+        """Read until the screen shows a text."""
+        self.until(repr(text), lambda: text in self.text())
+
+    def text(self) -> str:
+        """The screen as text."""
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self.master, keys.encode())
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone."""
+        os.kill(self.pid, number)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as a lost SSH connection does."""
+        if self.master >= 0:
+            os.close(self.master)
+            self.master = -1
+
+    def wait(self, limit_s: float = LIMIT_S) -> float:
+        """Wait for the end of the process, reading on; how many seconds that took."""
+        started = time.monotonic()
+        while self.status is None:
+            assert time.monotonic() - started < limit_s, f"still running; the screen was:\n{self.text()}"
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+            elif self.master >= 0:
+                self.pump(0.02)
+            else:
+                time.sleep(0.02)
+        while self.pump(0):
+            pass
+        return time.monotonic() - started
+
+    def children(self) -> list[int]:
+        """Processes that it started and that live."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+
+
+def console(scenario: Path, **environment: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of the console with a scenario."""
+    source = Path(__file__).parents[2] / "src"
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    base = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(source), **kept}
+    command = [sys.executable, str(Path(__file__).parent / "run_console.py"), str(scenario)]
+    return command, {**base, **environment}
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
