@@ -45,14 +45,13 @@ def collector_package() -> Path:
     return PACKAGE.parent / "netconsole_collector"
 
 
-def system_python() -> str:
-    """The interpreter of collector and compile worker: the one that has BCC, which is the system's.
-
-    NETCONSOLE_PYTHON names another one, for a BCC that was built for it.
-    """
-    return os.environ.get("NETCONSOLE_PYTHON") or SYSTEM_PYTHON
-
-
 def collector_command(*arguments: str) -> list[str]:
-    """The argument vector that runs the collector: isolated, so that neither environment nor user site reaches it."""
-    return [system_python(), "-I", "-c", _START, str(collector_package().parent), *arguments]
+    """The argument vector that runs the collector: isolated, so that neither environment nor user site reaches it.
+
+    Collector and compile worker run on the system's interpreter, which is the one that has BCC. NETCONSOLE_PYTHON names
+    another one, for a BCC that was built for it.
+    """
+    chosen = os.environ.get("NETCONSOLE_PYTHON")
+    worker = ["--worker-python", chosen] if chosen else []
+    python = chosen or SYSTEM_PYTHON
+    return [python, "-I", "-c", _START, str(collector_package().parent), *worker, *arguments]
