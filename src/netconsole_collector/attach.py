@@ -1,4 +1,4 @@
-"""Attaches a loaded program to an attach point written as in a manifest: "raw_tracepoint:kfree_skb", "kprobe:tcp_v4_rcv".
+"""Attaches a loaded program to an attach point written as in a manifest: "raw_tracepoint:kfree_skb".
 
 By the system calls themselves: nothing is written to tracefs, an attachment is one descriptor, and it is gone when the
 last copy of that is closed.
@@ -59,12 +59,16 @@ def check(point: Point) -> None:
         _tracepoint_id(point)
     elif point.kind in ("fentry", "fexit"):
         if not _in_kallsyms(point.name):
-            raise NotHere("no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name))
+            raise NotHere(
+                "no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name)
+            )
     elif point.kind in ("kprobe", "kretprobe"):
         if not os.path.exists(_PMU.format("kprobe")):
             raise NotHere("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
         if not _in_kallsyms(point.name):
-            raise NotHere("no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name))
+            raise NotHere(
+                "no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name)
+            )
         if not _traceable(point.name):
             raise NotHere("{} is in this kernel but cannot be probed (notrace)".format(point.name))
 
@@ -79,7 +83,7 @@ def attach(point: Point, program_fd: int, typed: bool = False) -> int:
         kind = int(_read(_PMU.format("kprobe/type")))
         return _perf_event(kind, _KRETPROBE if point.kind == "kretprobe" else 0, point.name, program_fd)
     except OSError as error:
-        raise NotHere("{}: {}".format(":".join(part for part in point if part), _reason(point, error)))
+        raise NotHere("{}: {}".format(":".join(part for part in point if part), _reason(point, error))) from None
 
 
 def _reason(point: Point, error: OSError) -> str:

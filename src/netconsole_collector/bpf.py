@@ -273,7 +273,7 @@ class Map:
         """GET_NEXT_KEY and LOOKUP; a key that vanishes meanwhile starts the walk anew, so every key is kept once."""
         key = ctypes.create_string_buffer(self.info.key_size)
         following = ctypes.create_string_buffer(self.info.key_size)
-        seen = {}  # type: Dict[bytes, bool]
+        seen: Dict[bytes, bool] = {}
         attributes = struct.pack("=IIQQ", self.fd, 0, 0, ctypes.addressof(following))
         for _ in range(2 * self.info.max_entries + 1):  # a walk that is restarted for ever must end all the same
             try:

@@ -12,9 +12,24 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tu
 VMLINUX = "/sys/kernel/btf/vmlinux"
 _MODULES = "/sys/kernel/btf"
 
-(INT, PTR, ARRAY, STRUCT, UNION, ENUM, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT, FUNC, FUNC_PROTO, VAR, DATASEC, FLOAT) = (
-    range(1, 17)
-)
+(
+    INT,
+    PTR,
+    ARRAY,
+    STRUCT,
+    UNION,
+    ENUM,
+    FWD,
+    TYPEDEF,
+    VOLATILE,
+    CONST,
+    RESTRICT,
+    FUNC,
+    FUNC_PROTO,
+    VAR,
+    DATASEC,
+    FLOAT,
+) = range(1, 17)
 DECL_TAG, TYPE_TAG, ENUM64 = 17, 18, 19
 QUALIFIERS = (VOLATILE, CONST, RESTRICT, TYPE_TAG)
 
@@ -54,14 +69,14 @@ class Btf:
 
     def __init__(self, path: str = VMLINUX, modules: Sequence[str] = ()) -> None:
         """``modules`` are paths of split BTF on top of ``path``. Raises OSError and BtfError."""
-        self._parts = []  # type: List[_Part]
+        self._parts: List[_Part] = []
         self._offsets = array("I", [0])
         self._base_types = 1
         self._base_strings = 0
-        self._by_name = []  # type: List[Dict[int, List[int]]]
-        self._enums = []  # type: List[int]
-        self._string_offsets = []  # type: List[Dict[bytes, int]]
-        self._alignments = {}  # type: Dict[int, int]
+        self._by_name: List[Dict[int, List[int]]] = []
+        self._enums: List[int] = []
+        self._string_offsets: List[Dict[bytes, int]] = []
+        self._alignments: Dict[int, int] = {}
         self._load(path)
         self._base_types = len(self._offsets)
         self._base_strings = len(self._parts[0].strings)
@@ -81,7 +96,7 @@ class Btf:
         first_id = len(self._offsets)
         shift = first_id - self._base_types if self._parts else 0
         self._parts.append(_Part(types, strings, first_id, shift))
-        by_name = {}  # type: Dict[int, List[int]]
+        by_name: Dict[int, List[int]] = {}
         offset, end, unpack = 0, len(types), _TYPE.unpack_from
         while offset < end:
             name, info, _ = unpack(types, offset)
@@ -240,7 +255,7 @@ class Btf:
 
     def named(self, name: str, kinds: Sequence[int]) -> List[int]:
         """Ids of the types of these kinds with this name, vmlinux's first."""
-        found = []  # type: List[int]
+        found: List[int] = []
         for part in range(len(self._parts)):
             for offset in self._offsets_of(name, part):
                 found.extend(i for i in self._by_name[part].get(offset, ()) if self.kind(i) in kinds)
@@ -256,7 +271,7 @@ class Btf:
                 yield offset
 
     def _scan_strings(self, part: int) -> Dict[bytes, int]:
-        offsets = {}  # type: Dict[bytes, int]
+        offsets: Dict[bytes, int] = {}
         offset = self._base_strings if part else 0
         for name in self._parts[part].strings.split(b"\0"):
             offsets[name] = offset

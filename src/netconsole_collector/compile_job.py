@@ -1,4 +1,4 @@
-"""The collector's side of a compile worker: starts one, and collects its answer and descriptors without ever waiting."""
+"""The collector's side of a compile worker: starts one, collects its answer and descriptors, never waits."""
 
 import array
 import json
@@ -33,9 +33,9 @@ class CompileJob:
 
     def __init__(self, job: Json, python: str) -> None:
         """Starts the worker with the interpreter ``python``, the one that has bcc. Raises OSError."""
-        self.answer = None  # type: Optional[Json]
+        self.answer: Optional[Json] = None
         self._received = b""
-        self._descriptors = []  # type: List[int]
+        self._descriptors: List[int] = []
         self._deadline = time.monotonic() + TIMEOUT_S
         self._socket, far = socket.socketpair()
         self._socket.setblocking(False)

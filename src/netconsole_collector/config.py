@@ -79,7 +79,7 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
         every_ns,
         # The bucket compares "too early by more than burst": the first event of a burst is free.
         every_ns * (burst - 1),
-        *(extra + [0] * (MAX_EXTRA - len(extra)))
+        *(extra + [0] * (MAX_EXTRA - len(extra))),
     )
 
 
@@ -102,7 +102,7 @@ def _network(value: Optional[str]) -> "Optional[List[bytes]]":
     try:
         network = ipaddress.ip_network(value, strict=False)
     except (ValueError, TypeError):
-        raise KnobError("knob address: expected an address or a prefix, such as 192.0.2.7 or 2001:db8::/32")
+        raise KnobError("knob address: expected an address or a prefix, such as 192.0.2.7 or 2001:db8::/32") from None
     packed, mask = network.network_address.packed, network.netmask.packed
     if network.version == 4:
         return [bytes(10) + b"\xff\xff" + packed, b"\xff" * 12 + mask]

@@ -18,11 +18,11 @@ class LayoutError(ValueError):
 
 
 class Column(NamedTuple):
-    """One member of a record; ``count`` above 1 makes it a list."""
+    """One member of a record; ``repeat`` above 1 makes it a list."""
 
     name: str
     shown_as: Optional[str]
-    count: int
+    repeat: int
     kind: str
     """"sum" or "max", of a value."""
 
@@ -32,7 +32,7 @@ class Layout:
 
     def __init__(self, columns: Sequence[Dict[str, Any]]) -> None:
         """Raises LayoutError for a type that is none."""
-        self.columns = []  # type: List[Column]
+        self.columns: List[Column] = []
         form, at, strictest = "=", 0, 1
         for column in columns:
             name, count = column.get("name", ""), column.get("count", 1)
@@ -51,11 +51,12 @@ class Layout:
         flat = self._struct.unpack_from(raw, offset)
         if len(flat) == len(self.columns):
             return list(flat)
-        values, at = [], 0  # type: List[Any], int
+        values: List[Any] = []
+        at = 0
         for column in self.columns:
-            several = list(flat[at : at + column.count])
-            values.append(several if column.count > 1 else several[0])
-            at += column.count
+            several = list(flat[at : at + column.repeat])
+            values.append(several if column.repeat > 1 else several[0])
+            at += column.repeat
         return values
 
     def check(self, size: int, what: str) -> None:
@@ -79,7 +80,7 @@ def _type(name: str, column: str) -> Tuple[str, int, int]:
 
 def labels(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Dict[str, Label]:
     """The labels of a key; a drop reason brings its class and provenance."""
-    result = {}  # type: Dict[str, Label]
+    result: Dict[str, Label] = {}
     for column, value in zip(columns, values):
         if column.shown_as == "drop_reason":
             described = names.reason(value, _location(columns, values, names))
@@ -94,7 +95,7 @@ def fields(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Di
     """The fields of an event: as labels, and stacks as lists of text."""
     stacks = {c.name: names.stack(v) for c, v in zip(columns, values) if c.shown_as == "stack"}
     plain = [(c, v) for c, v in zip(columns, values) if c.shown_as != "stack"]
-    result = labels([c for c, _ in plain], [v for _, v in plain], names)  # type: Dict[str, Any]
+    result: Dict[str, Any] = labels([c for c, _ in plain], [v for _, v in plain], names)
     for column, value in plain:
         if isinstance(value, list):
             result[column.name] = [str(names.label(column.shown_as, one)) for one in value]

@@ -13,7 +13,11 @@ import sys
 import tempfile
 from typing import Dict, List, Set, Tuple
 
-_ARCH = {"x86_64": ("x86", "CONFIG_X86_64"), "aarch64": ("arm64", "CONFIG_ARM64"), "ppc64le": ("powerpc", "CONFIG_PPC64")}
+_ARCH = {
+    "x86_64": ("x86", "CONFIG_X86_64"),
+    "aarch64": ("arm64", "CONFIG_ARM64"),
+    "ppc64le": ("powerpc", "CONFIG_PPC64"),
+}
 _ARCH["s390x"] = ("s390", "CONFIG_S390")
 
 _KCONFIG_H = """#ifndef NETCONSOLE_KCONFIG_H
@@ -84,20 +88,20 @@ _BPF_COMMON_H = """#ifndef _UAPI__LINUX_BPF_COMMON_H__
 #endif
 """
 
-_BPF_COMMON = (
-    "LD 0 LDX 1 ST 2 STX 3 ALU 4 JMP 5 RET 6 MISC 7 W 0 H 8 B 0x10 IMM 0 ABS 0x20 IND 0x40 MEM 0x60 LEN 0x80 MSH 0xa0 ADD 0 "
-    "SUB 0x10 MUL 0x20 DIV 0x30 OR 0x40 AND 0x50 LSH 0x60 RSH 0x70 NEG 0x80 MOD 0x90 XOR 0xa0 JA 0 JEQ 0x10 JGT 0x20 "
-    "JGE 0x30 JSET 0x40 K 0 X 8"
-)
+_BPF_COMMON = """
+LD 0 LDX 1 ST 2 STX 3 ALU 4 JMP 5 RET 6 MISC 7 W 0 H 8 B 0x10 IMM 0 ABS 0x20 IND 0x40 MEM 0x60 LEN 0x80 MSH 0xa0
+ADD 0 SUB 0x10 MUL 0x20 DIV 0x30 OR 0x40 AND 0x50 LSH 0x60 RSH 0x70 NEG 0x80 MOD 0x90 XOR 0xa0
+JA 0 JEQ 0x10 JGT 0x20 JGE 0x30 JSET 0x40 K 0 X 8
+"""
 
-_EMPTY = (
-    "uapi/linux/bpf.h uapi/linux/if_packet.h uapi/linux/ptrace.h uapi/linux/if_ether.h uapi/linux/ip.h uapi/linux/in.h "
-    "uapi/linux/tcp.h uapi/linux/udp.h uapi/linux/icmp.h uapi/linux/ipv6.h linux/bpf.h linux/log2.h linux/string.h "
-    "linux/skbuff.h linux/netdevice.h linux/sched.h linux/ptrace.h linux/fs.h linux/in.h linux/ip.h linux/ipv6.h "
-    "linux/tcp.h linux/udp.h linux/icmp.h linux/if_ether.h linux/if_vlan.h linux/if_arp.h linux/if_packet.h linux/in6.h "
-    "linux/socket.h linux/kernel.h linux/errno.h linux/interrupt.h linux/kvm_host.h linux/eventfd.h net/sock.h "
-    "net/inet_sock.h net/tcp.h net/ip.h net/ipv6.h net/sch_generic.h net/net_namespace.h net/neighbour.h"
-)
+_EMPTY = """
+uapi/linux/bpf.h uapi/linux/if_packet.h uapi/linux/ptrace.h uapi/linux/if_ether.h uapi/linux/ip.h uapi/linux/in.h
+uapi/linux/tcp.h uapi/linux/udp.h uapi/linux/icmp.h uapi/linux/ipv6.h linux/bpf.h linux/log2.h linux/string.h
+linux/skbuff.h linux/netdevice.h linux/sched.h linux/ptrace.h linux/fs.h linux/in.h linux/ip.h linux/ipv6.h
+linux/tcp.h linux/udp.h linux/icmp.h linux/if_ether.h linux/if_vlan.h linux/if_arp.h linux/if_packet.h linux/in6.h
+linux/socket.h linux/kernel.h linux/errno.h linux/interrupt.h linux/kvm_host.h linux/eventfd.h net/sock.h
+net/inet_sock.h net/tcp.h net/ip.h net/ipv6.h net/sch_generic.h net/net_namespace.h net/neighbour.h
+"""
 """Headers that BCC includes, or that a source made for real headers asks for: everything is in kernel_types.h."""
 
 _CLONE_NEWNS = 0x00020000

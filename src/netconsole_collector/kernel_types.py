@@ -67,7 +67,11 @@ def find_member(btf: Btf, record: int, name: str) -> Optional[Tuple[int, Member]
 
 
 def _exists(btf: Btf, name: str) -> bool:
-    if btf.enums_with({name}) or btf.named(name, (b.STRUCT, b.UNION, b.FUNC)) or btf.named("btf_trace_" + name, (b.TYPEDEF,)):
+    if (
+        btf.enums_with({name})
+        or btf.named(name, (b.STRUCT, b.UNION, b.FUNC))
+        or btf.named("btf_trace_" + name, (b.TYPEDEF,))
+    ):
         return True
     words = name.split("_")
     for split in range(1, len(words)):  # struct names and member names both have underscores: try every place
@@ -84,14 +88,14 @@ class TypeWriter:
         self.btf = btf
         self.used = used
         self.taken = set(taken)
-        self.lines = []  # type: List[str]
-        self._written = set()  # type: Set[int]
-        self._declared = set()  # type: Set[str]
-        self._tags = {}  # type: Dict[int, str]
-        self._tag_owner = {}  # type: Dict[str, int]
-        self._typedefs = {}  # type: Dict[str, int]
-        self._enumerators = set()  # type: Set[str]
-        self._pending = []  # type: List[int]
+        self.lines: List[str] = []
+        self._written: Set[int] = set()
+        self._declared: Set[str] = set()
+        self._tags: Dict[int, str] = {}
+        self._tag_owner: Dict[str, int] = {}
+        self._typedefs: Dict[str, int] = {}
+        self._enumerators: Set[str] = set()
+        self._pending: List[int] = []
         self._pads = 0
 
     def text(self) -> str:
@@ -264,7 +268,8 @@ class TypeWriter:
         return fields + self._pad(size * 8)
 
     def _struct(self, members: List[Member], size: int) -> List[str]:
-        fields, at = [], 0  # type: List[str], int
+        fields: List[str] = []
+        at = 0
         for member in members:
             if member.bit_offset < at:  # a flexible array inside, or an overlap that C cannot say
                 continue

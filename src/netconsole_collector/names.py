@@ -5,6 +5,7 @@ reader's business.
 """
 
 import errno
+import itertools
 import os
 import socket
 import struct
@@ -16,7 +17,18 @@ from netconsole_collector.symbols import Symbols
 
 Label = Union[str, int, None]
 
-L4 = {1: "ICMP", 2: "IGMP", 4: "IPIP", 6: "TCP", 17: "UDP", 33: "DCCP", 41: "IPv6-in-IP", 47: "GRE", 50: "ESP", 51: "AH"}
+L4 = {
+    1: "ICMP",
+    2: "IGMP",
+    4: "IPIP",
+    6: "TCP",
+    17: "UDP",
+    33: "DCCP",
+    41: "IPv6-in-IP",
+    47: "GRE",
+    50: "ESP",
+    51: "AH",
+}
 L4.update({58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP", 136: "UDP-Lite"})
 L4.update({0x100: "not IP", 0x101: "unparsed"})
 """IP protocol numbers; above 255 what nc_parse of probes/common/netconsole.h could not say."""
@@ -31,6 +43,15 @@ SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "
 XMIT = {0x00: "ok", 0x01: "dropped", 0x02: "congested", 0x10: "busy"}
 """NET_XMIT_* and NETDEV_TX_* of include/linux/netdevice.h; negative values are error numbers."""
 
+_OUR_FRAMES = (
+    "bpf_prog_",
+    "bpf_trace_run",
+    "__bpf_trace_",
+    "__traceiter_",
+    "trace_call_bpf",
+    "perf_trace_",
+    "bpf_get_stack",
+)
 _MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 _RUN_NETNS = "/run/netns"
 _HOST_NETNS = "/proc/1/ns/net"
@@ -42,9 +63,9 @@ class Names:
     def __init__(self) -> None:
         self.symbols = Symbols()
         self.owners = Owners()
-        self.drop_reasons = {}  # type: Dict[str, str]
-        self._namespaces = {}  # type: Dict[int, str]
-        self._kinds = {
+        self.drop_reasons: Dict[str, str] = {}
+        self._namespaces: Dict[int, str] = {}
+        self._kinds: Dict[str, Callable[[int], Label]] = {
             "symbol": self.symbols.function,
             "netns": self.netns,
             "l4": lambda value: L4.get(value, "protocol {}".format(value)),
@@ -55,7 +76,7 @@ class Names:
             "hex": "{:#x}".format,
             "xmit": xmit,
             "errno": error_name,
-        }  # type: Dict[str, Callable[[int], Label]]
+        }
 
     def label(self, kind: Optional[str], value: Any) -> Label:
         """One value. Bytes are an address when their kind says so, else text up to the first NUL."""
@@ -69,12 +90,13 @@ class Names:
         return drop_reasons.describe(self.drop_reasons, value, location)
 
     def stack(self, addresses: List[int]) -> List[str]:
-        """Innermost first; the first 0 ends it."""
+        """Innermost first, without the frames of the measurement itself; the first 0 ends it."""
         end = addresses.index(0) if 0 in addresses else len(addresses)
-        return [self.symbols.frame(one) for one in addresses[:end]]
+        frames = [self.symbols.frame(one) for one in addresses[:end]]
+        return list(itertools.dropwhile(lambda frame: frame.startswith(_OUR_FRAMES), frames))
 
     def netns(self, inode: int) -> Label:
-        """"host", the name in /run/netns, or the inode as text; None for 0. What was said once is kept to."""
+        """ "host", the name in /run/netns, or the inode as text; None for 0. What was said once is kept to."""
         if not inode:
             return None
         name = self._namespaces.get(inode)
@@ -116,7 +138,7 @@ def _signed(value: int) -> int:
 
 
 def _named_namespaces() -> Dict[int, str]:
-    found = {}  # type: Dict[int, str]
+    found: Dict[int, str] = {}
     try:
         for entry in os.listdir(os.fsencode(_RUN_NETNS)):
             path = os.path.join(os.fsencode(_RUN_NETNS), entry)

@@ -1,13 +1,13 @@
 """Which process a pid is, and which process holds a socket: from /proc, seldom, and only when somebody asks.
 
-Reading every descriptor of every process takes 10 ms and more on a busy host, so a scan is made at most every few seconds,
-and a socket that no scan has found yet has no owner (None) until then.
+Reading every descriptor of every process takes 10 ms and more on a busy host, so a scan is made at most every few
+seconds, and a socket that no scan has found yet has no owner (None) until then.
 """
 
 import os
 import re
 import time
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 _SCAN_EVERY_S = 5.0
 _MAX_SCAN_S = 0.2
@@ -21,14 +21,14 @@ class Owners:
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
-        self._processes = {}  # type: Dict[int, str]
-        self._sockets = {}  # type: Dict[int, str]
-        self._shown = {}  # type: Dict[int, Optional[str]]
+        self._processes: Dict[int, str] = {}
+        self._sockets: Dict[int, str] = {}
+        self._shown: Dict[int, Optional[str]] = {}
         self._next_scan = 0.0
         self._resume_at = 0
 
     def process(self, pid: int) -> Optional[str]:
-        """"name (pid)", or the pid alone when it is gone; None for 0, which is the kernel."""
+        """ "name (pid)", or the pid alone when it is gone; None for 0, which is the kernel."""
         if not pid:
             return None
         if pid not in self._processes:
@@ -38,7 +38,7 @@ class Owners:
         return self._processes[pid]
 
     def socket(self, inode: int) -> Optional[str]:
-        """"name (pid)" of a process that holds the socket with this inode; None when not (yet) known."""
+        """ "name (pid)" of a process that holds the socket with this inode; None when not (yet) known."""
         if not inode:
             return None
         if self._shown.get(inode) is None:
@@ -83,6 +83,6 @@ class Owners:
             return  # it has ended, or is not ours to read
 
     @staticmethod
-    def _bound(cache: Dict[int, object]) -> None:  # type: ignore[type-arg]
+    def _bound(cache: Dict[int, Any]) -> None:
         if len(cache) >= _MAX_KNOWN:
             cache.clear()

@@ -23,7 +23,9 @@ _INSTRUCTION_BYTES = 8
 _NAME_BYTES = 16
 _LOG_BYTES = (1 << 20, 1 << 24)
 """A log that does not fit is asked for again with more room, once: it ends with the reason."""
-_STATISTICS = re.compile(r"processed \d|verification time|stack depth|peak_states|max_states_per|BPF program is too large")
+_STATISTICS = re.compile(
+    r"processed \d|verification time|stack depth|peak_states|max_states_per|BPF program is too large"
+)
 _TRACE = re.compile(r"\d+: |from \d+ to|R\d+|; |func#|last_idx|regs=|parent |mark_precise|caller|frame\d|arg#\d")
 
 
@@ -36,7 +38,7 @@ class LoadRefused(Exception):
 
 
 def load(name: str, code: bytes, kind: int, attach_type: int = 0, attach_btf_id: int = 0, version: int = 0) -> int:
-    """The descriptor of the loaded program. ``version`` is LINUX_VERSION_CODE, asked for before 5.0. Raises LoadRefused."""
+    """The descriptor of the program; ``version`` is LINUX_VERSION_CODE, needed before 5.0. Raises LoadRefused."""
     try:
         return _load(name, code, kind, attach_type, attach_btf_id, version, None)
     except OSError as error:
@@ -54,7 +56,13 @@ def load(name: str, code: bytes, kind: int, attach_type: int = 0, attach_btf_id:
 
 
 def _load(
-    name: str, code: bytes, kind: int, attach_type: int, btf_id: int, version: int, log: Optional["ctypes.Array[ctypes.c_char]"]
+    name: str,
+    code: bytes,
+    kind: int,
+    attach_type: int,
+    btf_id: int,
+    version: int,
+    log: Optional["ctypes.Array[ctypes.c_char]"],
 ) -> int:
     instructions = ctypes.create_string_buffer(code, len(code))
     licence = ctypes.create_string_buffer(b"GPL")

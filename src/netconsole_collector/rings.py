@@ -54,7 +54,7 @@ class RingBuffer:
 
     def read(self, limit: int) -> List[bytes]:
         """At most ``limit`` records, oldest first; what is left stays in the buffer."""
-        records = []  # type: List[bytes]
+        records: List[bytes] = []
         position = self._consumer[0]
         end = self._producer[0]
         while position < end and len(records) < limit:
@@ -84,7 +84,7 @@ class PerfBuffer:
         self.lost = 0
         """Samples that the kernel says it dropped. It says so with the next sample that fits, so this runs late:
         the program's own count of refused submissions is exact, and is the one that is shown."""
-        self._buffers = []  # type: List[Tuple[int, mmap.mmap]]
+        self._buffers: List[Tuple[int, mmap.mmap]] = []
         events = bpf.Map(fd)
         try:
             for cpu in range(min(bpf.possible_cpus(), events.info.max_entries)):
@@ -123,7 +123,7 @@ class PerfBuffer:
 
     def read(self, limit: int) -> List[bytes]:
         """At most ``limit`` records; those of one CPU are in order. A record may be longer than what was submitted."""
-        records = []  # type: List[bytes]
+        records: List[bytes] = []
         for _, mapping in self._buffers:
             records.extend(self._read_one(mapping, limit - len(records)))
         return records

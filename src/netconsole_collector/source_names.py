@@ -14,7 +14,12 @@ _ENUMERATOR = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)")
 _MAP = re.compile(r"\bBPF_[A-Z_0-9]+\s*\(\s*(?:\"\w+\"\s*,\s*)?(\w+)")
 _FUNCTION = re.compile(r"^[A-Za-z_][\w \t*]*?[ \t*](\w+)\s*\(", re.MULTILINE)
 
-_LIBRARIES = ("/usr/lib/*/libbcc.so.0", "/usr/lib*/libbcc.so.0", "/usr/lib/*/libbcc_bpf.so.0", "/usr/local/lib*/libbcc.so.0")
+_LIBRARIES = (
+    "/usr/lib/*/libbcc.so.0",
+    "/usr/lib*/libbcc.so.0",
+    "/usr/lib/*/libbcc_bpf.so.0",
+    "/usr/local/lib*/libbcc.so.0",
+)
 _GUARD = b"#ifndef _UAPI__LINUX_BPF_H__\n"
 
 
@@ -30,7 +35,9 @@ def used(source: str) -> Set[str]:
 def defined(source: str) -> Set[str]:
     """Names that the source defines itself: the kernel's of the same name must stay away."""
     text = strip_comments(source)
-    names = set(_DEFINE.findall(text)) | set(_TAG.findall(text)) | set(_MAP.findall(text)) | set(_FUNCTION.findall(text))
+    names = (
+        set(_DEFINE.findall(text)) | set(_TAG.findall(text)) | set(_MAP.findall(text)) | set(_FUNCTION.findall(text))
+    )
     names.update(name for pair in _TYPEDEF.findall(text) for name in pair if name)
     for body in _ENUM_BODY.findall(text):
         names.update(_ENUMERATOR.findall(body))
@@ -42,7 +49,7 @@ def bcc_bpf_h() -> str:
 
     BCC includes it before anything else, so the kernel's types must be written without what it defines already.
     """
-    paths = [path for pattern in _LIBRARIES for path in glob.glob(pattern)]  # type: List[str]
+    paths: List[str] = [path for pattern in _LIBRARIES for path in glob.glob(pattern)]
     for path in paths:
         with open(path, "rb") as file:
             raw = file.read()

@@ -37,10 +37,10 @@ class Symbols:
 
     def __init__(self, path: str = KALLSYMS) -> None:
         self._path = path
-        self._runs = []  # type: List[_Run]
-        self._read_at = None  # type: Optional[float]
-        self._known = {}  # type: Dict[int, Tuple[str, int]]
-        self._unpacked = {}  # type: Dict[bytes, List[str]]
+        self._runs: List[_Run] = []
+        self._read_at: Optional[float] = None
+        self._known: Dict[int, Tuple[str, int]] = {}
+        self._unpacked: Dict[bytes, List[str]] = {}
 
     def function(self, address: int) -> str:
         """The function that holds an address; "0x…" when nobody knows it (or kallsyms hides addresses)."""
@@ -115,8 +115,8 @@ class _RunBuilder:
     def __init__(self, module: str) -> None:
         self.module = module
         self._addresses = array("Q")
-        self._blocks = []  # type: List[bytes]
-        self._pending = []  # type: List[Tuple[int, bytes]]
+        self._blocks: List[bytes] = []
+        self._pending: List[Tuple[int, bytes]] = []
 
     def add(self, address: int, name: bytes) -> None:
         if not address:  # kernel.kptr_restrict

@@ -16,9 +16,9 @@ import struct
 import sys
 import tempfile
 import traceback
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from netconsole_collector import attach, btf, drop_reasons, header_tree, kernel_types, programs, source_names
+from netconsole_collector import attach, bpf, btf, drop_reasons, header_tree, kernel_types, programs, source_names
 
 MAX_DESCRIPTORS = 253
 """SCM_MAX_FD of the kernel."""
@@ -76,15 +76,15 @@ class Worker:
 
     def __init__(self, job: Json, noise_fd: int) -> None:
         self.job = job
-        self.spec = job["spec"]  # type: Json
-        self.descriptors = []  # type: List[int]
+        self.spec: Json = job["spec"]
+        self.descriptors: List[int] = []
         self._noise_fd = noise_fd
-        self._facts = {}  # type: Dict[str, int]
-        self._btf = None  # type: Optional[btf.Btf]
-        self._drop_reasons = {}  # type: Dict[str, str]
-        self._directory = None  # type: Optional[str]
+        self._facts: Dict[str, int] = {}
+        self._btf: Optional[btf.Btf] = None
+        self._drop_reasons: Dict[str, str] = {}
+        self._directory: Optional[str] = None
         self._memlock = True
-        self._compiled = []  # type: List[Any]
+        self._compiled: List[Any] = []
 
     def run(self) -> Json:
         """The answer: {"ok": true, …} or {"ok": false, "state", "why", "help", "detail"}; never raises."""
@@ -140,7 +140,9 @@ class Worker:
         try:
             compiled = bcc.BPF(text=self._text(direct).encode(), cflags=["-Werror=implicit-function-declaration"])
         except Exception:
-            raise self._compile_refusal(self._noise())
+            raise self._compile_refusal(self._noise()) from None
+        maps = self._maps(bcc, compiled)
+        self._configure(maps)
         attached, missing = [], []
         for entry in self.spec["programs"]:
             choices = entry["attach"][:1] if direct else entry["attach"]
@@ -154,7 +156,7 @@ class Worker:
         if not attached:
             raise _missing_refusal(missing)
         self._compiled.append(compiled)  # its maps live as long as this object
-        return attached, missing, self._maps(bcc, compiled)
+        return attached, missing, maps
 
     # ---- types and text ----
 
@@ -163,7 +165,9 @@ class Worker:
         path = self.job.get("btf") or btf.VMLINUX
         source = self.job["common"] + "\n" + self.job["source"]
         alternatives = [alternative for entry in self.spec["programs"] for alternative in entry["attach"]]
-        used = source_names.used(source) | {alternative["when"] for alternative in alternatives if "when" in alternative}
+        used = source_names.used(source) | {
+            alternative["when"] for alternative in alternatives if "when" in alternative
+        }
         if not os.path.exists(path):
             if not _kernel_headers():
                 raise Refused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
@@ -211,7 +215,7 @@ class Worker:
         self, compiled: Any, name: str, choices: List[Json], direct: bool
     ) -> Tuple[Optional[Json], List[Json]]:
         """The first alternative that works, else what was tried and why it did not."""
-        tried = []  # type: List[Json]
+        tried: List[Json] = []
         for alternative in choices:
             point_text, function = alternative["point"], alternative["function"]
             try:
@@ -232,7 +236,12 @@ class Worker:
             except programs.LoadRefused as error:
                 tried.append({"point": point_text, "why": "{}: {}".format(function, error), "detail": error.log})
             else:
-                attached = {"name": name, "attach": point_text, "program": self._give(program), "link": self._give(link)}
+                attached = {
+                    "name": name,
+                    "attach": point_text,
+                    "program": self._give(program),
+                    "link": self._give(link),
+                }
                 return attached, tried
         return None, tried
 
@@ -267,6 +276,11 @@ class Worker:
             maps[name] = self._give(library.bpf_table_fd_id(program.module, number))
         return maps
 
+    def _configure(self, maps: Json) -> None:
+        """Filters are in place before the first packet is seen: what they keep out must not be counted even once."""
+        if "config" in self.job and "nc_config" in maps:
+            bpf.Map(self.descriptors[maps["nc_config"]]).set(bytes(4), bytes.fromhex(self.job["config"]))
+
     def _give(self, fd: int) -> int:
         self.descriptors.append(fd)
         if len(self.descriptors) > MAX_DESCRIPTORS:
@@ -297,7 +311,9 @@ class Worker:
         if "could not open bpf map" in log:
             line = next(line for line in log.splitlines() if "could not open bpf map" in line)
             if not self._memlock:
-                return Refused("maps do not fit the limit of locked memory", help="raise it: ulimit -l unlimited", detail=log)
+                return Refused(
+                    "maps do not fit the limit of locked memory", help="raise it: ulimit -l unlimited", detail=log
+                )
             return Refused("a map could not be made: " + line.strip(), detail=log)
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         return Refused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)
@@ -339,8 +355,11 @@ def _import_bcc() -> Any:
     try:
         import bcc
     except ImportError as error:
-        raise Refused("BCC is not installed for {}: {}".format(sys.executable, error), "unsupported", _BCC_HELP)
-    bcc.BPF._trace_autoload = lambda self: None  # attach points come from the manifest alone, never from a function's name
+        raise Refused(
+            "BCC is not installed for {}: {}".format(sys.executable, error), "unsupported", _BCC_HELP
+        ) from None
+    # Attach points come from the manifest alone, never from the name of a function.
+    bcc.BPF._trace_autoload = lambda self: None
     return bcc
 
 
@@ -357,4 +376,3 @@ def _raise_memlock() -> bool:
 def _kernel_headers() -> bool:
     build = "/lib/modules/{}/build".format(os.uname().release)
     return os.path.isdir(build) or os.path.exists("/sys/kernel/kheaders.tar.xz")
-

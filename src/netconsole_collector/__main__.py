@@ -1,0 +1,33 @@
+"""The collector's command line: `python3 -m netconsole_collector`; see docs/collector.md for other ways to start it."""
+
+import argparse
+import sys
+from typing import List, Optional
+
+from netconsole_collector import VERSION
+from netconsole_collector.compile_job import find_python
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Returns the exit status: 0 in order, 2 for a wrong command line, 3 when --doctor found that nothing can run."""
+    parser = argparse.ArgumentParser(
+        prog="netconsole_collector", description="Reads commands on standard input, writes frames on standard output."
+    )
+    parser.add_argument("--version", action="version", version=VERSION)
+    parser.add_argument(
+        "--worker-python", metavar="PATH", help="interpreter that has bcc (default: the system's python3)"
+    )
+    parser.add_argument("--doctor", action="store_true", help="try everything once, print one JSON document, and end")
+    options = parser.parse_args(arguments)
+    python = find_python(options.worker_python)
+    if options.doctor:
+        from netconsole_collector.doctor import doctor
+
+        return doctor(sys.stdin, sys.stdout, python)
+    from netconsole_collector.collector import Collector
+
+    return Collector(0, 1, python).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

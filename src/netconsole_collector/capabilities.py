@@ -1,0 +1,159 @@
+"""What this host can do, each found out by trying it where that is cheap: {name: {"ok", "why"}} of the hello frame."""
+
+import os
+import struct
+import subprocess
+from typing import Any, Callable, Dict, Optional
+
+from netconsole_collector import attach, bpf, btf, programs
+
+_MAP_CREATE = 0
+_CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
+_LOCKDOWN = "/sys/kernel/security/lockdown"
+_FIND_BCC = """
+import importlib.util, os, re
+spec = importlib.util.find_spec("bcc")
+if spec is None: raise SystemExit("no module named bcc")
+path = os.path.join(os.path.dirname(spec.origin), "version.py")
+found = re.search(r"[0-9][0-9.]+", open(path).read()) if os.path.exists(path) else None
+print(found.group() if found else "unknown version")
+"""
+_IMPORT_BCC = "import bcc; print(bcc.__version__)"
+
+Json = Dict[str, Any]
+
+_RETURN_0 = struct.pack("=BBhi", 0xB7, 0, 0, 0) + struct.pack("=BBhi", 0x95, 0, 0, 0)
+"""mov r0, 0; exit"""
+
+
+def all_of(python: str, is_thorough: bool = False) -> Json:
+    """Every capability. ``python`` is the interpreter for compile workers; ``is_thorough`` imports bcc for real."""
+    checks: Dict[str, Callable[[], Json]] = {
+        "privileges": _privileges,
+        "bcc": lambda: bcc(python, is_thorough),
+        "btf": _btf,
+        "raw_tracepoint": _raw_tracepoint,
+        "kprobe": _kprobe,
+        "ring_buffer": _ring_buffer,
+        "batch": _batch,
+        "statistics": _statistics,
+        "tracefs": _tracefs,
+        "lockdown": _lockdown,
+    }
+    return {name: _guarded(check) for name, check in checks.items()}
+
+
+def has_ring_buffer() -> bool:
+    return bool(_guarded(_ring_buffer)["ok"])
+
+
+def _guarded(check: Callable[[], Json]) -> Json:
+    try:
+        return check()
+    except OSError as error:
+        why = "no permission" if isinstance(error, PermissionError) else error.strerror or str(error)
+        return {"ok": False, "why": why}
+
+
+def _result(ok: bool, why: Optional[str] = None) -> Json:
+    return {"ok": ok, "why": why}
+
+
+def _privileges() -> Json:
+    with open("/proc/self/status") as file:
+        effective = next(int(line.split()[1], 16) for line in file if line.startswith("CapEff:"))
+    if effective >> _CAP_SYS_ADMIN & 1:
+        return _result(True)
+    if effective >> _CAP_BPF & 1 and effective >> _CAP_PERFMON & 1:
+        return _result(True, "CAP_BPF and CAP_PERFMON without CAP_SYS_ADMIN: no run-time statistics")
+    return _result(False, "needs root, or CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before 5.8): run it with sudo")
+
+
+def bcc(python: str, is_thorough: bool) -> Json:
+    """Whether that interpreter has bcc: looked for, or imported."""
+    code = _IMPORT_BCC if is_thorough else _FIND_BCC
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=20,
+        )
+    except subprocess.TimeoutExpired:
+        return _result(False, "{} did not answer".format(python))
+    said = (done.stdout if done.returncode == 0 else done.stderr).decode("utf-8", "backslashreplace").strip()
+    last = said.splitlines()[-1] if said else "it gave no reason"
+    if done.returncode:
+        return _result(False, "{}: {}; install python3-bpfcc (Debian, Ubuntu) or python3-bcc".format(python, last))
+    return _result(True, "{} in {}".format(last, python))
+
+
+def _btf() -> Json:
+    if os.access(btf.VMLINUX, os.R_OK):
+        return _result(True, "vmlinux")
+    build = "/lib/modules/{}/build".format(os.uname().release)
+    if os.path.isdir(build):
+        return _result(True, "none; kernel headers instead: {}".format(build))
+    return _result(False, "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), and its headers are not installed")
+
+
+def _raw_tracepoint() -> Json:
+    try:
+        fd = programs.load("netconsole_try", _RETURN_0, programs.RAW_TRACEPOINT)
+    except programs.LoadRefused as refused:
+        return _result(False, str(refused))
+    try:
+        os.close(attach.attach(attach.Point("raw_tracepoint", "", "sys_enter"), fd))
+    except attach.NotHere as error:
+        return _result(False, str(error))
+    finally:
+        os.close(fd)
+    return _result(True)
+
+
+def _kprobe() -> Json:
+    if not os.path.exists("/sys/bus/event_source/devices/kprobe"):
+        return _result(False, "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
+    return _result(True)
+
+
+def _create(kind: int, key: int, value: int, entries: int) -> int:
+    return bpf.command(_MAP_CREATE, struct.pack("=IIIII", kind, key, value, entries, 0))
+
+
+def _ring_buffer() -> Json:
+    os.close(_create(bpf.MAP_RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE")))
+    return _result(True)
+
+
+def _batch() -> Json:
+    fd = _create(bpf.MAP_HASH, 4, 8, 2)
+    try:
+        table = bpf.Map(fd)
+        table.set(bytes(4), bytes(8))
+        list(table.items())
+        return _result(table.batch, None if table.batch else "tables are read row by row (before 5.6)")
+    finally:
+        os.close(fd)
+
+
+def _statistics() -> Json:
+    os.close(bpf.enable_statistics())
+    return _result(True)
+
+
+def _tracefs() -> Json:
+    path = attach.tracefs()
+    return _result(path is not None, path or "not mounted or not readable; only classic tracepoints need it")
+
+
+def _lockdown() -> Json:
+    """ok: BPF may read kernel memory."""
+    try:
+        with open(_LOCKDOWN) as file:
+            modes = file.read()
+    except OSError:
+        return _result(True, "none")
+    active = modes.partition("[")[2].partition("]")[0]
+    return _result(active != "confidentiality", active)

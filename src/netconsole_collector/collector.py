@@ -1,0 +1,482 @@
+"""The collector: commands in, frames out, and between them the probes, which live only as long as it does."""
+
+import json
+import os
+import platform
+import select
+import signal
+import time
+from collections import deque
+from typing import Any, Deque, Dict, List, Optional
+
+from netconsole_collector import VERSION, bpf, capabilities, config, decode
+from netconsole_collector.compile_job import CompileJob
+from netconsole_collector.names import Names
+from netconsole_collector.output import Output, ReaderGone
+from netconsole_collector.running_probe import RunningProbe
+from netconsole_collector.statistics import Statistics
+from netconsole_collector.usage import Usage
+
+MAX_WORKERS = 2
+MAX_COMMAND_BYTES = 16 * 1024 * 1024
+DEFAULT_INTERVAL_MS = 1000
+MIN_INTERVAL_MS = 50
+MAX_INTERVAL_MS = 3600 * 1000
+DEFAULT_WINDOW_MS, DEFAULT_EVERY_MS = 200, 5000
+FLUSH_S = 0.5
+"""How long the last frames may take: the end has to be there within a second."""
+
+_NS_PER_MS = 1000000
+_PARENT_CHECK_S = 0.5
+_READ_BYTES = 65536
+
+Json = Dict[str, Any]
+
+
+class CommandError(ValueError):
+    """A command that cannot be done; the message goes into its reply."""
+
+
+class _Load:
+    """A load that is waiting for a worker, or compiling."""
+
+    def __init__(self, command: Json) -> None:
+        self.id: int = command["id"]
+        self.name: str = command["probe"]
+        self.command = command
+        self.job: Optional[CompileJob] = None
+
+
+class Collector:
+    """One run. ``python`` is the interpreter for compile workers."""
+
+    def __init__(self, stdin: int, stdout: int, python: str) -> None:
+        self._stdin = stdin
+        self._output = Output(stdout)
+        self._python = python
+        self._names = Names()
+        self._usage = Usage()
+        self._statistics = Statistics(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
+        self._probes: Dict[str, RunningProbe] = {}
+        self._waiting: Deque[_Load] = deque()
+        self._compiling: List[_Load] = []
+        self._has_ring = capabilities.has_ring_buffer()
+        self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
+        self._last_ns = _mono_ns()
+        self._next_ns = self._last_ns + self._interval_ns
+        self._rest = b""
+        self._too_long = False
+        self._parent = os.getppid()
+        self._why: Optional[str] = None
+        """Why it ends; None while it runs."""
+        self._commands = {
+            "load": self._load,
+            "unload": self._unload,
+            "set": self._set,
+            "interval": self._interval,
+            "statistics": self._configure_statistics,
+            "stop": self._stop,
+        }
+
+    def run(self) -> int:
+        """Runs until the end of standard input, a signal, or a stop. Returns the exit status."""
+        wake, wake_write = os.pipe()
+        for fd in (wake, wake_write):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_write)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        try:
+            self._send(self._hello())
+            while self._why is None:
+                self._step(wake)
+            self._finish()
+        except ReaderGone:
+            pass  # nobody to tell; the kernel takes the probes back with our descriptors
+        finally:
+            self._release()
+        return 0
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self._why = signal.Signals(number).name
+
+    # ---- the loop ----
+
+    def _step(self, wake: int) -> None:
+        """Waits for a command, an answer, room in the output or the next deadline, and deals with what is due."""
+        poller = select.poll()
+        poller.register(wake, select.POLLIN)
+        # A reader that does not read is not obeyed either; that it has gone (POLLHUP) is seen in any case.
+        poller.register(self._stdin, select.POLLIN if self._output.is_idle else 0)
+        if not self._output.is_idle:
+            poller.register(self._output.fd, select.POLLOUT)
+        for load in self._compiling:
+            if load.job:
+                poller.register(load.job.fileno(), select.POLLIN)
+        ready = {fd for fd, _ in poller.poll(self._timeout_ms())}
+        if self._why is not None:
+            return
+        if os.getppid() != self._parent:
+            self._why = "the process that started it has gone"
+            return
+        self._output.flush()
+        self._advance_jobs()
+        if self._stdin in ready:
+            self._read_commands()
+        now = _mono_ns()
+        self._statistics.tick(now)
+        if now >= self._next_ns:
+            self._tick(now)
+
+    def _timeout_ms(self) -> int:
+        now = _mono_ns()
+        deadlines = [self._next_ns, now + int(_PARENT_CHECK_S * 1e9)]
+        window = self._statistics.deadline_ns()
+        if window is not None:
+            deadlines.append(window)
+        return max(0, (min(deadlines) - now) // _NS_PER_MS + 1)
+
+    def _tick(self, now: int) -> None:
+        """One interval. While the last one is still on its way out, this one is left out: totals stay in the kernel."""
+        self._next_ns += self._interval_ns * max(1, (now - self._next_ns) // self._interval_ns + 1)
+        if not self._output.is_idle:
+            self._output.skip()
+            return
+        self._report(now)
+
+    def _report(self, now: int) -> None:
+        since, self._last_ns = self._last_ns, now
+        for probe in list(self._probes.values()):
+            self._report_probe(probe, since)
+        body = {"kind": "cost", "interval_ns": now - since, "usage": self._usage.read()}
+        self._send(body)
+
+    def _report_probe(self, probe: RunningProbe, since: int) -> None:
+        """A probe that cannot be read any more fails alone."""
+        mono, wall = _mono_ns(), _wall_ns()
+        try:
+            bodies = probe.read(self._statistics, mono, since)
+        except (OSError, ValueError, KeyError) as error:
+            self._drop(probe)
+            self._status(probe.name, "failed", probe.mode, probe.knobs, why="its maps cannot be read: {}".format(error))
+            return
+        for body in bodies:
+            self._output.send(body, mono, wall)
+
+    def _send(self, body: Json) -> None:
+        self._output.send(body, _mono_ns(), _wall_ns())
+
+    # ---- commands ----
+
+    def _read_commands(self) -> None:
+        data = os.read(self._stdin, _READ_BYTES)
+        if not data:
+            self._why = "end of standard input"
+            return
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            if self._too_long:
+                self._too_long = False
+            elif line.strip():
+                self._command(line)
+        if len(self._rest) > MAX_COMMAND_BYTES:
+            self._rest, self._too_long = b"", True
+            self._reply(0, "a line of more than {} bytes is not a command".format(MAX_COMMAND_BYTES))
+
+    def _command(self, line: bytes) -> None:
+        identifier = 0
+        try:
+            command = json.loads(line.decode("utf-8"))
+            if not isinstance(command, dict) or not isinstance(command.get("id", 0), int):
+                raise CommandError("not a command: expected an object with a number as id")
+            identifier = command.setdefault("id", 0)
+            call = self._commands.get(str(command.get("command")))
+            if call is None:
+                raise CommandError(
+                    "unknown command {!r}: expected {}".format(command.get("command"), ", ".join(self._commands))
+                )
+            is_done = call(command)
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+            self._reply(0, "not a command: the line is not JSON")
+        except (CommandError, config.KnobError, OSError) as error:
+            self._reply(identifier, str(error))
+        else:
+            if is_done:
+                self._reply(identifier)
+
+    def _reply(self, identifier: int, error: Optional[str] = None) -> None:
+        self._send({"kind": "reply", "id": identifier, "ok": error is None, "error": error})
+
+    def _load(self, command: Json) -> bool:
+        """Queues a load; its reply comes when it has ended."""
+        for key, kind in (("probe", str), ("spec", dict), ("source", str), ("common", str)):
+            if not isinstance(command.get(key), kind):
+                raise CommandError("load: {} is missing or of the wrong type".format(key))
+        name = command["probe"]
+        if name in self._probes or any(load.name == name for load in [*self._waiting, *self._compiling]):
+            raise CommandError("probe {} is loaded already".format(name))
+        problem = spec_problem(command["spec"])
+        if problem:
+            raise CommandError("load: spec: {}".format(problem))
+        mode, knobs = _mode(command), _knobs(command)
+        defaults = command["spec"].get("knobs", {})
+        raw = config.pack(mode, config.merged(defaults, {}, knobs), bpf.possible_cpus())  # wrong knobs are said at once
+        command["config"] = raw.hex()
+        self._waiting.append(_Load(command))
+        self._status(name, "compiling", mode, config.merged(defaults, {}, knobs))
+        self._start_jobs()
+        return False
+
+    def _unload(self, command: Json) -> bool:
+        name = command.get("probe")
+        for load in [*self._waiting, *self._compiling]:
+            if load.name == name:
+                self._forget(load)
+                self._reply(load.id, "unloaded before it was attached")
+                self._status(load.name, "off", _mode(load.command), _knobs(load.command))
+                return True
+        probe = self._probes.get(str(name))
+        if probe is None:
+            raise CommandError("probe {} is not loaded".format(name))
+        probe.detach()
+        self._report_probe(probe, self._last_ns)  # standing still: the last figures are the final ones
+        self._drop(probe)
+        self._status(probe.name, "off", probe.mode, probe.knobs)
+        return True
+
+    def _set(self, command: Json) -> bool:
+        probe = self._probes.get(str(command.get("probe")))
+        if probe is None:
+            raise CommandError("probe {} is not loaded".format(command.get("probe")))
+        mode = command.get("mode") or probe.mode
+        probe.configure(mode, _knobs(command))
+        self._attached_status(probe)
+        return True
+
+    def _interval(self, command: Json) -> bool:
+        milliseconds = _integer(command, "ms", MIN_INTERVAL_MS, MAX_INTERVAL_MS)
+        self._interval_ns = milliseconds * _NS_PER_MS
+        self._next_ns = _mono_ns() + self._interval_ns
+        return True
+
+    def _configure_statistics(self, command: Json) -> bool:
+        window = _integer(command, "window_ms", 0, MAX_INTERVAL_MS)
+        every = _integer(command, "every_ms", 1, MAX_INTERVAL_MS) if window else DEFAULT_EVERY_MS
+        if window > every:
+            raise CommandError("statistics: window_ms is longer than every_ms")
+        self._statistics.configure(window * _NS_PER_MS, every * _NS_PER_MS, _mono_ns())
+        return True
+
+    def _stop(self, command: Json) -> bool:
+        self._why = "stop"
+        return True
+
+    # ---- loading ----
+
+    def _start_jobs(self) -> None:
+        while self._waiting and len(self._compiling) < MAX_WORKERS:
+            load = self._waiting.popleft()
+            job = {key: load.command[key] for key in ("spec", "source", "common", "config")}
+            job.update(cpus=bpf.possible_cpus(), ring=self._has_ring)
+            try:
+                load.job = CompileJob(job, self._python)
+            except OSError as error:
+                why = "the compile worker cannot start: {}: {}".format(self._python, error.strerror)
+                self._refused(load, {"state": "failed", "why": why, "help": None, "missing": []})
+            else:
+                self._compiling.append(load)
+
+    def _advance_jobs(self) -> None:
+        for load in list(self._compiling):
+            if load.job and load.job.advance():
+                self._compiling.remove(load)
+                answer = load.job.answer or {}
+                if answer["ok"]:
+                    self._accept(load, answer)
+                else:
+                    self._refused(load, answer)
+        self._start_jobs()
+
+    def _accept(self, load: _Load, answer: Json) -> None:
+        """The probe is attached and counts already; from here on it is ours."""
+        self._names.drop_reasons.update(answer["names"].get("drop_reason", {}))
+        try:
+            probe = RunningProbe(load.name, load.command["spec"], answer, self._names, _mono_ns())
+        except (decode.LayoutError, OSError, KeyError, ValueError) as error:
+            self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
+            return
+        try:
+            probe.configure(_mode(load.command), _knobs(load.command))
+        except (config.KnobError, OSError) as error:
+            probe.close()
+            self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
+            return
+        self._probes[load.name] = probe
+        for fd in probe.program_fds:
+            self._statistics.add(fd, _mono_ns())
+        self._attached_status(probe)
+        self._reply(load.id)
+
+    def _refused(self, load: _Load, answer: Json) -> None:
+        missing = [one["point"] for program in answer["missing"] for one in program["tried"]]
+        command = load.command
+        knobs = config.merged(command["spec"].get("knobs", {}), {}, _knobs(command))
+        self._status(load.name, answer["state"], _mode(command), knobs, answer["why"], answer["help"], [], missing)
+        self._reply(load.id, answer["why"])
+
+    def _attached_status(self, probe: RunningProbe) -> None:
+        missing = probe.answer["missing"]
+        why = "; ".join(
+            "{} is not measured: {}".format(one["measures"], "; ".join(tried["why"] for tried in one["tried"]))
+            for one in missing
+        )
+        points = [tried["point"] for one in missing for tried in one["tried"]]
+        state = "degraded" if missing else "attached"
+        attached = [program["attach"] for program in probe.programs]
+        self._status(probe.name, state, probe.mode, probe.knobs, why or None, None, attached, points)
+
+    def _status(
+        self,
+        name: str,
+        state: str,
+        mode: str,
+        knobs: Json,
+        why: Optional[str] = None,
+        help: Optional[str] = None,
+        attached: Optional[List[str]] = None,
+        missing: Optional[List[str]] = None,
+    ) -> None:
+        body: Json = {"kind": "status", "probe": name, "state": state, "mode": mode, "why": why, "help": help}
+        body.update(attach=attached or [], missing=missing or [], knobs=knobs)
+        self._send(body)
+
+    # ---- ends ----
+
+    def _forget(self, load: _Load) -> None:
+        if load in self._waiting:
+            self._waiting.remove(load)
+        else:
+            self._compiling.remove(load)
+        if load.job:
+            load.job.cancel()
+
+    def _drop(self, probe: RunningProbe) -> None:
+        for fd in probe.program_fds:
+            self._statistics.remove(fd)
+        probe.close()
+        self._probes.pop(probe.name, None)
+
+    def _finish(self) -> None:
+        """Detaches everything, sends the figures as they then are, and says goodbye if the reader still listens."""
+        for load in [*self._waiting, *self._compiling]:
+            self._forget(load)
+        for probe in self._probes.values():
+            probe.detach()
+        if self._output.is_idle:
+            self._report(_mono_ns())
+        self._send({"kind": "bye", "why": self._why or ""})
+        self._output.drain(FLUSH_S)
+
+    def _release(self) -> None:
+        for load in [*self._waiting, *self._compiling]:
+            self._forget(load)
+        for probe in list(self._probes.values()):
+            self._drop(probe)
+        self._statistics.close(_mono_ns())
+
+    # ---- hello ----
+
+    def _hello(self) -> Json:
+        return {
+            "kind": "hello",
+            "host": host(),
+            "collector": {"pid": os.getpid(), "python": platform.python_version(), "version": VERSION},
+            "capabilities": capabilities.all_of(self._python),
+        }
+
+
+def host() -> Json:
+    """Where we are."""
+    return {
+        "name": platform.node(),
+        "kernel": platform.release(),
+        "arch": platform.machine(),
+        "os": _os_name(),
+        "cpus": os.cpu_count() or 1,
+        "boot_id": _first_line("/proc/sys/kernel/random/boot_id"),
+    }
+
+
+def spec_problem(spec: Json) -> Optional[str]:
+    """What is wrong with the manifest as far as the collector relies on its shape; None when nothing is.
+
+    The console has checked it before, and says it better: here is only what would otherwise end in a traceback.
+    """
+    try:
+        for program in spec["programs"]:
+            for alternative in program["attach"]:
+                if not isinstance(alternative["point"], str) or not isinstance(alternative["function"], str):
+                    return "program {}: point and function are texts".format(program["name"])
+            if not program["attach"]:
+                return "program {}: no attach point".format(program["name"])
+        for section, keys in (("tables", ("key", "value")), ("histograms", ("key",)), ("events", ("record",))):
+            for name, part in spec.get(section, {}).items():
+                part.setdefault("map", "nc_events" if section == "events" else name)
+                for key in keys:
+                    decode.Layout(part[key])
+        for name, counter in spec.get("counters", {}).items():
+            if not isinstance(counter["slot"], int):
+                return "counter {}: no slot".format(name)
+        spec["probe"].get("modes")
+    except (KeyError, TypeError, AttributeError) as error:
+        return "{} is missing or of the wrong type".format(error)
+    except ValueError as error:
+        return str(error)
+    return None if spec["programs"] else "no programs"
+
+
+def _mode(command: Json) -> str:
+    return command.get("mode") or "summary"
+
+
+def _knobs(command: Json) -> Json:
+    knobs = command.get("knobs") or {}
+    if not isinstance(knobs, dict):
+        raise CommandError("knobs: expected an object")
+    return knobs
+
+
+def _integer(command: Json, key: str, low: int, high: int) -> int:
+    value = command.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise CommandError("{}: {} must be a whole number from {} to {}".format(command["command"], key, low, high))
+    return value
+
+
+def _os_name() -> str:
+    try:
+        with open("/etc/os-release") as file:
+            for line in file:
+                if line.startswith("PRETTY_NAME="):
+                    return line.split("=", 1)[1].strip().strip('"')
+    except (OSError, UnicodeDecodeError):
+        pass
+    return platform.system()
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
+
+
+def _mono_ns() -> int:
+    return int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e9)
+
+
+def _wall_ns() -> int:
+    return int(time.time() * 1e9)

@@ -1,0 +1,75 @@
+"""--doctor: what this host can do, found out by really doing it, as one JSON document."""
+
+import json
+import os
+import select
+from typing import Any, Dict, List, TextIO
+
+from netconsole_collector import VERSION, bpf, capabilities
+from netconsole_collector.collector import host, spec_problem
+from netconsole_collector.compile_job import CompileJob
+
+SCHEMA = "netconsole.collector-doctor/1"
+EXIT_NOTHING_RUNS = 3
+
+Json = Dict[str, Any]
+
+
+def doctor(stdin: TextIO, stdout: TextIO, python: str) -> int:
+    """Reads a JSON list of load commands (or nothing), tries each and lets it go again; 3 when none could run."""
+    found = capabilities.all_of(python, is_thorough=True)
+    commands = _commands(stdin)
+    probes = {command.get("probe", "?"): _try(command, python, found) for command in commands}
+    document = {"schema": SCHEMA, "version": VERSION, "host": host(), "capabilities": found, "probes": probes}
+    json.dump(document, stdout, indent=1)
+    stdout.write("\n")
+    can_run = found["privileges"]["ok"] and found["bcc"]["ok"] and found["btf"]["ok"]
+    loaded = [probe for probe in probes.values() if probe["state"] in ("attached", "degraded")]
+    return 0 if can_run and (loaded or not probes) else EXIT_NOTHING_RUNS
+
+
+def _commands(stdin: TextIO) -> List[Json]:
+    if stdin.isatty():
+        return []
+    text = stdin.read().strip()
+    try:
+        commands = json.loads(text) if text else []
+    except json.JSONDecodeError:
+        commands = None
+    if not isinstance(commands, list) or not all(isinstance(command, dict) for command in commands):
+        raise SystemExit("standard input: expected a JSON list of load commands")
+    return commands
+
+
+def _try(command: Json, python: str, found: Json) -> Json:
+    """One probe: {"state", "why", "help", "programs": [{"name", "attach", "why", "tried"}]}."""
+    problem = spec_problem(command.get("spec", {}))
+    if problem:
+        return _refused("failed", "spec: {}".format(problem), [])
+    for name in ("privileges", "bcc"):
+        if not found[name]["ok"]:
+            return _refused("unsupported", found[name]["why"], [])
+    job = {key: command.get(key, "") for key in ("spec", "source", "common")}
+    job.update(cpus=bpf.possible_cpus(), ring=found["ring_buffer"]["ok"])
+    worker = CompileJob(job, python)
+    while not worker.advance():
+        select.select([worker], [], [], 1.0)
+    answer = worker.answer or {}
+    missing = [{"name": one["name"], "attach": None, "tried": one["tried"]} for one in answer["missing"]]
+    if not answer["ok"]:
+        refused = _refused(answer["state"], answer["why"], missing)
+        refused.update(help=answer["help"], detail=answer["detail"])
+        return refused
+    attached = [{"name": one["name"], "attach": one["attach"], "tried": []} for one in answer["programs"]]
+    for program in answer["programs"]:
+        os.close(program["link"])
+        os.close(program["program"])
+    for fd in answer["maps"].values():
+        os.close(fd)
+    why = "; ".join("{} is not measured".format(one["measures"]) for one in answer["missing"]) or None
+    state = "degraded" if missing else "attached"
+    return {"state": state, "why": why, "help": None, "types": answer["types"], "programs": attached + missing}
+
+
+def _refused(state: str, why: str, programs: List[Json]) -> Json:
+    return {"state": state, "why": why, "help": None, "programs": programs}

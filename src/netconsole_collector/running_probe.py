@@ -1,0 +1,235 @@
+"""One attached probe: its descriptors, its readings as the bodies of frames, its knobs, its end."""
+
+import os
+import struct
+from typing import Any, Dict, List, Optional
+
+from netconsole_collector import bpf, config, decode, rings, usage
+from netconsole_collector.names import Names
+from netconsole_collector.statistics import Statistics
+from netconsole_collector.tables import Histograms, Table
+
+FULL_EVERY = 10
+"""Every tenth table of a probe is full (docs/frames.md)."""
+MAX_EVENTS = 2000
+"""Events of one interval that are sent; the rest counts as shed."""
+_MAPS_KB_EVERY = 10
+
+_LEDGER = ("seen", "submitted", "suppressed", "lost", "map_full", "join_missed", "parse_failed", "stack_failed")
+"""Slots of nc_ledger: enum nc_ledger_slot of probes/common/netconsole.h."""
+_EVENTS = _LEDGER[:4]
+
+Json = Dict[str, Any]
+
+
+class RunningProbe:
+    """Takes over the descriptors of a compile job's answer. Raises LayoutError and OSError: nothing is left then."""
+
+    def __init__(self, name: str, spec: Json, answer: Json, names: Names, mono_ns: int) -> None:
+        self.name = name
+        self.spec = spec
+        self.answer = answer
+        self.programs: List[Json] = answer["programs"]
+        self.mode = "summary"
+        self.knobs: Json = {}
+        self._names = names
+        self._fds: Dict[str, int] = dict(answer["maps"])
+        self._maps: Dict[str, bpf.Map] = {}
+        self._tables: List[Table] = []
+        self._histograms: List[Histograms] = []
+        self._buffers: Dict[str, Any] = {}
+        self._layouts: List[Any] = []
+        self._totals: Dict[str, int] = {}
+        self._missed = [0] * len(self.programs)
+        self._unaccounted: Dict[str, int] = {}
+        self._shed = self._readings = 0
+        self._maps_kb: Optional[int] = None
+        self._read_ns = mono_ns
+        try:
+            self._open(names)
+        except Exception:
+            self.close()
+            raise
+
+    def _open(self, names: Names) -> None:
+        for name, spec in self.spec.get("tables", {}).items():
+            self._tables.append(Table(name, spec, self._map(spec["map"]), names))
+        for name, spec in self.spec.get("histograms", {}).items():
+            self._histograms.append(Histograms(name, spec, self._map(spec["map"]), names))
+        for name, spec in self.spec.get("events", {}).items():
+            map_name = spec["map"]
+            if map_name not in self._buffers:
+                self._buffers[map_name] = _buffer(self._fd(map_name))
+            self._layouts.append((map_name, name, decode.Layout(spec["record"])))
+
+    def _fd(self, name: str) -> int:
+        if name not in self._fds:
+            raise decode.LayoutError("map {}: named in the manifest, not in the program".format(name))
+        return self._fds[name]
+
+    def _map(self, name: str) -> bpf.Map:
+        if name not in self._maps:
+            self._maps[name] = bpf.Map(self._fd(name))
+        return self._maps[name]
+
+    # ---- configuration ----
+
+    def configure(self, mode: str, changes: Json) -> None:
+        """Writes knobs and mode to the running probe. Raises config.KnobError, OSError; then all is as before."""
+        knobs = config.merged(self.spec.get("knobs", {}), self.knobs, changes)
+        modes = self.spec["probe"].get("modes", ["summary"])
+        if mode not in modes:
+            raise config.KnobError("mode {!r}: this probe has {}".format(mode, " and ".join(modes)))
+        raw = config.pack(mode, knobs, bpf.possible_cpus())
+        if "nc_config" in self._fds:
+            self._map("nc_config").set(bytes(4), raw)
+        if "nc_budget" in self._fds and knobs.get("events_per_s") != self.knobs.get("events_per_s"):
+            self._map("nc_budget").set(bytes(4), config.empty_budget(bpf.possible_cpus()))
+        self.mode, self.knobs = mode, knobs
+
+    # ---- readings ----
+
+    @property
+    def program_fds(self) -> List[int]:
+        return [program["program"] for program in self.programs]
+
+    def read(self, statistics: Statistics, mono_ns: int, since_ns: int) -> List[Json]:
+        """Bodies of all frames of the interval that began at ``since_ns``, or when this probe was read last.
+
+        Counters are read before the tables that they are held against: rows may only be ahead of them.
+        """
+        full = self._readings % FULL_EVERY == 0
+        self._readings += 1
+        interval_ns = mono_ns - max(since_ns, self._read_ns)
+        self._read_ns = mono_ns
+        bodies = [self._counters(interval_ns)]
+        ledger = self._ledger()
+        for table in self._tables:
+            rows, omitted = table.read(full)
+            body = {"kind": "table", "name": table.name, "interval_ns": interval_ns, "full": full, "rows": rows}
+            body["omitted"] = omitted
+            bodies.append(body)
+            self._conserve(table, ledger["map_full"])
+        for histogram in self._histograms:
+            for one in histogram.read(full):
+                one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit)
+                bodies.append(one)
+        bodies.extend(self._events())
+        bodies.append(self._cost(statistics, ledger, interval_ns, mono_ns))
+        for body in bodies:
+            body["probe"] = self.name
+        return bodies
+
+    def _count(self, name: str, total: int) -> Json:
+        """{"delta", "total"} against the last reading of the same name."""
+        delta = total - self._totals.get(name, 0)
+        self._totals[name] = total
+        return {"delta": delta, "total": total}
+
+    def _slot(self, map_name: str, slot: int) -> int:
+        value = self._map(map_name).get(struct.pack("=I", slot))
+        return sum(struct.unpack("={}Q".format(len(value) // 8), value)) if value else 0
+
+    def _counters(self, interval_ns: int) -> Json:
+        values = {
+            name: self._count("counter " + name, self._slot("nc_counters", spec["slot"]))
+            for name, spec in self.spec.get("counters", {}).items()
+        }
+        return {"kind": "counters", "interval_ns": interval_ns, "values": values}
+
+    def _ledger(self) -> Dict[str, int]:
+        if "nc_ledger" not in self._fds:
+            return dict.fromkeys(_LEDGER, 0)
+        return {name: self._slot("nc_ledger", slot) for slot, name in enumerate(_LEDGER)}
+
+    def _conserve(self, table: Table, map_full: int) -> None:
+        """Holds the rows' sum against the counter: what neither is in a row nor known to have found no room.
+
+        Packets on their way between the two additions show up too, but not twice: the lower of two readings counts.
+        """
+        if table.counter is None:
+            return
+        key = "unaccounted of " + table.name
+        short = max(0, self._totals["counter " + table.counter] - table.first_total - map_full)
+        self._unaccounted[table.name] = max(self._unaccounted.get(table.name, 0), min(short, self._totals.get(key, 0)))
+        self._totals[key] = short
+
+    def _events(self) -> List[Json]:
+        bodies: List[Json] = []
+        for map_name, buffer in self._buffers.items():
+            while True:
+                records = buffer.read(MAX_EVENTS)
+                room = MAX_EVENTS - len(bodies)
+                self._shed += max(0, len(records) - room)
+                bodies.extend(body for body in (self._event(map_name, raw) for raw in records[:room]) if body)
+                if len(records) < MAX_EVENTS:
+                    break
+        return bodies
+
+    def _event(self, map_name: str, raw: bytes) -> Optional[Json]:
+        """The first event of the manifest that has this map and fits: perf records are padded to a multiple of 8."""
+        for its_map, name, layout in self._layouts:
+            if its_map == map_name and layout.size <= len(raw) < layout.size + 8:
+                return {
+                    "kind": "event",
+                    "name": name,
+                    "fields": decode.fields(layout.columns, layout.unpack(raw), self._names),
+                }
+        self._shed += 1
+        return None
+
+    def _cost(self, statistics: Statistics, ledger: Dict[str, int], interval_ns: int, mono_ns: int) -> Json:
+        runs, window_ns = statistics.take(self.program_fds, mono_ns)
+        missed = [bpf.program_info(fd).missed for fd in self.program_fds]
+        entries = {name: ledger[name] for name in _LEDGER if name not in ("seen", "submitted")}
+        entries["missed"] = sum(one or 0 for one in missed)
+        entries["evicted"] = sum(
+            reader.evicted for reader in [t.reader for t in self._tables] + [h.reader for h in self._histograms]
+        )
+        entries["shed"] = self._shed
+        entries["unaccounted"] = sum(self._unaccounted.values())
+        if self._readings % _MAPS_KB_EVERY == 1:
+            sizes = [usage.map_kb(fd) for fd in self._fds.values()]
+            self._maps_kb = None if None in sizes else sum(size or 0 for size in sizes)
+        return {
+            "kind": "cost",
+            "interval_ns": interval_ns,
+            "programs": [
+                {
+                    "name": p["name"],
+                    "attach": p["attach"],
+                    "run_count": count,
+                    "run_time_ns": time_ns,
+                    "missed": skipped,
+                }
+                for p, (count, time_ns), skipped in zip(self.programs, runs, missed)
+            ],
+            "statistics": None
+            if statistics.why_not or not statistics.window_ns
+            else {"window_ns": window_ns, "interval_ns": interval_ns, "estimated": window_ns < interval_ns},
+            "events": {name: self._count("events " + name, ledger[name]) for name in _EVENTS} if self._buffers else {},
+            "ledger": {name: self._count("ledger " + name, total) for name, total in entries.items()},
+            "maps_kb": self._maps_kb,
+        }
+
+    # ---- end ----
+
+    def detach(self) -> None:
+        """Stops the programs; counters stand still from here on and can be read once more."""
+        for program in self.programs:
+            if program["link"] >= 0:
+                os.close(program["link"])
+                program["link"] = -1
+
+    def close(self) -> None:
+        """Gives everything back to the kernel."""
+        self.detach()
+        for buffer in self._buffers.values():
+            buffer.close()
+        for fd in [*self.program_fds, *self._fds.values()]:
+            os.close(fd)
+        self.programs, self._fds, self._buffers = [], {}, {}
+
+
+def _buffer(fd: int) -> Any:
+    return rings.RingBuffer(fd) if bpf.map_info(fd).type == bpf.MAP_RINGBUF else rings.PerfBuffer(fd)

@@ -1,0 +1,209 @@
+"""Reads tables and histograms of a running probe; sums CPUs, finds what changed, keeps full maps from staying full.
+
+Totals stay in the kernel: draining per-CPU hashes would race with the program. Deltas are differences of two readings.
+"""
+
+import struct
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from netconsole_collector import decode
+from netconsole_collector.bpf import Map
+from netconsole_collector.names import Names
+
+MAX_ROWS = 10000
+"""Rows of one frame; the busiest are kept."""
+IDLE_INTERVALS = 60
+"""A row that did not change for so long may be removed when its map is more than _FULL full."""
+_FULL = 0.75
+
+Json = Dict[str, Any]
+
+_BUCKET = [{"name": name, "type": "u64"} for name in ("count", "sum", "max", "min_inverted")]
+_BUCKET[2]["kind"] = _BUCKET[3]["kind"] = "max"
+_U64_MASK = (1 << 64) - 1
+
+
+class _Row:
+    """What was read last of one key of the map."""
+
+    __slots__ = ("labels", "totals", "idle", "generation")
+
+    def __init__(self, labels: Json, columns: int) -> None:
+        self.labels = labels
+        self.totals = [0] * columns
+        self.idle = 0
+        self.generation = 0
+
+
+class Change(NamedTuple):
+    """One key of the map in this reading."""
+
+    key: bytes
+    labels: Json
+    deltas: List[int]
+    totals: List[int]
+    is_changed: bool
+
+
+class MapReader:
+    """The rows of one hash map by its raw keys; ``evicted`` counts rows that went away."""
+
+    def __init__(self, bpf_map: Map, key: Sequence[Json], value: Sequence[Json], names: Names, what: str) -> None:
+        """Raises decode.LayoutError when manifest and program do not agree."""
+        self._map = bpf_map
+        self._names = names
+        self._key = decode.Layout(key)
+        self._key.check(bpf_map.info.key_size, "key of " + what)
+        layout = decode.Layout(value)
+        layout.check(bpf_map.info.value_size, "value of " + what)
+        self.columns = layout.columns
+        self._value = layout
+        all_u64 = bpf_map.slot_bytes == layout.size == 8 * len(layout.columns)
+        self._words = struct.Struct("={}Q".format(bpf_map.value_bytes // 8)) if all_u64 else None
+        self._rows: Dict[bytes, _Row] = {}
+        self._generation = 0
+        self.evicted = 0
+        self.evicted_first = 0
+        """Sum of the first value of rows that went away, for the conservation check."""
+
+    def read(self) -> List[Change]:
+        """All rows. A key that has vanished counts as evicted: LRU maps do that by themselves."""
+        self._generation += 1
+        changes = [self._advance(key, value) for key, value in self._map.items()]
+        for key in [key for key, row in self._rows.items() if row.generation != self._generation]:
+            self._forget(key)
+        if len(self._rows) > _FULL * self._map.info.max_entries:
+            self._evict()
+        return changes
+
+    def _advance(self, key: bytes, value: bytes) -> Change:
+        row = self._rows.get(key)
+        if row is None:
+            labels = decode.labels(self._key.columns, self._key.unpack(key), self._names)
+            row = self._rows[key] = _Row(labels, len(self.columns))
+        totals = self._sum(value)
+        deltas = [max(0, new - old) for new, old in zip(totals, row.totals)]
+        is_changed = totals != row.totals
+        row.idle = 0 if is_changed else row.idle + 1
+        row.totals, row.generation = totals, self._generation
+        return Change(key, row.labels, deltas, totals, is_changed)
+
+    def _sum(self, value: bytes) -> List[int]:
+        """One number for each column: the sum over the CPUs, of a "max" column the highest."""
+        count = len(self.columns)
+        if self._words:
+            words = self._words.unpack(value)
+            by_column: List[Sequence[int]] = [words[number::count] for number in range(count)]
+        else:
+            slots = range(0, self._map.value_bytes, self._map.slot_bytes)
+            by_column = list(zip(*(self._value.unpack(value, slot) for slot in slots)))
+        return [max(cpus) if c.kind == "max" else sum(cpus) for c, cpus in zip(self.columns, by_column)]
+
+    def _evict(self) -> None:
+        for key in [key for key, row in self._rows.items() if row.idle >= IDLE_INTERVALS]:
+            self._map.delete(key)
+            self._forget(key)
+
+    def _forget(self, key: bytes) -> None:
+        row = self._rows.pop(key)
+        self.evicted += 1
+        self.evicted_first += row.totals[0]
+
+
+class Table:
+    """A table of the manifest. Keys whose labels read the same (two places in one function) are one row."""
+
+    def __init__(self, name: str, spec: Json, bpf_map: Map, names: Names) -> None:
+        self.name = name
+        self.counter: Optional[str] = spec.get("counter")
+        self.reader = MapReader(bpf_map, spec["key"], spec["value"], names, "table " + name)
+        self.first_total = 0
+        """Sum of the first value over all rows that there are and ever were."""
+
+    def read(self, full: bool) -> Tuple[List[Json], int]:
+        """Rows that changed, or all of them; and how many did not fit."""
+        merged: Dict[Tuple[Any, ...], Tuple[Json, List[int], List[int], List[bool]]] = {}
+        columns = self.reader.columns
+        for change in self.reader.read():
+            identity = tuple(change.labels.values())
+            known = merged.get(identity)
+            if known is None:
+                merged[identity] = (change.labels, change.deltas, list(change.totals), [change.is_changed])
+                continue
+            known[3][0] = known[3][0] or change.is_changed
+            for number, column in enumerate(columns):
+                if column.kind == "max":
+                    known[2][number] = max(known[2][number], change.totals[number])
+                else:
+                    known[1][number] += change.deltas[number]
+                    known[2][number] += change.totals[number]
+        self.first_total = sum(row[2][0] for row in merged.values()) + self.reader.evicted_first
+        chosen = [row for row in merged.values() if full or row[3][0]]
+        omitted = max(0, len(chosen) - MAX_ROWS)
+        if omitted:
+            chosen.sort(key=lambda row: (row[1][0], row[2][0]), reverse=True)
+        return [self._row(labels, deltas, totals) for labels, deltas, totals, _ in chosen[:MAX_ROWS]], omitted
+
+    def _row(self, labels: Json, deltas: List[int], totals: List[int]) -> Json:
+        counts: Json = {}
+        gauges: Json = {}
+        for column, delta, total in zip(self.reader.columns, deltas, totals):
+            if column.kind == "max":
+                gauges[column.name] = total
+            else:
+                counts[column.name] = {"delta": delta, "total": total}
+        row = {"labels": labels, "counts": counts}
+        if gauges:
+            row["gauges"] = gauges
+        return row
+
+
+class Histograms:
+    """A histogram of the manifest: one for each set of labels; the map has one key for each of its slots."""
+
+    def __init__(self, name: str, spec: Json, bpf_map: Map, names: Names) -> None:
+        self.name = name
+        self.unit = spec["unit"]
+        key = list(spec["key"]) + [{"name": _SLOT, "type": "u32"}]
+        self.reader = MapReader(bpf_map, key, _BUCKET, names, "histogram " + name)
+
+    def read(self, full: bool) -> List[Json]:
+        """{"labels", "delta", "total"} of those that changed, or of all."""
+        grouped: Dict[Tuple[Any, ...], List[Change]] = {}
+        for change in self.reader.read():
+            identity = tuple(value for name, value in change.labels.items() if name != _SLOT)
+            grouped.setdefault(identity, []).append(change)
+        result = []
+        for changes in grouped.values():
+            if full or any(change.is_changed for change in changes):
+                labels = {name: value for name, value in changes[0].labels.items() if name != _SLOT}
+                total, delta = _buckets(changes, False), _buckets(changes, True)
+                result.append({"labels": labels, "delta": delta, "total": total})
+        return result
+
+
+_SLOT = " slot"
+"""Not a name that a manifest can give a label."""
+
+
+def _buckets(changes: List[Change], is_delta: bool) -> Json:
+    """Of several slots; min and max are those of the whole life in either case."""
+    by_slot: Dict[int, int] = {}
+    total = low = high = 0
+    for change in changes:
+        count, amount = (change.deltas if is_delta else change.totals)[:2]
+        slot = change.labels[_SLOT]
+        by_slot[slot] = by_slot.get(slot, 0) + count
+        total += amount
+        high = max(high, change.totals[2])
+        low = max(low, change.totals[3])
+    buckets = sorted([slot, count] for slot, count in by_slot.items() if count)
+    count = sum(by_slot.values())
+    is_empty = not any(change.totals[0] for change in changes)
+    return {
+        "count": count,
+        "sum": total,
+        "min": None if is_empty else ~low & _U64_MASK,
+        "max": None if is_empty else high,
+        "buckets": buckets,
+    }
