@@ -1,0 +1,315 @@
+"""The state: exact totals whatever is lost, rates of the interval, gaps that stay gaps, and bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from netconsole import frames
+from netconsole.frames import Buckets, Count, Row
+from netconsole.histogram import index
+from netconsole.series import SAMPLES, Series, Timeline
+from netconsole.state import MAX_EVENTS, State
+from netconsole.tables import GONE_AFTER_INTERVALS, MAX_HISTORY_ROWS, MAX_ROWS, row_key
+
+SECOND = 1_000_000_000
+HOST = frames.Host(name="hv", kernel="6.1", arch="x86_64", os="Debian", cpus=2, boot_id="b")
+
+
+class Stream:
+    """Frames of one source with running numbers and clocks, applied to a state."""
+
+    def __init__(self, state: State, source: frames.Source = "collector") -> None:
+        self.state = state
+        self.source = source
+        self.seq = itertools.count(1)
+        self.mono_ns = 100 * SECOND
+
+    def stamp(self, probe: str | None = "p") -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "probe": probe,
+            "seq": next(self.seq),
+            "mono_ns": self.mono_ns,
+            "wall_ns": self.mono_ns + 5,
+        }
+
+    def hello(self) -> None:
+        self.seq = itertools.count(1)
+        self.state.apply(frames.Hello(**self.stamp(None), host=HOST, collector={"pid": 1}, capabilities={}))
+
+    def status(self, state: frames.ProbeState = "attached", **values: Any) -> None:
+        self.state.apply(frames.Status(**self.stamp(), state=state, mode="summary", **values))
+
+    def counters(self, **values: tuple[int, int]) -> None:
+        counts = {name: Count(delta=d, total=t) for name, (d, t) in values.items()}
+        self.state.apply(frames.Counters(**self.stamp(), interval_ns=SECOND, values=counts))
+
+    def table(self, *rows: Row, full: bool = False, interval_ns: int = SECOND) -> None:
+        self.state.apply(frames.Table(**self.stamp(), name="t", interval_ns=interval_ns, full=full, rows=list(rows)))
+
+    def histogram(self, delta: Buckets, total: Buckets, **labels: frames.Label) -> None:
+        self.state.apply(
+            frames.Histogram(
+                **self.stamp(), name="h", interval_ns=SECOND, unit="ns", labels=labels, delta=delta, total=total
+            )
+        )
+
+    def cost(self, **values: Any) -> None:
+        self.state.apply(frames.Cost(**self.stamp(), interval_ns=SECOND, **values))
+
+    def end(self, skipped: int = 0) -> bool:
+        ended = self.state.apply(frames.Cost(**self.stamp(None), interval_ns=SECOND))
+        self.mono_ns += SECOND * (1 + skipped)
+        return ended
+
+
+def row(device: str, delta: int, total: int, **gauges: float | None) -> Row:
+    return Row(labels={"device": device}, counts={"n": Count(delta=delta, total=total)}, gauges=gauges)
+
+
+LO = row_key({"device": "lo"})
+
+
+@pytest.fixture
+def stream() -> Stream:
+    one = Stream(State())
+    one.hello()
+    one.status()
+    return one
+
+
+def test_only_the_sources_own_cost_ends_an_interval(stream: Stream) -> None:
+    stream.cost()
+    assert stream.state.collector.intervals == 0
+    assert stream.end()
+    assert stream.state.collector.intervals == 1
+    assert stream.state.collector.closed_mono_ns == 100 * SECOND
+    assert stream.state.age_s(102 * SECOND) == 2.0
+
+
+def test_a_row_that_is_not_sent_stood_still(stream: Stream) -> None:
+    stream.table(row("lo", 5, 5), row("eth0", 1, 1), full=True)
+    stream.end()
+    stream.table(row("eth0", 2, 3))
+    stream.end()
+    lo = stream.state.probes["p"].tables["t"].rows[LO].counts["n"]
+    assert (lo.total, lo.delta, lo.per_s) == (5, 0, 0.0)
+
+
+def test_a_table_that_is_not_sent_stood_still(stream: Stream) -> None:
+    stream.table(row("lo", 5, 5), full=True)
+    stream.end()
+    stream.end()
+    lo = stream.state.probes["p"].tables["t"].rows[LO].counts["n"]
+    assert (lo.total, lo.per_s) == (5, 0.0)
+
+
+def test_rates_are_of_the_interval_that_was_measured(stream: Stream) -> None:
+    stream.table(row("lo", 5, 5), interval_ns=SECOND // 2)
+    stream.end()
+    assert stream.state.probes["p"].tables["t"].rows[LO].per_s("n") == 10.0
+
+
+def test_a_row_that_a_full_frame_lacks_is_gone_but_its_history_stays(stream: Stream) -> None:
+    stream.table(row("lo", 5, 5), full=True)
+    stream.end()
+    stream.table(row("eth0", 1, 1), full=True)
+    stream.end()
+    table = stream.state.probes["p"].tables["t"]
+    assert LO not in table.rows
+    assert table.history(LO, "n", 2) == [5.0, 0.0]
+
+
+def test_labels_are_one_row_in_any_order(stream: Stream) -> None:
+    first = Row(labels={"a": 1, "b": None}, counts={"n": Count(delta=1, total=1)})
+    second = Row(labels={"b": None, "a": 1}, counts={"n": Count(delta=1, total=2)})
+    stream.table(first)
+    stream.end()
+    stream.table(second)
+    stream.end()
+    assert [one.total("n") for one in stream.state.probes["p"].tables["t"].rows.values()] == [2]
+
+
+def test_a_lost_frame_leaves_totals_right_and_marks_the_gap(stream: Stream) -> None:
+    stream.counters(drops=(1, 1))
+    stream.end()
+    next(stream.seq)  # the counters of this interval never come
+    stream.end()
+    state = stream.state
+    assert state.collector.frames_lost == 1
+    assert state.probes["p"].counters["drops"].count.per_s is None
+    stream.counters(drops=(3, 9))
+    stream.end()
+    assert state.probes["p"].counters["drops"].count.total == 9
+    assert state.probes["p"].counter_history("drops", 3) == [1.0, None, 3.0]
+    assert state.collector.frames_lost == 1
+
+
+def test_rows_of_an_interval_with_a_lost_frame_are_unknown_not_idle(stream: Stream) -> None:
+    stream.table(row("lo", 5, 5), full=True)
+    stream.end()
+    next(stream.seq)
+    stream.end()
+    stream.end()
+    assert stream.state.probes["p"].tables["t"].history(LO, "n", 3) == [5.0, None, 0.0]
+
+
+def test_frames_in_another_order_are_not_lost(stream: Stream) -> None:
+    late = stream.stamp()
+    stream.end()
+    stream.state.apply(frames.Status(**late, state="degraded", mode="summary"))
+    assert stream.state.collector.frames_lost == 0
+
+
+def test_a_collector_that_was_away_leaves_a_gap_and_starts_anew(stream: Stream) -> None:
+    stream.counters(drops=(7, 7))
+    stream.table(row("lo", 5, 5), full=True)
+    stream.end(skipped=3)
+    stream.hello()
+    state = stream.state
+    assert state.collector.restarts == 1
+    assert state.probes["p"].status == "compiling"
+    assert not state.probes["p"].tables["t"].rows
+    stream.status()
+    stream.counters(drops=(2, 2))
+    stream.table(row("lo", 1, 1), full=True)
+    stream.end()
+    assert state.probes["p"].counter_history("drops", 5) == [7.0, None, None, None, 2.0]
+    assert state.probes["p"].tables["t"].history(LO, "n", 5) == [5.0, None, None, None, 1.0]
+    assert state.collector.intervals_missed == 3
+    assert state.collector.frames_lost == 0
+
+
+def test_a_status_of_the_console_does_not_take_a_probe_from_the_collector(stream: Stream) -> None:
+    stream.counters(drops=(1, 1))
+    stream.end()
+    Stream(stream.state, "console").status("failed", why="collector lost")
+    assert stream.state.probes["p"].status == "failed"
+    assert stream.state.probes["p"].source == "collector"
+
+
+def test_a_probe_belongs_to_whoever_measures_it() -> None:
+    state = State()
+    Stream(state, "console").status("compiling")
+    collector = Stream(state)
+    collector.hello()
+    collector.counters(drops=(4, 4))
+    collector.end()
+    assert state.probes["p"].source == "collector"
+    assert state.probes["p"].counter_history("drops", 1) == [4.0]
+
+
+def test_histograms_rest_and_leave(stream: Stream) -> None:
+    one = Buckets(count=100, sum=10_000, min=90, max=110, buckets=[(index(100), 100)])
+    stream.histogram(one, one, device="lo")
+    stream.end()
+    group = stream.state.probes["p"].histograms["h"]
+    histogram = group.rows[LO]
+    assert histogram.percentile(99) == pytest.approx(100, rel=0.0625)
+    assert histogram.per_s == 100.0
+    stream.end()
+    assert histogram.delta.count == 0
+    assert histogram.total.count == 100
+    assert group.history(LO, 2)[1] is None
+    for _ in range(GONE_AFTER_INTERVALS):
+        stream.end()
+    assert LO not in group.rows
+
+
+def test_cost_is_the_share_of_the_statistics_windows(stream: Stream) -> None:
+    program = frames.Program(
+        name="drop", attach="raw_tracepoint:kfree_skb", run_count=1000, run_time_ns=200_000, missed=0
+    )
+    window = frames.Statistics(window_ns=200_000_000, interval_ns=5 * SECOND, estimated=True)
+    stream.cost(programs=[program], statistics=window)
+    stream.end()
+    stream.cost(programs=[program], statistics=frames.Statistics(window_ns=0, interval_ns=SECOND, estimated=True))
+    stream.end()
+    cost = stream.state.probes["p"].cost
+    assert cost.kernel_cpu_pct == pytest.approx(0.1)
+    assert cost.programs["drop"].ns_per_run == 200.0
+    assert cost.estimated
+    assert stream.state.kernel_cpu_pct == pytest.approx(0.1)
+
+
+def test_the_cost_of_a_program_that_no_window_saw_is_unknown(stream: Stream) -> None:
+    stream.cost(programs=[frames.Program(name="drop", attach="x:y", run_count=0, run_time_ns=0, missed=0)])
+    stream.end()
+    assert stream.state.kernel_cpu_pct is None
+    assert stream.state.probes["p"].cost.programs["drop"].ns_per_run is None
+
+
+def test_counts_with_losses_behind_them_are_a_lower_bound(stream: Stream) -> None:
+    stream.cost(ledger={"missed": Count(delta=0, total=3), "suppressed": Count(delta=1, total=1)})
+    stream.end()
+    probe = stream.state.probes["p"]
+    assert probe.at_least() == {"missed": 3}
+    assert probe.cost.samples_lost() == {"suppressed": 1}
+    assert stream.state.ledger_totals() == {"missed": 3, "suppressed": 1}
+
+
+def test_events_that_had_no_chance_to_be_seen_are_shed(stream: Stream) -> None:
+    for number in range(MAX_EVENTS + 7):
+        stream.state.apply(frames.Event(**stream.stamp(), name="drop", fields={"n": number}))
+    stream.end()
+    probe = stream.state.probes["p"]
+    assert len(probe.events) == MAX_EVENTS
+    assert probe.events_shed == 7
+    stream.state.apply(frames.Event(**stream.stamp(), name="drop", fields={}))
+    assert probe.events_shed == 7
+
+
+def test_a_stream_of_new_rows_is_kept_within_bounds(stream: Stream) -> None:
+    for begin in range(0, 2 * MAX_ROWS, 1000):
+        stream.table(*(row(f"d{n}", 1, 1) for n in range(begin, begin + 1000)))
+    stream.end()
+    table = stream.state.probes["p"].tables["t"]
+    assert len(table.rows) == MAX_ROWS
+    assert table.omitted == 1000
+    assert sum(bool(table.history(key, "n", 1)) for key in table.rows) == MAX_HISTORY_ROWS
+
+
+def test_a_row_that_starts_to_move_takes_the_history_of_one_that_rests(stream: Stream) -> None:
+    stream.table(*(row(f"d{n}", 1, 1) for n in range(MAX_HISTORY_ROWS)))
+    stream.end()
+    stream.end()
+    stream.table(row("lo", 1, 1))
+    stream.end()
+    assert stream.state.probes["p"].tables["t"].history(LO, "n", 1) == [1.0]
+
+
+def test_memory_does_not_grow_with_time(stream: Stream) -> None:
+    def intervals(count: int) -> None:
+        for number in range(count):
+            stream.counters(drops=(1, number))
+            stream.table(*(row(f"d{n}", 1, number) for n in range(20)), full=number % 10 == 0)
+            stream.state.apply(frames.Event(**stream.stamp(), name="drop", fields={"n": number}))
+            stream.end()
+
+    intervals(2 * MAX_EVENTS)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    intervals(500)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    # What is replaced is counted as new once tracing begins: the 500 events and 20 rows there are now, no more.
+    assert grown < 600_000
+
+
+def test_a_series_keeps_the_last_ten_minutes() -> None:
+    timeline, series = Timeline(), Series()
+    for number in range(SAMPLES + 5):
+        series.put(timeline.tick + 1, float(number))
+        timeline.close(number, whole=True)
+    values = series.values(timeline)
+    assert (values[0], values[-1]) == (5.0, SAMPLES + 4)
+    for _ in range(SAMPLES + 1):
+        timeline.close(0, whole=True)
+    assert series.values(timeline, 2) == [0.0, 0.0]
+    series.put(timeline.tick + 1, None)
+    timeline.close(0, whole=True)
+    assert series.values(timeline, 2) == [0.0, None]
