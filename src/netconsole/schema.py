@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from netconsole.comparison import Comparison
 from netconsole.snapshot_file import Snapshot
 
-DOCUMENTS: dict[str, type] = {"snapshot-1.json": Snapshot}
+DOCUMENTS: dict[str, type] = {"snapshot-1.json": Snapshot, "comparison-1.json": Comparison}
 
 
 def text(document: type) -> str:

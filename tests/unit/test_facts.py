@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netconsole.fact_keys import key, parts
 from netconsole.sources import facts
 from netconsole.sources.facts import kernel, ovs, qemu, reading, vms
-from netconsole.sources.facts.reading import Facts, grouped, key, parts, ranges
+from netconsole.sources.facts.reading import Facts, grouped, ranges
 
 QEMU = (
     "/usr/bin/qemu-system-x86_64\0-name\0guest=web/07,debug-threads=on\0-machine\0pc-q35-7.2,accel=kvm\0-cpu\0host\0"

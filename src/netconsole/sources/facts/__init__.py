@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from netconsole.fact_keys import parts
 from netconsole.sources.facts import cpu, kernel, memory, nics, ovs, vms
-from netconsole.sources.facts.reading import Fact, Facts, parts, reason
+from netconsole.sources.facts.reading import Fact, Facts, reason
 
 AREAS: dict[str, Callable[[Facts], None]] = {
     "kernel": kernel.collect,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from netconsole.sources.facts.reading import Facts, grouped, key
+from netconsole.fact_keys import key
+from netconsole.sources.facts.reading import Facts, grouped
 
 _CPU = "/sys/devices/system/cpu"
 _CPUINFO = "/proc/cpuinfo"

@@ -6,7 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from netconsole.sources.facts.reading import Facts, decoded, key
+from netconsole.fact_keys import key
+from netconsole.sources.facts.reading import Facts, decoded
 
 MODULES = (
     "kvm",

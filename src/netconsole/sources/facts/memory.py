@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from netconsole.sources.facts.reading import Facts, key
+from netconsole.fact_keys import key
+from netconsole.sources.facts.reading import Facts
 
 _HUGE = "/sys/kernel/mm/hugepages"
 _NODES = "/sys/devices/system/node"

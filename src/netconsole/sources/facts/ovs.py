@@ -9,7 +9,8 @@ from typing import Any
 
 from ovs import jsonrpc, poller, stream, timeval
 
-from netconsole.sources.facts.reading import Facts, key
+from netconsole.fact_keys import key
+from netconsole.sources.facts.reading import Facts
 
 SOCKETS = ("/run/openvswitch/db.sock", "/var/run/openvswitch/db.sock", "/usr/local/var/run/openvswitch/db.sock")
 TIMEOUT_MS = 1000

@@ -117,16 +117,6 @@ class Facts:
                 self._facts[key] = fact
 
 
-def key(*parts: str | int) -> str:
-    """The key of a fact: its parts joined by ``/``; a ``/`` within a part (a name from outside) is written %2F."""
-    return "/".join(str(part).replace("%", "%25").replace("/", "%2F") for part in parts)
-
-
-def parts(fact_key: str) -> list[str]:
-    """The parts that :func:`key` joined."""
-    return [part.replace("%2F", "/").replace("%25", "%") for part in fact_key.split("/")]
-
-
 def reason(error: OSError) -> str:
     """An OSError in words, without the path."""
     return (error.strerror or type(error).__name__).lower()

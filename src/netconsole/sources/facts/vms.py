@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from netconsole.fact_keys import key
 from netconsole.sources.facts import qemu
-from netconsole.sources.facts.reading import Facts, decoded, key, reason
+from netconsole.sources.facts.reading import Facts, decoded, reason
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
 _STAT_NICE, _STAT_RT_PRIORITY, _STAT_POLICY = 19 - 3, 40 - 3, 41 - 3

@@ -1,0 +1,42 @@
+"""How often a comparison sees a change where there is none, and misses one: made-up runs of known noise and faults."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.unit import made_up
+
+from netconsole.compare import compare
+
+TRIALS = 100
+FAULTS: dict[str, dict[str, float]] = {
+    "nothing": {},
+    "waits ×1.5": {"wait_us": 30},
+    "waits ×3": {"wait_us": 60},
+    "drops 2/s": {"drops_per_s": 2},
+    "drops 10/s": {"drops_per_s": 10},
+}
+
+
+def main() -> None:
+    """Print one line per noise, baseline and fault."""
+    print(f"comparison: share of {TRIALS} trials with each verdict (metrics per trial: about 30)")
+    for day in (0.1, 0.3):
+        for snapshots in (1, 3, 5):
+            for name, fault in FAULTS.items():
+                verdicts = []
+                for trial in range(TRIALS):
+                    baseline = [made_up.snapshot(100 * trial + run, day=day, samples=400) for run in range(snapshots)]
+                    current = made_up.snapshot(100 * trial + 99, day=day, samples=400, **fault)
+                    verdicts.append(compare(current, baseline).verdict)
+                shares = ", ".join(
+                    f"{one} {verdicts.count(one) / TRIALS:.0%}" for one in ("same", "changed", "regressed")
+                )
+                print(f"  run-to-run variation {day:.0%}, baseline of {snapshots}, {name:10}: {shares}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,311 @@
+"""Compares a snapshot with a baseline of one or many: what moved beyond chance, ranked by how much it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import TypeAlias
+
+from netconsole.compare_facts import changed_facts, explained_by
+from netconsole.comparison import (
+    Comparison,
+    Direction,
+    Figure,
+    Finding,
+    NotComparable,
+    Side,
+    Verdict,
+)
+from netconsole.figure import duration, quantity
+from netconsole.judge import (
+    PERCENTILES,
+    Judged,
+    Spreads,
+    enough,
+    judge_count,
+    judge_gauge,
+    judge_histogram,
+    log_rates,
+    log_values,
+)
+from netconsole.metrics import TIME_UNITS, Metric, Metrics, flatten
+from netconsole.significance import false_discovery_limit
+from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot
+
+FALSE_DISCOVERIES = 0.01
+"""Of all findings, this share may be chance; when nothing changed, this is the chance of any finding at all."""
+MAX_FINDINGS = 200
+MAX_UNCERTAIN = 10
+"""Findings that are large but not beyond chance: shown after the others, never part of the verdict."""
+MIN_DURATION_S = 1.0
+_SAME_CHANGE = 0.5
+"""Rows that make up this share of a counter's change stand for it."""
+_MAX_NOT_COMPARABLE = 500
+
+Part: TypeAlias = tuple[str, float]
+"""The key of the counter that a row belongs to, and the row's share of its change."""
+
+
+def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str] = ()) -> Comparison:
+    """Hold a snapshot against one or more. ``names`` are what the baseline's files are called. Never raises on a
+    valid snapshot; the baseline must not be empty.
+    """
+    now, before = flatten(current), [flatten(snapshot) for snapshot in baseline]
+    left_out: dict[str, str] = {}
+    judged = _judge_all(now, before, left_out)
+    limit = false_discovery_limit((one.p for one in judged), FALSE_DISCOVERIES)
+    certain = [one for one in judged if one.large and one.p <= limit]
+    uncertain = sorted((one for one in judged if one.large and one.p > limit), key=lambda one: one.p)[:MAX_UNCERTAIN]
+    certain, parts = _without_sums(certain, {one.metric.key: one for one in judged})
+    changes = changed_facts(now, before)
+    ranked = sorted(certain, key=_importance) + sorted(uncertain, key=_importance)
+    shown = ranked[:MAX_FINDINGS]
+    explained = explained_by([one.metric for one in shown], changes)
+    findings = [
+        _finding(rank, one, rank <= len(certain), parts.get(one.metric.key), facts)
+        for rank, (one, facts) in enumerate(zip(shown, explained, strict=True), 1)
+    ]
+    ranks: dict[str, list[int]] = {}
+    for finding in findings:
+        for fact in finding.facts:
+            ranks.setdefault(fact, []).append(finding.rank)
+    return Comparison(
+        verdict=_verdict([direction_of(one) for one in certain], bool(changes)),
+        findings=findings,
+        facts_changed=[change.with_ranks(ranks.get(change.fact, [])) for change in changes],
+        not_comparable=[NotComparable(key, why) for key, why in sorted(left_out.items())[:_MAX_NOT_COMPARABLE]],
+        compared=len(judged),
+        findings_omitted=len(ranked) - len(shown),
+        current=_side(current, ""),
+        baseline=[_side(one, name) for one, name in zip(baseline, [*names, *[""] * len(baseline)], strict=False)],
+    )
+
+
+def direction_of(one: Judged) -> Direction:
+    """Worse, better, or neither: by the metric's own sense and the sign of the change."""
+    if one.metric.worse is None or one.stands_for.name == "shape":
+        return "different"
+    return "worse" if (one.stands_for.log2_ratio > 0) == (one.metric.worse == "up") else "better"
+
+
+def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> list[Judged]:
+    usable = _usable(now, before, left_out)
+    everything = dict(now.by_key)
+    for one in before:
+        for key, metric in one.by_key.items():
+            everything.setdefault(key, metric)
+    pairs = []
+    for key, metric in everything.items():
+        sides = usable.get(metric.probe)
+        if sides is None:
+            continue
+        why = _unmatched(metric, now, sides)
+        if why is not None:
+            left_out[key] = why
+        else:
+            pairs.append((now.by_key.get(key) or _nothing_of(metric), [one.by_key.get(key) for one in sides], sides))
+    spreads = _learned(pairs)
+    judged = []
+    for current, past, sides in pairs:
+        result = _judge(current, past, [one.snapshot.duration_s for one in sides], now, spreads)
+        if result is not None:
+            judged.append(result)
+        elif current.kind == "gauge":
+            name = f"{current.probe}/gauge/{current.name}"
+            left_out.setdefault(name, "a gauge needs a baseline of three snapshots or more")
+    return judged
+
+
+def _judge(
+    metric: Metric, past: Sequence[Metric | None], seconds: Sequence[float], now: Metrics, spreads: Spreads
+) -> Judged | None:
+    if metric.kind == "histogram":
+        known = [one.histogram for one in past if one is not None and one.histogram is not None]
+        return judge_histogram(metric, known, spreads) if known else None
+    if metric.kind == "gauge":
+        return judge_gauge(metric, [one.value for one in past if one is not None and one.value is not None], spreads)
+    counts = [(one.count if one is not None else 0, span) for one, span in zip(past, seconds, strict=True)]
+    return judge_count(metric, now.snapshot.duration_s, counts, spreads)
+
+
+def _learned(pairs: Iterable[tuple[Metric, list[Metric | None], list[Metrics]]]) -> Spreads:
+    """The typical spreads of the baseline; those of figures too rare to have one do not count."""
+    spreads = Spreads()
+    for metric, past, sides in pairs:
+        if metric.kind == "histogram":
+            known = [one.histogram for one in past if one is not None and one.histogram is not None]
+            for name, percent in PERCENTILES.items():
+                spreads.learn(name, log_values([one.percentile(percent) for one in known if enough(one, percent)]))
+            spreads.learn("mean", log_values([one.mean for one in known if one.count]))
+        elif metric.kind in ("counter", "table"):
+            counts = [one.count if one is not None else 0 for one in past]
+            if counts and min(counts) > 0:
+                seconds = [one.snapshot.duration_s for one in sides]
+                spreads.learn("rate", log_rates(list(zip(counts, seconds, strict=True))))
+    return spreads
+
+
+def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> dict[str, list[Metrics]]:
+    """Probe by probe, the baseline snapshots that it can be compared with; the others are named in ``left_out``."""
+    snapshot = now.snapshot
+    profiles = {one.snapshot.profile.name for one in before} - {snapshot.profile.name}
+    if profiles:
+        other = ", ".join(sorted(profiles))
+        left_out["profile"] = (
+            f"the profiles differ ({snapshot.profile.name} against {other}): filters may too; "
+            "only probes that both have in the same mode are compared"
+        )
+    usable: dict[str, list[Metrics]] = {}
+    names = dict.fromkeys([*snapshot.probes, *(name for one in before for name in one.snapshot.probes)])
+    for name in names:
+        current = snapshot.probes.get(name)
+        reasons = []
+        for one in before:
+            why = _probe_differs(current, one.snapshot.probes.get(name), snapshot, one.snapshot)
+            if why is None:
+                usable.setdefault(name, []).append(one)
+            else:
+                reasons.append(why)
+        if reasons and name not in usable:
+            left_out[name] = reasons[0]
+        elif reasons:
+            left_out[name] = f"{len(reasons)} of {len(before)} snapshots of the baseline left out: {reasons[0]}"
+    return usable
+
+
+def _probe_differs(now: ProbeData | None, before: ProbeData | None, current: Snapshot, past: Snapshot) -> str | None:
+    """Why the figures of a probe cannot be compared; None when they can."""
+    for probe, side in ((now, "current snapshot"), (before, "baseline")):
+        if probe is None:
+            return f"not in the {side}"
+        if probe.status not in MEASURED:
+            return f"{probe.status} in the {side}" + (f": {probe.why}" if probe.why else "")
+    assert now is not None and before is not None
+    if now.version != before.version and None not in (now.version, before.version):
+        return f"version {now.version} of the probe against {before.version}: its figures changed their meaning"
+    if now.mode != before.mode:
+        return f"mode {now.mode} against {before.mode}"
+    if min(current.duration_s, past.duration_s) < MIN_DURATION_S:
+        return f"a snapshot of less than {MIN_DURATION_S:g} s"
+    if sorted(now.attach) != sorted(before.attach) and (now.status == "degraded" or before.status == "degraded"):
+        return "an attach point is missing on one side: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))
+    return None
+
+
+def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str | None:
+    """Why a metric that one side lacks is not simply a 0 there; None when it can be compared."""
+    there = metric.key in now.by_key
+    lacking = [one for one in (now, *before) if metric.key not in one.by_key]
+    if not lacking:
+        return None
+    if metric.kind in ("histogram", "gauge"):
+        has_none = not there or len(lacking) == len(before)  # some of the baseline's are enough
+        return f"only in the {'current snapshot' if there else 'baseline'}" if has_none else None
+    table = f"{metric.probe}/table/{metric.name.partition('.')[0]}"
+    if any(table in one.partial for one in lacking):
+        return "the table was full on the other side: a row that is not in it is not a 0"
+    devices = [str(value) for label, value in metric.labels if label in ("device", "dev", "interface")]
+    for one in lacking:
+        known = {str(one.names.device(name)) for name in one.names.devices}
+        if known and any(device and device not in known for device in devices):
+            return f"no such device on the {'baseline' if there else 'current'} side"
+    return None
+
+
+def _nothing_of(metric: Metric) -> Metric:
+    """The same row, not seen: a count of 0."""
+    kind, labels = metric.kind, metric.labels
+    return Metric(
+        metric.key, metric.probe, kind, metric.name, labels, metric.unit, metric.worse, counter=metric.counter
+    )
+
+
+def _without_sums(
+    certain: list[Judged], judged: dict[str, Judged]
+) -> tuple[list[Judged], dict[str, tuple[str, float]]]:
+    """Leave out counters whose change is that of their rows; the rows say which share of it they are."""
+    rows: dict[str, list[Judged]] = {}
+    for one in certain:
+        if one.metric.counter is not None and one.metric.counter in judged:
+            rows.setdefault(one.metric.counter, []).append(one)
+    parts: dict[str, Part] = {}
+    gone = set()
+    for key, members in rows.items():
+        whole = _change(judged[key])
+        if not whole:
+            continue
+        for one in members:
+            parts[one.metric.key] = (key, _change(one) / whole)
+        if sum(_change(one) for one in members) / whole >= _SAME_CHANGE:
+            gone.add(key)
+    return [one for one in certain if one.metric.key not in gone], parts
+
+
+def _change(one: Judged) -> float:
+    return (one.stands_for.current or 0.0) - (one.stands_for.baseline or 0.0)
+
+
+def _importance(one: Judged) -> tuple[int, float, float, str]:
+    """Worse first, then what is neither, then better; the larger change first, the more certain of equals."""
+    order = {"worse": 0, "different": 1, "better": 2}[direction_of(one)]
+    return order, -round(abs(one.size), 1), one.p, one.metric.key
+
+
+def _verdict(directions: Sequence[Direction], facts_changed: bool) -> Verdict:
+    if "worse" in directions:
+        return "regressed"
+    return "changed" if directions or facts_changed else "same"
+
+
+def _finding(rank: int, one: Judged, significant: bool, part: Part | None, facts: list[str]) -> Finding:
+    shown = one.stands_for
+    shape = shown.name == "shape"
+    return Finding(
+        rank=rank,
+        metric=one.metric.key,
+        unit="log2 units" if shape else one.unit,
+        baseline=shown.baseline,
+        current=shown.current,
+        ratio=None if shape else shown.ratio,
+        difference=_change(one),
+        spread=shown.spread,
+        significant=significant,
+        direction=direction_of(one),
+        why=_why(one, significant, part),
+        statistic=shown.name,
+        figures=[
+            Figure(figure.name, figure.baseline, figure.current, figure.spread)
+            for figure in one.statistics
+            if figure.name != "shape"
+        ],
+        distance=one.distance,
+        facts=facts,
+    )
+
+
+def _why(one: Judged, significant: bool, part: Part | None) -> str:
+    """One sentence of figures: from what to what, against what it was held, what it is a part of."""
+    shown = one.stands_for
+    if shown.name == "shape":
+        text = f"the shape of the distribution moved by {one.distance:.2f} log2 units, its percentiles did not"
+    else:
+        name = "" if shown.name in ("rate", "value") else f"{shown.name} "
+        text = f"{name}{_said(shown.baseline, one.unit)} → {_said(shown.current, one.unit)}"
+        if shown.ratio is not None:
+            text += f" (×{shown.ratio:.3g})"
+        if shown.spread is not None:
+            text += f", the baseline's spread is {_said(shown.spread, one.unit)}"
+    if part is not None and part[1] > 0:
+        text += f"; {min(1.0, part[1]):.0%} of the change of {part[0]}"
+    if not significant:
+        text += "; may be chance"
+    return text
+
+
+def _said(value: float | None, unit: str) -> str:
+    return duration(value, unit) if unit in TIME_UNITS else quantity(value, unit)
+
+
+def _side(snapshot: Snapshot, name: str) -> Side:
+    host, profile = snapshot.host.name, snapshot.profile.name
+    return Side(host, snapshot.created, profile, snapshot.duration_s, PurePath(name).name)

@@ -1,0 +1,13 @@
+"""The keys of facts, ``area/thing/property``: joined and taken apart, whatever the names of things hold."""
+
+from __future__ import annotations
+
+
+def key(*parts: str | int) -> str:
+    """The key of a fact: its parts joined by ``/``; a ``/`` within a part (a name from outside) is written %2F."""
+    return "/".join(str(part).replace("%", "%25").replace("/", "%2F") for part in parts)
+
+
+def parts(fact_key: str) -> list[str]:
+    """The parts that :func:`key` joined."""
+    return [part.replace("%2F", "/").replace("%25", "%") for part in fact_key.split("/")]

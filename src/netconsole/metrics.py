@@ -1,0 +1,242 @@
+"""A snapshot as a flat set of metrics to be held against another's: counts, gauges and histograms by key.
+
+A key is ``probe/kind/name``, and ``/label=value,…`` where there are labels; volatile labels are already what they stand
+for (:mod:`netconsole.volatile`), and rows that thereby become one are added up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from netconsole.snapshot_file import (
+    MEASURED,
+    Bucket,
+    ColumnData,
+    HistogramData,
+    Label,
+    ProbeData,
+    Snapshot,
+    TableColumns,
+)
+from netconsole.volatile import VOLATILE, Names
+
+Worse: TypeAlias = Literal["up", "down"] | None
+Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
+Labels: TypeAlias = tuple[tuple[str, Label], ...]
+
+TIME_UNITS = frozenset({"ns", "us", "ms", "s"})
+_UP_IS_WORSE = (
+    "drop", "error", "errs", "lost", "loss", "miss", "retrans", "fail", "overrun", "squeez", "requeue", "timeout",
+    "reset", "busy", "overflow", "full", "exhaust", "backlog", "stall", "stuck", "unanswered", "refused", "collision",
+)  # fmt: skip
+"""Beginnings of words."""
+_DOWN_IS_WORSE = ("hit", "hits", "success", "successes")
+_LABEL_NAMES = (
+    frozenset({"cpu", "queue", "node", "vcpu", "vq", "numa_node", "code", "errno", "mark", "zone"}) | VOLATILE
+)
+"""Numbers that are labels, for a snapshot that does not say."""
+_UNQUOTED = re.compile(r"[^\x00-\x1f,=/\"\\\x7f]*")
+
+
+@dataclass(slots=True)
+class Metric:
+    """One figure. A count has ``count`` over the snapshot's time, a gauge ``value``, a histogram ``buckets``."""
+
+    key: str
+    probe: str
+    kind: Kind
+    name: str
+    labels: Labels
+    unit: str
+    worse: Worse
+    count: int = 0
+    value: float | None = None
+    histogram: Distribution | None = None
+    counter: str | None = None
+    """The key of the counter that this row is a part of."""
+
+
+@dataclass(slots=True)
+class Distribution:
+    """The samples of a histogram; ``sum`` is None when a part of it is not known."""
+
+    count: int
+    sum: float | None
+    buckets: list[Bucket]
+
+    @property
+    def mean(self) -> float | None:
+        """The mean, exact; None when empty or not known."""
+        return self.sum / self.count if self.count and self.sum is not None else None
+
+    def percentile(self, percent: float) -> float | None:
+        """The value below which ``percent`` of the samples lie, at the middle of its bucket; None when empty."""
+        total = sum(count for _, _, count in self.buckets)
+        seen = 0
+        for low, high, count in self.buckets:
+            seen += count
+            if count and seen >= max(1.0, total * percent / 100):
+                return (low + high) / 2
+        return None
+
+    def above(self, limit: float) -> int:
+        """Samples in buckets that begin at ``limit`` or above."""
+        return sum(count for low, _, count in self.buckets if low >= limit)
+
+
+@dataclass(slots=True)
+class Metrics:
+    """What one snapshot measured, by key. ``partial`` tables lost rows: a row that is not there is not a 0."""
+
+    snapshot: Snapshot
+    names: Names
+    by_key: dict[str, Metric] = field(default_factory=dict)
+    partial: set[str] = field(default_factory=set)
+
+
+def flatten(snapshot: Snapshot) -> Metrics:
+    """All metrics of the probes that measured."""
+    metrics = Metrics(snapshot, Names(snapshot))
+    for name, probe in snapshot.probes.items():
+        if probe.status in MEASURED:
+            _counters(metrics, name, probe)
+            for table, rows in probe.tables.items():
+                if rows:
+                    _table(metrics, name, probe, table, rows)
+                if any(probe.ledger.get(entry) for entry in ("map_full", "evicted", "omitted")):
+                    metrics.partial.add(f"{name}/table/{table}")
+            for histogram, data in probe.histograms.items():
+                _histogram(metrics, name, histogram, data)
+    return metrics
+
+
+def direction(name: str, unit: str, labels: Mapping[str, Label] | None = None) -> Worse:
+    """Which way is worse, where the manifest does not say: times, losses and waits up, hits down, the rest neither.
+
+    A drop of class benign (no listener, the end of a connection) is neither.
+    """
+    if labels and labels.get("class") == "benign":
+        return None
+    words = re.findall(r"[a-z]+", name.lower())
+    if any(word in _DOWN_IS_WORSE for word in words):
+        return "down"
+    if unit in TIME_UNITS or any(word.startswith(_UP_IS_WORSE) for word in words):
+        return "up"
+    return None
+
+
+def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, Label]] = ()) -> str:
+    """The key of a metric; label values that would be ambiguous are quoted as in JSON."""
+    text = ",".join(f"{_quoted(label)}={_quoted(value)}" for label, value in labels)
+    return f"{probe}/{kind}/{name}/{text}" if text else f"{probe}/{kind}/{name}"
+
+
+def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
+    for counter, data in probe.counters.items():
+        if data.total is not None:
+            key = metric_key(name, "counter", counter)
+            worse = direction(counter, data.unit)
+            metrics.by_key[key] = Metric(key, name, "counter", counter, (), data.unit, worse, count=data.total)
+
+
+def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, Label]]) -> None:
+    columns = probe.columns.get(table) or _guessed(rows)
+    labels = [label for label in columns.labels if label not in columns.values]
+    mapped = [label in VOLATILE for label in labels]
+    counters = {column: _conserved(name, probe, column, rows, spec) for column, spec in columns.values.items()}
+    known: dict[Labels, dict[str, Metric]] = {}
+    for row in rows:
+        values = []
+        for label, is_volatile in zip(labels, mapped, strict=True):
+            value = row.get(label)
+            values.append((label, metrics.names.label(label, value) if is_volatile else value))
+        identity = tuple(pair for pair in values if pair[1] is not None)
+        cells = known.get(identity)
+        if cells is None:
+            cells = known[identity] = _cells(name, table, columns, identity, counters, len(columns.values) > 1)
+        for column, metric in cells.items():
+            value = row.get(column)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                if metric.kind == "gauge":
+                    metric.value = value if metric.value is None else max(metric.value, value)
+                else:
+                    metric.count += int(value)
+    for cells in known.values():
+        for metric in cells.values():
+            metrics.by_key[metric.key] = metric
+
+
+def _cells(
+    probe: str, table: str, columns: TableColumns, identity: Labels, counters: Mapping[str, str | None], several: bool
+) -> dict[str, Metric]:
+    """The metrics of one row, still 0."""
+    cells = {}
+    for column, spec in columns.values.items():
+        kind: Kind = "gauge" if spec.kind == "max" else "table"
+        name = f"{table}.{column}" if several else table
+        worse = spec.worse or direction(f"{table} {column}", spec.unit, dict(identity))
+        key = metric_key(probe, kind, name, identity)
+        cells[column] = Metric(key, probe, kind, name, identity, spec.unit, worse, counter=counters.get(column))
+    return cells
+
+
+def _guessed(rows: list[dict[str, Label]]) -> TableColumns:
+    """Labels and values of a table that does not say: numbers that are not known labels are values."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    values = [
+        name
+        for name in names
+        if name not in _LABEL_NAMES
+        and all(isinstance(row.get(name), (int, float)) and not isinstance(row.get(name), bool) for row in rows)
+    ]
+    return TableColumns([name for name in names if name not in values], {name: ColumnData() for name in values})
+
+
+def _conserved(name: str, probe: ProbeData, column: str, rows: list[dict[str, Label]], spec: ColumnData) -> str | None:
+    """The counter that the rows of a column add up to, if there is one."""
+    if spec.kind == "max" or not probe.counters:
+        return None
+    total = sum(value for row in rows if isinstance(value := row.get(column), int))
+    for counter, data in probe.counters.items():
+        if total and data.total == total:
+            return metric_key(name, "counter", counter)
+    return None
+
+
+def _histogram(metrics: Metrics, name: str, histogram: str, data: HistogramData) -> None:
+    merged: dict[Labels, list[HistogramData]] = {}
+    for part in data.by or [data]:
+        mapped = [(label, metrics.names.label(label, value)) for label, value in part.labels.items()]
+        merged.setdefault(tuple(pair for pair in mapped if pair[1] is not None), []).append(part)
+    for labels, members in merged.items():
+        key = metric_key(name, "histogram", histogram, labels)
+        unit = members[0].unit or data.unit
+        worse: Worse = "up" if unit in TIME_UNITS else direction(histogram, unit, dict(labels))
+        metrics.by_key[key] = Metric(key, name, "histogram", histogram, labels, unit, worse, histogram=added(members))
+
+
+def added(parts: Iterable[HistogramData | Distribution]) -> Distribution:
+    """Several histograms of one unit as one."""
+    counts: dict[tuple[float, float], int] = {}
+    total, samples = 0.0, 0
+    whole = True
+    for part in parts:
+        samples += part.count
+        whole = whole and (part.sum is not None or not part.count)
+        total += part.sum or 0.0
+        for low, high, count in part.buckets:
+            counts[low, high] = counts.get((low, high), 0) + count
+    buckets = [(low, high, count) for (low, high), count in sorted(counts.items())]
+    return Distribution(samples, total if whole else None, buckets)
+
+
+def _quoted(value: Label) -> str:
+    if isinstance(value, str):
+        if _UNQUOTED.fullmatch(value):
+            return value
+        return json.dumps(value, ensure_ascii=False).replace("/", "\\/")
+    return str(value).lower() if isinstance(value, bool) else str(value)

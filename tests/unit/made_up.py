@@ -1,0 +1,123 @@
+"""Snapshots made up with known noise and known faults, for tests of what reads snapshots. Not random: seeded."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from netconsole.histogram import bounds, index
+from netconsole.snapshot_file import Snapshot
+
+COLUMNS = {
+    "drops": {
+        "labels": ["reason", "class", "location", "device", "protocol"],
+        "values": {"count": {"unit": "packets", "kind": "sum"}},
+    },
+    "links": {
+        "labels": ["device"],
+        "values": {
+            "rx_packets": {"unit": "packets", "kind": "sum"},
+            "rx_errors": {"unit": "packets", "kind": "sum", "worse": "up"},
+            "backlog": {"unit": "packets", "kind": "max", "worse": "up"},
+        },
+    },
+}
+
+
+def histogram(chance: random.Random, typical: float, samples: int, width: float = 0.5, **labels: Any) -> dict[str, Any]:
+    """A log-normal histogram of times in us, in the buckets of the probes (which count ns)."""
+    counts: dict[int, int] = {}
+    total = 0
+    for _ in range(samples):
+        value = max(1, int(1000 * typical * chance.lognormvariate(0, width)))
+        total += value
+        counts[index(value)] = counts.get(index(value), 0) + 1
+    buckets = [[low / 1000, high / 1000, counts[i]] for i in sorted(counts) for low, high in [bounds(i)]]
+    return {"unit": "us", "count": samples, "sum": total / 1000, "buckets": buckets, "labels": labels}
+
+
+def poisson(chance: random.Random, mean: float) -> int:
+    """Poisson for small means, its normal approximation for others."""
+    if mean > 50:
+        return max(0, round(chance.gauss(mean, mean**0.5)))
+    count, left = 0, chance.expovariate(1)
+    while left < mean:
+        count, left = count + 1, left + chance.expovariate(1)
+    return count
+
+
+def document(
+    seed: int,
+    *,
+    day: float = 0.1,
+    wait_us: float = 20.0,
+    drops_per_s: float = 0.0,
+    devices: int = 4,
+    samples: int = 3000,
+    facts: dict[str, Any] | None = None,
+    seconds: float = 10.0,
+) -> dict[str, Any]:
+    """One run on a path with traffic; every rate and time is off by ``day`` (log-normal) from run to run."""
+    chance = random.Random(seed)
+
+    def vary(mean: float) -> float:
+        return mean * chance.lognormvariate(0, day)
+
+    rows, links, waits = [], [], []
+    for number in range(devices):
+        device = f"vnet{number}"
+        faulty = number == devices - 1
+        rows.append(
+            {
+                "reason": "NO_SOCKET",
+                "class": "benign",
+                "location": "__udp4_lib_rcv",
+                "device": device,
+                "protocol": "UDP",
+            }
+            | {"count": poisson(chance, vary(3) * seconds)}
+        )
+        if faulty and drops_per_s:
+            rows.append(
+                {"reason": "QDISC_DROP", "class": "suspicious", "location": "netem_enqueue", "device": device}
+                | {"protocol": "UDP", "count": poisson(chance, vary(drops_per_s) * seconds)}
+            )
+        links.append(
+            {"device": device, "rx_packets": poisson(chance, vary(1000) * seconds), "rx_errors": 0, "backlog": 0}
+        )
+        for queue in range(2):
+            typical = vary(wait_us if faulty else 20.0)
+            waits.append(histogram(chance, typical, samples, device=device, queue=queue))
+    drops = sum(row["count"] for row in rows)
+    return {
+        "schema": "netconsole.snapshot/1",
+        "created": f"2026-11-{1 + seed % 28:02}T21:00:00Z",
+        "netconsole": "0.1.0",
+        "host": {"name": "hv-017", "kernel": "6.1.0", "arch": "x86_64", "os": "Debian", "cpus": 8, "boot_id": "b"},
+        "profile": {"name": "summary", "budget": {}},
+        "duration_s": seconds,
+        "probes": {
+            "kernel_drops": {
+                "status": "attached", "version": 1, "columns": {"drops": COLUMNS["drops"]}, "tables": {"drops": rows},
+                "counters": {"drops": {"total": drops, "per_s": drops / seconds, "unit": "packets"}},
+            },
+            "link_rates": {
+                "status": "attached", "version": 1, "columns": {"links": COLUMNS["links"]}, "tables": {"links": links},
+            },
+            "tx_queue_latency": {
+                "status": "attached", "version": 1, "histograms": {"wait": {"unit": "us", "by": waits}},
+            },
+        },
+        "facts": {
+            "nic/vnet3/offload/tx-tcp-segmentation": {"value": "on", "source": "ethtool"},
+            "kernel/release": {"value": "6.1.0", "source": "proc"},
+            **{name: {"value": value, "source": "made up"} for name, value in (facts or {}).items()},
+        },
+    }  # fmt: skip
+
+
+def snapshot(seed: int, **kind: Any) -> Snapshot:
+    """As :func:`document`, loaded."""
+    return msgspec.convert(document(seed, **kind), Snapshot)

@@ -1,0 +1,235 @@
+"""A comparison finds what changed, says nothing when nothing did, and never guesses what it cannot know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit import made_up
+
+from netconsole import comparison
+from netconsole.compare import compare
+from netconsole.compare_facts import changed_facts
+from netconsole.metrics import direction, flatten, metric_key
+from netconsole.snapshot_file import Snapshot, load
+
+SCHEMA = Path(__file__).parents[2] / "docs/schema/comparison-1.json"
+DROPS = "kernel_drops/table/drops/reason=QDISC_DROP,class=suspicious,location=netem_enqueue,device=vnet3,protocol=UDP"
+EMPTY = made_up.document(1, samples=1)
+WAIT = "tx_queue_latency/histogram/wait/device=vnet3,queue="
+
+
+@pytest.fixture(scope="module")
+def five() -> list[Snapshot]:
+    """A baseline of five runs, each 10 % off on its own."""
+    return [made_up.snapshot(seed) for seed in range(5)]
+
+
+def changed(document: dict[str, Any], **change: Any) -> Snapshot:
+    """A document with other values, loaded."""
+    return msgspec.convert({**document, **change}, Snapshot)
+
+
+@pytest.mark.parametrize("snapshots", [1, 2, 5])
+@pytest.mark.parametrize("day", [0.0, 0.1])
+def test_nothing_is_found_where_nothing_changed(snapshots: int, day: float) -> None:
+    """At most 1 of 20 trials may see something; single snapshots are trusted to vary by 10 % from run to run."""
+    verdicts = []
+    for trial in range(20):
+        runs = [made_up.snapshot(1000 * trial + run, day=day, samples=500) for run in range(snapshots + 1)]
+        verdicts.append(compare(runs[-1], runs[:-1]).verdict)
+    assert verdicts.count("same") >= 19
+
+
+def test_five_runs_teach_how_much_a_wilder_host_varies() -> None:
+    verdicts = []
+    for trial in range(20):
+        runs = [made_up.snapshot(1000 * trial + run, day=0.4, samples=500) for run in range(6)]
+        verdicts.append(compare(runs[-1], runs[:-1]).verdict)
+    assert verdicts.count("same") >= 19
+
+
+@pytest.mark.parametrize("snapshots", [1, 5])
+def test_a_delay_is_found_where_it_is(five: list[Snapshot], snapshots: int) -> None:
+    found = compare(made_up.snapshot(77, wait_us=100), five[:snapshots])
+    assert (found.verdict, found.exit_code) == ("regressed", 1)
+    assert {finding.metric for finding in found.findings[:2]} == {WAIT + "0", WAIT + "1"}
+    first = found.findings[0]
+    assert (first.direction, first.significant, first.unit) == ("worse", True, "us")
+    assert first.ratio == pytest.approx(5, rel=0.5)
+    assert first.difference == pytest.approx((first.current or 0) - (first.baseline or 0))
+    assert {figure.name for figure in first.figures} >= {"p50", "p90", "p99"}
+    assert first.distance == pytest.approx(2.3, rel=0.2)  # log2(5)
+
+
+@pytest.mark.parametrize("snapshots", [1, 5])
+def test_drops_are_found_by_reason_and_place_and_their_sum_is_not_said_twice(
+    five: list[Snapshot], snapshots: int
+) -> None:
+    found = compare(made_up.snapshot(77, drops_per_s=30), five[:snapshots])
+    assert found.verdict == "regressed"
+    assert found.findings[0].metric == DROPS
+    assert found.findings[0].baseline == 0
+    assert found.findings[0].ratio is None
+    assert "of the change of kernel_drops/counter/drops" in found.findings[0].why
+    assert not [one for one in found.findings if one.metric == "kernel_drops/counter/drops" and one.significant]
+
+
+def test_an_improvement_is_not_a_regression(five: list[Snapshot]) -> None:
+    found = compare(made_up.snapshot(77, wait_us=4), five)
+    assert (found.verdict, found.exit_code) == ("changed", 0)
+    assert found.findings[0].direction == "better"
+
+
+def test_a_change_of_benign_drops_is_neither_worse_nor_better(five: list[Snapshot]) -> None:
+    document = made_up.document(77)
+    for row in document["probes"]["kernel_drops"]["tables"]["drops"]:
+        row["count"] *= 50
+    total = sum(row["count"] for row in document["probes"]["kernel_drops"]["tables"]["drops"])
+    document["probes"]["kernel_drops"]["counters"]["drops"]["total"] = total
+    found = compare(msgspec.convert(document, Snapshot), five)
+    assert found.verdict == "changed"
+    assert {finding.direction for finding in found.findings if finding.significant} == {"different"}
+
+
+def test_a_changed_fact_is_named_beside_the_findings_that_it_may_explain(five: list[Snapshot]) -> None:
+    fact = "nic/vnet3/offload/tx-tcp-segmentation"
+    found = compare(made_up.snapshot(77, wait_us=100, facts={fact: "off"}), five)
+    assert found.findings[0].facts == [fact]
+    [change] = found.facts_changed
+    assert (change.fact, change.baseline, change.current) == (fact, "on", "off")
+    assert change.may_explain[:2] == [1, 2]
+
+
+def test_a_device_that_came_is_one_change_and_unknown_facts_are_none(five: list[Snapshot]) -> None:
+    facts = {f"nic/veth{n}/{name}": 1 for n in (1,) for name in ("mtu", "tx_queue_len", "kind")}
+    current = made_up.snapshot(77, facts={**facts, "cpu/governor": None})
+    baseline = made_up.snapshot(1, facts={"cpu/governor": "performance"})
+    [change] = changed_facts(flatten(current), [flatten(baseline)])
+    assert (change.fact, change.baseline, change.current) == ("nic/veth1", None, "there")
+
+
+def test_taps_are_compared_by_vm_not_by_number(five: list[Snapshot]) -> None:
+    def renumbered(first: int) -> Snapshot:
+        text = json.dumps(made_up.document(7))
+        for number in range(4):
+            text = text.replace(f'"vnet{number}"', f'"vnet{first + number}"')
+        document = json.loads(text)
+        document["facts"] = {
+            f"vm/web-{number}/net/0/tap": {"value": f"vnet{first + number}", "source": "", "volatile": True}
+            for number in range(4)
+        }
+        return msgspec.convert(document, Snapshot)
+
+    found = compare(renumbered(40), [renumbered(10)])
+    assert found.verdict == "same"
+    assert "tx_queue_latency/histogram/wait/device=web-3 net0,queue=1" in flatten(renumbered(10)).by_key
+
+
+def test_rows_that_become_one_are_added_up() -> None:
+    document = made_up.document(1)
+    rows = [{"process": f"nginx/{pid}", "netns": pid, "count": 5} for pid in (10, 11)]
+    document["probes"]["kernel_drops"]["tables"] = {"by_process": rows}
+    document["probes"]["kernel_drops"]["columns"] = {
+        "by_process": {"labels": ["process", "netns"], "values": {"count": {"unit": "packets"}}}
+    }
+    assert (
+        flatten(msgspec.convert(document, Snapshot)).by_key["kernel_drops/table/by_process/process=nginx"].count == 10
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "metric", "why"),
+    [
+        ({"status": "failed", "why": "no BTF"}, "kernel_drops", "failed in the current snapshot: no BTF"),
+        ({"version": 2}, "kernel_drops", "version 2 of the probe against 1"),
+        ({"mode": "details"}, "kernel_drops", "mode details against summary"),
+        ({"status": "degraded", "attach": ["raw_tracepoint:x"]}, "kernel_drops", "an attach point is missing"),
+    ],
+)
+def test_what_cannot_be_compared_is_listed_with_the_reason(
+    five: list[Snapshot], change: dict[str, Any], metric: str, why: str
+) -> None:
+    document = made_up.document(77, drops_per_s=50)
+    document["probes"]["kernel_drops"].update(change)
+    found = compare(msgspec.convert(document, Snapshot), five)
+    assert next(one.why for one in found.not_comparable if one.metric == metric).startswith(why)
+    assert not [one for one in found.findings if one.metric.startswith("kernel_drops/") and one.significant]
+
+
+def test_a_probe_or_device_of_one_side_alone_is_not_a_change_from_nothing(five: list[Snapshot]) -> None:
+    document = made_up.document(77)
+    document["probes"]["new"] = document["probes"]["kernel_drops"]
+    document["facts"] |= {f"nic/vnet{n}/mtu": {"value": 1500} for n in range(4)} | {"nic/eth9/mtu": {"value": 1500}}
+    document["probes"]["link_rates"]["tables"]["links"].append({"device": "eth9", "rx_packets": 10**6, "rx_errors": 0})
+    baseline = [made_up.snapshot(seed, facts={f"nic/vnet{n}/mtu": 1500 for n in range(4)}) for seed in range(3)]
+    found = compare(msgspec.convert(document, Snapshot), baseline)
+    reasons = {one.metric: one.why for one in found.not_comparable}
+    assert reasons["new"] == "not in the baseline"
+    assert reasons["link_rates/table/links.rx_packets/device=eth9"] == "no such device on the baseline side"
+
+
+def test_a_row_missing_from_a_full_table_is_not_a_zero(five: list[Snapshot]) -> None:
+    documents = [made_up.document(seed) for seed in range(3)]
+    for document in documents:
+        document["probes"]["kernel_drops"]["ledger"] = {"map_full": 3}
+    found = compare(made_up.snapshot(9, drops_per_s=50), [msgspec.convert(one, Snapshot) for one in documents])
+    assert {one.metric: one.why for one in found.not_comparable}[DROPS].startswith("the table was full")
+
+
+def test_other_profiles_are_named(five: list[Snapshot]) -> None:
+    found = compare(changed(made_up.document(7), profile={"name": "drops"}), five)
+    why = next(one.why for one in found.not_comparable if one.metric == "profile")
+    assert why.startswith("the profiles differ (drops against summary)")
+
+
+def test_the_order_of_the_baseline_does_not_matter(five: list[Snapshot]) -> None:
+    current = made_up.snapshot(77, wait_us=60, drops_per_s=20)
+    forward, backward = compare(current, five), compare(current, five[::-1])
+    assert forward.findings == backward.findings
+
+
+def test_a_comparison_satisfies_its_schema(five: list[Snapshot]) -> None:
+    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+    for current in (made_up.snapshot(77, wait_us=100, drops_per_s=20), five[0]):
+        validator.validate(json.loads(comparison.encode(compare(current, five))))
+
+
+def test_the_committed_snapshot_of_version_1_compares_with_itself() -> None:
+    snapshot = load(Path(__file__).parent / "data/snapshot-version-1.json")
+    found = compare(snapshot, [snapshot], ["friday.json"])
+    assert found.verdict == "same"
+    assert found.baseline[0].name == "friday.json"
+    assert "vhost" in {one.metric for one in found.not_comparable}
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.floats(0, 1e6), st.floats(0, 1e6))
+def test_any_two_counts_can_be_compared(first: int, second: int, first_s: float, second_s: float) -> None:
+    def of(total: int, seconds: float) -> Snapshot:
+        counters = {"drops": {"total": total, "unit": "packets"}}
+        return changed(EMPTY, duration_s=seconds, probes={"p": {"status": "attached", "counters": counters}}, facts={})
+
+    compare(of(first, first_s), [of(second, second_s)])
+    compare(of(first, first_s), [of(second, second_s)] * 3)
+
+
+def test_directions_follow_names_and_units() -> None:
+    assert direction("rx_dropped", "packets") == "up"
+    assert direction("drops", "packets", {"class": "benign"}) is None
+    assert direction("wait", "ns") == "up"
+    assert direction("megaflow_hits", "packets") == "down"
+    assert direction("rx_packets", "packets") is None
+    assert direction("related", "packets") is None
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_keys_of_hostile_labels_stay_apart(labels: dict[str, str]) -> None:
+    key = metric_key("p", "table", "t", labels.items())
+    assert key.count("/") == 2 + bool(labels) + key.count("\\/")
+    assert not any(ord(character) < 32 for character in key)
