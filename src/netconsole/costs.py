@@ -20,7 +20,7 @@ class ProgramCost:
     window_ns: int = 0
     run_count: int = 0
     run_time_ns: int = 0
-    missed: int = 0
+    missed: int | None = None
     last_ns_per_run: float | None = None
     last_cpu_pct: float | None = None
 

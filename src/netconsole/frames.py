@@ -21,7 +21,7 @@ ProbeState: TypeAlias = Literal["compiling", "attaching", "attached", "degraded"
 Mode: TypeAlias = Literal["summary", "details"]
 Source: TypeAlias = Literal["collector", "console"]
 
-LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed")
+LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted")
 """Ledger entries that make exact counts a lower bound."""
 LEDGER_SAMPLES = ("suppressed", "lost", "stack_failed", "shed")
 """Ledger entries that make the samples (events) a share of what happened; the counts stay exact."""
@@ -60,13 +60,16 @@ class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Program(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One BPF program: runs and time in the statistics windows, and runs that the kernel skipped in all."""
+    """One BPF program: runs and time in the statistics windows, and runs that the kernel skipped in all.
+
+    ``missed`` is None on kernels before 5.12, which do not tell.
+    """
 
     name: str
     attach: str
     run_count: int
     run_time_ns: int
-    missed: int
+    missed: int | None
 
 
 class Statistics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -10,7 +10,7 @@ from array import array
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 VMLINUX = "/sys/kernel/btf/vmlinux"
-_MODULES = "/sys/kernel/btf"
+_DIRECTORY = "/sys/kernel/btf"
 
 (
     INT,
@@ -300,12 +300,7 @@ class Btf:
         return found
 
 
-def module_path(name: str) -> str:
-    """Where the kernel shows the BTF of a loaded module (5.11); the file may not be there."""
-    return os.path.join(_MODULES, os.path.basename(name))
-
-
-def loaded_modules(names: Sequence[str]) -> List[str]:
-    """Paths of the split BTF of those of these modules that are loaded and have one (a built-in one is in vmlinux)."""
-    paths = [module_path(name) for name in names if name != "vmlinux"]
+def module_paths(names: Sequence[str], directory: str = _DIRECTORY) -> List[str]:
+    """Paths of the split BTF of those of these modules that are loaded (5.11); a built-in one is in vmlinux."""
+    paths = [os.path.join(directory, name.replace("-", "_")) for name in names if name != "vmlinux"]
     return [path for path in paths if os.path.exists(path)]

@@ -5,7 +5,7 @@ whose own reasons are in an enum of its module, with the subsystem in the high b
 """
 
 import re
-from typing import Dict, List, Optional
+from typing import Dict, Optional
 
 from netconsole_collector import btf as b
 from netconsole_collector.btf import Btf
@@ -14,7 +14,8 @@ BENIGN, SUSPICIOUS, UNKNOWN = "benign", "suspicious", "unknown"
 KERNEL, INFERRED = "kernel", "inferred"
 
 _SUBSYSTEM_SHIFT = 16
-_SUBSYSTEM_MODULES = ("openvswitch", "mac80211")
+MODULES = ["openvswitch", "mac80211"]
+"""Modules that bring drop reasons of their own."""
 _CORE_PREFIX = re.compile(r"^SKB_DROP_REASON_")
 _SUBSYSTEM_PREFIX = re.compile(r"^SKB_DROP_REASON_SUBSYS_")
 _RX_PREFIX = re.compile(r"^(?:__)?RX_DROP_")
@@ -66,11 +67,6 @@ _INFERRED: Dict[str, Optional[str]] = {
 
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
-
-
-def modules() -> List[str]:
-    """Paths of the BTF of loaded modules that bring drop reasons of their own."""
-    return b.loaded_modules(_SUBSYSTEM_MODULES)
 
 
 def from_btf(btf: Btf) -> Dict[str, str]:

@@ -112,6 +112,14 @@ class TypeWriter:
         self._constants()
         return "\n".join(self.lines) + "\n"
 
+    def records(self) -> List[int]:
+        """Ids of the named structs and unions that were written."""
+        return [identifier for identifier in self._written if self.btf.kind(identifier) in (b.STRUCT, b.UNION)]
+
+    def tag(self, identifier: int) -> str:
+        """How a written struct, union or enum is called in C, with its keyword."""
+        return "{} {}".format(self._keyword(identifier), self._tag(identifier))
+
     # ---- names ----
 
     def _tag(self, identifier: int) -> str:

@@ -30,6 +30,14 @@ _DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
 _NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
 _BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
 
+_TYPE_IS_MISSING = (
+    "incomplete type",
+    "incomplete definition",
+    "no member named",
+    "undeclared identifier",
+    "unknown type",
+)
+
 Json = Dict[str, Any]
 
 
@@ -172,10 +180,8 @@ class Worker:
             if not _kernel_headers():
                 raise Refused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
             return "headers"
-        modules = btf.loaded_modules(self.spec["probe"].get("btf_modules", []))
-        if self._wants_drop_reasons():
-            modules = sorted({*modules, *drop_reasons.modules()})
-        types = self._btf = btf.Btf(path, modules)
+        wanted = self._modules() + (drop_reasons.MODULES if self._wants_drop_reasons() else [])
+        types = self._btf = btf.Btf(path, btf.module_paths(sorted(set(wanted)), os.path.dirname(path)))
         taken = source_names.bcc_names() | source_names.defined(source) | header_tree.type_names()
         text = kernel_types.header(types, used, taken)
         facts = kernel_types.facts(types, used)
@@ -184,9 +190,13 @@ class Worker:
             self._drop_reasons = drop_reasons.from_btf(types)
         directory, vanishes = header_tree.private_directory()
         self._directory = None if vanishes else directory
-        header_tree.write(directory, header_tree.files(text))
+        header_tree.write(directory, header_tree.files(text, self.job.get("release", "")))
         os.environ["BCC_KERNEL_SOURCE"] = directory
         return "btf"
+
+    def _modules(self) -> List[str]:
+        """Kernel modules whose types the probe names."""
+        return [name for name in self.spec["probe"].get("btf_modules", []) if re.fullmatch(r"[\w-]+", name)]
 
     def _text(self, direct: bool) -> str:
         """Defines, the common header and the source; errors name file and line of what the author wrote."""
@@ -306,6 +316,11 @@ class Worker:
 
     def _compile_refusal(self, log: str) -> Refused:
         error = next((line for line in log.splitlines() if " error: " in line), None)
+        absent = [name for name in self._modules() if not os.path.exists("/sys/module/" + name)]
+        if error and absent and any(words in error for words in _TYPE_IS_MISSING):
+            names = ", ".join(absent)
+            why = "its types are those of modules that are not loaded: {}".format(names)
+            return Refused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
         if error:
             return Refused("does not compile on this kernel: " + error.strip(), detail=log)
         if "could not open bpf map" in log:

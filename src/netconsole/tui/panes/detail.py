@@ -27,6 +27,7 @@ LEDGER_WORDS = {
     "map_full": "rows that found no room: they are missing from the table, the counter is exact",
     "evicted": "idle rows that were removed from a full map: their totals are no longer listed",
     "join_missed": "ends without a start, or starts without an end: the histogram has fewer samples than packets",
+    "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",
     "parse_failed": "packets whose headers could not be read: counted as unparsed",
     "suppressed": "events over the budget: samples are a share, counts are exact",
     "lost": "events that the buffer refused: samples are a share, counts are exact",
