@@ -25,15 +25,17 @@ from netconsole.tui.driver import ConsoleDriver
 from netconsole.tui.files import save
 from netconsole.tui.lifeline import Lifeline
 from netconsole.tui.panes.catalogue import panes
-from netconsole.tui.panes.header import Pause
-from netconsole.tui.panes.scene import Evidence, Output, Scene
+from netconsole.tui.panes.header import Pause, stated_age_s
+from netconsole.tui.panes.scene import LOOK_EVERY_S, Evidence, Output, Scene
 from netconsole.tui.panes.standsout import Standing
 from netconsole.tui.pump import Pump
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable
 
-TICK_S = 1.0
-"""The header's clock goes on, and shows growing age, even if no frame comes."""
+RATE_OVER_S = 2.0
+"""Output per second is the mean of so long."""
+AT_LEAST_EVERY_S = 1.9
+"""Without news it is drawn so often, so that the clock is seen to go on."""
 
 
 @runtime_checkable
@@ -71,6 +73,9 @@ class ConsoleApp(App[None]):
         self.pump = Pump(self.draw, self.backlog, self._observe)
         self._findings = Findings(manifests, profile.budget)
         self._standing: Sequence[Finding] = ()
+        self._seen: tuple[object, ...] = ()
+        self._drawn_s = 0.0
+        self._stated_s: int | None = None
         self._lifeline = lifeline
         self._frozen: tuple[State, Sequence[Finding]] | None = None
         self._main = MainScreen(panes(manifests))
@@ -94,7 +99,7 @@ class ConsoleApp(App[None]):
         if isinstance(driver, ConsoleDriver):
             driver.output.when_idle = self.pump.idle
         self.session.on_news(self.pump.news)
-        self.set_interval(TICK_S, self.pump.news)
+        self.set_interval(LOOK_EVERY_S, self.pump.news)
         self.pump.news()
 
     def leave(self) -> None:
@@ -129,16 +134,30 @@ class ConsoleApp(App[None]):
         with self.session.view() as state:
             yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, self._standing)
 
-    def _observe(self) -> None:
-        """Findings count intervals: they see every one, whatever is drawn."""
+    def _observe(self) -> bool:
+        """Take note of news: findings count every interval, drawn or not. True when there is something to draw.
+
+        That is the end of an interval of the collector, a probe that changed state, or a picture that grows old; what
+        the console itself measures comes between two such moments and is drawn with the next.
+        """
         connection = self.session.connection()
         with self.session.view() as state:
             self._standing = self._findings.update(state, connection)
+            statuses = [probe.status for probe in state.probes.values()]
+            seen = (state.collector.intervals, connection.phase, tuple(statuses))
+        now_s = time.monotonic()
+        age_s = self.session.age_s()
+        honest = self._stated_s is None or age_s is None or age_s + LOOK_EVERY_S <= self._stated_s
+        if seen == self._seen and honest and now_s - self._drawn_s < AT_LEAST_EVERY_S:
+            return False
+        self._seen, self._drawn_s = seen, now_s
+        return True
 
     def draw(self) -> None:
         """Draw the screen in front; those below it are drawn when they are in front again."""
         screen = self.screen
         with self.scene() as scene:
+            self._stated_s = stated_age_s(scene)
             if screen is self._main:
                 self._main.draw(scene, self.pause, self.session.kind, time.monotonic())
             elif isinstance(screen, Over):
@@ -155,7 +174,7 @@ class ConsoleApp(App[None]):
             return None
         now, written = time.monotonic(), driver.output.bytes_written
         then, before = self._sent
-        if now - then >= TICK_S * 0.9:
+        if now - then >= RATE_OVER_S:
             self._bytes_per_s = (written - before) / (now - then)
             self._sent = (now, written)
         return self._bytes_per_s

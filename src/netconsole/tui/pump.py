@@ -11,9 +11,9 @@ class Pump:
     """Turns news from any thread into at most one drawing at a time on the event loop."""
 
     def __init__(
-        self, draw: Callable[[], None], backlog: Callable[[], int], observe: Callable[[], None] = lambda: None
+        self, draw: Callable[[], None], backlog: Callable[[], int], observe: Callable[[], bool] = lambda: True
     ) -> None:
-        """``observe`` is called at every turn, drawn or not; ``draw`` only when ``backlog`` is 0."""
+        """``observe`` sees all news and says whether they are worth drawing; ``draw`` waits until ``backlog`` is 0."""
         self._draw = draw
         self._observe = observe
         self._backlog = backlog
@@ -59,7 +59,8 @@ class Pump:
             self._scheduled = False
         if self._loop is None:
             return
-        self._observe()
+        if not self._observe() and not self._waiting:
+            return
         if self._backlog() > 0:
             if not self._waiting:
                 self.skipped += 1

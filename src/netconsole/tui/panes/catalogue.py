@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from netconsole import figure
 from netconsole.probes import Manifest
 from netconsole.tui.panes import cost, events, standsout
+from netconsole.tui.panes.scene import Scene, reason
 from netconsole.tui.panes.tables import Block, histogram_block, table_block
 
 
@@ -21,7 +23,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Pane:
-    """A pane: rows of blocks, side by side where there is room. ``missing`` stands in for a pane without any."""
+    """A pane: rows of blocks, side by side where there is room. ``missing`` is said when no probe of it measures."""
 
     name: str
     title: str
@@ -48,16 +50,14 @@ _OVERVIEW = (("kernel_drops", "tx_queue_latency"), ("socket_drops", "softirq_hea
 _FULL = {
     "drops": ("kernel_drops", "socket_drops", "socket_groups"),
     "queues": ("tx_queue_latency", "link_rates"),
-    "host": ("softirq_health", "softnet", "socket_drops", "socket_groups", "link_rates"),
+    "host": ("softirq_health", "softnet", "socket_groups", "link_rates"),
 }
-VHOST_MISSING = (
-    "No vhost queues are shown: none of this version's probes watches vhost-net. "
-    "'netconsole doctor' says what this host can show."
-)
-OVS_MISSING = (
-    "No Open vSwitch figures are shown: none of this version's probes watches its upcalls or flows; its drops "
-    "are in pane 4. 'netconsole doctor' says what this host can show."
-)
+DOCTOR = "'netconsole doctor' says what this host can show, and what would help."
+STACKED = 4
+"""More tables than this are put side by side in pairs."""
+
+VHOST_MISSING = "No vhost queues: no probe here watches vhost-net."
+OVS_MISSING = "No Open vSwitch figures: no probe here watches its upcalls or flows; what it drops is in pane 4."
 
 
 def panes(manifests: Mapping[str, Manifest]) -> dict[str, Pane]:
@@ -67,7 +67,8 @@ def panes(manifests: Mapping[str, Manifest]) -> dict[str, Pane]:
     other = [name for name in manifests if name not in {*_TABS, "self_cost", *vhost, *ovs}]
     cost_rows = (
         (Placed("Probes", cost.probes_block()),),
-        (Placed("Programs", cost.programs_block()), Placed("Processes", cost.processes_block(), None)),
+        (Placed("Programs", cost.programs_block()),),
+        (Placed("Processes", cost.processes_block(), lines=6),),
     )
     made = [
         _overview(manifests),
@@ -80,6 +81,20 @@ def panes(manifests: Mapping[str, Manifest]) -> dict[str, Pane]:
         Pane("events", "Events", ((Placed("Events", events.events_block()),),), ()),
     ]
     return {pane.name: pane for pane in made}
+
+
+def missing(scene: Scene, pane: Pane) -> str:
+    """What is said in place of a pane's tables: why none of its probes measures here; empty when one does."""
+    if not pane.missing:
+        return ""
+    states = [scene.state.probes[name] for name in pane.probes if name in scene.state.probes]
+    if any(state.measuring or not state.settled for state in states):
+        return ""
+    told = [f"{state.name} is {state.status}: {reason(state)}." for state in states if reason(state)]
+    idle = [name for name in pane.probes if name not in scene.state.probes]
+    if idle and not told:
+        told = [f"{pane.title}: not in profile {figure.safe(scene.profile.name)}; start with --probe {idle[0]}."]
+    return " ".join([*(told or [pane.missing]), DOCTOR])
 
 
 def blocks_of(manifest: Manifest) -> list[Block]:
@@ -101,7 +116,9 @@ def _overview(manifests: Mapping[str, Manifest]) -> Pane:
 def _full(name: str, title: str, probes: Iterable[str], manifests: Mapping[str, Manifest], missing: str = "") -> Pane:
     present = [probe for probe in probes if probe in manifests]
     found = [(probe, block) for probe in present for block in blocks_of(manifests[probe])]
-    rows = tuple((Placed(_tab(probe, block, found), block),) for probe, block in found)
+    placed = [Placed(_tab(probe, block, found), block) for probe, block in found]
+    step = 1 if len(placed) <= STACKED else 2
+    rows = tuple(tuple(placed[at : at + step]) for at in range(0, len(placed), step))
     return Pane(name, title, rows, tuple(present), missing)
 
 

@@ -37,6 +37,15 @@ def memory_kb(scene: Scene) -> int | None:
     return sum(known) if known else None
 
 
+def core_share(percent: float | None) -> str:
+    """A share of a core to two decimals: what is smaller than that costs nothing worth a digit."""
+    if percent is None:
+        return figure.UNKNOWN
+    if 0 < percent < 0.01:
+        return "<0.01"
+    return f"{percent:.2f}" if percent < 100 else figure.number(percent)
+
+
 def verdict(scene: Scene) -> str:
     """ok, near or over the tightest limit of the budget; ``no budget`` without limits, ``?`` before any figure."""
     budget = scene.profile.budget
@@ -67,6 +76,12 @@ def short_headline(scene: Scene) -> list[Piece]:
     return [(f"{_total_cpu(scene)} {_memory(scene)}", ""), *said]
 
 
+def shortest_headline(scene: Scene) -> list[Piece]:
+    """What is left where not even that fits: ``1.3 % ok``."""
+    word = verdict(scene)
+    return [(f"{_total_cpu(scene)} ", ""), (word, VERDICT_TONES[word])]
+
+
 def strip(scene: Scene) -> list[list[Piece]]:
     """The total taken apart, each part a group; the last ones can be left out where there is no room."""
     state = scene.state
@@ -81,7 +96,7 @@ def strip(scene: Scene) -> list[list[Piece]]:
     groups: list[list[Piece]] = [
         [
             ("in kernel ", "dim"),
-            (f"{about}{figure.percent(state.kernel_cpu_pct)}", ""),
+            (f"{about}{core_share(state.kernel_cpu_pct)} %", ""),
             (f" of {figure.percent(limit)}" if limit is not None else "", "dim"),
         ],
         [("collector ", "dim"), (_usage(state.collector.usage.cpu_pct, state.collector.usage.pss_kb), "")],
@@ -146,7 +161,7 @@ def program_rows(scene: Scene) -> list[Row]:
                 {
                     "program": Cell(figure.safe(name, 64), name),
                     "attach": Cell(figure.safe(program.attach, 64), program.attach),
-                    "kernel": Cell(figure.number(program.cpu_pct), program.cpu_pct),
+                    "kernel": Cell(core_share(program.cpu_pct), program.cpu_pct),
                     "run": Cell(figure.number(program.ns_per_run), program.ns_per_run),
                     "runs": Cell(figure.number(runs), runs),
                     "missed": Cell(figure.number(program.missed), program.missed, "look" if program.missed else ""),
@@ -186,7 +201,7 @@ def process_rows(scene: Scene) -> list[Row]:
                 Evidence("", "probe", name, ()),
                 {
                     "process": Cell(name, name),
-                    "cpu": Cell(figure.number(usage.cpu_pct), usage.cpu_pct),
+                    "cpu": Cell(core_share(usage.cpu_pct), usage.cpu_pct),
                     "rss": Cell(figure.memory(usage.rss_kb), usage.rss_kb),
                     "pss": Cell(figure.memory(usage.pss_kb), usage.pss_kb),
                     "history": Cell("", history=history),
@@ -242,7 +257,7 @@ def _probe_row(scene: Scene, state: ProbeState) -> Row:
             "probe": Cell(figure.safe(state.name, 48), state.name),
             "state": Cell(word, word, tone),
             "mode": Cell(state.mode, state.mode),
-            "kernel": Cell(figure.number(state.cost.kernel_cpu_pct), state.cost.kernel_cpu_pct),
+            "kernel": Cell(core_share(state.cost.kernel_cpu_pct), state.cost.kernel_cpu_pct),
             "run": Cell(figure.number(per_run), per_run),
             "maps": Cell(figure.memory(state.cost.maps_kb), state.cost.maps_kb),
             "events": Cell(figure.number(submitted), submitted),

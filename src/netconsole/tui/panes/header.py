@@ -14,7 +14,7 @@ from netconsole.tui.panes.scene import Scene
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece, cells, spread
 
-STALE_INTERVALS = 2.0
+FRESH_INTERVALS = 2.0
 """Figures may be two intervals old before it is worth a word: one to come, one on its way to the screen."""
 _JOINT: Piece = (" · ", "dim")
 
@@ -25,6 +25,12 @@ class Pause:
 
     step: Literal["live", "order", "screen"] = "live"
     since_s: float = 0.0
+
+
+def stated_age_s(scene: Scene) -> int | None:
+    """The age that the header admits to, in whole seconds; the picture is drawn anew before it is exceeded."""
+    bound = scene.data_bound_s
+    return None if bound is None else max(math.ceil(FRESH_INTERVALS * scene.interval_s), math.ceil(bound))
 
 
 def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) -> Line:
@@ -48,13 +54,12 @@ def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) 
 
 def second_line(scene: Scene, pane: str, levels: Mapping[str, str], width: int) -> Line:
     """The panes with their keys, those that need attention marked; at the right what all this costs."""
-    right = [*(cost.headline(scene) if width >= 110 else cost.short_headline(scene)), (" ", "")]
-    tabs = _tabs(pane, levels, True)
-    if cells(tabs) + cells(right) > width:
-        tabs = _tabs(pane, {}, True)
-    if cells(tabs) + cells(right) > width:
-        tabs = _tabs(pane, levels, False)
-    return spread(tabs, right, width)
+    costs = [[*cost.headline(scene), (" ", "")], cost.short_headline(scene), cost.shortest_headline(scene)]
+    for tabs in (_tabs(pane, levels, True), _tabs(pane, levels, False)):
+        for right in costs:
+            if cells(tabs) + 1 + cells(right) <= width:
+                return spread(tabs, right, width)
+    return spread(_tabs(pane, levels, False), costs[-1], width)
 
 
 def _tabs(pane: str, levels: Mapping[str, str], titles: bool) -> list[Piece]:
@@ -69,7 +74,7 @@ def _tabs(pane: str, levels: Mapping[str, str], titles: bool) -> list[Piece]:
         title = f" {action.title}" if titles or here else ""
         tone: Tone = "here" if here else ""
         pieces += [(f"{number}{title}", tone), (level, "act" if level == "!!" else "look"), (" ", "")]
-    return pieces
+    return pieces[:-1]
 
 
 def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece]:
@@ -89,9 +94,8 @@ def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece
 
 
 def _age(scene: Scene, pause: Pause) -> list[Piece]:
-    bound = scene.data_bound_s
-    if bound is None:
+    stated = stated_age_s(scene)
+    if stated is None:
         return [("no data yet", "dim")]
-    stale = bound > STALE_INTERVALS * scene.interval_s and pause.step != "screen"
-    least = math.ceil(STALE_INTERVALS * scene.interval_s)
-    return [(f"data ≤ {max(least, math.ceil(bound))} s old" + (" !" if stale else ""), "look" if stale else "")]
+    stale = stated > math.ceil(FRESH_INTERVALS * scene.interval_s) and pause.step != "screen"
+    return [(f"data ≤ {stated} s old" + (" !" if stale else ""), "look" if stale else "")]

@@ -15,6 +15,9 @@ from netconsole.state import ProbeState, State
 from netconsole.tables import RowKey
 from netconsole.tui.widgets.look import Tone
 
+LOOK_EVERY_S = 0.5
+"""How often it is looked whether the picture has grown older than it says."""
+
 
 class Evidence(NamedTuple):
     """What a row stands for, and what its cursor is bound to."""
@@ -55,8 +58,8 @@ class Scene:
 
     @property
     def data_bound_s(self) -> float | None:
-        """No figure on the screen is older than this until the next drawing is due; None before the first."""
-        return None if self.age_s is None else self.age_s + self.interval_s + self.delay_s
+        """No figure is older than this until it is looked again; None before the first."""
+        return None if self.age_s is None else self.age_s + LOOK_EVERY_S + self.delay_s
 
 
 STATE_WORDS: dict[str, tuple[str, Tone]] = {

@@ -29,7 +29,7 @@ def block() -> Block:
     columns = (
         Column("level", "", 2),
         Column("topic", "", 9, spare=2),
-        Column("say", "", 30, grow=6),
+        Column("say", "", 44, grow=6),
         Column("since", "", 14, spare=1),
         Column("history", "", 16, spare=3, grow=1, most=SPARK),
     )

@@ -40,8 +40,15 @@ _LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
     "softirq": (7, 0, 9),
     "xmit": (6, 1, 12),
 }
-_EXTRA = {"provenance": 6, "netns": 5}
+_ORDER = ("class", "reason", "location", "device", "vm", "queue", "direction", "cpu", "softirq", "process", "worker",
+          "socket", "port", "address", "protocol", "peer", "source", "target")  # fmt: skip
+"""Labels in the order in which people ask for them; others follow as the manifest has them."""
+_EXTRA = {"netns": 19, "provenance": 18, "inode": 17, "ethertype": 16, "peer_port": 15, "peer": 14, "protocol": 13}
 """Labels that can be done without when there is little room; the highest goes first."""
+_LABELS_KEPT = 3
+_LABEL_SPARE = 10
+"""Every label after the first three can go before a value does."""
+_TREND_SPARE = 12
 _SHORT = {
     "packets": "pkts",
     "bytes": "B",
@@ -171,8 +178,7 @@ def _labels(key: Sequence[ValueSpec]) -> list[ValueSpec]:
 
 def _table_columns(spec: TableSpec) -> list[Column]:
     shown_as = {column.name: column.shown_as or "text" for column in spec.key}
-    labels = sorted(spec.labels, key=lambda name: name != "class")
-    columns = [_label_column(name, shown_as.get(name, "text"), spare=_EXTRA.get(name, 0)) for name in labels]
+    columns = _label_columns([(name, shown_as.get(name, "text")) for name in spec.labels])
     for place, value in enumerate(value_columns(spec)):
         spare = 0 if place == 0 else 3 + place
         if value.kind == "max":
@@ -185,16 +191,28 @@ def _table_columns(spec: TableSpec) -> list[Column]:
             columns.append(Column(value.name, head, max(7, len(head)), right=True, spare=spare))
             if place == 0:
                 columns.append(Column("total", "total", TOTAL_COLUMNS, right=True, spare=2))
-    columns.append(Column("history", "trend", 12, spare=1, grow=2, most=SPARK))
+    columns.append(Column("history", "trend", 12, spare=_TREND_SPARE, grow=2, most=SPARK))
     return columns
 
 
 def _histogram_columns(spec: HistogramSpec) -> list[Column]:
-    columns = [_label_column(column.name, column.shown_as or "text") for column in _labels(spec.key)]
+    columns = _label_columns([(column.name, column.shown_as or "text") for column in _labels(spec.key)])
     columns.append(Column("n", "n/s", 6, right=True))
     columns += [Column(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 3), ("p99", 0))]
     columns.append(Column("max", "max ever", 8, right=True, spare=2))
     columns.append(Column("history", "trend of p99", 14, spare=1, grow=2, most=SPARK))
+    return columns
+
+
+def _label_columns(labels: Sequence[tuple[str, str]]) -> list[Column]:
+    """``labels`` as (name, shown as)."""
+    ordered = sorted(labels, key=lambda label: _ORDER.index(label[0]) if label[0] in _ORDER else len(_ORDER))
+    columns: list[Column] = []
+    kept = 0
+    for name, shown_as in ordered:
+        spare = _EXTRA.get(name, 0 if kept < _LABELS_KEPT else _LABEL_SPARE)
+        kept += spare == 0 and name != "class"
+        columns.append(_label_column(name, shown_as, spare))
     return columns
 
 
@@ -258,8 +276,10 @@ def _total(total: int | None, lower_bound: bool) -> str:
 
 
 def _worth(row: RowState, value: str) -> tuple[float, ...]:
-    rank = _CLASS_RANK.get(str(row.labels.get("class")), 0)
-    return (rank if row.per_s(value) else 3, -(row.per_s(value) or 0.0), -(row.total(value) or 0))
+    moving = any(count.delta for count in row.counts.values())
+    rank = _CLASS_RANK.get(str(row.labels.get("class")), 0) if moving else len(_CLASS_RANK)
+    others = sum(count.total for count in row.counts.values())
+    return rank, -(row.per_s(value) or 0.0), -(row.total(value) or 0), -others
 
 
 def _lateness(one: HistogramState) -> tuple[float, ...]:

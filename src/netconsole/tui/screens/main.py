@@ -17,6 +17,7 @@ from netconsole import figure
 from netconsole.tui import actions
 from netconsole.tui.panes import cost, header, standsout
 from netconsole.tui.panes.catalogue import Pane, Placed
+from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.header import Pause
 from netconsole.tui.panes.scene import Evidence, Scene
 from netconsole.tui.widgets.lines import Lines
@@ -129,7 +130,7 @@ class MainScreen(Screen[None]):
         self.views: dict[str, PaneView] = {}
         self.pause = Pause()
         self._message: tuple[str, Tone] | None = None
-        self._fed: LineTable | None = None
+        self._missing = False
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
@@ -192,10 +193,11 @@ class MainScreen(Screen[None]):
         for table in self.view.tables.values():
             table.freeze_order(pause.step != "live")
         self.view.draw(scene, now_s)
-        pane = self.view.pane
-        missing = self.query_one("#missing", Lines)
-        if missing.display:
-            missing.show(*_wrapped(pane.missing, width))
+        told = missing_text(scene, self.view.pane)
+        if bool(told) != self._missing:
+            self._missing = bool(told)
+            self._lay_out()
+        self.query_one("#missing", Lines).show(*_wrapped(told, width))
         strip = self.query_one("#cost", Lines)
         if strip.display:
             strip.show(_cost_line(scene, width))
@@ -298,11 +300,8 @@ class MainScreen(Screen[None]):
         width, height = self.size
         small = width < FULL_COLUMNS or height < FULL_LINES
         self.query_one("#cost").display = not small
-        missing = self.query_one("#missing", Lines)
-        pane = self.view.pane
-        missing.display = bool(pane.missing and not pane.blocks)
-        missing.styles.height = "1fr"
-        self.query_one("#body").display = not missing.display
+        self.query_one("#missing").display = self._missing
+        self.query_one("#body").display = not self._missing
         self.view.lay_out(width, height - (EDGE_LINES - 1 if small else EDGE_LINES))
 
     def _redraw(self) -> None:
@@ -322,7 +321,9 @@ class MainScreen(Screen[None]):
     def _hidden_line(self) -> Line:
         others = len(self.view.tables) - len(list(self.view.tables_shown()))
         hidden = f"{others} tables (Tab), cost (7)" if others else "cost (7)"
-        return [(" ?", "key"), (" help ", "dim"), ("q", "key"), (" quit ", "dim"), (f"hidden: {hidden}", "dim")]
+        roomy = self.size.width >= 60
+        keys: list[Piece] = [(" ?", "key"), (" help " if roomy else " ", "dim"), ("q", "key")]
+        return [*keys, (" quit " if roomy else " ", "dim"), (f"hidden: {hidden}", "dim")]
 
 
 def footer_line(width: int, in_table: bool) -> Line:
@@ -358,6 +359,8 @@ def _cost_line(scene: Scene, width: int) -> Line:
 
 
 def _wrapped(text: str, width: int) -> list[Line]:
+    if not text:
+        return []
     lines: list[Line] = [[("", "")]]
     current = " "
     for word in text.split():

@@ -277,7 +277,8 @@ class LineTable(Painted, can_focus=True):
             text = cell.text
             if cell.history is not None:
                 text = labelled(self._histories.get((row.key, column.name), ()), cells, cell.unit)
-            pieces.append((figure.fit(text, cells, column.right), cell.tone))
+            tone = cell.tone if cell.history is None else cell.tone or "trend"
+            pieces.append((figure.fit(text, cells, column.right), tone))
             x = start + cells
         pieces.append((" " * max(0, width - x), ""))
         return pieces

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from rich.style import Style
 
-Tone: TypeAlias = Literal["", "act", "look", "ok", "unknown", "dim", "strong", "head", "key", "here"]
+Tone: TypeAlias = Literal["", "act", "look", "ok", "unknown", "dim", "strong", "head", "key", "here", "trend"]
 """What a piece of text means; "" is plain text."""
 
 STYLES: dict[Tone, Style] = {
@@ -24,6 +24,7 @@ STYLES: dict[Tone, Style] = {
     "head": Style(color="cyan"),
     "key": Style(color="cyan", bold=True),
     "here": Style(reverse=True),
+    "trend": Style(color="blue"),
 }
 CURSOR = Style(reverse=True, bold=False)
 """Of the row under the cursor; without its own colours, since a reversed colour is hard to read."""
