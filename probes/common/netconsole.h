@@ -226,6 +226,11 @@ static inline u16 nc_vlan(struct sk_buff *skb)
     return NC_GET(skb, vlan_tci) & 0x0fff;
 }
 
+static inline int nc_is_tag(u16 ethertype)
+{
+    return ethertype == bpf_htons(0x8100) || ethertype == bpf_htons(0x88a8);
+}
+
 static inline void nc_map_ipv4(u64 *address, u32 ipv4)
 {
     address[0] = 0;
@@ -282,7 +287,7 @@ static inline int nc_parse_ipv6(struct nc_flow *flow, struct sk_buff *skb, u32 a
 static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
 {
     u32 at = NC_GET(skb, network_header);
-    u16 tag[2], ethertype = NC_GET(skb, protocol);
+    u16 mac, tag[2], ethertype = NC_GET(skb, protocol);
     int failed = 0;
 
     flow->vlan = nc_vlan(skb);
@@ -290,9 +295,14 @@ static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
     /* Not set yet on the way from the driver to the protocols: there the data begins with it (eth_type_trans). */
     if (at == 0 || at == 0xffff)
         at = NC_GET(skb, data) - NC_GET(skb, head);
+    /* Tags that are still in the packet, 802.1ad outside 802.1Q. Newer kernels set the network header behind the tags of what came from
+     * a packet socket (packet_parse_headers), others before: they are counted from the Ethernet header. */
+    mac = NC_GET(skb, mac_header);
+    if (nc_is_tag(ethertype) && mac != 0xffff)
+        at = mac + 14;
 #pragma unroll
-    for (int i = 0; i < 2; i++) {       /* tags that are still in the packet, 802.1ad outside 802.1Q */
-        if (ethertype != bpf_htons(0x8100) && ethertype != bpf_htons(0x88a8))
+    for (int i = 0; i < 2; i++) {
+        if (!nc_is_tag(ethertype))
             break;
         if (nc_load(tag, sizeof(tag), skb, at)) {
             failed = 1;

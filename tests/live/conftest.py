@@ -1,0 +1,47 @@
+"""Fixtures of the live tests: a collector, and a network of the test's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from .measurement import Measurement
+from .network import Namespace, Wire
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Measurement]:
+    """A running collector without probes; one for all tests of a file, because a compile is what takes time."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    measurement = Measurement()
+    yield measurement
+    measurement.close()
+
+
+@pytest.fixture(scope="module")
+def _wire() -> Iterator[Wire]:
+    a, b = Namespace(), Namespace()
+    try:
+        yield Wire(a, b)
+    finally:
+        a.remove()
+        b.remove()
+
+
+@pytest.fixture
+def wire(_wire: Wire) -> Iterator[Wire]:
+    """Two namespaces joined by a veth pair.
+
+    They live as long as the collector: the kernel gives the inode of a namespace that is gone to the next one.
+    """
+    yield _wire
+    _wire.restore()
+
+
+@pytest.fixture
+def namespace(wire: Wire) -> Namespace:
+    """A network namespace, for what happens on its loopback."""
+    return wire.a

@@ -1,0 +1,196 @@
+"""A collector under test: a real process, its frames folded into totals, and a way to wait until they are whole."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from netconsole import frames, probes
+from netconsole.collector_process import CollectorProcess
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
+LIMIT_S = 120.0
+"""No event that is awaited takes so long, not even on an emulated machine."""
+INTERVAL_MS = 100
+
+Labels = Mapping[str, frames.Label]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table that changed since :meth:`Measurement.begin`, with what was added since."""
+
+    labels: Labels
+    counts: Mapping[str, int]
+    gauges: Mapping[str, int | float | None]
+
+
+class Measurement:
+    """One collector. What it says was counted since :meth:`begin`, and is whole after :meth:`settle`."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "src")}
+        self._process = CollectorProcess([PYTHON, "-m", "netconsole_collector"], environment)
+        self._changed = threading.Condition(threading.RLock())
+        self._ids = itertools.count(1)
+        self._replies: dict[int, frames.Reply] = {}
+        self._ended: str | None = None
+        self._whole_ns = 0
+        self._counters: dict[tuple[str, str], int] = {}
+        self._rows: dict[tuple[str, str], dict[frozenset[tuple[str, frames.Label]], frames.Row]] = {}
+        self._histograms: dict[tuple[str, str], dict[frozenset[tuple[str, frames.Label]], frames.Histogram]] = {}
+        self._costs: dict[str, frames.Cost] = {}
+        self._before: dict[tuple[object, ...], int] = {}
+        self.statuses: dict[str, frames.Status] = {}
+        self.events: list[frames.Event] = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        self.command(command="interval", ms=INTERVAL_MS)
+
+    # ---- commands ----
+
+    def load(self, name: str, mode: str = "summary", **knobs: frames.Scalar) -> None:
+        """Load a probe; skips the test when this kernel cannot have it, fails it when it could not be loaded."""
+        manifest = probes.load(CHECKOUT / "probes" / name)
+        reply = self.command(
+            command="load",
+            probe=name,
+            spec=manifest.raw,
+            source=manifest.code(),
+            common=manifest.common_code(),
+            mode=mode,
+            knobs={**manifest.knobs, **knobs},
+        )
+        if not reply.ok and self.statuses[name].state == "unsupported":
+            pytest.skip(f"cannot run here: {reply.error}")
+        assert reply.ok, reply.error
+
+    def set(self, name: str, mode: str = "summary", **knobs: frames.Scalar) -> None:
+        """Change mode and knobs of the running probe; knobs that are not named go back to their defaults."""
+        defaults = probes.load(CHECKOUT / "probes" / name).knobs
+        reply = self.command(command="set", probe=name, mode=mode, knobs={**defaults, **knobs})
+        assert reply.ok, reply.error
+
+    def command(self, **command: object) -> frames.Reply:
+        """Send one command and await its reply."""
+        number = next(self._ids)
+        self._process.send({"id": number, **command})
+        return self._await(lambda: self._replies.get(number), f"a reply to {command['command']}")
+
+    def settle(self) -> None:
+        """Await frames that were read after now: what happened until now is in them."""
+        now = time.monotonic_ns()
+        self._await(lambda: self._whole_ns > now or None, "a whole interval")
+
+    def begin(self) -> None:
+        """From here on, counts are those that are added."""
+        self.settle()
+        with self._changed:
+            self._before = self._totals()
+            self.events.clear()
+
+    def close(self) -> None:
+        self._process.close()
+
+    # ---- what was measured ----
+
+    def counter(self, probe: str, name: str) -> int:
+        return self._since(("counter", probe, name))
+
+    def rows(self, probe: str, table: str, **labels: frames.Label) -> list[Row]:
+        """Rows that changed and have these labels."""
+        with self._changed:
+            rows = list(self._rows.get((probe, table), {}).items())
+        found = []
+        for key, row in rows:
+            counts = {name: self._since(("row", probe, table, key, name)) for name in row.counts}
+            if labels.items() <= row.labels.items() and any(counts.values()):
+                found.append(Row(row.labels, counts, row.gauges))
+        return found
+
+    def total(self, probe: str, table: str, value: str = "count", **labels: frames.Label) -> int:
+        """The sum of a value over the rows that have these labels."""
+        return sum(row.counts[value] for row in self.rows(probe, table, **labels))
+
+    def histograms(self, probe: str, name: str, **labels: frames.Label) -> list[frames.Histogram]:
+        """Since they were loaded, not since :meth:`begin`."""
+        with self._changed:
+            found = list(self._histograms.get((probe, name), {}).values())
+        return [one for one in found if labels.items() <= one.labels.items()]
+
+    def ledger(self, probe: str, entry: str) -> int:
+        return self._since(("ledger", probe, entry))
+
+    def event_count(self, probe: str, what: str) -> int:
+        """seen, submitted, suppressed or lost."""
+        return self._since(("events", probe, what))
+
+    def cost(self, probe: str) -> frames.Cost:
+        with self._changed:
+            return self._costs[probe]
+
+    def _since(self, key: tuple[object, ...]) -> int:
+        with self._changed:
+            return self._totals().get(key, 0) - self._before.get(key, 0)
+
+    def _totals(self) -> dict[tuple[object, ...], int]:
+        found: dict[tuple[object, ...], int] = {("counter", *key): total for key, total in self._counters.items()}
+        for (probe, table), rows in self._rows.items():
+            for key, row in rows.items():
+                found.update({("row", probe, table, key, name): count.total for name, count in row.counts.items()})
+        for probe, cost in self._costs.items():
+            found.update({("ledger", probe, name): count.total for name, count in cost.ledger.items()})
+            found.update({("events", probe, name): count.total for name, count in cost.events.items()})
+        return found
+
+    # ---- the reading thread ----
+
+    def _read(self) -> None:
+        for frame in self._process.frames():
+            with self._changed:
+                self._fold(frame)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = self._process.why()
+            self._changed.notify_all()
+
+    def _fold(self, frame: frames.AnyFrame) -> None:
+        probe = frame.probe or ""
+        if isinstance(frame, frames.Reply):
+            self._replies[frame.id] = frame
+        elif isinstance(frame, frames.Status):
+            self.statuses[probe] = frame
+        elif isinstance(frame, frames.Counters):
+            self._counters.update({(probe, name): count.total for name, count in frame.values.items()})
+        elif isinstance(frame, frames.Table):
+            rows = {frozenset(row.labels.items()): row for row in frame.rows}
+            known = {} if frame.full else self._rows.get((probe, frame.name), {})
+            self._rows[probe, frame.name] = {**known, **rows}
+        elif isinstance(frame, frames.Histogram):
+            self._histograms.setdefault((probe, frame.name), {})[frozenset(frame.labels.items())] = frame
+        elif isinstance(frame, frames.Event):
+            self.events.append(frame)
+        elif isinstance(frame, frames.Cost):
+            self._costs[probe] = frame
+            if frame.probe is None:
+                # The frame is written when the interval was read: it began after the end of the one before.
+                self._whole_ns = frame.mono_ns - frame.interval_ns
+
+    def _await(self, found: Callable[[], Result | None], what: str) -> Result:
+        deadline = time.monotonic() + LIMIT_S
+        with self._changed:
+            while (result := found()) is None:
+                assert self._ended is None, f"the collector ended: {self._ended}"
+                assert self._changed.wait(deadline - time.monotonic()), f"{what} did not come in {LIMIT_S:g} s"
+            return result

@@ -1,0 +1,296 @@
+"""kernel_drops counts every dropped packet once, under the right reason, device and protocol, and nothing else."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from netconsole import frames
+
+from .measurement import Measurement
+from .network import Namespace, Wire, send_frames, send_udp
+
+pytestmark = pytest.mark.live
+
+PROBE = "kernel_drops"
+CLOSED_PORT = 9
+MANY = 100_000
+SOME = 5_000
+SHED_OVER_BYTES = 100
+"""The burst of shed_large: tbf drops what is larger than its bucket, always and at once."""
+
+
+@pytest.fixture(scope="module")
+def drops(collector: Measurement) -> Measurement:
+    collector.load(PROBE)
+    return collector
+
+
+@pytest.fixture(autouse=True)
+def summary(drops: Measurement, wire: Wire) -> Iterator[None]:
+    """Every test counts from here; whatever it sets is taken back."""
+    drops.begin()
+    yield
+    drops.set(PROBE)
+
+
+def counted(drops: Measurement, namespace: Namespace, **labels: frames.Label) -> int:
+    drops.settle()
+    return drops.total(PROBE, "drops", netns=namespace.name, **labels)
+
+
+def shed_large(namespace: Namespace, device: str) -> None:
+    """From now on the device sheds every packet of more than SHED_OVER_BYTES."""
+    namespace.tc(
+        *("qdisc", "replace", "dev", device, "root", "tbf"),
+        *("rate", "1gbit", "burst", str(SHED_OVER_BYTES), "limit", "100000"),
+    )
+
+
+def by_reason(drops: Measurement, namespace: Namespace) -> Counter[frames.Label]:
+    found: Counter[frames.Label] = Counter()
+    for row in drops.rows(PROBE, "drops", netns=namespace.name):
+        found[row.labels["reason"]] += row.counts["count"]
+    return found
+
+
+def test_every_datagram_to_a_closed_port_is_counted_once_on_loopback(drops: Measurement, namespace: Namespace) -> None:
+    send_udp(namespace, "127.0.0.1", CLOSED_PORT, MANY, senders=4)
+    assert counted(drops, namespace, device="lo") == MANY
+    (row,) = drops.rows(PROBE, "drops", netns=namespace.name, device="lo")
+    expected = {"ethertype": "IPv4", "protocol": "UDP", "location": "__udp4_lib_rcv"}
+    assert expected.items() <= row.labels.items()
+    if row.labels["provenance"] == "kernel":
+        assert (row.labels["reason"], row.labels["class"]) == ("NO_SOCKET", "benign")
+
+
+def test_every_datagram_to_a_closed_port_is_counted_once_behind_a_wire(drops: Measurement, wire: Wire) -> None:
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY, senders=4)
+    assert counted(drops, wire.b, device=wire.DEVICES[1], protocol="UDP") == MANY
+    assert by_reason(drops, wire.b)["NO_SOCKET"] == MANY
+    assert drops.total(PROBE, "drops", netns=wire.a.name, protocol="UDP") == 0
+
+
+def test_rows_add_up_to_the_counter_and_the_ledger_is_empty(drops: Measurement, namespace: Namespace) -> None:
+    send_udp(namespace, "127.0.0.1", CLOSED_PORT, SOME)
+    drops.settle()
+    assert drops.total(PROBE, "drops") == drops.counter(PROBE, "drops") >= SOME
+    assert not any(drops.ledger(PROBE, entry) for entry in ("missed", "map_full", "evicted", "unaccounted"))
+
+
+def test_what_a_full_qdisc_sheds_is_counted_at_its_device(drops: Measurement, wire: Wire) -> None:
+    wire.a.tc("qdisc", "replace", "dev", wire.DEVICES[0], "root", "tbf", *"rate 1mbit burst 2kb limit 20kb".split())
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, senders=2)
+    shed = wire.a.qdisc(wire.DEVICES[0])["drops"]
+    assert shed > SOME // 2
+    assert counted(drops, wire.a, device=wire.DEVICES[0], protocol="UDP") == shed
+    reasons = by_reason(drops, wire.a)
+    assert {reason for reason in reasons if str(reason).startswith("QDISC")} and sum(reasons.values()) >= shed
+
+
+def test_what_a_full_receive_buffer_refuses_is_counted_where_it_came_in(drops: Measurement, wire: Wire) -> None:
+    receiver = wire.b.start(RECEIVER_THAT_SLEEPS)
+    assert receiver.stdout and receiver.stdin
+    port = int(receiver.stdout.readline())
+    send_udp(wire.a, wire.ADDRESSES[1], port, SOME, senders=2)
+    refused = wire.b.snmp("Udp", "RcvbufErrors")
+    assert refused > SOME // 2
+    assert counted(drops, wire.b, device=wire.DEVICES[1], reason="SOCKET_RCVBUFF", protocol="UDP") == refused
+    receiver.communicate()
+
+
+RECEIVER_THAT_SLEEPS = """
+import socket, sys
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+receiver.bind(("", 0))
+print(receiver.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+
+RECEIVER = """
+import socket
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+receiver.bind(("", 0))
+print(receiver.getsockname()[1], flush=True)
+for _ in range(%d):
+    receiver.recv(100)
+"""
+
+
+def test_packets_that_arrive_are_not_counted(drops: Measurement, wire: Wire) -> None:
+    receiver = wire.b.start(RECEIVER % SOME)
+    assert receiver.stdout
+    port = int(receiver.stdout.readline())
+    send_udp(wire.a, wire.ADDRESSES[1], port, SOME, senders=2)
+    receiver.communicate(timeout=60)
+    assert counted(drops, wire.b, protocol="UDP") == 0
+    assert counted(drops, wire.a, protocol="UDP") == 0
+
+
+def test_every_drop_is_submitted_suppressed_or_lost(drops: Measurement, wire: Wire) -> None:
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=200)
+    drops.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, senders=2)
+    drops.settle()
+    made = {name: drops.event_count(PROBE, name) for name in ("seen", "submitted", "suppressed", "lost")}
+    assert made["seen"] == drops.counter(PROBE, "drops") == SOME
+    assert made["seen"] == made["submitted"] + made["suppressed"] + made["lost"]
+    assert 0 < made["submitted"] < SOME
+    assert len(drops.events) + drops.ledger(PROBE, "shed") == made["submitted"]
+    fields = drops.events[0].fields
+    assert (fields["source"], fields["target"]) == wire.ADDRESSES
+    assert (fields["device"], fields["target_port"], fields["protocol"]) == (wire.DEVICES[1], CLOSED_PORT, "UDP")
+    assert fields["length_bytes"] and fields["source_port"]
+    stack = fields["stack"]
+    assert isinstance(stack, list) and any("udp" in str(frame) for frame in stack)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "share"),
+    [
+        (lambda wire: {"device": wire.DEVICES[1]}, 1.0),
+        (lambda wire: {"device": wire.DEVICES[0]}, 0.0),
+        (lambda wire: {"port": CLOSED_PORT}, 0.5),
+        (lambda wire: {"port": CLOSED_PORT + 2}, 0.0),
+        (lambda wire: {"protocol": "udp"}, 1.0),
+        (lambda wire: {"protocol": "tcp"}, 0.0),
+        (lambda wire: {"address": wire.ADDRESSES[0]}, 1.0),
+        (lambda wire: {"address": "192.0.2.0/30"}, 1.0),
+        (lambda wire: {"address": "192.0.2.128/25"}, 0.0),
+        (lambda wire: {"address": "2001:db8::/32"}, 0.0),
+        (lambda wire: {"netns": wire.b.inode}, 1.0),
+        (lambda wire: {"netns": wire.a.inode}, 0.0),
+        (lambda wire: {"device": wire.DEVICES[1], "port": CLOSED_PORT, "protocol": "17", "netns": wire.b.inode}, 0.5),
+    ],
+)
+def test_filters(
+    drops: Measurement, wire: Wire, knobs: Callable[[Wire], dict[str, frames.Scalar]], share: float
+) -> None:
+    drops.set(PROBE, **knobs(wire))
+    for port in (CLOSED_PORT, CLOSED_PORT + 1):
+        send_udp(wire.a, wire.ADDRESSES[1], port, 500)
+    assert counted(drops, wire.b, protocol="UDP") == 1000 * share
+
+
+def test_ipv6(drops: Measurement, wire: Wire) -> None:
+    drops.set(PROBE, address=wire.ADDRESSES6[0])
+    send_udp(wire.a, wire.ADDRESSES6[1], CLOSED_PORT, 500)
+    assert counted(drops, wire.b, device=wire.DEVICES[1], ethertype="IPv6", protocol="UDP") == 500
+
+
+# ---- packets as they should not be: built here, shed by a qdisc, and held against a parser of our own ----
+
+
+def ethernet(ethertype: int, payload: bytes, tags: tuple[int, ...] = ()) -> bytes:
+    mac = bytes.fromhex("02000000000b02000000000a")
+    inside = b"".join(struct.pack(">HH", 0x8100, tag) for tag in tags)
+    return (mac + inside + struct.pack(">H", ethertype) + payload).ljust(SHED_OVER_BYTES + 40, b"\0")
+
+
+def ipv4(protocol: int, payload: bytes, offset: int = 0, options: bytes = b"") -> bytes:
+    words = 5 + len(options) // 4
+    head = struct.pack(">BBHHHBBH", 0x40 | words, 0, words * 4 + len(payload), 1, offset, 64, protocol, 0)
+    return head + socket.inet_aton("192.0.2.1") + socket.inet_aton("192.0.2.2") + options + payload
+
+
+def ipv6(following: int, payload: bytes) -> bytes:
+    ends = (socket.inet_pton(socket.AF_INET6, text) for text in ("2001:db8::1", "2001:db8::2"))
+    return struct.pack(">IHBB", 0x60000000, len(payload), following, 64) + b"".join(ends) + payload
+
+
+PORTS = struct.pack(">HHHH", 1111, 2222, 8, 0)
+FRAMES = {
+    "IPv4": (ethernet(0x0800, ipv4(17, PORTS)), "IPv4", "UDP", (1111, 2222), 0),
+    "IPv4 with options": (ethernet(0x0800, ipv4(17, PORTS, options=b"\1" * 8)), "IPv4", "UDP", (1111, 2222), 0),
+    "first fragment": (ethernet(0x0800, ipv4(17, PORTS, 0x2000)), "IPv4", "UDP", (1111, 2222), 0),
+    "later fragment": (ethernet(0x0800, ipv4(17, PORTS, 0x2001)), "IPv4", "UDP", (0, 0), 0),
+    "VLAN": (ethernet(0x0800, ipv4(6, PORTS), (42,)), "IPv4", "TCP", (1111, 2222), 42),
+    "two VLANs": (ethernet(0x0800, ipv4(6, PORTS), (42, 43)), "IPv4", "TCP", (1111, 2222), 42),
+    "ICMP": (ethernet(0x0800, ipv4(1, PORTS)), "IPv4", "ICMP", (0, 0), 0),
+    "IPv6": (ethernet(0x86DD, ipv6(17, PORTS)), "IPv6", "UDP", (1111, 2222), 0),
+    "IPv6 with extensions": (
+        ethernet(0x86DD, ipv6(0, bytes([60, 0, 1, 4, 0, 0, 0, 0]) + bytes([17, 0, 1, 4, 0, 0, 0, 0]) + PORTS)),
+        *("IPv6", "UDP", (1111, 2222), 0),
+    ),
+    "IPv6 later fragment": (
+        ethernet(0x86DD, ipv6(44, bytes([17, 0, 0, 8, 0, 0, 0, 1]) + PORTS)),
+        *("IPv6", "UDP", (0, 0), 0),
+    ),
+    "IPv6, too many extensions": (
+        ethernet(0x86DD, ipv6(60, bytes([60, 0, 1, 4, 0, 0, 0, 0]) * 8 + PORTS)),
+        *("IPv6", "unparsed", (0, 0), 0),
+    ),
+    "ARP": (ethernet(0x0806, bytes(28)), "ARP", "not IP", (0, 0), 0),
+    "IPv4 of version 5": (ethernet(0x0800, b"\x55" + ipv4(17, PORTS)[1:]), "IPv4", "unparsed", (0, 0), 0),
+    "IPv4, header too short": (ethernet(0x0800, b"\x44" + ipv4(17, PORTS)[1:]), "IPv4", "unparsed", (0, 0), 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_headers_are_read(drops: Measurement, wire: Wire, name: str) -> None:
+    frame, ethertype, protocol, ports, vlan = FRAMES[name]
+    shed_large(wire.a, wire.DEVICES[0])
+    drops.set(PROBE, "details", netns=wire.a.inode, events_per_s=100_000)
+    drops.begin()
+    send_frames(wire.a, wire.DEVICES[0], [frame] * 3)
+    assert counted(drops, wire.a, device=wire.DEVICES[0], ethertype=ethertype, protocol=protocol) == 3
+    assert drops.ledger(PROBE, "parse_failed") == (3 if protocol == "unparsed" else 0)
+    mine = [event.fields for event in drops.events if event.fields["length_bytes"] == len(frame)]
+    assert [(f["source_port"], f["target_port"], f["vlan"], f["protocol"]) for f in mine] == [
+        (*ports, vlan, protocol)
+    ] * 3
+
+
+def expected_protocol(frame: bytes) -> tuple[str, bool]:
+    """What a frame of random bytes is, by a parser that shares nothing with the probe: (family, unparsed)."""
+    ethertype = int.from_bytes(frame[12:14], "big")
+    inside = frame[14:]
+    if ethertype == 0x0800:
+        return "IPv4", inside[0] >> 4 != 4 or inside[0] & 15 < 5
+    if ethertype == 0x86DD:
+        following, at, fragment = inside[6], 40, False
+        for _ in range(6):
+            if fragment or following not in (0, 43, 44, 51, 60):
+                break
+            if at + 4 > len(inside):
+                return "IPv6", True
+            length = {44: 8, 51: (inside[at + 1] + 2) * 4}.get(following, (inside[at + 1] + 1) * 8)
+            fragment = following == 44 and int.from_bytes(inside[at + 2 : at + 4], "big") & 0xFFF8 != 0
+            following, at = inside[at], at + length
+        return "IPv6", inside[0] >> 4 != 6 or (not fragment and following in (0, 43, 44, 51, 60))
+    return "other", False
+
+
+def test_garbage_is_counted_and_nothing_is_read_into_it(drops: Measurement, wire: Wire) -> None:
+    random.seed(20261121)
+    mac = bytes.fromhex("02000000000b02000000000a")
+    garbage = []
+    for _ in range(3000):
+        ethertype = random.choice((0x0800, 0x0800, 0x86DD, 0x86DD, 0x0806, 0x1234))
+        body = bytearray(random.randbytes(random.randint(SHED_OVER_BYTES, 600)))
+        if ethertype == 0x86DD and random.random() < 0.8:
+            body[0] = 0x60 | body[0] & 15
+            body[6] = random.choice((0, 6, 17, 43, 44, 51, 58, 60))
+        elif random.random() < 0.8:
+            body[0] = 0x40 | body[0] & 15
+        garbage.append(mac + ethertype.to_bytes(2, "big") + bytes(body))
+    shed_large(wire.a, wire.DEVICES[0])
+    send_frames(wire.a, wire.DEVICES[0], garbage)
+    assert wire.a.qdisc(wire.DEVICES[0])["drops"] == len(garbage)
+    assert counted(drops, wire.a, device=wire.DEVICES[0]) == len(garbage)
+    expected = Counter(expected_protocol(frame) for frame in garbage)
+    found: Counter[tuple[str, bool]] = Counter()
+    for row in drops.rows(PROBE, "drops", netns=wire.a.name, device=wire.DEVICES[0]):
+        family = str(row.labels["ethertype"])
+        key = (family if family in ("IPv4", "IPv6") else "other", row.labels["protocol"] == "unparsed")
+        found[key] += row.counts["count"]
+    assert found == expected
+    unparsed = sum(count for (_, bad), count in expected.items() if bad)
+    assert unparsed and drops.ledger(PROBE, "parse_failed") == unparsed
