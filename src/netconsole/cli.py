@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from netconsole.figure import safe
@@ -56,11 +57,11 @@ def run(arguments: Sequence[str]) -> int:
         return result if isinstance(result, int) else DONE
     except BadInput as error:
         return _fail(str(error), BAD_USAGE)
-    except typer.TyperException as error:
+    except click.ClickException as error:
         return _fail(f"{error.format_message()} (netconsole --help)", BAD_USAGE)
     except Unable as error:
         return _fail(str(error), UNABLE)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing of it may be flushed at exit.

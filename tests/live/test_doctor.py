@@ -21,8 +21,11 @@ AS_ORDINARY_USER = """
 import contextlib, io, os, sys
 from netconsole import cli
 # Once with privileges, so that all is imported: the interpreter's own files may be root's alone.
+os.environ["NETCONSOLE_PYTHON"] = "/nonexistent/python3"
 with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())), contextlib.redirect_stderr(io.StringIO()):
-    cli.run(sys.argv[1:])
+    cli.run(["doctor"])
+    cli.run(["snapshot", "--probe", "link_rates", "--duration", "1ms"])
+del os.environ["NETCONSOLE_PYTHON"]
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
@@ -119,9 +122,8 @@ def test_without_the_interpreter_it_names_it(tmp_path: Path) -> None:
     assert missing.rpartition("/")[0] in done.stdout.replace("\n", "").replace(" ", "")
 
 
-@pytest.mark.parametrize("code", [RUN, AS_ORDINARY_USER])
-def test_the_text_fits_80_columns(code: str) -> None:
-    done = run("doctor", code=code)
-    assert done.stdout
+def test_the_text_fits_80_columns() -> None:
+    done = run("doctor", code=AS_ORDINARY_USER)
+    assert done.returncode == 3
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
-    assert "Traceback" not in done.stderr
+    assert done.stderr == ""
