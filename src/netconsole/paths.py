@@ -40,6 +40,13 @@ def user_config() -> Path:
     return base / "netconsole"
 
 
+def user_data() -> Path:
+    """$XDG_DATA_HOME/netconsole, where baselines are; a relative value is ignored likewise."""
+    configured = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(configured) if configured.startswith("/") else Path("~/.local/share").expanduser()
+    return base / "netconsole"
+
+
 def collector_package() -> Path:
     """The directory of the package netconsole_collector, beside this one in a checkout and in a wheel."""
     return PACKAGE.parent / "netconsole_collector"

@@ -157,10 +157,15 @@ def parse(content: bytes, file: str) -> Snapshot:
         raise bad(file, where.rstrip("`").lstrip("."), f"not a snapshot: {safe(message)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise bad(file, "", f"not a snapshot, and not JSON: {safe(error)}") from None
+    check(snapshot, file)
+    return snapshot
+
+
+def check(snapshot: Snapshot, file: str) -> None:
+    """Raises BadInput when a document of this shape says that it is something else."""
     if snapshot.schema != SCHEMA:
         found = safe(snapshot.schema, 60)
         raise bad(file, "schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
-    return snapshot
 
 
 def encode(snapshot: Snapshot) -> bytes:
