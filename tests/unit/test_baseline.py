@@ -58,9 +58,11 @@ def test_a_file_is_a_baseline_of_one(tmp_path: Path) -> None:
     assert (len(snapshots), names) == (1, ["run-0.json"])
 
 
-@pytest.mark.parametrize(
-    "name", ["../x", "a/b", "/etc/passwd", ".hidden", "", "x" * 65, "a\0b", "-o", "ä", "a b", "a\n"]
-)
+NO_NAMES = ["../x", "a/b", "/etc/passwd", ".hidden", "", "x" * 65, "a\0b", "-o", "ä", "a b", "a\n"]
+EMPTY = b'{"schema":"netconsole.baseline/1","name":"x","saved":"","files":[],"snapshots":[]}'
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
 def test_a_name_is_never_a_path(tmp_path: Path, data_home: Path, name: str) -> None:
     for act in (baseline.load, baseline.remove, lambda given: baseline.save(given, files(tmp_path, 1))):
         with pytest.raises(BadInput, match="expected a name of letters"):
