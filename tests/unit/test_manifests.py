@@ -1,0 +1,184 @@
+"""Probe manifests: the shipped ones are whole, and every mistake is named with file, key and expected form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole import paths, probes
+from netconsole.probes import BadInput, Catalogue
+
+GOOD = """
+[probe]
+name = "sample"
+version = 1
+title = "Sample"
+summary = "What it measures."
+cost = "per drop"
+modes = ["summary", "details"]
+
+[knobs]
+device = ""
+port = 0
+late_us = 10
+
+[[programs]]
+name = "drop"
+required = true
+measures = "every drop"
+attach = [{ point = "raw_tracepoint:kfree_skb", function = "drop_raw" }]
+
+[counters.drops]
+slot = 0
+unit = "packets"
+help = "Packets dropped."
+
+[tables.drops]
+map = "drops"
+title = "Drops"
+counter = "drops"
+key = [{ name = "reason", type = "u32", as = "drop_reason" }, { type = "pad[4]" }]
+value = [{ name = "count", type = "u64", unit = "packets" }]
+sort = "count"
+
+[[findings]]
+table = "drops"
+value = "count"
+level = "!"
+over = 1.0
+where = { class = "suspicious" }
+say = "{rate}/s {reason}"
+next = "Look there."
+"""
+
+
+def make(directory: Path, text: str, name: str = "sample") -> Path:
+    probe = directory / name
+    probe.mkdir(exist_ok=True)
+    (probe / probes.MANIFEST).write_text(text)
+    (probe / probes.CODE).write_text("int x;\n")
+    return probe
+
+
+def mistakes(directory: Path, text: str) -> dict[str, str]:
+    with pytest.raises(BadInput) as error:
+        probes.load(make(directory, text))
+    return {problem.key: problem.message for problem in error.value.problems}
+
+
+def test_the_shipped_probes_are_whole() -> None:
+    catalogue = probes.load_all([paths.data("probes")])
+    assert catalogue.broken == {}
+    assert {"kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops", "link_rates", "self_cost"} <= set(
+        catalogue
+    )
+    for manifest in catalogue.values():
+        assert bool(manifest.code()) == (manifest.source == "bpf")
+        assert manifest.cannot_see, f"{manifest.name} says nothing of what it cannot see"
+        assert all(finding.next for finding in manifest.findings)
+
+
+def test_a_good_manifest_is_read(tmp_path: Path) -> None:
+    manifest = probes.load(make(tmp_path, GOOD))
+    assert manifest.tables["drops"].labels == ("reason", "class", "provenance")
+    assert manifest.programs[0].attach[0].point == "raw_tracepoint:kfree_skb"
+    assert manifest.knobs == {"device": "", "port": 0, "late_us": 10}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "said"),
+    [
+        ('name = "sample"', 'name = "other"', "probe.name", '"sample"'),
+        ("version = 1", "version = 0", "probe.version", "from 1"),
+        ("version = 1", 'version = "1"', "probe.version", "whole number"),
+        ('title = "Sample"', "", "probe.title", "missing"),
+        ('cost = "per drop"', 'cost = "per dorp"', "probe.cost", 'did you mean "per drop"?'),
+        ('cost = "per drop"', 'coast = "per drop"', "probe.coast", 'did you mean "cost"?'),
+        ('modes = ["summary", "details"]', 'modes = ["details"]', "probe.modes", '"summary"'),
+        ("port = 0", "port = 70000", "knobs.port", "0 to 65535"),
+        ("late_us = 10", "late = 10", "knobs.late", "unit"),
+        ('"raw_tracepoint:kfree_skb"', '"kfree_skb"', "programs[0].attach[0].point", "KIND:NAME"),
+        ("slot = 0", "slot = 32", "counters.drops.slot", "0 to 31"),
+        ('counter = "drops"', 'counter = "dorps"', "tables.drops.counter", 'did you mean "drops"?'),
+        ('type = "u32"', 'type = "u33"', "tables.drops.key[0].type", "u8 u16"),
+        ('as = "drop_reason"', 'as = "reason"', "tables.drops.key[0].as", "drop_reason"),
+        ('sort = "count"', 'sort = "packets"', "tables.drops.sort", "column"),
+        ('class = "suspicious"', 'clas = "suspicious"', "findings[0].where.clas", 'did you mean "class"?'),
+        ("{reason}", "{raeson}", "findings[0].say", 'did you mean "reason"?'),
+        ("{reason}", "{reason.__class__}", "findings[0].say", "no column"),
+        ("{reason}", "{reason!r}", "findings[0].say", "format"),
+        ("{reason}", "{", "findings[0].say", "braces"),
+        ('table = "drops"', 'table = "drop"', "findings[0].table", 'did you mean "drops"?'),
+        ('level = "!"', 'level = "!!!"', "findings[0].level", "!"),
+        ("[counters.drops]", "[counters.Drops]", "counters.Drops", "lower-case"),
+    ],
+)
+def test_a_mistake_is_named_with_its_key_and_the_expected_form(
+    tmp_path: Path, old: str, new: str, key: str, said: str
+) -> None:
+    assert old in GOOD
+    assert said in mistakes(tmp_path, GOOD.replace(old, new))[key]
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    text = (
+        GOOD.replace("version = 1", "version = 0").replace('unit = "packets"\nhelp', "help").replace("over = 1.0", "")
+    )
+    found = mistakes(tmp_path, text + "\n[surprise]\n")
+    assert {"probe.version", "counters.drops.unit", "surprise"} <= set(found)
+
+
+def test_a_probe_without_its_code_is_refused(tmp_path: Path) -> None:
+    directory = make(tmp_path, GOOD)
+    (directory / probes.CODE).unlink()
+    with pytest.raises(BadInput, match=r"probe\.bpf\.c: missing"):
+        probes.load(directory)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe",
+        b"x" * (1024 * 1024),
+        b"[probe\n",
+        b"x = " + b"[" * 20_000,
+        b"x = 1" + b"0" * 10_000,
+        b"[[probe]]\n",
+        b"probe = 1\n",
+        b"knobs = []\nprograms = 3\ntables = 'x'\n",
+    ],
+)
+def test_garbage_is_refused_in_short_printable_lines(tmp_path: Path, content: bytes) -> None:
+    directory = tmp_path / "sample"
+    directory.mkdir()
+    (directory / probes.MANIFEST).write_bytes(content)
+    with pytest.raises(BadInput) as error:
+        probes.load(directory)
+    lines = str(error.value).splitlines()
+    assert 1 <= len(lines) <= 21
+    assert all(line.isprintable() and len(line) <= 401 for line in lines)
+
+
+def test_a_broken_probe_does_not_keep_the_others_from_running(tmp_path: Path) -> None:
+    make(tmp_path, GOOD)
+    make(tmp_path, GOOD, "broken")
+    catalogue = probes.load_all([tmp_path])
+    assert list(catalogue) == ["sample"]
+    with pytest.raises(BadInput, match="the name of its directory"):
+        probes.pick(catalogue, "broken")
+    with pytest.raises(BadInput, match="broken"):
+        catalogue.require_whole()
+
+
+def test_an_unknown_probe_is_refused_with_what_is_close(tmp_path: Path) -> None:
+    make(tmp_path, GOOD)
+    with pytest.raises(BadInput, match='unknown probe; did you mean "sample"'):
+        probes.pick(probes.load_all([tmp_path]), "smaple")
+    assert isinstance(probes.load_all([tmp_path]), Catalogue)
+
+
+def test_probes_are_never_read_from_a_users_own_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert all(tmp_path not in directory.parents for directory in paths.probe_directories())
+    assert tmp_path in paths.profile_directories()[0].parents
