@@ -150,8 +150,8 @@ def private_directory() -> Tuple[str, bool]:
         private = libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) == 0
         flags = _MS_NOSUID | _MS_NODEV
         if private and libc.mount(b"netconsole", place.encode(), b"tmpfs", flags, b"mode=0700,size=16m") == 0:
-            return tempfile.mkdtemp(prefix="netconsole-", dir=place), True
-    return tempfile.mkdtemp(prefix="netconsole-"), False
+            return tempfile.mkdtemp(prefix="netconsole-types-", dir=place), True
+    return tempfile.mkdtemp(prefix="netconsole-types-"), False
 
 
 def version_code(release: str) -> int:

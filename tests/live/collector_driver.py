@@ -37,7 +37,7 @@ CALLS: dict[str, Any] = {
             "name": "entered",
             "required": True,
             "measures": "calls",
-            "attach": [{"point": "raw_tracepoint:sys_enter", "function": "entered"}],
+            "attach": [{"point": "raw_tracepoint:sys_enter", "function": "calls_entered"}],
         }
     ],
     "counters": {"calls": {"slot": 0, "unit": "calls"}},

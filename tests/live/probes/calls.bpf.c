@@ -54,7 +54,7 @@ static inline void account(struct nc_config *config, struct call_key *key)
     nc_bucket_add(sizes.lookup_or_try_init(&size, &empty), key->argument);
 }
 
-int entered(struct bpf_raw_tracepoint_args *ctx)
+int calls_entered(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
     struct pt_regs *registers = NC_ARG(0);
