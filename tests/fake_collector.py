@@ -11,7 +11,7 @@ are filled in when they are missing (one second per interval, from a fixed date,
     {"do": "sleep", "s": 0.1}                 real time: for tests of pace alone
     {"do": "raw", "text": "{\"cut"}           write something that is no frame, as it is, without a line feed
     {"do": "lose"}                            skip a sequence number
-    {"do": "refuse", "command": "load", "probe": "x", "error": "why"}    the reply to the commands that match
+    {"do": "refuse", "command": "load", "probe": "x", "error": "why"}    the reply to all commands that match
     {"do": "repeat", "times": 5, "lines": [...]}                         the lines so many times (0: for ever)
     {"do": "complain", "text": "..."}         write to standard error
     {"do": "exit", "status": 3}               end at once
@@ -160,7 +160,7 @@ class Player:
             case "lose":
                 self.seq += 1
             case "refuse":
-                self.refusals.append(line)
+                pass  # holds from the start, wherever it stands: see main
             case "repeat":
                 done = 0
                 while not self.ended.is_set() and (line["times"] == 0 or done < line["times"]):
@@ -205,6 +205,7 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = [json.loads(line) for line in arguments.scenario.read_text().splitlines() if line.strip()]
     player = Player(arguments.log)
+    player.refusals = [line for line in lines if line.get("do") == "refuse"]
     threading.Thread(target=player.listen, daemon=True).start()
     try:
         player.play(lines)

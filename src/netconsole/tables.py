@@ -85,7 +85,7 @@ class TableState:
 
     def apply(self, frame: frames.Table, tick: int) -> None:
         """Take over the rows of a frame; what a full frame does not name is gone."""
-        self.tick = tick
+        self.close(tick)
         seen: set[RowKey] = set()
         refused = 0
         for sent in frame.rows:
@@ -105,13 +105,18 @@ class TableState:
         self.omitted = frame.omitted + refused
         if frame.full:
             self.rows = {key: self.rows[key] for key in seen}
-        self._rest(seen)
 
     def close(self, tick: int) -> None:
-        """End of the interval: rows that were not spoken of stood still."""
-        if self.tick != tick:
-            self._rest(set())
-            self.tick = tick
+        """Interval ``tick`` is spoken of, or ends without a word: what moved before it stands still until told."""
+        if self.tick == tick:
+            return
+        self.tick = tick
+        for key in self._moving:
+            row = self.rows.get(key)
+            if row is not None:
+                for count in row.counts.values():
+                    count.delta, count.per_s = 0, 0.0
+        self._moving.clear()
 
     def forget(self) -> None:
         """The source starts anew: no row is known, the histories stay."""
@@ -134,14 +139,6 @@ class TableState:
         if history is not None:
             for name, state in row.counts.items():
                 history.setdefault(name, Series()).put(tick, state.per_s)
-
-    def _rest(self, seen: set[RowKey]) -> None:
-        for key in self._moving - seen:
-            row = self.rows.get(key)
-            if row is not None:
-                for count in row.counts.values():
-                    count.delta, count.per_s = 0, 0.0
-        self._moving &= seen
 
     def _history_of(self, key: RowKey) -> dict[str, Series] | None:
         known = self._history.get(key)

@@ -90,8 +90,8 @@ def test_load_carries_the_manifest_the_source_and_the_knobs(watch: Callable[...,
 
 
 def test_knobs_are_set_on_the_running_probe_and_survive_a_restart(watch: Callable[..., Watch]) -> None:
-    scenario = Scenario().hello().status("kernel_drops").end().do("await", command="set").do("exit", status=0)
-    one = watch(scenario)
+    scenario = Scenario().hello().do("await", command="load").status("kernel_drops").end()
+    one = watch(scenario.do("await", command="set").do("exit", status=0))
     one.session.start()
     one.until(lambda state: state.collector.intervals == 1)
     assert one.session.set("kernel_drops", "details", {"device": "eth0"}).result(LIMIT_S) is None
@@ -162,9 +162,9 @@ def test_close_kills_a_collector_that_hangs_and_is_idempotent(watch: Callable[..
 
 def test_a_collector_that_cannot_start_is_one_line(tmp_path: Path) -> None:
     session = LiveSession([str(tmp_path / "nothing")], [REQUEST], back_off_s=(600.0,))
-    heard = threading.Event()
-    session.on_news(lambda _: heard.set())
+    lost = threading.Event()
+    session.on_news(lambda _: lost.set() if session.connection().phase == "lost" else None)
     session.start()
-    assert heard.wait(LIMIT_S)
+    assert lost.wait(LIMIT_S)
     assert "cannot start the collector" in (session.connection().why or "")
     session.close()

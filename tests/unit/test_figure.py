@@ -1,0 +1,116 @@
+"""Figures and outside text: three digits and a unit, unknown is unknown, and nothing reaches the terminal but text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netconsole import figure
+
+THIN = "\u202f"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (0, "0"),
+        (0.0, "0"),
+        (7, "7"),
+        (999, "999"),
+        (999.4, "999"),
+        (999.5, "1.00k"),
+        (1000, "1.00k"),
+        (1234, "1.23k"),
+        (45_600, "45.6k"),
+        (999_500, "1.00M"),
+        (1e9, "1.00G"),
+        (9.996, "10.0"),
+        (0.5, "0.500"),
+        (-1234, "-1.23k"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
+    assert figure.number(value) == text
+
+
+def test_what_has_losses_behind_it_is_a_lower_bound() -> None:
+    assert figure.number(1234, at_least=True) == "≥1.23k"
+    assert figure.count(1234567, at_least=True) == f"≥1{THIN}234{THIN}567"
+    assert figure.rate(12.0, "packets", at_least=True) == "≥12 packets/s"
+
+
+def test_what_is_unknown_has_no_bound_and_no_unit() -> None:
+    assert figure.number(None, at_least=True) == "–"
+    assert figure.rate(None, "packets") == "–"
+    assert figure.percent(None) == "–"
+    assert figure.duration(None) == "–"
+    assert figure.quantity(None, "us", at_least=True) == "–"
+    assert figure.memory(None) == "–"
+    assert figure.elapsed(None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0, "ns", "0 ns"),
+        (850, "ns", "850 ns"),
+        (999.9, "ns", "1.00 us"),
+        (85_300, "ns", "85.3 us"),
+        (1.9, "ms", "1.90 ms"),
+        (2500, "ms", "2.50 s"),
+    ],
+)
+def test_times_take_the_unit_that_reads_best(value: float, unit: str, text: str) -> None:
+    assert figure.duration(value, unit) == text
+    assert figure.quantity(value, unit) == text
+
+
+def test_quantities_carry_their_unit() -> None:
+    assert figure.quantity(12, "packets") == "12 packets"
+    assert figure.quantity(1.26, "percent") == "1.26 %"
+    assert figure.quantity(2048, "kB") == "2 MB"
+    assert figure.elapsed(3 * 3600 + 4 * 60 + 5.9) == "03:04:05"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("eth0", "eth0"),
+        ("[bold]x", "[bold]x"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("a\nb\tc\r", "a\\x0ab\\x09c\\x0d"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\u202eevil", "\\u202eevil"),
+        ("\u200bx", "\\u200bx"),
+        ("\ud800", "\\ud800"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\u0301x", "\\u0301x"),
+        ("e\u0301", "e\u0301"),
+        ("雪", "雪"),
+        (None, "–"),
+        (53, "53"),
+    ],
+)
+def test_outside_text_is_made_visible(text: object, shown: str) -> None:
+    assert figure.safe(text) == shown
+
+
+def test_outside_text_is_cut() -> None:
+    assert figure.safe("x" * 1000, 10) == "x" * 10 + "…"
+
+
+@given(st.text(max_size=300))
+def test_nothing_unprintable_gets_through(text: str) -> None:
+    shown = figure.safe(text)
+    assert all(character.isprintable() or character.isspace() for character in shown)
+    assert "\x1b" not in shown
+    assert "\n" not in shown
+
+
+@given(st.text(max_size=40), st.integers(0, 50), st.booleans())
+def test_a_cell_is_exactly_as_wide_as_its_column(text: str, columns: int, right: bool) -> None:
+    assert figure.width(figure.fit(figure.safe(text), columns, right)) == columns
