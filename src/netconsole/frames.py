@@ -6,16 +6,28 @@ that a live collector, a recording and a remote host are held to the same rules.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 VERSION = 1
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """A longer line is refused: a frame of 10 000 rows is about 2 MB."""
 
-Label: TypeAlias = str | int | None
-Scalar: TypeAlias = str | int | float | bool | None
+# Bounds, so that a hostile stream can neither fill memory nor overflow an addition.
+Int: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Text: TypeAlias = Annotated[str, Meta(max_length=256)]
+Sentence: TypeAlias = Annotated[str, Meta(max_length=4096)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
+Slot: TypeAlias = Annotated[int, Meta(ge=0, le=495)]
+"""A bucket of a histogram: 495 is the last that a value of 64 bits can reach."""
+
+Label: TypeAlias = Text | Int | None
+Labels: TypeAlias = Annotated[dict[Name, Label], Meta(max_length=24)]
+Scalar: TypeAlias = Text | Int | float | bool | None
+Stack: TypeAlias = Annotated[list[Text], Meta(max_length=128)]
 
 ProbeState: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
 Mode: TypeAlias = Literal["summary", "details"]
@@ -34,16 +46,16 @@ class FrameError(ValueError):
 class Count(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """An exact count: ``delta`` in this interval, ``total`` since the probe was attached."""
 
-    delta: int
-    total: int
+    delta: Int
+    total: Natural
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
     """One row of a table: counts keyed by labels; gauges are states (a depth, a worst case), never summed."""
 
-    labels: dict[str, Label]
-    counts: dict[str, Count]
-    gauges: dict[str, int | float | None] = {}
+    labels: Labels
+    counts: Annotated[dict[Name, Count], Meta(max_length=32)]
+    gauges: Annotated[dict[Name, Int | float | None], Meta(max_length=32)] = {}
 
 
 class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -52,11 +64,11 @@ class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ``min`` and ``max`` are those of the whole life of the probe; None while it is empty.
     """
 
-    count: int
-    sum: int
-    min: int | None
-    max: int | None
-    buckets: list[tuple[int, int]]
+    count: Natural
+    sum: Natural
+    min: Natural | None
+    max: Natural | None
+    buckets: list[tuple[Slot, Natural]]
 
 
 class Program(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -65,45 +77,45 @@ class Program(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ``missed`` is None on kernels before 5.12, which do not tell.
     """
 
-    name: str
-    attach: str
-    run_count: int
-    run_time_ns: int
-    missed: int | None
+    name: Name
+    attach: Text
+    run_count: Natural
+    run_time_ns: Natural
+    missed: Natural | None
 
 
 class Statistics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """When run counts and times were measured: ``window_ns`` of the ``interval_ns``; 0 when no window was open."""
 
-    window_ns: int
-    interval_ns: int
+    window_ns: Natural
+    interval_ns: Natural
     estimated: bool
 
 
 class Usage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What one process of ours used: CPU time in the interval, memory now. None where the host does not tell."""
 
-    cpu_ns: int | None
-    rss_kb: int | None
-    pss_kb: int | None
+    cpu_ns: Natural | None
+    rss_kb: Natural | None
+    pss_kb: Natural | None
 
 
 class Host(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Where the frames come from."""
 
-    name: str
-    kernel: str
-    arch: str
-    os: str
-    cpus: int
-    boot_id: str
+    name: Text
+    kernel: Text
+    arch: Text
+    os: Text
+    cpus: Natural
+    boot_id: Text
 
 
 class Capability(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Something that the host can do or not, and why not."""
 
     ok: bool
-    why: str | None = None
+    why: Sentence | None = None
 
 
 class Frame(
@@ -121,18 +133,18 @@ class Frame(
 
     v: int = VERSION
     source: Source = "collector"
-    probe: str | None = None
-    seq: int
-    mono_ns: int
-    wall_ns: int
+    probe: Name | None = None
+    seq: Int
+    mono_ns: Int
+    wall_ns: Int
 
 
 class Hello(Frame, frozen=True):
     """The first frame of a stream: host, interpreter, what can be done here."""
 
     host: Host
-    collector: dict[str, str | int]
-    capabilities: dict[str, Capability]
+    collector: Annotated[dict[Name, Text | Int], Meta(max_length=64)]
+    capabilities: Annotated[dict[Name, Capability], Meta(max_length=64)]
 
 
 class Status(Frame, frozen=True):
@@ -140,37 +152,37 @@ class Status(Frame, frozen=True):
 
     state: ProbeState
     mode: Mode
-    why: str | None = None
-    help: str | None = None
-    attach: list[str] = []
-    missing: list[str] = []
-    knobs: dict[str, Scalar] = {}
+    why: Sentence | None = None
+    help: Sentence | None = None
+    attach: Annotated[list[Text], Meta(max_length=256)] = []
+    missing: Annotated[list[Text], Meta(max_length=256)] = []
+    knobs: Annotated[dict[Name, Scalar], Meta(max_length=64)] = {}
 
 
 class Counters(Frame, frozen=True):
     """Named exact counts of a probe."""
 
-    interval_ns: int
-    values: dict[str, Count]
+    interval_ns: Natural
+    values: Annotated[dict[Name, Count], Meta(max_length=64)]
 
 
 class Table(Frame, frozen=True):
     """Rows that changed in this interval; every row there is when ``full``. ``omitted`` rows did not fit."""
 
-    name: str
-    interval_ns: int
+    name: Name
+    interval_ns: Natural
     full: bool
     rows: list[Row]
-    omitted: int = 0
+    omitted: Natural = 0
 
 
 class Histogram(Frame, frozen=True):
     """One histogram of one set of labels; sent when it changed, and now and then in any case."""
 
-    name: str
-    interval_ns: int
-    unit: str
-    labels: dict[str, Label]
+    name: Name
+    interval_ns: Natural
+    unit: Text
+    labels: Labels
     delta: Buckets
     total: Buckets
 
@@ -178,8 +190,8 @@ class Histogram(Frame, frozen=True):
 class Event(Frame, frozen=True):
     """One sampled detail. A field of several values (a stack) is a list of strings, innermost first."""
 
-    name: str
-    fields: dict[str, Scalar | list[str]]
+    name: Name
+    fields: Annotated[dict[Name, Scalar | Stack], Meta(max_length=64)]
 
 
 class Cost(Frame, frozen=True):
@@ -188,27 +200,27 @@ class Cost(Frame, frozen=True):
     With ``probe`` None it speaks of the source's process, and ends the frames of an interval of that source.
     """
 
-    interval_ns: int
-    programs: list[Program] = []
+    interval_ns: Natural
+    programs: Annotated[list[Program], Meta(max_length=256)] = []
     statistics: Statistics | None = None
-    events: dict[str, Count] = {}
-    ledger: dict[str, Count] = {}
-    maps_kb: int | None = None
+    events: Annotated[dict[Name, Count], Meta(max_length=64)] = {}
+    ledger: Annotated[dict[Name, Count], Meta(max_length=64)] = {}
+    maps_kb: Natural | None = None
     usage: Usage | None = None
 
 
 class Reply(Frame, frozen=True):
     """The answer to a command on the collector's standard input."""
 
-    id: int
+    id: Int
     ok: bool
-    error: str | None = None
+    error: Sentence | None = None
 
 
 class Bye(Frame, frozen=True):
     """The last frame of a stream that ended in order."""
 
-    why: str
+    why: Sentence
 
 
 AnyFrame: TypeAlias = Hello | Status | Counters | Table | Histogram | Event | Cost | Reply | Bye

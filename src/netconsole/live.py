@@ -257,6 +257,7 @@ class LiveSession:
 
     def _ask(self, command: dict[str, object], loads: str | None) -> Future[None]:
         future: Future[None] = Future()
+        future.set_running_or_notify_cancel()  # whoever waits may give up, but cannot take the command back
         process = self._process
         if process is None:
             return _refused(f"the collector is not running: {self._why or 'not started yet'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from pathlib import Path
 from typing import get_args
@@ -125,3 +126,31 @@ VALID = encode(frames.Counters(**STAMP, probe="p", interval_ns=9, values={"a": f
 def test_a_damaged_frame_ends_in_a_frame_or_in_one_error(at: int, damage: bytes) -> None:
     with contextlib.suppress(FrameError):
         decode(VALID[:at] + damage + VALID[at + 1 :])
+
+
+BOUNDED = '{"kind":"%s","probe":"p","seq":1,"mono_ns":2,"wall_ns":3,%s}'
+LONG = "x" * 5000
+HISTOGRAM = '"name":"h","interval_ns":1,"unit":"ns","labels":{},"delta":%s,"total":%s'
+MANY = json.dumps({f"f{n}": 1 for n in range(100)})
+TABLE = '"name":"t","interval_ns":1,"full":true,"rows":[{%s}]'
+BUCKETS = '{"count":1,"sum":1,"min":1,"max":1,"buckets":[[%s,1]]}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest"),
+    [
+        ("counters", f'"interval_ns":1,"values":{{"a":{{"delta":1,"total":1{"0" * 400}}}}}'),
+        ("counters", f'"interval_ns":1,"values":{{"{LONG}":{{"delta":1,"total":1}}}}'),
+        ("counters", '"interval_ns":-1,"values":{}'),
+        ("status", f'"state":"failed","mode":"summary","why":"{LONG}"'),
+        ("event", f'"name":"e","fields":{{"stack":["{LONG}"]}}'),
+        ("event", f'"name":"e","fields":{MANY}'),
+        ("histogram", HISTOGRAM % (BUCKETS % 1, BUCKETS % (10**15))),
+        ("histogram", HISTOGRAM % (BUCKETS % -1, BUCKETS % 1)),
+        ("table", TABLE % f'"labels":{{"a":"{LONG}"}},"counts":{{}}'),
+        ("table", TABLE % f'"labels":{{}},"counts":{{}},"gauges":{{"g":1{"0" * 400}}}'),
+    ],
+)
+def test_what_would_fill_memory_or_overflow_is_refused(kind: str, rest: str) -> None:
+    with pytest.raises(FrameError):
+        decode((BOUNDED % (kind, rest)).encode())
