@@ -1,5 +1,8 @@
 """The compile worker: compiles one probe with BCC, loads and attaches it, hands every descriptor over, and is gone.
 
+A job is {"spec", "source", "common", "cpus", "ring", "config"} (docs/collector.md); for tests also "btf" and "release" of
+another kernel with "compile_only", and "plain": no BTF-typed programs.
+
 The only module that imports bcc. It lives for less than a second so that LLVM's memory (over 100 MB) goes with it.
 Started by compile_job.py with two descriptors: a file with the job, and a Unix socket for the answer.
 """
@@ -18,7 +21,17 @@ import tempfile
 import traceback
 from typing import Any, Dict, List, Optional, Tuple
 
-from netconsole_collector import attach, bpf, btf, drop_reasons, header_tree, kernel_types, programs, source_names
+from netconsole_collector import (
+    attach,
+    bpf,
+    btf,
+    drop_reasons,
+    header_tree,
+    kernel_types,
+    programs,
+    prototypes,
+    source_names,
+)
 
 MAX_DESCRIPTORS = 253
 """SCM_MAX_FD of the kernel."""
@@ -136,6 +149,8 @@ class Worker:
 
     def _direct_possible(self) -> bool:
         """BTF-typed raw tracepoints, all of vmlinux, and each the first choice of its program."""
+        if self.job.get("plain"):
+            return False
         points = [attach.parse(entry["attach"][0]["point"]) for entry in self.spec["programs"]]
         return self._btf is not None and all(p.kind == "raw_tracepoint" and self._btf_id(p) for p in points)
 
@@ -149,7 +164,10 @@ class Worker:
             compiled = bcc.BPF(text=self._text(direct).encode(), cflags=["-Werror=implicit-function-declaration"])
         except Exception:
             raise self._compile_refusal(self._noise()) from None
+        self._compiled.append(compiled)  # its maps live as long as this object
         maps = self._maps(bcc, compiled)
+        if self.job.get("compile_only"):  # for another kernel's types: nothing of it can be loaded here
+            return [], [], maps
         self._configure(maps)
         attached, missing = [], []
         for entry in self.spec["programs"]:
@@ -163,7 +181,6 @@ class Worker:
                 raise _missing_refusal(missing)
         if not attached:
             raise _missing_refusal(missing)
-        self._compiled.append(compiled)  # its maps live as long as this object
         return attached, missing, maps
 
     # ---- types and text ----
@@ -234,6 +251,7 @@ class Worker:
                 if when and when not in self._facts:
                     raise attach.NotHere("this kernel has no {}".format(re.sub(r"^(HAVE|NARGS)_", "", when)))
                 attach.check(point)
+                self._check_prototype(point, alternative.get("takes", []))
                 typed = direct or point.kind in ("fentry", "fexit")
                 program = self._load_function(compiled, function, point, typed)
                 try:
@@ -254,6 +272,13 @@ class Worker:
                 }
                 return attached, tried
         return None, tried
+
+    def _check_prototype(self, point: attach.Point, takes: List[str]) -> None:
+        """Raises attach.NotHere when the function does not take what the program expects; headers cannot tell."""
+        if takes and self._btf is not None:
+            problem = prototypes.problem(self._btf, point.name, takes)
+            if problem:
+                raise attach.NotHere(problem)
 
     def _load_function(self, compiled: Any, function: str, point: attach.Point, typed: bool) -> int:
         code = compiled.dump_func(function.encode())
