@@ -122,7 +122,7 @@ def snapshot(
     from netconsole.paths import collector_command
     from netconsole.snapshot_file import encode
 
-    session = LiveSession(collector_command(), requests)
+    session = LiveSession(collector_command(), requests, statistics_every_s=headless.statistics_every_s(duration_s))
     try:
         taken = headless.measure(session, manifests, chosen, duration_s, headless.facts)
     except headless.Interrupted as error:

@@ -100,6 +100,11 @@ def measure(
             return snapshot.build(state, manifests, profile, start, read)
 
 
+def statistics_every_s(duration_s: float) -> float:
+    """How often to sample run times in a run of this length: a short one must not end without a window."""
+    return min(5.0, max(1.0, duration_s / 10))
+
+
 def facts() -> Mapping[str, FactData]:
     """The configuration of this host. Imported late: its readers take more memory than all the rest."""
     from netconsole.sources.facts import collect

@@ -21,7 +21,8 @@ BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waits before the first, second, ... restart of a collector that was lost."""
 STEADY_AFTER_INTERVALS = 30
 """A collector that lived so long is forgiven its earlier crashes."""
-_MAX_PENDING = 200_000
+STATISTICS_WINDOW_MS = 200
+_MAX_PENDING = 20_000
 """Frames of one interval that are held back; a stream that never ends an interval is applied in pieces."""
 
 
@@ -37,11 +38,14 @@ class LiveSession:
         interval_s: float = 1.0,
         environment: Mapping[str, str] | None = None,
         back_off_s: Sequence[float] = BACK_OFF_S,
+        statistics_every_s: float | None = None,
     ) -> None:
+        """``statistics_every_s``: how often the kernel's run-time statistics are sampled; None leaves the default."""
         self._command = list(command)
         self._environment = environment
         self._interval_s = interval_s
         self._back_off_s = tuple(back_off_s)
+        self._statistics_every_s = statistics_every_s
         self._requests = {request.name: request for request in requests if request.source == "bpf"}
         self._state = State()
         self._lock = threading.Lock()
@@ -165,6 +169,9 @@ class LiveSession:
         try:
             self._retry_at = None
             self._ask({"command": "interval", "ms": round(self._interval_s * 1000)}, None)
+            if self._statistics_every_s is not None:
+                every_ms = round(self._statistics_every_s * 1000)
+                self._ask({"command": "statistics", "window_ms": STATISTICS_WINDOW_MS, "every_ms": every_ms}, None)
             for request in self._requests.values():
                 self._ask(_load(request), request.name)
             pending: list[AnyFrame] = []
