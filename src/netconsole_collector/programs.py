@@ -26,7 +26,7 @@ _LOG_BYTES = (1 << 20, 1 << 24)
 _STATISTICS = re.compile(
     r"processed \d|verification time|stack depth|peak_states|max_states_per|BPF program is too large"
 )
-_TRACE = re.compile(r"\d+: |from \d+ to|R\d+|; |func#|last_idx|regs=|parent |mark_precise|caller|frame\d|arg#\d")
+_TRACE = re.compile(r"\d+: |from \d+ to|R\d+\w*=|; |func#|last_idx|regs=|parent |mark_precise|caller|frame\d|arg#\d")
 
 
 class LoadRefused(Exception):

@@ -1,7 +1,7 @@
 """The compile worker: compiles one probe with BCC, loads and attaches it, hands every descriptor over, and is gone.
 
-A job is {"spec", "source", "common", "cpus", "ring", "config"} (docs/collector.md); for tests also "btf" and "release" of
-another kernel with "compile_only", and "plain": no BTF-typed programs.
+A job is {"spec", "source", "common", "cpus", "ring", "config"} (docs/collector.md); for tests also "btf" and "release"
+of another kernel with "compile_only", and "plain": no BTF-typed programs.
 
 The only module that imports bcc. It lives for less than a second so that LLVM's memory (over 100 MB) goes with it.
 Started by compile_job.py with two descriptors: a file with the job, and a Unix socket for the answer.

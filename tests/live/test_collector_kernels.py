@@ -6,12 +6,12 @@ import os
 import select
 
 import pytest
+from tests.lab.btf import lab_btf_files
+from tests.lab.errors import LabUnavailable
 
 from netconsole import probes
 from netconsole_collector import bpf
 from netconsole_collector.compile_job import CompileJob
-from tests.lab.btf import lab_btf_files
-from tests.lab.errors import LabUnavailable
 
 from .collector_driver import CHECKOUT, PYTHON
 

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.lab.btf import lab_btf_files
+from tests.lab.errors import LabUnavailable
 
 from netconsole import probes
 from netconsole_collector import btf as b
@@ -20,8 +22,6 @@ from netconsole_collector import header_tree, kernel_macros, source_names
 from netconsole_collector.btf import Btf, Member, module_paths
 from netconsole_collector.kernel_types import TypeWriter
 
-from tests.lab.btf import lab_btf_files
-from tests.lab.errors import LabUnavailable
 from .collector_driver import CHECKOUT, PYTHON, SOURCE
 
 pytestmark = pytest.mark.live
