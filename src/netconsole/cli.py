@@ -26,6 +26,7 @@ BAD_USAGE = 2
 UNABLE = 3
 INTERRUPTED = 130
 
+DEFAULT_PROFILE = "summary"
 DEFAULT_DURATION = "10s"
 MAX_DURATION_S = 24 * 3600.0
 
@@ -72,12 +73,15 @@ def run(arguments: Sequence[str]) -> int:
 @app.callback(invoke_without_command=True)
 def console(
     context: typer.Context,
-    profile: ProfileOption = "summary",
+    profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
     version: Annotated[bool, typer.Option("--version", help="Say the version and end.")] = False,
 ) -> int:
     """Open the console, live."""
     if context.invoked_subcommand is not None:
+        for name, given in (("--profile", profile != DEFAULT_PROFILE), ("--probe", bool(probe))):
+            if given:
+                raise bad(name, "", f"belongs after the command: netconsole {context.invoked_subcommand} {name} …")
         return DONE
     if version:
         import netconsole
@@ -100,7 +104,7 @@ def console(
 
 @app.command()
 def snapshot(
-    profile: ProfileOption = "summary",
+    profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
     duration: Annotated[str, typer.Option(metavar="TIME", help="How long, such as 500ms, 10s, 5m.")] = DEFAULT_DURATION,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,

@@ -23,7 +23,7 @@ Action: TypeAlias = Literal["degrade", "warn", "stop"]
 
 MODES: tuple[ProfileMode, ...] = ("summary", "details", "off")
 ACTIONS: tuple[Action, ...] = ("degrade", "warn", "stop")
-DEFAULT = "summary"
+
 MAX_INHERITED = 8
 
 _LIMITS: dict[str, tuple[float, str]] = {
