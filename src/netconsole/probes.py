@@ -27,9 +27,9 @@ LEVELS = ("!", "!!")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
-    "process", "socket", "time", "duration", "stack", "hex", "xmit", "errno", "tap",
+    "process", "socket", "time", "duration", "stack", "hex", "xmit", "errno", "tap", "vm",
 )  # fmt: skip
-EXTRA_LABELS = {"drop_reason": ("class", "provenance")}
+EXTRA_LABELS = {"drop_reason": ("class", "provenance"), "tap": ("vm",)}
 """Labels that the collector adds beside a label of this kind."""
 POINTS = ("raw_tracepoint", "tracepoint", "fentry", "fexit", "kprobe", "kretprobe")
 COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us")
@@ -238,13 +238,12 @@ def _text(path: Path) -> str:
 def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) -> Manifest:
     root.only(("probe", "knobs", "programs", "counters", "tables", "histograms", "events", "findings"), "section")
     probe = root.table("probe")
-    probe.only((*_WORDS, "cost", "modes", "source", "btf_modules", "include", "shares"))
+    probe.only((*_WORDS, "cost", "modes", "source", "btf_modules", "include"))
     name = probe.text("name")
     if name != directory.name:
         probe.wrong("name", f'expected "{directory.name}", the name of its directory')
     source = probe.text("source", "bpf", SOURCES)
     probe.texts("btf_modules")
-    probe.texts("shares")
     include = probe.texts("include")
     for header in include:
         if _HEADER.fullmatch(header) is None:

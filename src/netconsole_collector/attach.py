@@ -6,6 +6,7 @@ last copy of that is closed.
 
 import ctypes
 import fcntl
+import functools
 import os
 import re
 import struct
@@ -128,22 +129,29 @@ def _tracepoint_id(point: Point) -> int:
 
 def _in_kallsyms(symbol: str) -> bool:
     """True as well when kallsyms cannot be read: then the attempt will tell."""
-    wanted = (" " + symbol).encode()
     try:
-        with open("/proc/kallsyms", "rb") as file:
-            return any(wanted in line and line.split()[2] == wanted[1:] for line in file)
+        listed = _listing("/proc/kallsyms")
     except OSError:
         return True
+    name = b" " + symbol.encode()
+    return name + b"\n" in listed or name + b"\t" in listed  # behind the tab is the module
 
 
 def _traceable(symbol: str) -> bool:
     """False only when tracefs lists the functions that can be probed and this one is not among them."""
-    root, wanted = tracefs(), symbol.encode()
     try:
-        with open(os.path.join(root or "", "available_filter_functions"), "rb") as file:
-            return any(line.split(None, 1)[0] == wanted for line in file if line.startswith(wanted))
+        listed = _listing(os.path.join(tracefs() or "", "available_filter_functions"))
     except OSError:
         return True
+    name = b"\n" + symbol.encode()
+    return name + b"\n" in listed or name + b" " in listed  # behind the blank is the module
+
+
+@functools.lru_cache(maxsize=2)
+def _listing(path: str) -> bytes:
+    """A list of functions, several MB of text that take the kernel a second to write: read once by a worker."""
+    with open(path, "rb") as file:
+        return b"\n" + file.read()
 
 
 def _read(path: str) -> str:

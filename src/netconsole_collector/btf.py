@@ -211,6 +211,12 @@ class Btf:
             identifier = self.strip(self.target(identifier))
         return self._raw(identifier)[3] & 0xFFFF if self.kind(identifier) == FUNC_PROTO else None
 
+    def parameter_types(self, function: int) -> List[int]:
+        """Of a function: the types of its parameters."""
+        part, at, _, info, _ = self._raw(self.strip(self.target(function)))
+        pairs = [struct.unpack_from("=II", self._parts[part].types, at + 8 * number) for number in range(info & 0xFFFF)]
+        return [self._id(part, parameter_type) for _, parameter_type in pairs]
+
     def size(self, identifier: int) -> int:
         """Bytes; 0 of void, of functions and of types that are only declared."""
         identifier = self.strip(identifier)

@@ -4,7 +4,7 @@ import re
 import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from netconsole_collector.names import Label, Names
+from netconsole_collector.names import Label, Names, text
 
 _CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "s32": "i", "s64": "q"}
 _ARRAY = re.compile(r"(char|pad)\[(\d{1,4})\]")
@@ -79,13 +79,16 @@ def _type(name: str, column: str) -> Tuple[str, int, int]:
 
 
 def labels(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Dict[str, Label]:
-    """The labels of a key; a drop reason brings its class and provenance."""
+    """The labels of a key; a drop reason brings its class and provenance, a tap the virtual machine that has it."""
     result: Dict[str, Label] = {}
     for column, value in zip(columns, values):
         if column.shown_as == "drop_reason":
             described = names.reason(value, _location(columns, values, names))
             result[column.name] = described["reason"]
             result["class"], result["provenance"] = described["class"], described["provenance"]
+        elif column.shown_as == "tap":
+            device = result[column.name] = text(value)
+            result["vm"] = names.vms.of_tap(device, _netns(columns, values))
         else:
             result[column.name] = names.label(column.shown_as, value)
     return result
@@ -109,3 +112,8 @@ def _location(columns: Sequence[Column], values: Sequence[Any], names: Names) ->
         if column.shown_as == "symbol":
             return names.symbols.function(value)
     return None
+
+
+def _netns(columns: Sequence[Column], values: Sequence[Any]) -> int:
+    """The record's network namespace; 0 when it has none."""
+    return next((int(value) for column, value in zip(columns, values) if column.shown_as == "netns"), 0)

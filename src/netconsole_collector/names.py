@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 from netconsole_collector import drop_reasons
 from netconsole_collector.owners import Owners
 from netconsole_collector.symbols import Symbols
+from netconsole_collector.vms import Vms
 
 Label = Union[str, int, None]
 
@@ -63,6 +64,7 @@ class Names:
     def __init__(self) -> None:
         self.symbols = Symbols()
         self.owners = Owners()
+        self.vms = Vms()
         self.drop_reasons: Dict[str, str] = {}
         self._namespaces: Dict[int, str] = {}
         self._kinds: Dict[str, Callable[[int], Label]] = {
@@ -73,6 +75,7 @@ class Names:
             "softirq": lambda value: SOFTIRQS[value] if value < len(SOFTIRQS) else "softirq {}".format(value),
             "process": self.owners.process,
             "socket": self.owners.socket,
+            "vm": lambda value: self.vms.of_process(value),
             "hex": "{:#x}".format,
             "xmit": xmit,
             "errno": error_name,
