@@ -28,7 +28,7 @@ from netconsole.judge import (
     log_rates,
     log_values,
 )
-from netconsole.metrics import TIME_UNITS, Metric, Metrics, flatten
+from netconsole.metrics import EVENT_SIZES, TIME_UNITS, Metric, Metrics, flatten
 from netconsole.significance import false_discovery_limit
 from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot
 
@@ -70,7 +70,7 @@ def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str
         for fact in finding.facts:
             ranks.setdefault(fact, []).append(finding.rank)
     return Comparison(
-        verdict=_verdict([direction_of(one) for one in certain], bool(changes)),
+        verdict=_verdict([direction_of(one) for one in certain], any(change.is_setting for change in changes)),
         findings=findings,
         facts_changed=[change.with_ranks(ranks.get(change.fact, [])) for change in changes],
         not_comparable=[NotComparable(key, why) for key, why in sorted(left_out.items())[:_MAX_NOT_COMPARABLE]],
@@ -138,8 +138,9 @@ def _learned(pairs: Iterable[tuple[Metric, list[Metric | None], list[Metrics]]])
                 spreads.learn(name, log_values([one.percentile(percent) for one in known if enough(one, percent)]))
             spreads.learn("mean", log_values([one.mean for one in known if one.count]))
         elif metric.kind in ("counter", "table"):
-            counts = [one.count if one is not None else 0 for one in past]
-            if counts and min(counts) > 0:
+            event = EVENT_SIZES.get(metric.unit, 1.0)
+            counts = [one.count / event if one is not None else 0.0 for one in past]
+            if counts and min(counts) > 1:
                 seconds = [one.snapshot.duration_s for one in sides]
                 spreads.learn("rate", log_rates(list(zip(counts, seconds, strict=True))))
     return spreads
@@ -233,6 +234,10 @@ def _without_sums(
     for key, members in rows.items():
         whole = _change(judged[key])
         if not whole:
+            continue
+        if judged[key].metric.kind != "counter":  # the busiest CPU's part of a sum: said once is enough
+            if any(judged[key] is one for one in certain):
+                gone |= {one.metric.key for one in members}
             continue
         for one in members:
             parts[one.metric.key] = (key, _change(one) / whole)

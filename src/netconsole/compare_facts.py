@@ -13,6 +13,8 @@ from netconsole.metrics import TIME_UNITS, Metric, Metrics
 Value = str | int | float | bool | list[str] | None
 
 MAX_CHANGES = 500
+THERE = "there"
+"""Stands for all the facts of a device or VM that the other side does not have."""
 _IGNORED = re.compile(r"nic/[^/]*/mac$")
 """Made anew with every virtual device, and never the same on two hosts."""
 
@@ -39,6 +41,11 @@ class Change:
     baseline: Value
     current: Value
     thing: str | None
+
+    @property
+    def is_setting(self) -> bool:
+        """Whether something is configured otherwise; a device or VM that came or went is no change of configuration."""
+        return THERE not in (self.baseline, self.current)
 
     def with_ranks(self, ranks: list[int]) -> FactChange:
         """As the document carries it."""
@@ -106,9 +113,9 @@ def _whole_things(changes: list[Change], now: Mapping[str, Value], past: Sequenc
     for change in changes:
         folder = _folder(change.fact)
         if change.thing is not None and folder not in there_now:
-            result[folder] = Change(folder, "there", None, change.thing)
+            result[folder] = Change(folder, THERE, None, change.thing)
         elif change.thing is not None and not any(folder in folders for folders in there_before):
-            result[folder] = Change(folder, None, "there", change.thing)
+            result[folder] = Change(folder, None, THERE, change.thing)
         else:
             result[change.fact] = change
     return list(result.values())

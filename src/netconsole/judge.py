@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from netconsole.metrics import Distribution, Metric, added
+from netconsole.metrics import EVENT_SIZES, Distribution, Metric, added
 from netconsole.significance import median, rate_p, shape_distance, shape_p, share_p, spread, student_p
 
 MIN_RATIO = 1.25
@@ -31,6 +31,8 @@ PRIOR_DEGREES = 4.0
 """How many observations the typical spread of all metrics is worth beside a metric's own few."""
 MIN_SPREAD = 0.05
 """Nothing on a host repeats better than to 5 %."""
+MIN_GAUGE_SPREAD = 0.4
+"""A worst case is one sample of the tail: five that happen to agree say little about the sixth."""
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0}
 _MIN_BEYOND = 5
 """Samples that must lie beyond a percentile before it is looked at."""
@@ -111,22 +113,23 @@ def judge_count(now: Metric, now_s: float, before: Sequence[tuple[int, float]], 
     """A count over ``now_s`` seconds against (count, seconds) of each baseline; None when nothing ever came."""
     if not now.count and not any(count for count, _ in before):
         return None
+    event = EVENT_SIZES.get(now.unit, 1.0)
+    events, past = now.count / event, [(count / event, seconds) for count, seconds in before]
     rates = [count / seconds for count, seconds in before]
     typical, rate = median(rates), now.count / now_s
     width: float | None = None
     if len(before) < SPREAD_SNAPSHOTS:
-        p = max(rate_p(count, seconds, now.count, now_s, SINGLE_RATIO, SINGLE_BURST) for count, seconds in before)
+        p = max(rate_p(count, seconds, events, now_s, SINGLE_RATIO, SINGLE_BURST) for count, seconds in past)
     else:
-        logs = log_rates(before)
+        logs = log_rates(past)
         own = spreads.of("rate", logs)
-        p = rate_p(sum(count for count, _ in before), sum(seconds for _, seconds in before), now.count, now_s)
-        p = max(p, _spread_p(math.log((now.count + 0.5) / now_s), logs, own))
+        p = rate_p(sum(count for count, _ in past), sum(seconds for _, seconds in past), events, now_s)
+        p = max(p, _spread_p(math.log((events + 0.5) / now_s), logs, own))
         width = own * typical if own is not None else None
-    expected = typical * now_s
-    events = abs(now.count - expected)
-    size = math.log2((now.count + 1) / (expected + 1))
+    expected = typical * now_s / event
+    size = math.log2((events + 1) / (expected + 1))
     statistic = Statistic("rate", typical, rate, width, p)
-    large = events >= MIN_EVENTS and abs(statistic.log2_ratio) >= math.log2(MIN_RATIO)
+    large = abs(events - expected) >= MIN_EVENTS and abs(statistic.log2_ratio) >= math.log2(MIN_RATIO)
     return Judged(now, statistic, f"{now.unit}/s" if now.unit else "/s", large, size)
 
 
@@ -135,11 +138,12 @@ def judge_gauge(now: Metric, before: Sequence[float], spreads: Spreads) -> Judge
     if now.value is None or len(before) < SPREAD_SNAPSHOTS:
         return None
     logs = [math.log1p(abs(value)) for value in before]
-    own = spreads.of("gauge", logs)
+    own = max(MIN_GAUGE_SPREAD, spreads.of("gauge", logs) or 0.0)
     p = _spread_p(math.log1p(abs(now.value)), logs, own)
     typical = median(before)
-    statistic = Statistic("value", typical, now.value, own * typical if own is not None else None, p)
-    size = math.log2((abs(now.value) + 1) / (abs(typical) + 1))
+    statistic = Statistic("value", typical, now.value, own * typical, p)
+    event = EVENT_SIZES.get(now.unit, 1.0)
+    size = math.log2((abs(now.value) / event + 1) / (abs(typical) / event + 1))
     return Judged(now, statistic, now.unit, abs(size) >= math.log2(MIN_RATIO), size)
 
 
@@ -170,7 +174,7 @@ def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spread
     return Judged(now, best, now.unit, bool(eligible), best.log2_ratio, statistics, distance)
 
 
-def log_rates(counts: Sequence[tuple[int, float]]) -> list[float]:
+def log_rates(counts: Sequence[tuple[float, float]]) -> list[float]:
     """Natural logarithms of rates, nothing counted as half an event."""
     return [math.log((count + 0.5) / seconds) for count, seconds in counts]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from netconsole.snapshot_file import (
@@ -28,6 +28,8 @@ Worse: TypeAlias = Literal["up", "down"] | None
 Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
 Labels: TypeAlias = tuple[tuple[str, Label], ...]
 
+EVENT_SIZES = {"ns": 1e6, "us": 1e3, "ms": 1.0, "bytes": 65536.0, "kB": 64.0}
+"""A sum of times or bytes has no events that could be counted: a millisecond, or 64 kB, stands for one."""
 TIME_UNITS = frozenset({"ns", "us", "ms", "s"})
 _UP_IS_WORSE = (
     "drop", "error", "errs", "lost", "loss", "miss", "retrans", "fail", "overrun", "squeez", "requeue", "timeout",
@@ -57,7 +59,7 @@ class Metric:
     value: float | None = None
     histogram: Distribution | None = None
     counter: str | None = None
-    """The key of the counter that this row is a part of."""
+    """The key of the counter that this row is a part of, or of the sum that it is the busiest CPU's part of."""
 
 
 @dataclass(slots=True)
@@ -149,6 +151,7 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
     mapped = [label in VOLATILE for label in labels]
     counters = {column: _conserved(name, probe, column, rows, spec) for column, spec in columns.values.items()}
     known: dict[Labels, dict[str, Metric]] = {}
+    per_cpu: dict[str, dict[Label, int]] = {}
     for row in rows:
         values = []
         for label, is_volatile in zip(labels, mapped, strict=True):
@@ -160,14 +163,28 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
             cells = known[identity] = _cells(name, table, columns, identity, counters, len(columns.values) > 1)
         for column, metric in cells.items():
             value = row.get(column)
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                if metric.kind == "gauge":
-                    metric.value = value if metric.value is None else max(metric.value, value)
-                else:
-                    metric.count += int(value)
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                continue
+            if metric.kind == "gauge":
+                metric.value = value if metric.value is None else max(metric.value, value)
+            else:
+                metric.count += int(value)
+                if "cpu" in row and metric.worse == "up":
+                    cpus = per_cpu.setdefault(metric.key, {})
+                    cpus[row["cpu"]] = cpus.get(row["cpu"], 0) + int(value)
     for cells in known.values():
         for metric in cells.values():
             metrics.by_key[metric.key] = metric
+    for key, cpus in per_cpu.items():
+        busiest = _busiest(metrics.by_key[key], max(cpus.values()))
+        metrics.by_key[busiest.key] = busiest
+
+
+def _busiest(whole: Metric, count: int) -> Metric:
+    """What the CPU with most of it had: work moves between CPUs by itself, but one that has it all is a bottleneck."""
+    labels = (*whole.labels, ("cpu", "busiest"))
+    key = metric_key(whole.probe, whole.kind, whole.name, labels)
+    return replace(whole, key=key, labels=labels, count=count, counter=whole.key)
 
 
 def _cells(

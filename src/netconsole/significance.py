@@ -17,7 +17,7 @@ _EXACT_BELOW = 60
 _MAD_TO_SIGMA = 1.4826
 
 
-def rate_p(before: int, before_s: float, now: int, now_s: float, ratio: float = 1.0, burst: float = 1.0) -> float:
+def rate_p(before: float, before_s: float, now: float, now_s: float, ratio: float = 1.0, burst: float = 1.0) -> float:
     """Two counts over two times: may both come from rates that differ by no more than a factor ``ratio``?
 
     Given the sum of two Poisson counts, one of them is binomial. Events that come in bursts of ``burst`` are counted as

@@ -43,6 +43,7 @@ class _ProbeMark:
     events: Mapping[str, int]
     ledger: Mapping[str, int]
     arrived: int
+    tick: int = 0
 
 
 _NOTHING = _ProbeMark({}, {}, {}, {}, 0, {}, {}, 0)
@@ -130,6 +131,7 @@ def _probe_mark(probe: ProbeState) -> _ProbeMark:
         {name: count.total for name, count in probe.cost.events.items()},
         {name: count.total for name, count in probe.cost.ledger.items()},
         probe.events_arrived,
+        probe.timeline.tick,
     )
 
 
@@ -170,6 +172,7 @@ def _probe(
         events=_events(probe, start),
         cost=_probe_cost(probe, start),
         ledger=_ledger(probe, start),
+        history={name: _history(probe, name, start) for name in probe.counters},
     )
 
 
@@ -239,6 +242,11 @@ def _events(probe: ProbeState, start: _ProbeMark) -> list[dict[str, Any]]:
     arrived = probe.events_arrived - start.arrived
     kept = list(probe.events)[-arrived:] if arrived > 0 else []
     return [{"name": event.name, "wall_ns": event.wall_ns, **event.fields} for event in kept]
+
+
+def _history(probe: ProbeState, counter: str, start: _ProbeMark) -> list[float | None]:
+    values = probe.counter_history(counter, max(0, probe.timeline.tick - start.tick))
+    return [None if value is None else round(value, 3) for value in values]
 
 
 def _ledger(probe: ProbeState, start: _ProbeMark) -> dict[str, int]:

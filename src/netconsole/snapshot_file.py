@@ -112,6 +112,8 @@ class ProbeData(msgspec.Struct, frozen=True):
     events: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
     ledger: dict[str, int] = {}
+    history: dict[str, list[float | None]] = {}
+    """Counters per second, one value for each interval of the run, ten minutes at most; null is not known."""
 
 
 class FactData(msgspec.Struct, frozen=True):

@@ -12,15 +12,18 @@ from collections.abc import Callable
 from netconsole.fact_keys import parts
 from netconsole.snapshot_file import FactData, Label, Snapshot
 
-_PROCESS = re.compile(r"(.*)/(\d+)$", re.DOTALL)
+_PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
 _VHOST = re.compile(r"vhost-(\d+)$")
 _EPHEMERAL_DEFAULT = (32768, 60999)
 _PROCESS_LABELS = frozenset({"process", "comm", "task", "thread", "worker"})
 _NUMBER_LABELS = frozenset({"pid", "tid", "tgid"})
-_DROPPED_LABELS = frozenset({"inode", "cookie", "netns", "ifindex", "socket_id"})
+_DROPPED_LABELS = frozenset({"inode", "cookie", "ifindex", "socket_id", "cpu", "qdisc"})
+"""A CPU too: what runs where moves by itself; :mod:`netconsole.metrics` keeps the busiest. A device's queueing
+discipline is a fact, not a part of its name."""
+_NETNS_LABELS = frozenset({"netns"})
 _PORT_LABELS = frozenset({"port", "local_port", "remote_port", "sport", "dport"})
 _DEVICE_LABELS = frozenset({"device", "dev", "interface", "ifname", "port_name"})
-VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _PORT_LABELS | _DEVICE_LABELS
+VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _NETNS_LABELS | _PORT_LABELS | _DEVICE_LABELS
 
 
 class Names:
@@ -39,6 +42,7 @@ class Names:
             **dict.fromkeys(_NUMBER_LABELS, self._thread),
             **dict.fromkeys(_PORT_LABELS, self._port),
             **dict.fromkeys(_DROPPED_LABELS, lambda _: None),
+            **dict.fromkeys(_NETNS_LABELS, lambda value: "host" if value == "host" else "other"),
         }
 
     def label(self, name: str, value: Label) -> Label:
@@ -82,7 +86,7 @@ class Names:
             return value
         named = _PROCESS.match(value)
         if named:
-            return self.threads.get(int(named[2][:18]), named[1])
+            return self.threads.get(int((named[2] or named[3])[:18]), named[1])
         vhost = _VHOST.match(value)
         if vhost:
             owner = self.threads.get(int(vhost[1][:18]), "")

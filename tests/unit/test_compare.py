@@ -140,7 +140,10 @@ def test_rows_that_become_one_are_added_up() -> None:
         "by_process": {"labels": ["process", "netns"], "values": {"count": {"unit": "packets"}}}
     }
     assert (
-        flatten(msgspec.convert(document, Snapshot)).by_key["kernel_drops/table/by_process/process=nginx"].count == 10
+        flatten(msgspec.convert(document, Snapshot))
+        .by_key["kernel_drops/table/by_process/process=nginx,netns=other"]
+        .count
+        == 10
     )
 
 

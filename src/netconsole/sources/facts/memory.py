@@ -13,14 +13,15 @@ _NODES = "/sys/devices/system/node"
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``memory/``."""
-    facts.file("memory/total_kb", "/proc/meminfo", _total_kb)
+    # Volatile: a guest's memory is plugged in and out, and the kernel's own share of it changes with every version.
+    facts.file("memory/total_kb", "/proc/meminfo", _total_kb, volatile=True)
     for size in facts.entries(_HUGE):
         facts.file(key("memory", size, "pages"), f"{_HUGE}/{size}/nr_hugepages", int)
         facts.file(key("memory", size, "overcommit"), f"{_HUGE}/{size}/nr_overcommit_hugepages", int)
         facts.file(key("memory", size, "free"), f"{_HUGE}/{size}/free_hugepages", int, volatile=True)
     nodes = [name for name in facts.entries(_NODES) if re.fullmatch(r"node\d+", name)]
     for node in nodes:
-        facts.file(key("memory", node, "total_kb"), f"{_NODES}/{node}/meminfo", _total_kb)
+        facts.file(key("memory", node, "total_kb"), f"{_NODES}/{node}/meminfo", _total_kb, volatile=True)
         for size in facts.entries(f"{_NODES}/{node}/hugepages"):
             facts.file(key("memory", node, size, "pages"), f"{_NODES}/{node}/hugepages/{size}/nr_hugepages", int)
     for name in ("enabled", "defrag"):

@@ -28,6 +28,7 @@ _LINK_FIELDS = {
 }
 _BONDING = ("mode", "xmit_hash_policy", "lacp_rate", "miimon", "slaves", "primary", "ad_select")
 _NOT_OPTIONS = re.compile(r"STATS|_(RTAB|PTAB|CTAB|STAB|PAD)$|DIRECT_QLEN")
+_NOT_PARAMETERS = re.compile(r"reserved|cell_|linklayer|^__")
 _MAX_OPTION_TEXT = 1024
 _DEPTH = 4
 
@@ -154,7 +155,7 @@ def _flat(options: Any, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
             if not _NOT_OPTIONS.search(name):
                 yield from _flat(value, name.removeprefix("TCA_").lower(), depth - 1)
         for name, value in options.items():
-            if name not in ("attrs", "header", "value", "cell_align", "linklayer") and not name.startswith("__"):
+            if name not in ("attrs", "header", "value") and not _NOT_PARAMETERS.search(name) and value:
                 yield from _flat(value, f"{prefix}.{name}" if prefix else name, depth - 1)
     elif isinstance(options, (str, int, float)):
-        yield prefix or "value", str(options)
+        yield (prefix or "value").split("parms.")[-1], str(options)

@@ -50,7 +50,7 @@ class Thread:
 
 
 def collect(facts: Facts) -> None:
-    """Add the facts under ``vm/``; a VM without a name is called by its UUID or process."""
+    """Add the facts under ``vm/``; a VM without a name is called by its UUID, or unnamed."""
     found = 0
     workers = _kernel_workers(facts)
     used: set[str] = set()
@@ -61,9 +61,9 @@ def collect(facts: Facts) -> None:
             return
         arguments = _arguments(facts, pid)
         line = qemu.parse(arguments)
-        name = line.name or line.uuid or f"pid {pid}"
-        if name in used:
-            name = f"{name} (pid {pid})"
+        name = line.name or line.uuid or "unnamed"
+        if name in used:  # in the order of their processes, which is mostly that of their starts
+            name = f"{name} #{sum(one.partition(' #')[0] == name for one in used) + 1}"
         used.add(name)
         _vm(facts, pid, name, line, workers.get(pid, []))
     facts.put("vm_count", found, "/proc/*/cmdline", volatile=True)

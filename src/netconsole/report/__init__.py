@@ -1,0 +1,15 @@
+"""Reports for people: a snapshot or a comparison as a document of blocks, and that as text, Markdown or HTML.
+
+:func:`of_snapshot` and :func:`of_comparison` are pure functions of what they get; the renderers escape every text.
+"""
+
+from netconsole.report.blocks import Document
+from netconsole.report.of_comparison import of_comparison
+from netconsole.report.of_snapshot import of_snapshot
+from netconsole.report.to_html import to_html
+from netconsole.report.to_markdown import to_markdown
+from netconsole.report.to_text import to_text
+
+RENDERERS = {"md": to_markdown, "html": to_html, "text": to_text}
+
+__all__ = ["RENDERERS", "Document", "of_comparison", "of_snapshot", "to_html", "to_markdown", "to_text"]

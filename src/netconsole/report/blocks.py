@@ -1,0 +1,79 @@
+"""What a report is made of, before it is text, Markdown or HTML. Texts are raw here: every renderer escapes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from netconsole.snapshot_file import Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The title of a section."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a summary: a word for its state (ok, !, !!, ?, worse …), a sentence, and what follows from it."""
+
+    word: str
+    text: str
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The summary of something."""
+
+    lines: list[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text; ``numeric`` columns are set to the right. ``omitted`` rows are only in the JSON document."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    numeric: frozenset[int] = frozenset()
+    omitted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A histogram to draw, log-scaled, with its percentiles marked; ``unit`` is a time or a word."""
+
+    title: str
+    unit: str
+    buckets: list[Bucket]
+    marks: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A figure over time to draw, one value per interval, None where it is not known."""
+
+    title: str
+    unit: str
+    values: list[float | None]
+
+
+Block: TypeAlias = Heading | Note | Lines | Table | Bars | Curve
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A whole report. ``subtitle`` says of what, when and how long."""
+
+    title: str
+    subtitle: str
+    blocks: list[Block]

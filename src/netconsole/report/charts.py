@@ -1,0 +1,99 @@
+"""Histograms and curves as inline SVG: no script, no colour that carries meaning alone, readable when printed."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from netconsole import figure
+from netconsole.metrics import TIME_UNITS
+from netconsole.report.blocks import Bars, Curve
+
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 150, 8, 34, 22
+_MAX_TICKS = 6
+
+
+def bars(chart: Bars) -> str:
+    """A histogram on a logarithmic axis, zero-based heights, p50, p90 and p99 marked and named."""
+    buckets = [(max(low, high / 2, 1e-9), high, count) for low, high, count in chart.buckets if count and high > 0]
+    if not buckets:
+        return ""
+    first, last = buckets[0][0], buckets[-1][1]
+    span = math.log(last / first) or 1.0
+
+    def x(value: float) -> float:
+        return _LEFT + (_WIDTH - 2 * _LEFT) * math.log(min(max(value, first), last) / first) / span
+
+    # Height is samples per bucket width on the axis, so that wide and narrow buckets can be compared.
+    dense = [count / math.log(high / low) for low, high, count in buckets]
+    scale = (_HEIGHT - _BOTTOM - _TOP) / max(dense)
+    base = _HEIGHT - _BOTTOM
+    parts = [
+        f'<rect x="{x(low):.1f}" y="{base - scale * height:.1f}" width="{max(1.0, x(high) - x(low) - 0.5):.1f}"'
+        f' height="{scale * height:.1f}"/>'
+        for (low, high, _), height in zip(buckets, dense, strict=True)
+    ]
+    parts.append(f'<line x1="{_LEFT}" y1="{base}" x2="{_WIDTH - _LEFT}" y2="{base}"/>')
+    for tick in _ticks(first, last):
+        said = escape(_said(tick, chart.unit))
+        parts.append(f'<line x1="{x(tick):.1f}" y1="{base}" x2="{x(tick):.1f}" y2="{base + 4}"/>')
+        parts.append(f'<text x="{x(tick):.1f}" y="{base + 16}" text-anchor="middle">{said}</text>')
+    last_end = -1.0
+    for name, value in sorted(chart.marks.items(), key=lambda mark: mark[1]):
+        said = escape(f"{name} {_said(value, chart.unit)}")
+        at = x(value)
+        parts.append(f'<line class="mark" x1="{at:.1f}" y1="{_TOP - 6}" x2="{at:.1f}" y2="{base}"/>')
+        left = max(min(at + 2, _WIDTH - 7.0 * len(said)), last_end)
+        parts.append(f'<text x="{left:.1f}" y="{_TOP - 8}">{said}</text>')
+        last_end = left + 7.0 * len(said) + 4
+    samples = figure.count(sum(count for _, _, count in chart.buckets))
+    parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 3}">{samples} samples</text>')
+    return _svg(chart.title, parts)
+
+
+def curve(chart: Curve) -> str:
+    """A figure over time from a zero base; gaps stay gaps, and the largest value is written."""
+    known = [value for value in chart.values if value is not None]
+    if not known:
+        return ""
+    largest = max(known)
+    base = _HEIGHT - _BOTTOM
+    step = (_WIDTH - 2 * _LEFT) / max(1, len(chart.values) - 1)
+    scale = (base - _TOP) / largest if largest > 0 else 0.0
+    parts = []
+    run: list[str] = []
+    for position, value in enumerate([*chart.values, None]):
+        if value is not None:
+            run.append(f"{_LEFT + position * step:.1f},{base - scale * value:.1f}")
+        elif run:
+            points = run if len(run) > 1 else [run[0], run[0]]
+            parts.append(f'<polyline points="{" ".join(points)}"/>')
+            run = []
+    parts.append(f'<line x1="{_LEFT}" y1="{base}" x2="{_WIDTH - _LEFT}" y2="{base}"/>')
+    parts.append(
+        f'<text x="{_LEFT}" y="{_TOP - 8}">largest {escape(figure.number(largest))} {escape(chart.unit)}</text>'
+    )
+    parts.append(f'<text x="{_LEFT}" y="{base + 16}">{len(chart.values)} intervals, from 0</text>')
+    return _svg(chart.title, parts)
+
+
+def _svg(title: str, parts: list[str]) -> str:
+    said = escape(figure.safe(title))
+    return (
+        f'<figure><figcaption>{said}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}">'
+        f"{''.join(parts)}</svg></figure>"
+    )
+
+
+def _ticks(first: float, last: float) -> list[float]:
+    """Powers of ten within the axis, else powers of two; never more than a handful."""
+    for base in (10, 2):
+        low, high = math.ceil(math.log(first, base)), math.floor(math.log(last, base))
+        powers = [float(base) ** power for power in range(low, high + 1)]
+        if len(powers) >= 2:
+            return powers[:: math.ceil(len(powers) / _MAX_TICKS)]
+    return [first, last] if last > first else [first]
+
+
+def _said(value: float, unit: str) -> str:
+    return figure.duration(value, unit) if unit in TIME_UNITS else figure.quantity(value, unit)

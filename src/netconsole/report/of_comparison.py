@@ -1,0 +1,121 @@
+"""A comparison as a report: the verdict and the findings first, then facts that changed, then what was left out."""
+
+from __future__ import annotations
+
+from netconsole import figure
+from netconsole.comparison import Comparison, Finding, Side
+from netconsole.metrics import TIME_UNITS
+from netconsole.report.blocks import Block, Document, Heading, Line, Lines, Note, Table
+
+MAX_CHANGES = 100
+MAX_LEFT_OUT = 50
+MAX_SUMMARY = 10
+_SAID = {
+    "same": "Same: nothing moved beyond chance.",
+    "changed": "Changed: something moved or was configured otherwise, nothing is worse beyond chance.",
+    "regressed": "Regressed: something is worse beyond chance.",
+}
+
+
+def of_comparison(comparison: Comparison) -> Document:
+    """The report of a comparison."""
+    certain = [finding for finding in comparison.findings if finding.significant]
+    uncertain = [finding for finding in comparison.findings if not finding.significant]
+    blocks: list[Block] = [
+        Heading("Verdict"),
+        Note(f"{_SAID[comparison.verdict]} {comparison.compared} figures compared."),
+    ]
+    if certain:
+        blocks.append(
+            Lines(
+                [Line(_word(one), f"{one.rank}. {one.metric}: {one.why}", _causes(one)) for one in certain][
+                    :MAX_SUMMARY
+                ]
+            )
+        )
+        blocks += [Heading("Findings"), _table(certain)]
+    if comparison.findings_omitted:
+        blocks.append(Note(f"{comparison.findings_omitted} more findings are in the JSON document."))
+    blocks.append(Heading("Changed configuration"))
+    if comparison.facts_changed:
+        changes = comparison.facts_changed
+        rows = [
+            [
+                change.fact,
+                _value(change.baseline),
+                _value(change.current),
+                _numbers(change.may_explain),
+            ]
+            for change in changes[:MAX_CHANGES]
+        ]
+        omitted = max(0, len(changes) - MAX_CHANGES)
+        blocks.append(Table(["fact", "baseline", "current", "may explain finding"], rows, omitted=omitted))
+    else:
+        blocks.append(Note("No fact of the host is known to differ."))
+    if uncertain:
+        blocks += [Heading("Large, but may be chance"), _table(uncertain)]
+    if comparison.not_comparable:
+        left_out = comparison.not_comparable
+        rows = [[one.metric, one.why] for one in left_out[:MAX_LEFT_OUT]]
+        blocks.append(Heading("Not compared"))
+        blocks.append(Table(["what", "why"], rows, omitted=max(0, len(left_out) - MAX_LEFT_OUT)))
+    return Document("netconsole comparison", _sides(comparison), blocks)
+
+
+def _sides(comparison: Comparison) -> str:
+    current = _side(comparison.current) if comparison.current else "current"
+    baseline = comparison.baseline
+    if not baseline:
+        return current
+    more = f" and {len(baseline) - 1} more" if len(baseline) > 1 else ""
+    return f"current: {current}; baseline: {_side(baseline[0])}{more}"
+
+
+def _side(side: Side) -> str:
+    name = f"{side.name}, " if side.name else ""
+    return f"{name}{side.host}, {side.created}, profile {side.profile}, {side.duration_s:.3g} s"
+
+
+def _table(findings: list[Finding]) -> Table:
+    rows = []
+    for one in findings:
+        rows.append(
+            [
+                str(one.rank),
+                one.direction,
+                one.metric,
+                "" if one.statistic in ("rate", "value") else one.statistic,
+                _quantity(one.baseline, one.unit),
+                _quantity(one.current, one.unit),
+                f"×{one.ratio:.3g}" if one.ratio is not None else figure.UNKNOWN,
+                _quantity(one.difference, one.unit),
+                _quantity(one.spread, one.unit),
+            ]
+        )
+    head = ["", "direction", "metric", "figure", "baseline", "current", "ratio", "difference", "spread"]
+    return Table(head, rows, frozenset({0, 4, 5, 6, 7, 8}))
+
+
+def _word(finding: Finding) -> str:
+    return {"worse": "!! worse", "better": "ok better", "different": "! different"}[finding.direction]
+
+
+def _causes(finding: Finding) -> str:
+    if not finding.facts:
+        return ""
+    more = f" and {len(finding.facts) - 3} more" if len(finding.facts) > 3 else ""
+    return f"changed configuration that may explain it: {', '.join(finding.facts[:3])}{more}"
+
+
+def _quantity(value: float | None, unit: str) -> str:
+    return figure.duration(value, unit) if unit in TIME_UNITS else figure.quantity(value, unit)
+
+
+def _numbers(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:5])) + (" …" if len(ranks) > 5 else "") if ranks else "none"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "not there"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

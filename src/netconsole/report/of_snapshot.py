@@ -1,0 +1,260 @@
+"""A snapshot as a report: what stands out, budgets and what could not be measured first; then the figures."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from netconsole import figure
+from netconsole.frames import LEDGER_COUNTS
+from netconsole.metrics import TIME_UNITS
+from netconsole.probes import Manifest
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
+from netconsole.report.standing_out import standing_out, value_at
+from netconsole.snapshot_file import MEASURED, ColumnData, HistogramData, Label, ProbeData, Snapshot, TableColumns
+
+MAX_ROWS = 30
+"""Rows of one table that a report shows: the largest. All are in the JSON document."""
+MAX_HISTOGRAMS = 12
+MAX_EVENTS = 20
+FACT_AREAS = ("kernel/", "cpu/", "memory/", "module/", "conntrack/", "ovs/", "vm/", "nic/", "tc/", "sysctl/net.core.")
+"""Facts that a report lists, in this order; the rest is in the JSON document."""
+MAX_FACTS = 300
+
+
+def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> Document:
+    """The report of a snapshot. ``manifests`` bring titles, the rules of what stands out, what a probe cannot see."""
+    manifests = manifests or {}
+    host = snapshot.host
+    subtitle = (
+        f"{snapshot.created}, {snapshot.duration_s:.3g} s, profile {snapshot.profile.name}; "
+        f"kernel {host.kernel} ({host.arch}), {host.os}, {figure.count(host.cpus)} CPUs; "
+        f"netconsole {snapshot.netconsole}"
+    )
+    blocks: list[Block] = []
+    if snapshot.note:
+        blocks += [Heading("Note"), Note(snapshot.note)]
+    blocks += [Heading("What stands out"), Lines(_summary(snapshot, manifests))]
+    blocks += [Heading("Budget"), *_budget(snapshot)]
+    blocks += [Heading("Not measured"), *_not_measured(snapshot)]
+    for name, probe in snapshot.probes.items():
+        if probe.status in MEASURED:
+            blocks += _probe(name, probe, snapshot, manifests.get(name))
+    blocks += [Heading("What watching cost"), *_cost(snapshot)]
+    blocks += _blind(snapshot, manifests)
+    if snapshot.governor:
+        blocks += [Heading("Actions of the governor"), _rows(snapshot.governor)]
+    if snapshot.facts:
+        blocks += [Heading("Configuration of the host"), *_facts(snapshot)]
+    return Document(f"netconsole snapshot of {host.name}", subtitle, blocks)
+
+
+def _summary(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Line]:
+    lines = [Line(one.level, one.text, one.next) for one in standing_out(snapshot, manifests)]
+    for name, probe in snapshot.probes.items():
+        missed = {entry: n for entry, n in probe.ledger.items() if n and entry in LEDGER_COUNTS}
+        if missed:
+            what = ", ".join(f"{entry} {figure.count(n)}" for entry, n in missed.items())
+            lines.append(Line("?", f"{name}: counts are a lower bound (≥): {what}"))
+    measured = [name for name, probe in snapshot.probes.items() if probe.status in MEASURED]
+    if not lines and measured:
+        lines.append(Line("ok", f"nothing stands out in {len(measured)} probes: {', '.join(measured)}"))
+    return lines or [Line("?", "no probe measured anything")]
+
+
+def _budget(snapshot: Snapshot) -> Iterator[Block]:
+    cost, rows = snapshot.cost, []
+    user = _sum(cost, "cpu_pct")
+    memory = _sum(cost, "pss_kb")
+    measured = {
+        "kernel_cpu_pct": ("time in the kernel, of one core", _number(cost.get("kernel_cpu_pct")), "%"),
+        "user_cpu_pct": ("console and collector, of one core", user, "%"),
+        "memory_mb": ("memory of console and collector", None if memory is None else memory / 1024, "MB"),
+        "events_per_s": ("events submitted per second", _number(cost.get("events_per_s")), ""),
+    }
+    for name, limit in snapshot.profile.budget.items():
+        if name == "action" or limit is None or isinstance(limit, str):
+            continue
+        what, value, unit = measured.get(name, (name, None, ""))
+        state = "? not measured" if value is None else "! over" if value > limit else "ok"
+        rows.append([what, figure.quantity(value, unit), figure.quantity(limit, unit), state])
+    if rows:
+        yield Table(["what", "measured", "budget", "state"], rows, frozenset({1, 2}))
+    else:
+        yield Note("The profile sets no budget.")
+
+
+def _not_measured(snapshot: Snapshot) -> Iterator[Block]:
+    rows = []
+    for name, probe in snapshot.probes.items():
+        if probe.status != "attached":
+            rows.append([name, probe.status, probe.why or "no reason given"])
+    if rows:
+        yield Table(["probe", "state", "why"], rows)
+    else:
+        yield Note("Every probe of the profile was attached.")
+
+
+def _blind(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[Block]:
+    rows = [[name, manifests[name].cannot_see] for name in snapshot.probes if name in manifests]
+    rows = [row for row in rows if row[1]]
+    if rows:
+        yield Heading("What the probes cannot see")
+        yield Table(["probe", "what it cannot see"], rows)
+
+
+def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest | None) -> list[Block]:
+    title = f"{manifest.title} ({name})" if manifest else name
+    blocks: list[Block] = [Heading(title)]
+    at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
+    if probe.counters:
+        rows = [
+            [counter, figure.count(data.total, at_least), figure.rate(data.per_s, data.unit, at_least)]
+            for counter, data in probe.counters.items()
+        ]
+        blocks.append(Table(["counter", "total", "per second"], rows, frozenset({1, 2})))
+    blocks += [
+        Curve(counter, "per s", values) for counter, values in probe.history.items() if len(values) > 1 and any(values)
+    ]
+    for table, cells in probe.tables.items():
+        if cells:
+            blocks.append(_table(cells, probe.columns.get(table), snapshot.duration_s, at_least))
+    for histogram, data in probe.histograms.items():
+        blocks += _histogram(histogram, data)
+    if probe.events:
+        blocks.append(Note(f"{len(probe.events)} samples; what was suppressed is in the cost."))
+        blocks.append(_rows(probe.events, MAX_EVENTS))
+    if len(blocks) == 1:
+        blocks.append(Note("Nothing happened."))
+    return blocks
+
+
+def _table(rows: list[dict[str, Label]], columns: TableColumns | None, seconds: float, at_least: bool) -> Table:
+    if columns is None or not columns.values:
+        return _rows(rows)
+    main = next(iter(columns.values))
+    labels = [label for label in columns.labels if any(row.get(label) not in (None, "") for row in rows)]
+    values = [name for name in columns.values if any(row.get(name) for row in rows)] or [main]
+    ordered = sorted(rows, key=lambda row: -max((_number(row.get(name)) or 0.0 for name in values), default=0.0))
+    head = list(labels)
+    for name in values:
+        unit = columns.values[name].unit
+        head.append(f"{name} ({unit})" if unit and unit not in TIME_UNITS else name)
+        if columns.values[name].kind == "sum":
+            head.append("per s")
+    shown = []
+    for row in ordered[:MAX_ROWS]:
+        cells = [_text(row.get(label)) for label in labels]
+        for name in values:
+            cells += _cells(row.get(name), columns.values[name], seconds, at_least)
+        shown.append(cells)
+    return Table(head, shown, frozenset(range(len(labels), len(head))), max(0, len(rows) - MAX_ROWS))
+
+
+def _cells(value: Label, column: ColumnData, seconds: float, at_least: bool) -> list[str]:
+    """A value of a table; of a sum also its rate, and of a sum of times its share of the run."""
+    number = _number(value)
+    if column.kind == "max":
+        return [figure.quantity(number, column.unit) if column.unit in TIME_UNITS else figure.number(number)]
+    per_s = number / seconds if number is not None and seconds else None
+    if column.unit in TIME_UNITS:
+        return [figure.duration(number, column.unit), figure.duration(per_s, column.unit)]
+    return [figure.count(value if isinstance(value, int) else None, at_least), figure.number(per_s, at_least)]
+
+
+def _histogram(name: str, data: HistogramData) -> Iterator[Block]:
+    parts = sorted(data.by or [data], key=lambda part: -(value_at(part, 99) or 0.0))
+    parts = [part for part in parts if part.count]
+    labels = list(dict.fromkeys(label for part in parts for label in part.labels))
+    rows = []
+    for part in parts[:MAX_ROWS]:
+        unit = part.unit or data.unit
+        figures = [value_at(part, percent) for percent in (50, 90, 99, 99.9)]
+        mean = part.sum / part.count if part.sum is not None else None
+        rows.append(
+            [_text(part.labels.get(label)) for label in labels]
+            + [figure.count(part.count)]
+            + [figure.quantity(value, unit) for value in (mean, *figures, part.max)]
+        )
+    if not rows:
+        return
+    head = [*labels, "samples", "mean", "p50", "p90", "p99", "p99.9", "max"]
+    yield Note(f"{name}: slowest first.")
+    yield Table(head, rows, frozenset(range(len(labels), len(head))), max(0, len(parts) - MAX_ROWS))
+    for part in parts[:MAX_HISTOGRAMS]:
+        where = ", ".join(f"{label} {_text(value)}" for label, value in part.labels.items())
+        marks = {f"p{percent}": value for percent in (50, 90, 99) if (value := value_at(part, percent)) is not None}
+        yield Bars(f"{name} {where}".strip(), part.unit or data.unit, part.buckets, marks)
+
+
+def _cost(snapshot: Snapshot) -> Iterator[Block]:
+    cost = snapshot.cost
+    yield Table(
+        ["what", "measured"],
+        [
+            ["in the kernel, of one core", figure.percent(_number(cost.get("kernel_cpu_pct")))],
+            ["collector and console, of one core", figure.percent(_sum(cost, "cpu_pct"))],
+            ["collector and console, memory (PSS)", figure.memory(_sum(cost, "pss_kb"))],
+            ["the whole machine's CPUs", figure.percent(_number(cost.get("machine_cpu_pct")))],
+            ["events suppressed", figure.number(_number(cost.get("suppressed")))],
+            ["events lost", figure.number(_number(cost.get("lost")))],
+        ],
+        frozenset({1}),
+    )
+    rows = []
+    for name, probe in snapshot.probes.items():
+        if probe.cost.get("run_count") is not None:
+            nanoseconds = _number(probe.cost.get("run_time_ns"))
+            share = (
+                100 * nanoseconds / 1e9 / snapshot.duration_s if nanoseconds and snapshot.duration_s else nanoseconds
+            )
+            estimated = "estimated from windows" if probe.cost.get("estimated") else "measured"
+            per_run = figure.duration(_number(probe.cost.get("ns_per_run")))
+            runs = figure.number(_number(probe.cost.get("run_count")))
+            rows.append([name, runs, per_run, figure.percent(share), estimated])
+    if rows:
+        yield Table(["probe", "runs", "per run", "of one core", ""], rows, frozenset({1, 2, 3}))
+
+
+def _facts(snapshot: Snapshot) -> Iterator[Block]:
+    chosen = [name for area in FACT_AREAS for name in snapshot.facts if name.startswith(area)]
+    rows = []
+    for name in chosen[:MAX_FACTS]:
+        fact = snapshot.facts[name]
+        value = ", ".join(fact.value) if isinstance(fact.value, list) else _text(fact.value)
+        rows.append(
+            [name, value if fact.value is not None else f"unknown: {fact.why or 'no reason given'}", fact.source]
+        )
+    yield Table(["fact", "value", "source"], rows, omitted=len(snapshot.facts) - len(rows))
+
+
+def _rows(rows: list[dict[str, Any]], limit: int = MAX_ROWS) -> Table:
+    """Any rows as they are."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    shown = [[_text(row.get(name)) for name in columns] for row in rows[:limit]]
+    return Table(columns, shown, omitted=max(0, len(rows) - limit))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return figure.UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " < ".join(map(str, value))
+    return str(value)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _sum(cost: Mapping[str, Any], name: str) -> float | None:
+    """Of the processes that are known; None when none is."""
+    known = []
+    for process in ("collector", "console"):
+        with contextlib.suppress(AttributeError):
+            known.append(_number(cost.get(process, {}).get(name)))
+    values = [value for value in known if value is not None]
+    return sum(values) if values else None

@@ -1,0 +1,70 @@
+"""A report as Markdown (CommonMark with tables) that can be pasted into a ticket; names from outside stay text."""
+
+from __future__ import annotations
+
+import re
+
+from netconsole.figure import safe
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
+
+_ALWAYS = re.compile(r"[\\`*\[\]|~$#]")
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+"""Within a word (kernel_drops) an underscore is a letter."""
+_AT_START = re.compile(r"^(?:[-+=](?=\s|$|[-=])|\d{1,9}(?=[.)](?:\s|$)))")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "://": "&#58;//", "www.": "www&#46;"}
+_ENTITY = re.compile("|".join(map(re.escape, _ENTITIES)))
+
+
+def to_markdown(document: Document) -> str:
+    """The report as Markdown, ending in a line feed."""
+    parts = [f"# {escape(document.title)}", "", escape(document.subtitle, 1000)]
+    for block in document.blocks:
+        lines = _block(block)
+        if lines:
+            parts += ["", *lines]
+    return "\n".join(parts) + "\n"
+
+
+def escape(text: str, limit: int = 500) -> str:
+    """A text that renders as itself: no markup, no link, no mention, no line break."""
+    marked = _ALWAYS.sub(lambda found: "\\" + found[0], safe(text, limit).strip())
+    marked = _ENTITY.sub(lambda found: _ENTITIES[found[0]], _UNDERSCORE.sub(r"\\_", marked))
+    start = _AT_START.match(marked)
+    if start is None:
+        return marked
+    # A list, a rule or a heading begins like this.
+    return f"\\{marked}" if not start[0].isdigit() else f"{start[0]}\\{marked[start.end() :]}"
+
+
+def _block(block: Block) -> list[str]:
+    match block:
+        case Heading(text):
+            return [f"## {escape(text)}"]
+        case Note(text):
+            return [escape(text, 2000)]
+        case Lines(lines):
+            return [_line(line) for line in lines]
+        case Table():
+            return _table(block)
+        case Bars() | Curve():
+            return []  # the figures are in the table above
+
+
+def _line(line: Line) -> str:
+    more = f" → {escape(line.more, 1000)}" if line.more else ""
+    return f"- **{escape(line.word)}** {escape(line.text, 1000)}{more}"
+
+
+def _table(table: Table) -> list[str]:
+    lines = [
+        _row(table.columns),
+        "|" + "|".join("---:" if column in table.numeric else "---" for column in range(len(table.columns))) + "|",
+        *(_row(row) for row in table.rows),
+    ]
+    if table.omitted:
+        lines += ["", f"… {table.omitted} more rows are in the JSON document."]
+    return lines
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(escape(cell) or " " for cell in cells) + " |"

@@ -1,0 +1,48 @@
+"""A report as plain text for a terminal or a mail: nothing but printable characters, columns aligned."""
+
+from __future__ import annotations
+
+from netconsole.figure import fit, safe, width
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
+
+MAX_COLUMN = 72
+"""A wider cell is cut: metric names are long, and terminals are not."""
+
+
+def to_text(document: Document) -> str:
+    """The report as text, ending in a line feed."""
+    parts = [safe(document.title), safe(document.subtitle, 1000)]
+    for block in document.blocks:
+        parts.extend(_block(block))
+    return "\n".join(parts) + "\n"
+
+
+def _block(block: Block) -> list[str]:
+    match block:
+        case Heading(text):
+            return ["", safe(text).upper()]
+        case Note(text):
+            return [safe(text, 2000)]
+        case Lines(lines):
+            return [line for one in lines for line in _line(one)]
+        case Table():
+            return _table(block)
+        case Bars() | Curve():
+            return []  # the figures are in the table above
+
+
+def _line(line: Line) -> list[str]:
+    first = f"{safe(line.word):<2} {safe(line.text, 1000)}"
+    return [first, f"   {safe(line.more, 1000)}"] if line.more else [first]
+
+
+def _table(table: Table) -> list[str]:
+    cells = [[safe(cell, 1000) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [min(MAX_COLUMN, max(width(row[column]) for row in cells)) for column in range(len(table.columns))]
+    lines = []
+    for row in cells:
+        fitted = [fit(cell, widths[column], right=column in table.numeric) for column, cell in enumerate(row)]
+        lines.append("  ".join(fitted).rstrip())
+    if table.omitted:
+        lines.append(f"… {table.omitted} more rows are in the JSON document")
+    return lines
