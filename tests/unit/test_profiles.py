@@ -228,3 +228,15 @@ def test_a_directory_a_pipe_or_nothing_is_no_profile(tmp_path: Path, catalogue: 
 )
 def test_times_have_a_unit(text: str, seconds: float | None) -> None:
     assert profiles.parse_duration(text) == seconds
+
+
+def test_the_example_of_the_page_is_a_profile(tmp_path: Path, catalogue: Catalogue) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text()
+    (tmp_path / "dns.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    profile = profiles.load("dns", catalogue, [tmp_path, paths.data("profiles")])
+    assert (profile.inherits, profile.ttl_s) == (("summary",), 600.0)
+    # Every key that a budget knows is explained.
+    assert None not in profile.budget.as_dict().values()
+    requests = {request.name: request for request in profiles.plan(profile, catalogue)}
+    assert requests["socket_drops"].knobs["port"] == 53
+    assert requests["tx_queue_latency"].knobs["device"] == "eth0"
