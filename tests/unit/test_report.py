@@ -177,7 +177,7 @@ def test_the_answer_comes_first() -> None:
     headings = [block.text for block in report.blocks if isinstance(block, Heading)]
     assert headings[:4] == ["Note", "What stands out", "Budget", "Not measured"]
     text = to_text(report)
-    assert "vnet3: 2k/s dropped because the tap's ring was full" in text
+    assert "vnet3: 2.00k/s dropped because the tap's ring was full" in text
     assert "vhost_net is not loaded on this host" in text
     assert "web-07 is slow since 20:55" in text
     assert text.index("tap's ring was full") < text.index("KERNEL DROPS")
