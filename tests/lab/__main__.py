@@ -14,7 +14,7 @@ from .fetch import fetch, kernel_named, kernels
 from .hypervisor import CHECKOUT
 from .pytest_inside import run_pytest
 from .terminal import attach
-from .testbed import Testbed
+from .testbed import Testbed, boot
 
 EXIT_FOUND, EXIT_USAGE, EXIT_CANNOT = 1, 2, 3
 HOURS_S = 3600.0
@@ -132,7 +132,7 @@ ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 def testbed(options: argparse.Namespace, ports: tuple[str, ...] = ()) -> Testbed:
-    return Testbed(
+    return boot(
         kernel_named(options.kernel),
         guests=options.guests,
         lose_all_upcalls=options.lose_all_upcalls,

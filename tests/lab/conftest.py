@@ -9,7 +9,7 @@ import pytest
 from .errors import LabUnavailable
 from .fetch import kernel_named, kernels
 from .hypervisor import Hypervisor
-from .testbed import Testbed
+from .testbed import Testbed, boot
 
 DEFAULT_KERNEL = kernels()[0].name
 
@@ -28,7 +28,7 @@ class Lab:
             testbed = None
         if testbed is None:
             self.close()  # one at a time: two would fight for the memory and the cores of a small machine
-            testbed = Testbed(kernel_named(kernel))
+            testbed = boot(kernel_named(kernel))
         self._testbeds[kernel] = testbed
         return testbed
 

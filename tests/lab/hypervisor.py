@@ -36,7 +36,7 @@ class Hypervisor(Machine):
             "SHARE": kernel.share,
             "CHECKOUT": CHECKOUT,
             "VENV": sys.prefix,
-            "MODULES": self.tree.modules,
+            "TREE": self.tree.tree,
             "VERSION": self.tree.version,
         }
         with shares.export(kernel.share, {"root": Path("/"), "checkout": CHECKOUT}, MEMORY_MB) as export:
@@ -58,6 +58,11 @@ class Hypervisor(Machine):
         except BaseException:
             self.close()
             raise
+
+    @property
+    def image_inside(self) -> str:
+        """Its own kernel's image, as the guests need it (l1_init.sh)."""
+        return f"/run/kernel/boot/{self.tree.image.name}"
 
     def shell(self, script: str, limit_s: float = COMMAND_LIMIT_S) -> str:
         """Runs a shell script that stops at the first failing command; returns what it printed."""

@@ -1,6 +1,6 @@
 #!/bin/sh
 # First process of the hypervisor, from the initramfs (busybox): gets the machine's file system in, read-only, and puts
-# a writable layer in memory over it. Written before it by initramfs.py: SHARE CHECKOUT VENV MODULES VERSION
+# a writable layer in memory over it. Written before it by initramfs.py: SHARE CHECKOUT VENV TREE VERSION
 
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
@@ -21,14 +21,20 @@ mount -t tmpfs -o size=75% memory /memory
 mkdir /memory/upper /memory/work
 mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work root /new
 
-# Files of the project change while the lab runs, and those of the root share are not looked at twice.
-share checkout "/new$CHECKOUT" none
-[ -d "/lower$VENV" ] && mount --bind "/lower$VENV" "/new$VENV"
-
-mkdir -p /new/lib/modules "/new/lib/modules/$VERSION"
-mount --bind "/lower$MODULES" "/new/lib/modules/$VERSION"
 for directory in proc sys dev; do mount --move /$directory /new/$directory; done
 mount -t tmpfs run /new/run
+# Not the overlay: it has no O_TMPFILE on kernels before 6.3.
+mount -t tmpfs tmp /new/tmp
+
+# Files of the project change while the lab runs, and those of the root share are not looked at twice.
+mkdir -p "/new$CHECKOUT"
+share checkout "/new$CHECKOUT" none
+mkdir -p "/new$VENV"
+mount --bind "/lower$VENV" "/new$VENV"
+
+mkdir -p /new/run/kernel /new/lib/modules "/new/lib/modules/$VERSION"
+mount --bind "/lower$TREE" /new/run/kernel
+mount --bind "/lower$TREE/lib/modules/$VERSION" "/new/lib/modules/$VERSION"
 mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts -o ptmxmode=666 devpts /new/dev/pts
 mount -t tmpfs shm /new/dev/shm

@@ -146,7 +146,8 @@ class Guest:
 
     def _generator(self, queue: int, settings: list[str]) -> None:
         thread = f"/proc/net/pktgen/kpktgend_{queue}"
-        lines = [f"echo rem_device_all >{thread}", f"echo add_device eth0@{queue} >{thread}"]
+        # All threads start together: those of other queues must have nothing left to send.
+        lines = ["echo reset >/proc/net/pktgen/pgctrl", f"echo add_device eth0@{queue} >{thread}"]
         settings = ["clone_skb 0", f"queue_map_min {queue}", f"queue_map_max {queue}", *settings]
         lines += [f"echo {setting} >{_generator_of(queue)}" for setting in settings]
         self.run(" && ".join(lines))
@@ -175,7 +176,7 @@ class Guest:
             *("qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", str(MEMORY_MB)),
             *("-smp", str(queues)),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-name", self.name),
-            *("-kernel", hypervisor.tree.image, "-initrd", image, "-append", KERNEL_ARGUMENTS),
+            *("-kernel", hypervisor.image_inside, "-initrd", image, "-append", KERNEL_ARGUMENTS),
             *("-serial", f"file:{self.console_file}", "-serial", "stdio"),
             *("-netdev", f"tap,id=net,ifname={self.card.tap},script=no,downscript=no,vhost=on,queues={queues}"),
             *("-device", f"virtio-net-pci,netdev=net,mac={self.card.mac},{mq}"),

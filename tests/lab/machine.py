@@ -96,7 +96,9 @@ class Machine:
             image = handed_over.enter_context(_memory_file("initramfs", initramfs))
             fds = [control_fd, console_fd, image]
             command = [
-                *(QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+                # Says why it ends, for `died` (ShutdownCause of qapi/run-state.json, counted from 0).
+                *(QEMU, "-trace", "qemu_system_shutdown_request"),
+                *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
                 *("-initrd", f"/proc/self/fd/{image}"),
                 *("-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"),
                 *("-device", "virtio-serial", "-chardev", f"socket,id=lab,fd={control_fd}"),

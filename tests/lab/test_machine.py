@@ -174,9 +174,14 @@ def test_changed_files_of_the_project_are_seen(hypervisor: Hypervisor) -> None:
         path.unlink()
 
 
-def test_this_machine_cannot_be_changed(hypervisor: Hypervisor, tmp_path: Path) -> None:
+def test_this_machine_cannot_be_changed(hypervisor: Hypervisor) -> None:
     """What the lab writes stays in its memory."""
-    (tmp_path / "file").write_text("mine")
-    hypervisor.shell(f"echo theirs >'{tmp_path}/file'; echo new >'{tmp_path}/new'")
-    assert (tmp_path / "file").read_text() == "mine"
-    assert not (tmp_path / "new").exists()
+    victim = cache_dir() / f"lab-test-{os.getpid()}"
+    new = victim.with_name(f"{victim.name}-new")
+    try:
+        victim.write_text("mine")
+        hypervisor.shell(f"grep mine '{victim}' && echo theirs >'{victim}' && echo new >'{new}'")
+        assert victim.read_text() == "mine"
+        assert not new.exists()
+    finally:
+        victim.unlink()

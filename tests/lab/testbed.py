@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
+from typing import Any
 
+from .errors import MachineDied
 from .fetch import Kernel
 from .hypervisor import LIFETIME_S, Hypervisor
 from .l2 import Address, Card, Guest
@@ -18,6 +21,22 @@ CARDS = (
     Card("vnet0", "52:54:00:00:00:10", f"10.77.0.10/{PREFIX_LENGTH}"),
     Card("vnet1", "52:54:00:00:00:11", f"10.77.0.11/{PREFIX_LENGTH}", queues=2),
 )
+
+
+BOOT_TRIES = 2
+
+
+def boot(kernel: Kernel, **options: Any) -> Testbed:
+    """A Testbed (same options), started over once when the machine dies while it is built up.
+
+    Nested KVM without hardware help brings the hypervisor down about once in fifty starts; a warning tells of it.
+    """
+    for _ in range(BOOT_TRIES - 1):
+        try:
+            return Testbed(kernel, **options)
+        except MachineDied as error:
+            warnings.warn(f"the lab is booted again: {error}", stacklevel=2)
+    return Testbed(kernel, **options)
 
 
 class Testbed:
