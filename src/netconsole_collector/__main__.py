@@ -29,5 +29,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return Collector(0, 1, python).run()
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """main, as the entry point of a zipapp."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

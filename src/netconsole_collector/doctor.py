@@ -3,22 +3,27 @@
 import json
 import os
 import select
-from typing import Any, Dict, List, TextIO
+import sys
+from typing import Any, Dict, List, Optional, TextIO
 
 from netconsole_collector import VERSION, bpf, capabilities
 from netconsole_collector.collector import host, spec_problem
 from netconsole_collector.compile_job import CompileJob
 
 SCHEMA = "netconsole.collector-doctor/1"
+EXIT_WRONG_INPUT = 2
 EXIT_NOTHING_RUNS = 3
 
 Json = Dict[str, Any]
 
 
 def doctor(stdin: TextIO, stdout: TextIO, python: str) -> int:
-    """Reads a JSON list of load commands (or nothing), tries each and lets it go again; 3 when none could run."""
-    found = capabilities.all_of(python, is_thorough=True)
+    """Tries each of a JSON list of load commands, and lets it go again. Returns 3 when none could run, 2 for bad input."""
     commands = _commands(stdin)
+    if commands is None:
+        sys.stderr.write("standard input: expected a JSON list of load commands\n")
+        return EXIT_WRONG_INPUT
+    found = capabilities.all_of(python, is_thorough=True)
     probes = {command.get("probe", "?"): _try(command, python, found) for command in commands}
     document = {"schema": SCHEMA, "version": VERSION, "host": host(), "capabilities": found, "probes": probes}
     json.dump(document, stdout, indent=1)
@@ -28,17 +33,17 @@ def doctor(stdin: TextIO, stdout: TextIO, python: str) -> int:
     return 0 if can_run and (loaded or not probes) else EXIT_NOTHING_RUNS
 
 
-def _commands(stdin: TextIO) -> List[Json]:
+def _commands(stdin: TextIO) -> Optional[List[Json]]:
+    """None when standard input is no list of objects."""
     if stdin.isatty():
         return []
     text = stdin.read().strip()
     try:
         commands = json.loads(text) if text else []
     except json.JSONDecodeError:
-        commands = None
-    if not isinstance(commands, list) or not all(isinstance(command, dict) for command in commands):
-        raise SystemExit("standard input: expected a JSON list of load commands")
-    return commands
+        return None
+    is_list = isinstance(commands, list) and all(isinstance(command, dict) for command in commands)
+    return commands if is_list else None
 
 
 def _try(command: Json, python: str, found: Json) -> Json:

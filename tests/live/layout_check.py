@@ -1,7 +1,8 @@
 """Run by the interpreter that has bcc: which offsets does the compiled program really add to reach each member?
 
-Standard input: {"tree": {path: text}, "members": [[struct, member], …]}; standard output: [offset, …]. offsetof()
-and static asserts are no use here: clang folds them early, with the host's layout, and they look right when the code is wrong.
+Standard input: {"tree": {path: text}, "members": [[struct, member], …]}; standard output: [offset, …].
+offsetof() and static asserts are no use here: clang folds them early, with the host's layout, and they look right when
+the code is wrong.
 """
 
 import json

@@ -1,0 +1,118 @@
+"""Events by ring buffer and, where a kernel has none, by perf buffer: what is lost is counted, to the event."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from netconsole_collector import bpf
+from netconsole_collector.compile_job import CompileJob
+from netconsole_collector.names import Names
+from netconsole_collector.rings import PerfBuffer, RingBuffer
+from netconsole_collector.running_probe import RunningProbe
+from netconsole_collector.statistics import Statistics
+
+from .collector_driver import PYTHON, call, calls_spec, common, source
+
+pytestmark = pytest.mark.live
+
+MANY = 200_000
+UNLIMITED_PER_S = 1_000_000_000
+"""A budget that suppresses nothing: then the buffer itself has to refuse."""
+
+
+@pytest.fixture(autouse=True)
+def _root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+@pytest.fixture(params=["ring buffer", "perf buffer"])
+def probe(request: pytest.FixtureRequest) -> Iterator[RunningProbe]:
+    """The tests' probe inside this process, in details mode without a limit, reading nothing by itself."""
+    spec = calls_spec()
+    is_ring = request.param == "ring buffer"
+    text = source("calls")
+    job = {"spec": spec, "source": text, "common": common(), "cpus": bpf.possible_cpus(), "ring": is_ring}
+    worker = CompileJob(job, PYTHON)
+    while not worker.advance():
+        select.select([worker], [], [], 1.0)
+    assert worker.answer is not None
+    assert worker.answer["ok"], worker.answer["why"]
+    running = RunningProbe("calls", spec, worker.answer, Names(), time.monotonic_ns())
+    assert [type(buffer) for buffer in running._buffers.values()] == [RingBuffer if is_ring else PerfBuffer]
+    running.configure("details", {"pid": os.getpid(), "events_per_s": UNLIMITED_PER_S})
+    yield running
+    running.close()
+
+
+def read(probe: RunningProbe) -> tuple[int, dict[str, int]]:
+    """Events that were taken out, and the counts of the ledger."""
+    statistics = Statistics(0, 1)
+    for fd in probe.program_fds:
+        statistics.add(fd, 0)
+    bodies = probe.read(statistics, time.monotonic_ns(), 0)
+    cost = bodies[-1]
+    counts = {name: count["total"] for name, count in cost["events"].items()}
+    counts["shed"] = cost["ledger"]["shed"]["total"]
+    return sum(body["kind"] == "event" for body in bodies), counts
+
+
+def test_a_buffer_that_nobody_reads_refuses_and_every_refusal_is_counted(probe: RunningProbe) -> None:
+    call(42, MANY)
+    probe.detach()
+    events, counts = read(probe)
+    assert counts["seen"] == MANY
+    assert counts["lost"] > 0
+    assert counts["seen"] == counts["submitted"] + counts["suppressed"] + counts["lost"]
+    assert events + counts["shed"] == counts["submitted"]
+
+
+def test_a_reader_that_keeps_up_loses_nothing(probe: RunningProbe) -> None:
+    """Records go around the end of the buffer several times, and come out whole."""
+    wanted = 30_000
+    taken: list[dict[str, object]] = []
+    done = threading.Event()
+
+    def produce() -> None:
+        for start in range(0, wanted, 100):
+            for argument in range(start, start + 100):
+                call(argument)
+            while len(taken) < start:  # not more than 100 ahead of the reader
+                time.sleep(0)
+        done.set()
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    while not done.is_set() or len(taken) < wanted:
+        events = probe._events()
+        taken.extend(event["fields"] for event in events)
+        if done.is_set() and not events:
+            break
+    producer.join()
+    probe.detach()
+    assert sorted(int(str(event["argument"])) for event in taken) == list(range(wanted))
+    _, counts = read(probe)
+    assert (counts["submitted"], counts["lost"], counts["shed"]) == (wanted, 0, 0)
+
+
+def test_several_processors_submit_at_once(probe: RunningProbe) -> None:
+    """Children of this thread group on every CPU: accounting is exact after they have ended."""
+    threads = [threading.Thread(target=call, args=(7, MANY // 8)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    total = 0
+    while any(thread.is_alive() for thread in threads):
+        total += len(probe._events())
+    for thread in threads:
+        thread.join()
+    probe.detach()
+    events, counts = read(probe)
+    assert counts["seen"] == 4 * (MANY // 8)
+    assert counts["seen"] == counts["submitted"] + counts["suppressed"] + counts["lost"]
+    assert total + events + counts["shed"] == counts["submitted"]

@@ -1,0 +1,82 @@
+"""Run counts and times: right while a window is open, off while none is, and cheap."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netconsole import frames
+
+from .collector_driver import Driver, call, of
+
+pytestmark = pytest.mark.live
+
+SYSCTL = Path("/proc/sys/kernel/bpf_stats_enabled")
+
+
+@pytest.fixture(autouse=True)
+def _root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    with Driver() as one:
+        one.ask(command="interval", ms=100)
+        yield one
+
+
+def measured(driver: Driver) -> list[frames.Cost]:
+    return [cost for cost in of(frames.Cost, driver.seen) if cost.statistics and cost.statistics.window_ns]
+
+
+def test_a_window_that_never_closes_counts_every_run(driver: Driver) -> None:
+    assert driver.ask(command="statistics", window_ms=1000, every_ms=1000).ok
+    driver.load()
+    driver.until(
+        frames.Cost, lambda cost: cost.probe == "calls" and bool(cost.statistics and cost.statistics.window_ns)
+    )
+    call(5, 3000)
+    driver.ask(command="unload", probe="calls")
+    runs = sum(program.run_count for cost in measured(driver) for program in cost.programs)
+    time_ns = sum(program.run_time_ns for cost in measured(driver) for program in cost.programs)
+    assert runs >= 3000  # every process's system calls enter the program
+    assert time_ns > 0
+
+
+def test_windows_are_a_share_and_say_so(driver: Driver) -> None:
+    assert driver.ask(command="statistics", window_ms=50, every_ms=1000).ok
+    driver.load()
+    for _ in range(25):
+        driver.interval()
+    costs = [cost for cost in of(frames.Cost, driver.seen) if cost.statistics]
+    windows = sum(cost.statistics.window_ns for cost in costs if cost.statistics)
+    intervals = sum(cost.interval_ns for cost in costs)
+    assert windows > 0
+    assert windows < intervals / 5
+    assert all(cost.statistics.estimated for cost in costs if cost.statistics)
+    for cost in costs:
+        assert cost.statistics is not None
+        if not cost.statistics.window_ns:
+            assert all(program.run_count == 0 for program in cost.programs)
+
+
+def test_statistics_can_be_switched_off(driver: Driver) -> None:
+    assert driver.ask(command="statistics", window_ms=0, every_ms=1000).ok
+    driver.load()
+    driver.interval()
+    cost = of(frames.Cost, driver.seen)[-1]
+    assert cost.statistics is None
+    assert cost.programs[0].missed == 0
+
+
+def test_the_sysctl_of_the_host_is_left_alone(driver: Driver) -> None:
+    before = SYSCTL.read_text()
+    driver.ask(command="statistics", window_ms=1000, every_ms=1000)
+    driver.load()
+    driver.interval()
+    assert SYSCTL.read_text() == before
