@@ -11,7 +11,8 @@ _TAG = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*\{")
 _TYPEDEF = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\}\s*(\w+)\s*;")
 _ENUM_BODY = re.compile(r"\benum\s*\w*\s*\{(.*?)\}", re.DOTALL)
 _ENUMERATOR = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)")
-_MAP = re.compile(r"\bBPF_[A-Z_0-9]+\s*\(\s*(?:\"\w+\"\s*,\s*)?(\w+)")
+_MAP = re.compile(r"\bBPF_[A-Z_0-9]+\s*\(\s*(\w+)")
+_TABLE = re.compile(r"\bBPF_[A-Z_0-9]*TABLE\w*\s*\(\s*\"\w+\"\s*,[^,]*,[^,]*,\s*(\w+)")
 _FUNCTION = re.compile(r"^[A-Za-z_][\w \t*]*?[ \t*](\w+)\s*\(", re.MULTILINE)
 
 _LIBRARIES = (
@@ -35,9 +36,9 @@ def used(source: str) -> Set[str]:
 def defined(source: str) -> Set[str]:
     """Names that the source defines itself: the kernel's of the same name must stay away."""
     text = strip_comments(source)
-    names = (
-        set(_DEFINE.findall(text)) | set(_TAG.findall(text)) | set(_MAP.findall(text)) | set(_FUNCTION.findall(text))
-    )
+    names: Set[str] = set()
+    for pattern in (_DEFINE, _TAG, _MAP, _TABLE, _FUNCTION):
+        names.update(pattern.findall(text))
     names.update(name for pair in _TYPEDEF.findall(text) for name in pair if name)
     for body in _ENUM_BODY.findall(text):
         names.update(_ENUMERATOR.findall(body))
