@@ -1,0 +1,174 @@
+"""Comparisons of real runs on this kernel: how often the same again is `same`, and whether faults are found first.
+
+Builds a veth pair into a namespace of its own, sends paced UDP and TCP through it, takes a baseline of five snapshots,
+then repeats it and injects a delay (tbf), drops of 1 % and a switched-off offload. Needs root; cleans up.
+usage: real_comparison.py [TRIALS] [--whole-host]
+By default only figures of the bench's own device count; with --whole-host all of the summary profile, for a quiet host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyroute2 import Ethtool
+
+from netconsole.compare import compare
+from netconsole.comparison import Comparison
+from netconsole.snapshot_file import Snapshot, load
+
+NAMESPACE, DEVICE, PEER = "nc-bench", "ncbench0", "ncbench1"
+HERE, THERE, NOWHERE = "10.213.77.1", "10.213.77.2", "10.213.78.1"
+SECONDS = "3s"
+OWN = f"""[profile]
+name = "own"
+description = "The path of this bench alone, so that it can run on a machine that does other things."
+inherits = "summary"
+[filters]
+address = "10.213.76.0/22"
+[probes]
+tx_queue_latency = {{ mode = "summary", device = "{DEVICE}" }}
+socket_drops = {{ mode = "off" }}
+socket_groups = {{ mode = "off" }}
+softnet = {{ mode = "off" }}
+softirq_health = {{ mode = "off" }}
+self_cost = {{ mode = "off" }}
+"""
+SINK = """
+import selectors, socket
+chosen = selectors.DefaultSelector()
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(("", 7)); chosen.register(udp, 1)
+tcp = socket.create_server(("", 9)); chosen.register(tcp, 1)
+print("ready")
+while True:
+    for key, _ in chosen.select():
+        if key.fileobj is tcp:
+            chosen.register(tcp.accept()[0], 1)
+        else:
+            key.fileobj.recv(1 << 17)
+"""
+SOURCE = """
+import signal, socket, sys, time
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.connect((sys.argv[1], 7))
+astray = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); astray.connect((sys.argv[2], 7))
+tcp = socket.create_connection((sys.argv[1], 9)); tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+losing = False
+def toggle(*_):
+    global losing
+    losing = not losing
+signal.signal(signal.SIGUSR1, toggle)
+due = time.monotonic()
+rounds = 0
+while True:
+    rounds += 1
+    for number in range(10):
+        (astray if losing and not number and rounds % 10 == 0 else udp).send(bytes(200))
+    tcp.send(bytes(30000))
+    due = max(due + 0.01, time.monotonic() - 0.1)
+    time.sleep(max(0.0, due - time.monotonic()))
+"""
+
+
+def command(*words: str) -> None:
+    """Run a command that must succeed."""
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def qdisc(*words: str) -> None:
+    """Put a queueing discipline on the path."""
+    subprocess.run(["tc", "qdisc", "del", "dev", DEVICE, "root"], check=False, stderr=subprocess.DEVNULL)
+    command("tc", "qdisc", "add", "dev", DEVICE, "root", *words)
+
+
+@contextlib.contextmanager
+def path() -> Iterator[subprocess.Popen[bytes]]:
+    """A path with traffic: 1000 datagrams/s and 3 MB/s of TCP."""
+    command("ip", "netns", "add", NAMESPACE)
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        command("ip", "link", "add", DEVICE, "type", "veth", "peer", "name", PEER, "netns", NAMESPACE)
+        command("ip", "addr", "add", f"{HERE}/30", "dev", DEVICE)
+        command("ip", "link", "set", DEVICE, "up")
+        command("ip", "-n", NAMESPACE, "addr", "add", f"{THERE}/30", "dev", PEER)
+        command("ip", "-n", NAMESPACE, "link", "set", PEER, "up")
+        # Whatever is sent there reaches the peer, which is no router, and is dropped.
+        command("ip", "route", "add", NOWHERE, "via", THERE, "dev", DEVICE)
+        # A queueing discipline as on a physical device: a veth has none, and then nothing ever waits.
+        qdisc("pfifo_fast")
+        sink = ["ip", "netns", "exec", NAMESPACE, sys.executable, "-uc", SINK]
+        started.append(subprocess.Popen(sink, stdout=subprocess.PIPE))
+        assert started[0].stdout is not None
+        started[0].stdout.readline()
+        started.append(subprocess.Popen([sys.executable, "-c", SOURCE, THERE, NOWHERE]))
+        yield started[1]
+    finally:
+        for process in reversed(started):
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+        subprocess.run(["ip", "netns", "del", NAMESPACE], check=False)
+        subprocess.run(["ip", "link", "del", DEVICE], check=False, stderr=subprocess.DEVNULL)
+
+
+def measure(folder: Path, name: str) -> Snapshot:
+    """One real snapshot."""
+    file = folder / f"{name}.json"
+    netconsole = Path(sys.executable).parent / "netconsole"
+    command(str(netconsole), "snapshot", "--profile", profile(folder), "--duration", SECONDS, "-o", str(file))
+    return load(file)
+
+
+def profile(folder: Path) -> str:
+    """The profile to measure with: a name, or the file of one that is limited to the bench's device."""
+    if "--whole-host" in sys.argv:
+        return "summary"
+    file = folder / "own.toml"
+    file.write_text(OWN)
+    return str(file)
+
+
+def told(name: str, found: Comparison) -> None:
+    """One line, and the three first findings."""
+    print(f"  {name}: {found.verdict}; compared {found.compared}, facts changed {len(found.facts_changed)}")
+    for finding in found.findings[:3]:
+        if finding.significant:
+            print(f"    {finding.rank} {finding.direction} {finding.metric}: {finding.why}")
+    for change in found.facts_changed[:3]:
+        print(f"    fact {change.fact}: {change.baseline} -> {change.current} (may explain {change.may_explain})")
+
+
+def main(trials: int) -> None:
+    """Print the share of `same`, then each fault's first findings."""
+    keep = os.environ.get("KEEP")
+    with tempfile.TemporaryDirectory() as temporary, path() as source:
+        folder = Path(keep or temporary)
+        baseline = [measure(folder, f"baseline-{run}") for run in range(5)]
+        again = [compare(measure(folder, f"same-{trial}"), baseline) for trial in range(trials)]
+        print(f"the same again: {sum(one.verdict == 'same' for one in again)} of {trials} trials `same`")
+        for trial, one in enumerate(again):
+            if one.verdict != "same":
+                told(f"trial {trial}", one)
+        qdisc("tbf", "rate", "20mbit", "burst", "32kb", "latency", "50ms")
+        told("tbf 20 Mbit/s (the path wants 26)", compare(measure(folder, "tbf"), baseline))
+        qdisc("pfifo_fast")
+        source.send_signal(signal.SIGUSR1)
+        told("1 % of the datagrams dropped", compare(measure(folder, "drops"), baseline))
+        source.send_signal(signal.SIGUSR1)
+        with Ethtool() as ethtool:
+            features = ethtool.get_features(DEVICE)
+            for name in ("tx-tcp-segmentation", "tx-generic-segmentation"):
+                features.features[name].enable = False
+            ethtool.set_features(DEVICE, features)
+        told("tso and gso off", compare(measure(folder, "offload"), baseline))
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("real comparison: cannot run here: needs root")
+    else:
+        main(next((int(word) for word in sys.argv[1:] if word.isdigit()), 20))
