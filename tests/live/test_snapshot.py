@@ -1,0 +1,79 @@
+"""`netconsole snapshot` for real: exact counts of real packets, and nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .network import SEND_UDP, Namespace
+
+pytestmark = pytest.mark.live
+
+RUN = "from netconsole.cli import main; main()"
+LIMIT_S = 120.0
+PACKETS = 20_000
+
+
+@pytest.fixture(autouse=True)
+def _root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+class Snapshot:
+    """A run that is measuring."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", RUN, "snapshot", "--duration", "1h", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said = ""
+        assert self.process.stderr is not None
+        while "measuring" not in self.said:
+            line = self.process.stderr.readline()
+            assert line, f"ended before it measured: {self.said}"
+            self.said += line
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> str:
+        """Standard output, after it ended."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == 0, err
+        return out
+
+
+def test_every_drop_is_in_the_document(namespace: Namespace) -> None:
+    run = Snapshot("--probe", "kernel_drops")
+    namespace.python(SEND_UDP, "127.0.0.1", 9, PACKETS, 18, 0, 0)
+    document: dict[str, Any] = json.loads(run.end())
+    probe = document["probes"]["kernel_drops"]
+    if probe["status"] == "unsupported":
+        pytest.skip(f"cannot run here: {probe['why']}")
+    rows = [
+        row
+        for row in probe["tables"]["drops"]
+        if row["reason"] == "NO_SOCKET" and row["protocol"] == "UDP" and row["netns"] == namespace.name
+    ]
+    assert sum(row["count"] for row in rows) == PACKETS
+    assert probe["ledger"] == {}
+    assert probe["cost"]["ns_per_run"] is not None
+    assert document["facts"]["kernel/release"]["value"] == os.uname().release
+
+
+def test_the_file_is_whole_and_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.json"
+    run = Snapshot("--probe", "softnet", "-o", str(path))
+    assert run.end(signal.SIGTERM) == ""
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text())["probes"]["softnet"]["status"] == "attached"
+    assert [one.name for one in tmp_path.iterdir()] == ["snapshot.json"]
