@@ -18,7 +18,7 @@ Json = Dict[str, Any]
 
 
 def doctor(stdin: TextIO, stdout: TextIO, python: str) -> int:
-    """Tries each of a JSON list of load commands, and lets it go again. Returns 3 when none could run, 2 for bad input."""
+    """Tries each load command of a JSON list, and lets it go again. Returns 3 when none could run, 2 for bad input."""
     commands = _commands(stdin)
     if commands is None:
         sys.stderr.write("standard input: expected a JSON list of load commands\n")

@@ -61,8 +61,8 @@ _HOST_NETNS = "/proc/1/ns/net"
 class Names:
     """All look-ups of one collector; every cache in it is bounded."""
 
-    def __init__(self) -> None:
-        self.symbols = Symbols()
+    def __init__(self, symbols: Optional[Symbols] = None) -> None:
+        self.symbols = symbols or Symbols()
         self.owners = Owners()
         self.vms = Vms()
         self.drop_reasons: Dict[str, str] = {}

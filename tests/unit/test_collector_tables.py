@@ -1,0 +1,205 @@
+"""Rows and histograms out of raw maps: sums over CPUs, deltas, rows that look alike, rows that go away."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from netconsole import histogram
+from netconsole_collector import tables
+from netconsole_collector.bpf import MapInfo
+from netconsole_collector.decode import LayoutError
+from netconsole_collector.names import Names
+
+CPUS = 3
+KEY = [{"name": "queue", "type": "u32"}, {"name": "protocol", "type": "u32", "as": "l4"}]
+VALUE = [
+    {"name": "count", "type": "u64"},
+    {"name": "bytes", "type": "u64"},
+    {"name": "deepest", "type": "u64", "kind": "max"},
+]
+
+
+class FakeMap:
+    """A per-CPU hash in this process."""
+
+    def __init__(self, key_size: int = 8, value_size: int = 24, max_entries: int = 8) -> None:
+        self.info = MapInfo(5, 1, key_size, value_size, max_entries, "fake")
+        self.slot_bytes = (value_size + 7) // 8 * 8
+        self.value_bytes = self.slot_bytes * CPUS
+        self.content: dict[bytes, bytes] = {}
+
+    def items(self) -> list[tuple[bytes, bytes]]:
+        return list(self.content.items())
+
+    def delete(self, key: bytes) -> bool:
+        return self.content.pop(key, None) is not None
+
+    def put(self, queue: int, protocol: int, *values: tuple[int, int, int]) -> None:
+        """One value for each CPU."""
+        raw = b"".join(struct.pack("=3Q", *value) for value in values)
+        self.content[struct.pack("=II", queue, protocol)] = raw.ljust(self.value_bytes, b"\0")
+
+
+@pytest.fixture
+def fake() -> FakeMap:
+    return FakeMap()
+
+
+@pytest.fixture
+def table(fake: FakeMap) -> tables.Table:
+    return make(fake)
+
+
+def make(fake: FakeMap, **more: Any) -> tables.Table:
+    return tables.Table("queues", {"key": KEY, "value": VALUE, **more}, fake, Names())  # type: ignore[arg-type]
+
+
+def test_counts_are_summed_over_the_cpus_and_gauges_are_the_highest(fake: FakeMap, table: tables.Table) -> None:
+    fake.put(1, 17, (5, 500, 9), (7, 700, 30), (0, 0, 2))
+    rows, omitted = table.read(full=False)
+    assert omitted == 0
+    assert rows == [
+        {
+            "labels": {"queue": 1, "protocol": "UDP"},
+            "counts": {"count": {"delta": 12, "total": 12}, "bytes": {"delta": 1200, "total": 1200}},
+            "gauges": {"deepest": 30},
+        }
+    ]
+
+
+def test_only_changed_rows_unless_all_are_wanted(fake: FakeMap, table: tables.Table) -> None:
+    fake.put(1, 17, (1, 1, 1))
+    fake.put(2, 17, (1, 1, 1))
+    table.read(full=False)
+    fake.put(2, 17, (4, 9, 1))
+    changed, _ = table.read(full=False)
+    assert [(row["labels"]["queue"], row["counts"]["count"]) for row in changed] == [(2, {"delta": 3, "total": 4})]
+    every, _ = table.read(full=True)
+    assert [(row["labels"]["queue"], row["counts"]["count"]["delta"]) for row in every] == [(1, 0), (2, 0)]
+
+
+def test_rows_that_read_the_same_are_one(fake: FakeMap) -> None:
+    """Two addresses in one function are two keys, and one row for a reader."""
+    table = tables.Table(
+        "drops",
+        {"key": [{"name": "queue", "type": "u32", "as": "softirq"}, {"type": "pad[4]"}], "value": VALUE},
+        fake,  # type: ignore[arg-type]
+        Names(),
+    )
+    fake.put(3, 1, (2, 20, 5))
+    fake.put(3, 2, (1, 10, 50))
+    rows, _ = table.read(full=False)
+    assert [row["counts"]["count"]["total"] for row in rows] == [3]
+    assert rows[0]["gauges"] == {"deepest": 50}
+    fake.put(3, 2, (4, 10, 50))
+    rows, _ = table.read(full=False)
+    assert rows[0]["counts"]["count"] == {"delta": 3, "total": 6}
+
+
+def test_idle_rows_of_a_full_map_are_removed_and_counted(fake: FakeMap, table: tables.Table) -> None:
+    for queue in range(7):  # of 8: more than three quarters
+        fake.put(queue, 6, (1, 0, 0))
+    for turn in range(tables.IDLE_INTERVALS):
+        fake.put(0, 6, (2 + turn, 0, 0))
+        table.read(full=False)
+        assert table.reader.evicted == 0
+    fake.put(0, 6, (1000, 0, 0))
+    table.read(full=False)
+    assert table.reader.evicted == 6
+    assert len(fake.content) == 1
+    rows, _ = table.read(full=True)
+    assert [row["labels"]["queue"] for row in rows] == [0]
+    assert table.first_total == 1000 + 6  # the counter beside it counted them too
+
+
+def test_a_map_with_room_keeps_idle_rows(fake: FakeMap, table: tables.Table) -> None:
+    fake.put(1, 6, (1, 0, 0))
+    for _ in range(2 * tables.IDLE_INTERVALS):
+        table.read(full=False)
+    assert len(fake.content) == 1
+
+
+def test_a_row_that_the_kernel_evicted_is_counted_and_may_come_back(fake: FakeMap, table: tables.Table) -> None:
+    fake.put(1, 6, (10, 0, 0))
+    table.read(full=False)
+    fake.content.clear()
+    assert table.read(full=False) == ([], 0)
+    assert table.reader.evicted == 1
+    fake.put(1, 6, (3, 0, 0))
+    rows, _ = table.read(full=False)
+    assert rows[0]["counts"]["count"] == {"delta": 3, "total": 3}
+    assert table.first_total == 13
+
+
+def test_the_busiest_rows_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_ROWS", 3)
+    fake = FakeMap(max_entries=1000)
+    table = make(fake)
+    for queue in range(10):
+        fake.put(queue, 6, (queue, 0, 0))
+    rows, omitted = table.read(full=True)
+    assert [row["labels"]["queue"] for row in rows] == [9, 8, 7]
+    assert omitted == 7
+
+
+def test_values_that_are_not_all_of_64_bits() -> None:
+    fake = FakeMap(value_size=16)
+    value = [
+        {"name": "count", "type": "u32"},
+        {"name": "deepest", "type": "u16", "kind": "max"},
+        {"name": "ns", "type": "u64"},
+    ]
+    table = tables.Table("mixed", {"key": KEY, "value": value}, fake, Names())  # type: ignore[arg-type]
+    fake.content[bytes(8)] = b"".join(struct.pack("=IH2xQ", *one) for one in [(1, 7, 5), (2, 9, 6), (3, 8, 7)])
+    rows, _ = table.read(full=False)
+    assert rows[0]["counts"] == {"count": {"delta": 6, "total": 6}, "ns": {"delta": 18, "total": 18}}
+    assert rows[0]["gauges"] == {"deepest": 9}
+
+
+def test_a_key_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(LayoutError, match="key of table queues: 8 bytes in the manifest, 12 in the program"):
+        make(FakeMap(key_size=12))
+
+
+class Buckets(FakeMap):
+    """A map of struct nc_bucket by CPU number and slot."""
+
+    def __init__(self) -> None:
+        super().__init__(key_size=8, value_size=32, max_entries=1000)
+
+    def add(self, cpu: int, value: int, on: int = 0) -> None:
+        key = struct.pack("=II", cpu, histogram.index(value))
+        slots = [
+            list(struct.unpack_from("=4Q", self.content.get(key, bytes(self.value_bytes)), 32 * n)) for n in range(CPUS)
+        ]
+        count, total, high, low = slots[on]
+        slots[on] = [count + 1, total + value, max(high, value), max(low, ~value & (1 << 64) - 1)]
+        self.content[key] = b"".join(struct.pack("=4Q", *slot) for slot in slots)
+
+
+def test_histograms_agree_with_the_values() -> None:
+    fake = Buckets()
+    spec = {"key": [{"name": "cpu", "type": "u32"}], "unit": "ns"}
+    found = tables.Histograms("late", spec, fake, Names())  # type: ignore[arg-type]
+    values = [0, 3, 3, 8, 1000, 1001, 987654321]
+    for number, value in enumerate(values):
+        fake.add(4, value, on=number % CPUS)
+    (one,) = found.read(full=False)
+    assert one["labels"] == {"cpu": 4}
+    total = one["total"]
+    assert (total["count"], total["sum"], total["min"], total["max"]) == (7, sum(values), 0, 987654321)
+    assert total["buckets"] == sorted(
+        [slot, [histogram.index(v) for v in values].count(slot)] for slot in {*map(histogram.index, values)}
+    )
+    assert one["delta"] == total
+    assert found.read(full=False) == []
+    fake.add(4, 5000)
+    fake.add(5, 1)
+    four, five = found.read(full=False)
+    assert (four["delta"]["count"], four["delta"]["sum"], four["total"]["count"]) == (1, 5000, 8)
+    assert (four["delta"]["min"], four["delta"]["max"]) == (0, 987654321)
+    assert (five["labels"], five["total"]["min"]) == ({"cpu": 5}, 1)
+    assert [one["labels"]["cpu"] for one in found.read(full=True)] == [4, 5]
