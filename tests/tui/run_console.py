@@ -1,6 +1,6 @@
-"""Runs the console on this terminal with a scenario in place of a collector: what the pty tests look at.
+"""Runs the console on this terminal with something else in place of a collector: what the pty tests look at.
 
-python tests/tui/run_console.py SCENARIO.jsonl
+python tests/tui/run_console.py SCENARIO.jsonl | COLLECTOR.py
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from pathlib import Path
 
 from netconsole import probes, profiles
 from netconsole.live import LiveSession
+from netconsole.session import ProbeRequest
 from netconsole.tui.app import run
 
-FAKE = Path(__file__).parents[1] / "fake_collector.py"
+HERE = Path(__file__).parent
+FAKE = HERE.parent / "fake_collector.py"
 
 
 def main() -> int:
-    """Show the scenario named on the command line."""
-    command = [sys.executable, str(FAKE), sys.argv[1]]
-    session = LiveSession(command, [], environment=dict(os.environ))
+    """Show what is named on the command line."""
+    played = Path(sys.argv[1])
+    command = [sys.executable, str(played)] if played.suffix == ".py" else [sys.executable, str(FAKE), str(played)]
+    # One request, so that the session starts its collector; the other probes are what the scenario says.
+    session = LiveSession(command, [ProbeRequest("kernel_drops")], environment=dict(os.environ))
     budget = profiles.Budget(kernel_cpu_pct=2.0, user_cpu_pct=200.0, memory_mb=120.0)
-    return run(session, profiles.Profile("summary", budget=budget), probes.load_all([Path(__file__).parent / "probes"]))
+    return run(session, profiles.Profile("summary", budget=budget), probes.load_all([HERE / "probes"]))
 
 
 if __name__ == "__main__":

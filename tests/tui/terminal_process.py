@@ -19,6 +19,9 @@ LIMIT_S = 20.0
 """A condition that is not met by then will not be."""
 
 
+QUESTION = b"\x1b[6n"
+
+
 class TerminalProcess:
     """Runs ``command`` on a terminal of ``columns`` x ``lines``. Everything it writes goes through :meth:`pump`."""
 
@@ -29,11 +32,15 @@ class TerminalProcess:
         columns: int = 120,
         lines: int = 40,
         ignore: Sequence[signal.Signals] = (),
+        answers: bool = True,
     ) -> None:
         self.screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self.screen)
         self.output = bytearray()
         """Everything it ever wrote."""
+        self._answered = 0
+        self.answers = answers
+        """Whether it says where the cursor is when it is asked, as every real terminal does."""
         self.status: int | None = None
         self.pid, self.master = os.forkpty()
         if self.pid == 0:
@@ -62,6 +69,9 @@ class TerminalProcess:
             return b""
         self.output += data
         self._stream.feed(data)
+        while self.answers and (at := self.output.find(QUESTION, self._answered)) >= 0:
+            self._answered = at + len(QUESTION)
+            os.write(self.master, b"\x1b[1;1R")
         return data
 
     def until(self, what: str, condition: Callable[[], bool]) -> None:
@@ -93,21 +103,36 @@ class TerminalProcess:
             os.close(self.master)
             self.master = -1
 
-    def wait(self, limit_s: float = LIMIT_S) -> float:
-        """Wait for the end of the process, reading on; how many seconds that took."""
+    def until_full(self) -> None:
+        """Read nothing, until the terminal holds all that it can: whoever writes then has to wait."""
+        held = -1
+        end = time.monotonic() + LIMIT_S
+        while (now := self._held()) > held or now < 1024:
+            assert time.monotonic() < end, f"the terminal does not fill: {now} bytes"
+            held = now
+            self.press("47")
+            time.sleep(1.2)  # more than an interval: whoever has something to say has said it
+
+    def _held(self) -> int:
+        buffer = fcntl.ioctl(self.master, termios.FIONREAD, b"\0\0\0\0")
+        return int(struct.unpack("i", buffer)[0])
+
+    def wait(self, limit_s: float = LIMIT_S, reading: bool = True) -> float:
+        """Wait for the end of the process, reading on unless told not to; how many seconds that took."""
         started = time.monotonic()
         while self.status is None:
             assert time.monotonic() - started < limit_s, f"still running; the screen was:\n{self.text()}"
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.status = os.waitstatus_to_exitcode(status)
-            elif self.master >= 0:
+            elif self.master >= 0 and reading:
                 self.pump(0.02)
             else:
                 time.sleep(0.02)
+        took = time.monotonic() - started
         while self.pump(0):
             pass
-        return time.monotonic() - started
+        return took
 
     def children(self) -> list[int]:
         """Processes that it started and that live."""

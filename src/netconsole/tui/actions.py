@@ -50,7 +50,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous", "shift+tab,left", "Previous table", "to the table or tab before", "next_table(-1)", "main"),
     Action("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
     Action("unfilter", "escape", "Show all", "take the filter away", "unfilter", "main"),
-    Action("knobs", "e", "Edit knobs", "filters, budget and mode of a running probe", "knobs", "main", "e knobs"),
+    Action("knobs", "e", "Edit knobs", "filters, budget and mode of a running probe", "app.knobs", "main", "e knobs"),
     Action("table.up", "up,k", "Up", "one row up", "cursor(-1)", "table"),
     Action("table.down", "down,j", "Down", "one row down", "cursor(1)", "table"),
     Action("table.page_up", "pageup", "Page up", "one page up", "page(-1)", "table"),

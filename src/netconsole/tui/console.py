@@ -20,9 +20,9 @@ from netconsole.profiles import Profile
 from netconsole.session import Session
 from netconsole.snapshot_file import encode
 from netconsole.state import State
-from netconsole.tui import actions
+from netconsole.tui import actions, caches
 from netconsole.tui.driver import ConsoleDriver
-from netconsole.tui.files import save
+from netconsole.tui.files import picture, save
 from netconsole.tui.lifeline import Lifeline
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.header import Pause, stated_age_s
@@ -76,6 +76,7 @@ class ConsoleApp(App[None]):
         self._seen: tuple[object, ...] = ()
         self._drawn_s = 0.0
         self._stated_s: int | None = None
+        self._drawings = 0
         self._lifeline = lifeline
         self._frozen: tuple[State, Sequence[Finding]] | None = None
         self._main = MainScreen(panes(manifests))
@@ -124,7 +125,7 @@ class ConsoleApp(App[None]):
         age_s = self.session.age_s()
         connection = self.session.connection()
         driver = self._driver
-        delay_s = driver.output.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
+        delay_s = driver.flow.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
         output = Output(self._output_rate(), self.pump.skipped)
         if self._frozen is not None:
             age_s = None if age_s is None else age_s + time.monotonic() - self.pause.since_s
@@ -156,6 +157,9 @@ class ConsoleApp(App[None]):
     def draw(self) -> None:
         """Draw the screen in front; those below it are drawn when they are in front again."""
         screen = self.screen
+        self._drawings += 1
+        if self._drawings % caches.EVERY_DRAWINGS == 0:
+            caches.forget()
         with self.scene() as scene:
             self._stated_s = stated_age_s(scene)
             if screen is self._main:
@@ -232,7 +236,7 @@ class ConsoleApp(App[None]):
 
     def action_screenshot(self, filename: str | None = None, path: str | None = None) -> None:
         """Write the screen as SVG; name and place are not asked for, so that nothing is ever overwritten."""
-        _, told, tone = save("picture", "svg", self.export_screenshot(title="netconsole").encode())
+        _, told, tone = save("picture", "svg", picture(self.export_screenshot(title="netconsole")))
         self._main.say(told, tone)
 
     def on_line_table_opened(self, message: LineTable.Opened) -> None:

@@ -17,7 +17,10 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import CursorPosition
+from textual.message import Message
 
+from netconsole.tui.flow import Flow
 from netconsole.tui.terminal import Terminal, to_ascii
 
 if TYPE_CHECKING:
@@ -25,23 +28,22 @@ if TYPE_CHECKING:
 
 LAST_WORDS_S = 1.0
 """How long the sequences that restore the terminal may take; half of the two seconds that leaving may take."""
-TERMINAL_BUFFER_BYTES = 8192
-"""What a pseudo terminal holds between us and its reader (tty_buffer_set_limit in drivers/tty/pty.c)."""
+LAST_ANSWER_S = 0.3
+"""How long leaving waits for an answer of the terminal that would else be typed into the shell."""
 _POLL_MS = 100
 
 
 class Output:
-    """A terminal written without blocking: counts bytes, measures the reader's speed, can be cut short."""
+    """A terminal written without blocking: counts bytes, tells how they flow, can be cut short."""
 
-    def __init__(self, fd: int, unicode: bool) -> None:
+    def __init__(self, fd: int, unicode: bool, flow: Flow) -> None:
+        self.flow = flow
         self._fd, self._owned = _reopen(fd)
         self._unicode = unicode
         self._cut = threading.Event()
         self._give_up_at: float | None = None
         self.writing = False
         self.bytes_written = 0
-        self.bytes_per_s: float | None = None
-        """Speed of the reader when the last write had to wait for it; None while it keeps up."""
         self.when_idle: Callable[[], None] | None = None
 
     def fileno(self) -> int:
@@ -59,30 +61,26 @@ class Output:
         """Write all of it, unless cut short or given up. Runs in the writer's thread."""
         data = (text if self._unicode else to_ascii(text)).encode("utf-8", "replace")
         self.writing = True
-        started = time.monotonic()
-        waited = False
+        full_at_s: float | None = None
+        taken_before = 0
         view = memoryview(data)
         try:
             while view and not self._hopeless():
                 try:
                     view = view[os.write(self._fd, view) :]
                 except BlockingIOError:
-                    waited = True
+                    if full_at_s is None:
+                        full_at_s, taken_before = time.monotonic(), len(data) - len(view)
                     self._wait_for_room()
                 except OSError:
                     break  # the terminal is gone: the lifeline sees that too, and ends us
         finally:
             written = len(data) - len(view)
             self.bytes_written += written
-            taken = time.monotonic() - started
-            self.bytes_per_s = written / taken if waited and taken > 0 else None
+            waited_s = 0.0 if full_at_s is None else time.monotonic() - full_at_s
+            self.flow.wrote(written, waited_s, written - taken_before if full_at_s is not None else 0)
             self.writing = False
         return len(text)
-
-    def delay_s(self) -> float:
-        """How far behind the reader of the screen may be, judged by the last write: 0 while it keeps up."""
-        speed = self.bytes_per_s
-        return 0.0 if not speed else TERMINAL_BUFFER_BYTES / speed
 
     def cut_short(self) -> None:
         """Drop the write under way, and allow LAST_WORDS_S for what follows."""
@@ -120,7 +118,8 @@ class ConsoleDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=False, size=size)
         assert sys.__stdout__ is not None
-        self.output = Output(sys.__stdout__.fileno(), self.terminal.unicode)
+        self.flow = Flow(asks=not self.terminal.plain)
+        self.output = Output(sys.__stdout__.fileno(), self.terminal.unicode, self.flow)
         self._file = cast(Any, self.output)
 
     def backlog(self) -> int:
@@ -128,7 +127,26 @@ class ConsoleDriver(LinuxDriver):
         writer = self._writer_thread
         if writer is None:
             return 0
-        return writer._queue.qsize() + (1 if self.output.writing else 0)
+        return writer._queue.qsize() + (1 if self.output.writing or self.flow.busy() else 0)
+
+    def flush(self) -> None:
+        """The end of a frame: ask when the reader has seen it."""
+        super().flush()
+        question = self.flow.question()
+        if question and self._writer_thread is not None:
+            self._writer_thread.write(question)
+
+    def process_message(self, message: Message) -> None:
+        if isinstance(message, CursorPosition):
+            self.flow.answer()
+            if self.output.when_idle is not None:
+                self.output.when_idle()
+            return
+        super().process_message(message)
+
+    def disable_input(self) -> None:
+        self.flow.stop_asking(LAST_ANSWER_S)
+        super().disable_input()
 
     def hurry(self) -> None:
         """Drop every frame that waits, so that the sequences restoring the terminal go out at once. Thread-safe."""

@@ -118,12 +118,12 @@ def probes_block() -> Block:
         Column("mode", "mode", 7, spare=4),
         Column("kernel", "% core", 6, right=True),
         Column("run", "ns/run", 6, right=True, spare=1),
-        Column("maps", "maps", 7, right=True, spare=5),
-        Column("events", "events", 7, right=True, spare=3),
-        Column("suppressed", "suppr.", 6, right=True, spare=6),
+        Column("maps", "maps", 7, right=True, spare=6),
+        Column("events", "events", 7, right=True, spare=5),
+        Column("suppressed", "suppr.", 6, right=True, spare=7),
         Column("lost", "lost", 5, right=True, spare=2),
         Column("uncounted", "uncounted", 9, right=True, spare=2),
-        Column("why", "attached to, or why not and what would help", 10, grow=4),
+        Column("why", "attached to, or why not and what would help", 44, grow=4),
     )
     return Block("probes", lambda _: "Probes", columns, probe_rows, lambda _: "no probe in this profile")
 

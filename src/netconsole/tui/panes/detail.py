@@ -197,7 +197,9 @@ def _chart(history: Sequence[float | None], tick: int, width: int, what: str, un
     label = figure.quantity(top, unit) if unit else figure.number(top)
     for place, text in enumerate(chart(shown, len(shown), CHART_LINES, top)):
         edge = label if place == 0 else "0" if place == CHART_LINES - 1 else ""
-        yield [(f"{_INDENT}{figure.fit(edge, 9, right=True)} ", "dim"), (text, "")]
+        yield [(f"{_INDENT}{figure.fit(edge, 9, right=True)} ", "dim"), (text, "trend")]
+    axis = figure.fit("now", len(shown) - 10, right=True)
+    yield [(f"{_INDENT}{'':10}{figure.fit('10 min ago', 10)}{axis}", "dim")]
     yield []
 
 

@@ -58,8 +58,11 @@ class Scene:
 
     @property
     def data_bound_s(self) -> float | None:
-        """No figure is older than this until it is looked again; None before the first."""
-        return None if self.age_s is None else self.age_s + LOOK_EVERY_S + self.delay_s
+        """No figure is older than this until it is looked again; None before the first.
+
+        The delay counts twice: this picture is on its way so long, and stays until the next one has come so far.
+        """
+        return None if self.age_s is None else self.age_s + LOOK_EVERY_S + 2 * self.delay_s
 
 
 STATE_WORDS: dict[str, tuple[str, Tone]] = {
