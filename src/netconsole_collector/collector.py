@@ -11,9 +11,11 @@ from typing import Any, Deque, Dict, List, Optional
 
 from netconsole_collector import VERSION, bpf, capabilities, config, decode
 from netconsole_collector.compile_job import CompileJob
+from netconsole_collector.host import host
 from netconsole_collector.names import Names
 from netconsole_collector.output import Output, ReaderGone
 from netconsole_collector.running_probe import RunningProbe
+from netconsole_collector.spec import spec_problem
 from netconsole_collector.statistics import Statistics
 from netconsole_collector.usage import Usage
 
@@ -397,46 +399,6 @@ class Collector:
         }
 
 
-def host() -> Json:
-    """Where we are."""
-    return {
-        "name": platform.node(),
-        "kernel": platform.release(),
-        "arch": platform.machine(),
-        "os": _os_name(),
-        "cpus": os.cpu_count() or 1,
-        "boot_id": _first_line("/proc/sys/kernel/random/boot_id"),
-    }
-
-
-def spec_problem(spec: Json) -> Optional[str]:
-    """What is wrong with the manifest as far as the collector relies on its shape; None when nothing is.
-
-    The console has checked it before, and says it better: here is only what would otherwise end in a traceback.
-    """
-    try:
-        for program in spec["programs"]:
-            for alternative in program["attach"]:
-                if not isinstance(alternative["point"], str) or not isinstance(alternative["function"], str):
-                    return "program {}: point and function are texts".format(program["name"])
-            if not program["attach"]:
-                return "program {}: no attach point".format(program["name"])
-        for section, keys in (("tables", ("key", "value")), ("histograms", ("key",)), ("events", ("record",))):
-            for name, part in spec.get(section, {}).items():
-                part.setdefault("map", "nc_events" if section == "events" else name)
-                for key in keys:
-                    decode.Layout(part[key])
-        for name, counter in spec.get("counters", {}).items():
-            if not isinstance(counter["slot"], int):
-                return "counter {}: no slot".format(name)
-        spec["probe"].get("modes")
-    except (KeyError, TypeError, AttributeError) as error:
-        return "{} is missing or of the wrong type".format(error)
-    except ValueError as error:
-        return str(error)
-    return None if spec["programs"] else "no programs"
-
-
 def _mode(command: Json) -> str:
     return command.get("mode") or "summary"
 
@@ -453,25 +415,6 @@ def _integer(command: Json, key: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise CommandError("{}: {} must be a whole number from {} to {}".format(command["command"], key, low, high))
     return value
-
-
-def _os_name() -> str:
-    try:
-        with open("/etc/os-release") as file:
-            for line in file:
-                if line.startswith("PRETTY_NAME="):
-                    return line.split("=", 1)[1].strip().strip('"')
-    except (OSError, UnicodeDecodeError):
-        pass
-    return platform.system()
-
-
-def _first_line(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.readline().strip()
-    except OSError:
-        return ""
 
 
 def _mono_ns() -> int:

@@ -7,8 +7,9 @@ import sys
 from typing import Any, Dict, List, Optional, TextIO
 
 from netconsole_collector import VERSION, bpf, capabilities
-from netconsole_collector.collector import host, spec_problem
 from netconsole_collector.compile_job import CompileJob
+from netconsole_collector.host import host
+from netconsole_collector.spec import spec_problem
 
 SCHEMA = "netconsole.collector-doctor/1"
 EXIT_WRONG_INPUT = 2

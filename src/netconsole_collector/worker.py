@@ -57,6 +57,9 @@ Json = Dict[str, Any]
 class Refused(Exception):
     """The probe cannot run; ``state`` is failed or unsupported, the message one sentence, ``detail`` the full text."""
 
+    missing: List[Json] = []
+    """Programs that could not be attached, with what was tried."""
+
     def __init__(self, why: str, state: str = "failed", help: Optional[str] = None, detail: str = "") -> None:
         super().__init__(why)
         self.state = state
@@ -115,7 +118,7 @@ class Worker:
             self._close()
             answer = {"ok": False, "state": refused.state, "why": str(refused), "help": refused.help}
             answer["detail"] = refused.detail
-            answer["missing"] = getattr(refused, "missing", [])
+            answer["missing"] = refused.missing
             return answer
         except Exception as error:
             self._close()
@@ -169,7 +172,8 @@ class Worker:
         if self.job.get("compile_only"):  # for another kernel's types: nothing of it can be loaded here
             return [], [], maps
         self._configure(maps)
-        attached, missing = [], []
+        attached: List[Json] = []
+        missing: List[Json] = []
         for entry in self.spec["programs"]:
             choices = entry["attach"][:1] if direct else entry["attach"]
             one, tried = self._attach_one(compiled, entry["name"], choices, direct)
@@ -178,10 +182,20 @@ class Worker:
                 continue
             missing.append({"name": entry["name"], "measures": entry.get("measures", entry["name"]), "tried": tried})
             if direct or entry.get("required", True):
-                raise _missing_refusal(missing)
-        if not attached:
+                break
+        if missing and (direct or not attached or self._is_required(missing[-1]["name"])):
+            self._let_go(attached)
             raise _missing_refusal(missing)
         return attached, missing, maps
+
+    def _is_required(self, name: str) -> bool:
+        return any(entry["name"] == name and entry.get("required", True) for entry in self.spec["programs"])
+
+    def _let_go(self, attached: List[Json]) -> None:
+        """An attempt that failed must not go on measuring while the next one is made."""
+        for one in attached:
+            os.close(self.descriptors[one["link"]])
+            os.close(self.descriptors[one["program"]])
 
     # ---- types and text ----
 
@@ -387,7 +401,7 @@ def _missing_refusal(missing: List[Json]) -> Refused:
     refused = Refused("{} cannot be measured: {}".format(missing[-1]["measures"], why or "no attach point"))
     refused.state = "failed" if loaded else "unsupported"
     refused.detail = "\n".join(entry["detail"] for entry in loaded)
-    refused.missing = missing  # type: ignore[attr-defined]
+    refused.missing = missing
     return refused
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from netconsole import frames
-from netconsole_collector import collector, output
+from netconsole_collector import output, spec
 from netconsole_collector.output import Output, ReaderGone
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "netconsole_collector"
@@ -95,7 +95,7 @@ def test_a_reader_that_has_gone_is_noticed(pipe: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec",
+    "shape",
     [
         {},
         {"programs": []},
@@ -111,8 +111,8 @@ def test_a_reader_that_has_gone_is_noticed(pipe: tuple[int, int]) -> None:
         },
     ],
 )
-def test_a_manifest_of_the_wrong_shape_is_a_sentence(spec: dict[str, Any]) -> None:
-    problem = collector.spec_problem(spec)
+def test_a_manifest_of_the_wrong_shape_is_a_sentence(shape: dict[str, Any]) -> None:
+    problem = spec.spec_problem(shape)
     assert problem
     assert "\n" not in problem
 

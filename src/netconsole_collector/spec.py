@@ -1,0 +1,33 @@
+"""The shape of a manifest, as far as the collector relies on it."""
+
+from typing import Any, Dict, Optional
+
+from netconsole_collector import decode
+
+
+def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
+    """What is wrong with the manifest as far as the collector relies on its shape; None when nothing is.
+
+    The console has checked it before, and says it better: here is only what would otherwise end in a traceback.
+    """
+    try:
+        for program in spec["programs"]:
+            for alternative in program["attach"]:
+                if not isinstance(alternative["point"], str) or not isinstance(alternative["function"], str):
+                    return "program {}: point and function are texts".format(program["name"])
+            if not program["attach"]:
+                return "program {}: no attach point".format(program["name"])
+        for section, keys in (("tables", ("key", "value")), ("histograms", ("key",)), ("events", ("record",))):
+            for name, part in spec.get(section, {}).items():
+                part.setdefault("map", "nc_events" if section == "events" else name)
+                for key in keys:
+                    decode.Layout(part[key])
+        for name, counter in spec.get("counters", {}).items():
+            if not isinstance(counter["slot"], int):
+                return "counter {}: no slot".format(name)
+        spec["probe"].get("modes")
+    except (KeyError, TypeError, AttributeError) as error:
+        return "{} is missing or of the wrong type".format(error)
+    except ValueError as error:
+        return str(error)
+    return None if spec["programs"] else "no programs"
