@@ -23,6 +23,10 @@ Kind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
 
 APPEARS_AFTER = 2
 """Intervals in a row."""
+OVER_BUDGET_AFTER = 10
+"""Intervals in a row for what watching costs: starting up is dear, and over by then."""
+FACTS = ("lost", "failed", "ledger")
+BUDGET_RULES = ("kernel_cpu_pct", "user_cpu_pct", "memory_mb")
 LEAVES_AFTER = 5
 """Quiet intervals in a row."""
 ENDED_SHOWN = 60
@@ -122,7 +126,9 @@ class Findings:
                 memory.match, memory.last_ns, memory.quiet = match, now_ns, 0
                 memory.seen += 1
             # A collector that is lost, or a probe that failed, is a fact and not a measurement: no need to wait.
-            memory.shown = memory.shown or memory.seen >= APPEARS_AFTER or match.evidence.kind in ("probe", "collector")
+            is_fact = match.rule in FACTS
+            needed = OVER_BUDGET_AFTER if match.rule in BUDGET_RULES else APPEARS_AFTER
+            memory.shown = memory.shown or is_fact or memory.seen >= needed
         for key in [key for key in self._memory if key not in found]:
             memory = self._memory[key]
             memory.quiet += 1

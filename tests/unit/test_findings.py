@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netconsole import frames, probes
-from netconsole.findings import ENDED_SHOWN, LEAVES_AFTER, Findings, looked_at, matches
+from netconsole.findings import ENDED_SHOWN, LEAVES_AFTER, OVER_BUDGET_AFTER, Findings, looked_at, matches
 from netconsole.frames import Buckets, Count, Row
 from netconsole.histogram import index
 from netconsole.probes import Manifest
@@ -203,3 +203,15 @@ def test_when_nothing_stands_out_it_says_what_was_looked_at(stream: Stream, mani
     other = frames.Status(**stream.stamp("ovs"), state="unsupported", mode="summary", why="not on this host")
     stream.state.apply(other)
     assert looked_at(stream.state, manifests) == "nothing stands out in 1 probe; ovs: not on this host"
+
+
+def test_what_starting_up_costs_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    program = frames.Program(name="drop", attach="x:y", run_count=1000, run_time_ns=10_000_000, missed=0)
+    window = frames.Statistics(window_ns=200_000_000, interval_ns=SECOND, estimated=True)
+    findings = Findings(manifests, Budget(kernel_cpu_pct=2.0))
+    listed = []
+    for _ in range(OVER_BUDGET_AFTER):
+        stream.cost(programs=[program], statistics=window)
+        stream.end()
+        listed.append(len(findings.update(stream.state)))
+    assert listed == [0] * (OVER_BUDGET_AFTER - 1) + [1]

@@ -30,7 +30,7 @@ class Pause:
 def stated_age_s(scene: Scene) -> int | None:
     """The age that the header admits to, in whole seconds; the picture is drawn anew before it is exceeded."""
     bound = scene.data_bound_s
-    return None if bound is None else max(math.ceil(FRESH_INTERVALS * scene.interval_s), math.ceil(bound))
+    return None if bound is None else max(_fresh_s(scene), math.ceil(bound))
 
 
 def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) -> Line:
@@ -93,9 +93,14 @@ def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece
     return [("LIVE" if kind == "live" else kind.upper(), "ok"), (f" {elapsed}", ""), _JOINT]
 
 
+def _fresh_s(scene: Scene) -> int:
+    """Two intervals in whole seconds; an interval is never exactly as long as it was meant to be."""
+    return max(1, round(FRESH_INTERVALS * scene.interval_s))
+
+
 def _age(scene: Scene, pause: Pause) -> list[Piece]:
     stated = stated_age_s(scene)
     if stated is None:
         return [("no data yet", "dim")]
-    stale = stated > math.ceil(FRESH_INTERVALS * scene.interval_s) and pause.step != "screen"
+    stale = stated > _fresh_s(scene) and pause.step != "screen"
     return [(f"data ≤ {stated} s old" + (" !" if stale else ""), "look" if stale else "")]
