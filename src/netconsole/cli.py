@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
+from netconsole import cli_compare
 from netconsole.figure import safe
 from netconsole.problems import BadInput, Unable, bad
 
@@ -36,6 +37,8 @@ probes_app = typer.Typer(help="The probes: what each measures, and what it costs
 profiles_app = typer.Typer(help="The profiles: which probes run, in which mode, within which budget.", **_SETTINGS)
 app.add_typer(probes_app, name="probes")
 app.add_typer(profiles_app, name="profiles")
+app.add_typer(cli_compare.baseline_app, name="baseline")
+app.command()(cli_compare.compare)
 
 ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")]
 ProbeOption = Annotated[
@@ -108,7 +111,13 @@ def snapshot(
     probe: ProbeOption = None,
     duration: Annotated[str, typer.Option(metavar="TIME", help="How long, such as 500ms, 10s, 5m.")] = DEFAULT_DURATION,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="json. Default: from the file's ending.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="json, md or html. Default: from the file's ending.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Compare with it; 1 when something is worse.")
+    ] = None,
+    redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for addresses and names.")] = False,
 ) -> int:
     """Measure without a screen and write what was measured. Progress goes to standard error."""
     from netconsole.profiles import parse_duration
@@ -116,32 +125,29 @@ def snapshot(
     duration_s = parse_duration(duration)
     if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
-    _check_format(format, output)
-    if output is not None and not output.parent.is_dir():
-        raise bad(output, "", f"no such directory: {output.parent}")
+    from netconsole import output as out
+    from netconsole.report import ticket
+
+    form = out.chosen(format, output, ticket.FORMATS, "json")
+    reference = ticket.reference(baseline)
+    redactor = ticket.redactor(redact)
     manifests, chosen, requests = _choose(profile, probe)
     from netconsole import headless
-    from netconsole.files import write_whole
     from netconsole.live import LiveSession
     from netconsole.paths import collector_command
-    from netconsole.snapshot_file import encode
 
     session = LiveSession(collector_command(), requests, statistics_every_s=headless.statistics_every_s(duration_s))
     try:
         taken = headless.measure(session, manifests, chosen, duration_s, headless.facts)
     except headless.Interrupted as error:
         return _fail(f"interrupted, nothing written: {error}", INTERRUPTED)
-    document = encode(taken)
-    if output is None:
-        sys.stdout.buffer.write(document)
-        sys.stdout.buffer.flush()
-    else:
-        write_whole(output, document)
+    content, found = ticket.render(taken, form, manifests, reference, redactor)
+    out.write(content, output)
     measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]
     wanted = [request.name for request in requests if request.source == "bpf"]
     if wanted and not set(wanted) & set(measured):
         return _fail("no BPF probe could be attached; netconsole doctor says why and what would help", UNABLE)
-    return DONE
+    return found
 
 
 @app.command()
@@ -275,14 +281,6 @@ def _choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manife
         raise bad("--profile", chosen.name, "every probe in it is off: there is nothing to measure")
     require(requests)
     return manifests, chosen, requests
-
-
-def _check_format(format: str | None, output: Path | None) -> None:
-    ending = output.suffix.lstrip(".") if output is not None else ""
-    wanted = format or ending or "json"
-    if wanted != "json":
-        where = "--format" if format else f"-o {safe(output, 100)}"
-        raise bad(where, "", f'expected json, found "{safe(wanted, 40)}": this version writes snapshots as JSON')
 
 
 def _print_json(document: object) -> None:

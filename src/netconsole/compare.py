@@ -15,8 +15,8 @@ from netconsole.comparison import (
     NotComparable,
     Side,
     Verdict,
+    said,
 )
-from netconsole.figure import duration, quantity
 from netconsole.judge import (
     PERCENTILES,
     Judged,
@@ -28,7 +28,7 @@ from netconsole.judge import (
     log_rates,
     log_values,
 )
-from netconsole.metrics import EVENT_SIZES, TIME_UNITS, Metric, Metrics, flatten
+from netconsole.metrics import EVENT_SIZES, Metric, Metrics, flatten
 from netconsole.significance import false_discovery_limit
 from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot
 
@@ -295,20 +295,16 @@ def _why(one: Judged, significant: bool, part: Part | None) -> str:
         text = f"the shape of the distribution moved by {one.distance:.2f} log2 units, its percentiles did not"
     else:
         name = "" if shown.name in ("rate", "value") else f"{shown.name} "
-        text = f"{name}{_said(shown.baseline, one.unit)} → {_said(shown.current, one.unit)}"
+        text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
         if shown.ratio is not None:
             text += f" (×{shown.ratio:.3g})"
         if shown.spread is not None:
-            text += f", the baseline's spread is {_said(shown.spread, one.unit)}"
+            text += f", the baseline's spread is {said(shown.spread, one.unit)}"
     if part is not None and part[1] > 0:
         text += f"; {min(1.0, part[1]):.0%} of the change of {part[0]}"
     if not significant:
         text += "; may be chance"
     return text
-
-
-def _said(value: float | None, unit: str) -> str:
-    return duration(value, unit) if unit in TIME_UNITS else quantity(value, unit)
 
 
 def _side(snapshot: Snapshot, name: str) -> Side:

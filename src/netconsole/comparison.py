@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from netconsole import figure
+from netconsole.metrics import TIME_UNITS
+
 SCHEMA = "netconsole.comparison/1"
 
 Verdict = Literal["same", "changed", "regressed"]
@@ -91,6 +94,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """1 exactly when the verdict is regressed."""
         return 1 if self.verdict == "regressed" else 0
+
+
+def said(value: float | None, unit: str) -> str:
+    """A figure of a finding for people: times, and times per second, in the unit that reads best."""
+    time, slash, rest = unit.partition("/")
+    if time in TIME_UNITS and rest in ("", "s"):
+        return figure.duration(value, time) + (f"{slash}{rest}" if value is not None else "")
+    return figure.quantity(value, unit)
 
 
 def encode(comparison: Comparison) -> bytes:

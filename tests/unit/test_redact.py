@@ -120,7 +120,8 @@ def test_redacted_snapshots_compare_as_the_originals_do() -> None:
 
 @given(st.ip_addresses(), st.sampled_from(["{}", "x {} y", "[{}]", "{}/24", "({}),", "{}.", "src:{} dst={}", "{},{}"]))
 def test_any_address_goes_from_any_text(address: Any, form: str) -> None:
-    if address.is_loopback or address.is_unspecified or str(address) == "255.255.255.255":
+    plain = getattr(address, "ipv4_mapped", None) or address
+    if plain.is_loopback or plain.is_unspecified or str(plain) == "255.255.255.255":
         return
     text = form.format(address, address)
     assert str(address) not in Redactor(KEY).text(text)

@@ -4,6 +4,7 @@
 """
 
 from netconsole.report.blocks import Document
+from netconsole.report.of_baselines import of_baseline, of_baselines
 from netconsole.report.of_comparison import of_comparison
 from netconsole.report.of_snapshot import of_snapshot
 from netconsole.report.to_html import to_html
@@ -12,4 +13,14 @@ from netconsole.report.to_text import to_text
 
 RENDERERS = {"md": to_markdown, "html": to_html, "text": to_text}
 
-__all__ = ["RENDERERS", "Document", "of_comparison", "of_snapshot", "to_html", "to_markdown", "to_text"]
+__all__ = [
+    "RENDERERS",
+    "Document",
+    "of_baseline",
+    "of_baselines",
+    "of_comparison",
+    "of_snapshot",
+    "to_html",
+    "to_markdown",
+    "to_text",
+]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from netconsole import figure
-from netconsole.comparison import Comparison, Finding, Side
-from netconsole.metrics import TIME_UNITS
+from netconsole.comparison import Comparison, Finding, Side, said
 from netconsole.report.blocks import Block, Document, Heading, Line, Lines, Note, Table
 
 MAX_CHANGES = 100
@@ -85,11 +84,11 @@ def _table(findings: list[Finding]) -> Table:
                 one.direction,
                 one.metric,
                 "" if one.statistic in ("rate", "value") else one.statistic,
-                _quantity(one.baseline, one.unit),
-                _quantity(one.current, one.unit),
+                said(one.baseline, one.unit),
+                said(one.current, one.unit),
                 f"×{one.ratio:.3g}" if one.ratio is not None else figure.UNKNOWN,
-                _quantity(one.difference, one.unit),
-                _quantity(one.spread, one.unit),
+                said(one.difference, one.unit),
+                said(one.spread, one.unit),
             ]
         )
     head = ["", "direction", "metric", "figure", "baseline", "current", "ratio", "difference", "spread"]
@@ -105,10 +104,6 @@ def _causes(finding: Finding) -> str:
         return ""
     more = f" and {len(finding.facts) - 3} more" if len(finding.facts) > 3 else ""
     return f"changed configuration that may explain it: {', '.join(finding.facts[:3])}{more}"
-
-
-def _quantity(value: float | None, unit: str) -> str:
-    return figure.duration(value, unit) if unit in TIME_UNITS else figure.quantity(value, unit)
 
 
 def _numbers(ranks: list[int]) -> str:

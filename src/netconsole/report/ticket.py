@@ -1,0 +1,65 @@
+"""A snapshot as it goes into a ticket: redacted if asked for, compared if asked for, as JSON, Markdown or HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from netconsole import baseline
+from netconsole.compare import compare
+from netconsole.probes import Manifest
+from netconsole.redact import Redactor, user_key
+from netconsole.report.blocks import Block, Document, Heading
+from netconsole.report.of_comparison import of_comparison
+from netconsole.report.of_snapshot import of_snapshot
+from netconsole.report.to_html import to_html
+from netconsole.report.to_markdown import to_markdown
+from netconsole.snapshot_file import Snapshot, encode
+
+FORMATS = ("json", "md", "html")
+
+Reference = tuple[list[Snapshot], list[str]]
+
+
+def reference(name_or_file: str | None) -> Reference | None:
+    """The baseline to compare with, read before anything is measured. Raises BadInput."""
+    return None if name_or_file is None else baseline.resolve(name_or_file)
+
+
+def redactor(wanted: bool) -> Redactor | None:
+    """What redacts, with the user's key, if that is wanted. Raises BadInput when there can be no key."""
+    return Redactor(user_key()) if wanted else None
+
+
+def render(
+    snapshot: Snapshot,
+    form: str,
+    manifests: Mapping[str, Manifest],
+    against: Reference | None = None,
+    hide: Redactor | None = None,
+) -> tuple[bytes, int]:
+    """The document and the exit code (1 when it is worse than the baseline)."""
+    if hide is not None:
+        snapshot = hide.snapshot(snapshot)
+        against = None if against is None else ([hide.snapshot(one) for one in against[0]], [])
+    comparison = None if against is None else compare(snapshot, *against)
+    code = 0 if comparison is None else comparison.exit_code
+    if form == "json":
+        if comparison is None:
+            return encode(snapshot), code
+        # An addition to the shape: readers of snapshots leave it alone.
+        return msgspec.json.encode({**msgspec.to_builtins(snapshot), "comparison": comparison}) + b"\n", code
+    document = of_snapshot(snapshot, manifests)
+    if comparison is not None:
+        document = _with(document, of_comparison(comparison))
+    return (to_html if form == "html" else to_markdown)(document).encode(), code
+
+
+def _with(document: Document, compared: Document) -> Document:
+    """The comparison goes first: what changed is half of the answer."""
+    headings: list[Block] = [
+        Heading(f"Compared with the baseline: {block.text.lower()}") if isinstance(block, Heading) else block
+        for block in compared.blocks
+    ]
+    return Document(document.title, f"{document.subtitle}. {compared.subtitle}", [*headings, *document.blocks])
