@@ -33,6 +33,8 @@ ENDED_SHOWN = 60
 """Intervals for which an ended finding stays in the list."""
 MIN_SAMPLES = 10
 """A percentile of fewer samples in an interval is not held against a limit."""
+HISTORY = 60
+"""Samples of the sparkline beside a finding: one minute."""
 MAX_PER_RULE = 50
 MAX_FINDINGS = 200
 
@@ -231,8 +233,9 @@ def _table_rule(probe: ProbeState, manifest: Manifest, rule: FindingSpec, number
     if table is None or column is None:
         return
     at_least = bool(probe.at_least())
-    for row in table.rows.values():
-        is_gauge = column.kind == "max"
+    is_gauge = column.kind == "max"
+    # A count that stands still is over no limit: of thousands of rows only those that moved are looked at.
+    for row in table.rows.values() if is_gauge else table.moving():
         value = row.gauges.get(rule.value) if is_gauge else row.per_s(rule.value)
         if value is None or value <= rule.over or not _fits(rule, row.labels):
             continue
@@ -251,7 +254,7 @@ def _table_rule(probe: ProbeState, manifest: Manifest, rule: FindingSpec, number
             _say(rule, row.labels, words),
             float(value),
             rule.next,
-            tuple(table.history(row.key, rule.value)),
+            tuple(table.history(row.key, rule.value, HISTORY)),
         )
 
 
@@ -275,7 +278,7 @@ def _histogram_rule(probe: ProbeState, _: Manifest, rule: FindingSpec, number: i
             _say(rule, row.labels, words),
             (row.per_s or 0.0) * (1 - percent / 100),
             rule.next,
-            tuple(group.history(row.key)) if group else (),
+            tuple(group.history(row.key, HISTORY)) if group else (),
         )
 
 

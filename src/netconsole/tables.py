@@ -83,6 +83,10 @@ class TableState:
         series = self._history.get(key, {}).get(name)
         return [] if series is None else series.values(self.timeline, count)
 
+    def moving(self) -> list[RowState]:
+        """The rows of which a count moved in the last interval."""
+        return [self.rows[key] for key in self._moving if key in self.rows]
+
     def apply(self, frame: frames.Table, tick: int) -> None:
         """Take over the rows of a frame; what a full frame does not name is gone."""
         self.close(tick)
@@ -111,11 +115,9 @@ class TableState:
         if self.tick == tick:
             return
         self.tick = tick
-        for key in self._moving:
-            row = self.rows.get(key)
-            if row is not None:
-                for count in row.counts.values():
-                    count.delta, count.per_s = 0, 0.0
+        for row in self.moving():
+            for count in row.counts.values():
+                count.delta, count.per_s = 0, 0.0
         self._moving.clear()
 
     def forget(self) -> None:
@@ -130,7 +132,7 @@ class TableState:
                 continue
             row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, frame.interval_ns))
             moved = moved or count.delta != 0
-        row.gauges = dict(list(sent.gauges.items())[:MAX_VALUES])
+        row.gauges = sent.gauges
         if not moved:
             return
         row.last_active_ns = frame.wall_ns
@@ -138,22 +140,19 @@ class TableState:
         history = self._history_of(row.key)
         if history is not None:
             for name, state in row.counts.items():
-                history.setdefault(name, Series()).put(tick, state.per_s)
+                if state.delta or name in history:
+                    history.setdefault(name, Series()).put(tick, state.per_s)
 
     def _history_of(self, key: RowKey) -> dict[str, Series] | None:
-        known = self._history.get(key)
-        if known is not None:
-            return known
-        if len(self._history) >= MAX_HISTORY_ROWS:
-            idlest = min(self._history, key=self._last_active)
+        # In the order of the last movement, so that the idlest is the first.
+        known = self._history.pop(key, None)
+        if known is None and len(self._history) >= MAX_HISTORY_ROWS:
+            idlest = next(iter(self._history))
             if idlest in self._moving:
                 return None
             del self._history[idlest]
-        return self._history.setdefault(key, {})
-
-    def _last_active(self, key: RowKey) -> int:
-        row = self.rows.get(key)
-        return 0 if row is None else row.last_active_ns
+        self._history[key] = history = {} if known is None else known
+        return history
 
 
 @dataclass(slots=True)
