@@ -48,7 +48,7 @@ def share_seen(scene: Scene) -> str:
     """What share of what happened these samples are: ``showing 500 of 12 300 seen``; empty without any."""
     seen = sum(p.cost.events["seen"].total for p in scene.state.probes.values() if "seen" in p.cost.events)
     shown = sum(len(probe.events) for probe in scene.state.probes.values())
-    if not seen:
+    if not seen or not shown:
         return ""
     percent = figure.percent(100 * shown / seen)
     return f"showing {figure.count(shown)} of {figure.count(seen)} that happened ({percent}); the rest is counted"

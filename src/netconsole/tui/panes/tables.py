@@ -45,9 +45,10 @@ _ORDER = ("class", "reason", "location", "device", "vm", "queue", "direction", "
 """Labels in the order in which people ask for them; others follow as the manifest has them."""
 _EXTRA = {"netns": 19, "provenance": 18, "inode": 17, "ethertype": 16, "peer_port": 15, "peer": 14, "protocol": 13}
 """Labels that can be done without when there is little room; the highest goes first."""
-_LABELS_KEPT = 3
+_FIRST_SPARES = (0, 2, 1)
+"""Of the first three labels: the first always stays, the others longer than any figure but the most important."""
 _LABEL_SPARE = 10
-"""Every label after the first three can go before a value does."""
+"""Every other label can go before a figure does."""
 _TREND_SPARE = 12
 _SHORT = {
     "packets": "pkts",
@@ -198,9 +199,9 @@ def _table_columns(spec: TableSpec) -> list[Column]:
 def _histogram_columns(spec: HistogramSpec) -> list[Column]:
     columns = _label_columns([(column.name, column.shown_as or "text") for column in _labels(spec.key)])
     columns.append(Column("n", "n/s", 6, right=True))
-    columns += [Column(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 3), ("p99", 0))]
-    columns.append(Column("max", "max ever", 8, right=True, spare=2))
-    columns.append(Column("history", "trend of p99", 14, spare=1, grow=2, most=SPARK))
+    columns += [Column(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 11), ("p99", 0))]
+    columns.append(Column("max", "max ever", 8, right=True, spare=12))
+    columns.append(Column("history", "trend of p99", 14, spare=_LABEL_SPARE, grow=2, most=SPARK))
     return columns
 
 
@@ -208,10 +209,9 @@ def _label_columns(labels: Sequence[tuple[str, str]]) -> list[Column]:
     """``labels`` as (name, shown as)."""
     ordered = sorted(labels, key=lambda label: _ORDER.index(label[0]) if label[0] in _ORDER else len(_ORDER))
     columns: list[Column] = []
-    kept = 0
+    first = iter(_FIRST_SPARES)
     for name, shown_as in ordered:
-        spare = _EXTRA.get(name, 0 if kept < _LABELS_KEPT else _LABEL_SPARE)
-        kept += spare == 0 and name != "class"
+        spare = 0 if name == "class" else _EXTRA[name] if name in _EXTRA else next(first, _LABEL_SPARE)
         columns.append(_label_column(name, shown_as, spare))
     return columns
 

@@ -320,7 +320,7 @@ class MainScreen(Screen[None]):
 
     def _hidden_line(self) -> Line:
         others = len(self.view.tables) - len(list(self.view.tables_shown()))
-        hidden = f"{others} tables (Tab), cost (7)" if others else "cost (7)"
+        hidden = f"{others} table{'s' if others > 1 else ''} (Tab), cost (7)" if others else "cost (7)"
         roomy = self.size.width >= 60
         keys: list[Piece] = [(" ?", "key"), (" help " if roomy else " ", "dim"), ("q", "key")]
         return [*keys, (" quit " if roomy else " ", "dim"), (f"hidden: {hidden}", "dim")]
