@@ -39,9 +39,8 @@ class Row:
 class Measurement:
     """One collector. What it says was counted since :meth:`begin`, and is whole after :meth:`settle`."""
 
-    def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "src")}
-        self._process = CollectorProcess([PYTHON, "-m", "netconsole_collector"], environment)
+    def __init__(self, interval_ms: int = INTERVAL_MS) -> None:
+        self._process = self.start()
         self._changed = threading.Condition(threading.RLock())
         self._ids = itertools.count(1)
         self._replies: dict[int, frames.Reply] = {}
@@ -56,11 +55,21 @@ class Measurement:
         self.events: list[frames.Event] = []
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        self.command(command="interval", ms=INTERVAL_MS)
+        self.command(command="interval", ms=interval_ms)
+
+    # ---- where it runs: the lab has it elsewhere ----
+
+    def start(self) -> CollectorProcess:
+        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "src")}
+        return CollectorProcess([PYTHON, "-m", "netconsole_collector"], environment)
+
+    def clock_ns(self) -> int:
+        """The monotonic clock of the measured host."""
+        return time.monotonic_ns()
 
     # ---- commands ----
 
-    def load(self, name: str, mode: str = "summary", **knobs: frames.Scalar) -> None:
+    def load(self, name: str, mode: str = "summary", /, **knobs: frames.Scalar) -> None:
         """Load a probe; skips the test when this kernel cannot have it, fails it when it could not be loaded."""
         manifest = probes.load(CHECKOUT / "probes" / name)
         reply = self.command(
@@ -76,7 +85,7 @@ class Measurement:
             pytest.skip(f"cannot run here: {reply.error}")
         assert reply.ok, reply.error
 
-    def set(self, name: str, mode: str = "summary", **knobs: frames.Scalar) -> None:
+    def set(self, name: str, mode: str = "summary", /, **knobs: frames.Scalar) -> None:
         """Change mode and knobs of the running probe; knobs that are not named go back to their defaults."""
         defaults = probes.load(CHECKOUT / "probes" / name).knobs
         reply = self.command(command="set", probe=name, mode=mode, knobs={**defaults, **knobs})
@@ -90,8 +99,15 @@ class Measurement:
 
     def settle(self) -> None:
         """Await frames that were read after now: what happened until now is in them."""
-        now = time.monotonic_ns()
+        now = self.clock_ns()
         self._await(lambda: self._whole_ns > now or None, "a whole interval")
+
+    def until(self, true: Callable[[], bool], what: str) -> None:
+        """Await frames with which this is true."""
+        deadline = time.monotonic() + LIMIT_S
+        while not true():
+            assert time.monotonic() < deadline, f"{what} did not come in {LIMIT_S:g} s"
+            self.settle()
 
     def begin(self) -> None:
         """From here on, counts are those that are added."""
@@ -108,26 +124,33 @@ class Measurement:
     def counter(self, probe: str, name: str) -> int:
         return self._since(("counter", probe, name))
 
-    def rows(self, probe: str, table: str, **labels: frames.Label) -> list[Row]:
+    def rows(self, probe: str, table: str, /, **labels: frames.Label) -> list[Row]:
         """Rows that changed and have these labels."""
         with self._changed:
             rows = list(self._rows.get((probe, table), {}).items())
         found = []
         for key, row in rows:
+            if not labels.items() <= row.labels.items():
+                continue
             counts = {name: self._since(("row", probe, table, key, name)) for name in row.counts}
-            if labels.items() <= row.labels.items() and any(counts.values()):
+            if any(counts.values()):
                 found.append(Row(row.labels, counts, row.gauges))
         return found
 
-    def total(self, probe: str, table: str, value: str = "count", **labels: frames.Label) -> int:
+    def total(self, probe: str, table: str, value: str = "count", /, **labels: frames.Label) -> int:
         """The sum of a value over the rows that have these labels."""
         return sum(row.counts[value] for row in self.rows(probe, table, **labels))
 
-    def histograms(self, probe: str, name: str, **labels: frames.Label) -> list[frames.Histogram]:
+    def histograms(self, probe: str, name: str, /, **labels: frames.Label) -> list[frames.Histogram]:
         """Since they were loaded, not since :meth:`begin`."""
         with self._changed:
             found = list(self._histograms.get((probe, name), {}).values())
         return [one for one in found if labels.items() <= one.labels.items()]
+
+    def samples(self, probe: str, name: str, /, **labels: frames.Label) -> int:
+        """How many values the histograms with these labels took since :meth:`begin`."""
+        found = self.histograms(probe, name, **labels)
+        return sum(self._since(("histogram", probe, name, frozenset(one.labels.items()))) for one in found)
 
     def ledger(self, probe: str, entry: str) -> int:
         return self._since(("ledger", probe, entry))
@@ -149,6 +172,9 @@ class Measurement:
         for (probe, table), rows in self._rows.items():
             for key, row in rows.items():
                 found.update({("row", probe, table, key, name): count.total for name, count in row.counts.items()})
+        for (probe, table), histograms in self._histograms.items():
+            for key, one in histograms.items():
+                found["histogram", probe, table, key] = one.total.count
         for probe, cost in self._costs.items():
             found.update({("ledger", probe, name): count.total for name, count in cost.ledger.items()})
             found.update({("events", probe, name): count.total for name, count in cost.events.items()})

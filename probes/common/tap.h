@@ -1,0 +1,56 @@
+/* tap.h - what the probes of a virtual machine's data path share: to which queue of which tap a packet, socket or virtqueue belongs.
+ *
+ * Private structures of tun and vhost_net are read where the modules' own BTF says. Nothing is believed because of that alone: each object
+ * is checked against another that must point back to it, and one that does not is counted as a stranger and left alone.
+ */
+#ifndef NETCONSOLE_TAP_H
+#define NETCONSOLE_TAP_H
+
+#define TUN_MSG_PTR 2   /* include/linux/if_tun.h */
+#define EPOLLIN 1       /* include/uapi/linux/eventpoll.h */
+
+struct tap_queue {
+    struct nc_place place;
+    u16 queue;
+    char direction[2];  /* as vhost_net names it: "rx" to the guest, "tx" from it */
+    u32 slot;           /* of a histogram */
+};
+
+/* A tap's queue is a tun_file; vhost knows its socket (drivers/net/tun.c). The device's table of queues must name it.
+ * Returns 0 when it does; macvtap's sockets and a layout that is not what BTF says give -1. */
+static inline int tap_of_socket(struct tap_queue *tap, struct socket *sock)
+{
+    struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket), *listed = NULL;
+    struct tun_struct *tun = NC_READ(tfile, tun);
+    u16 queue = NC_READ(tfile, queue_index);
+
+    bpf_probe_read_kernel(&listed, sizeof(listed), &tun->tfiles[queue & 255]);
+    if (!tun || listed != tfile)
+        return -1;
+    tap->queue = queue;
+    nc_place_of(&tap->place, NC_READ(tun, dev));
+    return 0;
+}
+
+/* What netdev_priv of a tun device gives (include/linux/netdevice.h: behind the device, at a multiple of 32 bytes). */
+static inline struct tun_struct *tun_of_device(struct net_device *dev)
+{
+#ifdef HAVE_net_device_priv
+    return (void *)dev + offsetof(struct net_device, priv);
+#else
+    return (void *)dev + ((sizeof(struct net_device) + 31) & ~31);
+#endif
+}
+
+/* The queue that tun_net_xmit puts a packet on. NULL when it drops the packet for want of that queue, or is no tun device after all. */
+static inline struct tun_file *tap_queue_of_packet(struct sk_buff *skb, struct net_device *dev)
+{
+    struct tun_struct *tun = tun_of_device(dev);
+    struct tun_file *tfile = NULL;
+
+    if (NC_READ(tun, dev) == dev)
+        bpf_probe_read_kernel(&tfile, sizeof(tfile), &tun->tfiles[NC_READ(skb, queue_mapping) & 255]);
+    return tfile;
+}
+
+#endif /* NETCONSOLE_TAP_H */

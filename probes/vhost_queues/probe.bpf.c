@@ -1,0 +1,395 @@
+/* vhost_queues - what vhost's workers do for each virtqueue: how soon they come, what they move, and whether the guest is told.
+ *
+ * A run is one call of the four work functions of vhost_net (drivers/vhost/net.c); only addresses of them are taken, so none is ever
+ * inlined. What a run moves is collected in its worker's record and added to the queue's row when it ends: no hook is per packet.
+ */
+
+enum { RUNS, STRANGERS, SIGNALS };      /* counters */
+enum { RX, TX };
+
+struct queue_row {
+    u64 runs, empty_runs, starved_runs;
+    u64 packets, buffers, bytes;
+    u64 kicks, arrivals;
+    u64 batches, signals, suppressed;
+    u64 run_ns;
+    u64 depth_buffers, size_buffers, unsignalled_buffers, starving;    /* gauges, at the end of the last run */
+};
+BPF_TABLE("hash", struct tap_queue, struct queue_row, queues, NC_ROWS_queues);
+
+/* One writer each, the worker: plain hashes, not one copy per CPU of every queue of every machine. */
+BPF_TABLE("hash", struct tap_queue, struct nc_bucket, wake, NC_ROWS_wake);
+BPF_TABLE("hash", struct tap_queue, struct nc_bucket, run, NC_ROWS_run);
+BPF_TABLE("hash", struct tap_queue, struct nc_bucket, batch, NC_ROWS_batch);
+BPF_TABLE("hash", struct tap_queue, struct nc_bucket, scheduled, NC_ROWS_scheduled);
+
+struct worker_key {
+    struct nc_place place;
+    u32 queue;
+    u32 tid;
+};
+struct worker_row {
+    u64 cpu_ns, switches;
+    u64 cpu, node;      /* gauges */
+};
+BPF_TABLE("hash", struct worker_key, struct worker_row, workers, NC_ROWS_workers);
+
+/* ---- what is going on, by worker thread ---- */
+struct worker {
+    struct tap_queue tap;
+    u64 vq;             /* 0: no run */
+    u64 call;           /* the eventfd that interrupts the guest; 0: there is none */
+    u64 since_ns, woken_ns, running_ns;
+    u64 packets, buffers, bytes, batches, signals;
+    u64 unsignalled;    /* buffers given back since the last interrupt of this run */
+    u64 kicks, arrivals;
+    u32 consumed;       /* position in the tap's ring ... */
+    u32 waiting;        /* ... and packets taken from there but not delivered: at the start of the run */
+};
+BPF_TABLE("lru_hash", u32, struct worker, threads, 8192);
+
+/* ---- wake-ups, by the work that they queue ---- */
+struct wakeups {
+    u64 since_ns;       /* the first that no run has answered */
+    u64 count;
+    u64 answered;
+};
+BPF_TABLE("lru_hash", u64, struct wakeups, wakeups, 16384);
+
+/* A kick of the guest, or a packet at the tap that vhost waits for (vhost_poll_wakeup). */
+int woken(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
+{
+    struct vhost_poll *poll = (void *)wait - offsetof(struct vhost_poll, wait);
+    u64 work = (u64)&poll->work;
+    struct wakeups *wakeup, none = {};
+
+    if (!((u64)key & NC_READ(poll, mask)))
+        return 0;
+    wakeup = wakeups.lookup_or_try_init(&work, &none);
+    if (!wakeup)
+        return 0;
+    __sync_fetch_and_add(&wakeup->count, 1);
+    if (!wakeup->since_ns)
+        wakeup->since_ns = bpf_ktime_get_ns();
+    return 0;
+}
+
+/* ---- runs ---- */
+
+/* Position in the tap's ring and packets that the worker has taken out but not delivered (vhost_net_buf). */
+static inline u32 ring_size(struct vhost_virtqueue *vq, u32 *consumed, u32 *waiting)
+{
+    struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
+    struct ptr_ring *ring = NC_READ(nvq, rx_ring);
+
+    *consumed = NC_READ(ring, consumer_head);
+    *waiting = NC_READ(nvq, rxq.tail) - NC_READ(nvq, rxq.head);
+    return ring ? NC_READ(ring, size) : 0;
+}
+
+static inline void account_wakeups(struct worker *worker, u64 work, u64 now, int kicked)
+{
+    struct wakeups *wakeup = wakeups.lookup(&work);
+    struct nc_bucket none = {};
+    u64 count;
+
+    if (!wakeup)
+        return;
+    count = wakeup->count;
+    if (kicked)
+        worker->kicks += count - wakeup->answered;
+    else
+        worker->arrivals += count - wakeup->answered;
+    wakeup->answered = count;
+    if (wakeup->since_ns && now > wakeup->since_ns) {
+        worker->tap.slot = nc_slot(now - wakeup->since_ns);
+        nc_bucket_add(wake.lookup_or_try_init(&worker->tap, &none), now - wakeup->since_ns);
+    }
+    wakeup->since_ns = 0;
+}
+
+static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int direction, int kicked)
+{
+    struct nc_config *config = nc_config_get();
+    struct socket *sock = NC_READ(vq, private_data);
+    u32 tid = bpf_get_current_pid_tgid();
+    struct worker *worker, none = {};
+    u64 now = bpf_ktime_get_ns();
+
+    if (!config || !sock)       /* the guest's driver has not set it up, or is gone */
+        return 0;
+    worker = threads.lookup_or_try_init(&tid, &none);
+    if (!worker)
+        return 0;
+    if (worker->vq)             /* the end of the last run was missed */
+        nc_ledger_add(NC_JOIN_MISSED);
+    worker->vq = 0;
+    worker->tap.direction[0] = direction == RX ? 'r' : 't';
+    worker->tap.direction[1] = 'x';
+    if (tap_of_socket(&worker->tap, sock)) {
+        nc_count(STRANGERS);
+        return 0;
+    }
+    if (!nc_place_wanted(config, &worker->tap.place))
+        return 0;
+    worker->packets = worker->buffers = worker->bytes = worker->batches = worker->signals = worker->unsignalled = 0;
+    worker->kicks = worker->arrivals = 0;
+    worker->call = (u64)NC_READ(vq, call_ctx.ctx);
+    if (direction == RX)
+        ring_size(vq, &worker->consumed, &worker->waiting);
+    account_wakeups(worker, (u64)work, now, kicked);
+    worker->since_ns = now;
+    worker->vq = (u64)vq;
+    return 0;
+}
+
+int rx_kick(struct pt_regs *ctx, struct vhost_work *work)
+{
+    return begin(work, (void *)work - offsetof(struct vhost_virtqueue, poll.work), RX, 1);
+}
+
+int tx_kick(struct pt_regs *ctx, struct vhost_work *work)
+{
+    return begin(work, (void *)work - offsetof(struct vhost_virtqueue, poll.work), TX, 1);
+}
+
+int rx_net(struct pt_regs *ctx, struct vhost_work *work)
+{
+    struct vhost_net *net = (void *)work - offsetof(struct vhost_net, poll[RX].work);
+    return begin(work, (void *)&net->vqs[RX].vq, RX, 0);
+}
+
+int tx_net(struct pt_regs *ctx, struct vhost_work *work)
+{
+    struct vhost_net *net = (void *)work - offsetof(struct vhost_net, poll[TX].work);
+    return begin(work, (void *)&net->vqs[TX].vq, TX, 0);
+}
+
+static inline struct worker *worker_of_thread(void)
+{
+    u32 tid = bpf_get_current_pid_tgid();
+    struct worker *worker = threads.lookup(&tid);
+    return worker && worker->vq ? worker : NULL;
+}
+
+/* ---- what a run moves ---- */
+#define HEADS 64
+#define CHUNKS 17       /* a batch is less than VHOST_NET_BATCH + UIO_MAXIOV buffers */
+struct heads {
+    struct vring_used_elem head[HEADS];
+    struct vring_used_elem behind[HEADS];
+    struct vring_used_elem zero[HEADS];
+};
+BPF_PERCPU_ARRAY(scratch, struct heads, 1);
+
+/* Bytes written to the guest: the lengths of the buffers given back, a chunk at a time. What is behind the last one is set to zero first,
+ * so that the sum needs no branches: the verifier would follow each. */
+static inline u64 bytes_of(struct vring_used_elem *heads, u32 count)
+{
+    struct heads *chunk;
+    u64 bytes = 0;
+    int zero = 0;
+
+    chunk = scratch.lookup(&zero);
+    if (!chunk)
+        return 0;
+    for (u32 at = 0; at < CHUNKS * HEADS && at < count; at += HEADS) {
+        u32 used = count - at;
+        bpf_probe_read_kernel(chunk->head, sizeof(chunk->head), heads + at);
+        if (used < HEADS)
+            bpf_probe_read_kernel(&chunk->head[used], sizeof(chunk->zero), chunk->zero);
+        for (u32 i = 0; i < HEADS; i++)
+            bytes += chunk->head[i].len;
+    }
+    return bytes;
+}
+
+/* Buffers go back to the guest: vhost_add_used_and_signal_n. Its call crosses from one module to another, so it is never inlined. */
+int flushed(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq, struct vring_used_elem *heads)
+{
+#if NARGS_vhost_add_used_and_signal_n == 5      /* 6.18: the number of buffers per packet came before it */
+    u32 count = PT_REGS_PARM5(ctx);
+#else
+    u32 count = PT_REGS_PARM4(ctx);
+#endif
+    struct worker *worker = worker_of_thread();
+    struct nc_bucket none = {};
+
+    if (!worker || worker->vq != (u64)vq)
+        return 0;
+    worker->batches++;
+    worker->buffers += count;
+    worker->unsignalled += count;
+    if (worker->tap.direction[0] == 'r')
+        worker->bytes += bytes_of(heads, count);
+    else
+        worker->packets += count;       /* one chain of descriptors, one packet */
+    worker->tap.slot = nc_slot(count);
+    nc_bucket_add(batch.lookup_or_try_init(&worker->tap, &none), count);
+    return 0;
+}
+
+/* The guest is interrupted. */
+int signalled(struct pt_regs *ctx, struct eventfd_ctx *eventfd)
+{
+    struct worker *worker = worker_of_thread();
+
+    if (worker && worker->call == (u64)eventfd) {
+        worker->signals++;
+        worker->unsignalled = 0;
+    }
+    return 0;
+}
+
+/* Packets of the guest leave for the tap: one large one, or a batch of up to 64 (struct tun_msg_ctl, from 4.20). */
+#define XDP_BATCH 64
+int sent(struct pt_regs *ctx, struct socket *sock, struct msghdr *message, u64 length)
+{
+    struct worker *worker = worker_of_thread();
+    struct vhost_net_virtqueue *nvq;
+    struct tun_msg_ctl control = {};
+    struct xdp_buff *buffers;
+
+    if (!worker)
+        return 0;
+    bpf_probe_read_kernel(&control, sizeof(control), NC_READ(message, msg_control));
+    if (!NC_READ(message, msg_controllen) || control.type != TUN_MSG_PTR) {
+        nvq = (void *)worker->vq - offsetof(struct vhost_net_virtqueue, vq);
+        worker->bytes += length - NC_READ(nvq, sock_hlen);
+        return 0;
+    }
+    buffers = control.ptr;
+    for (u32 i = 0; i < XDP_BATCH && i < control.num; i++) {
+        void *range[2];         /* data, data_end */
+        bpf_probe_read_kernel(range, sizeof(range), &buffers[i]);
+        worker->bytes += range[1] - range[0];
+    }
+    return 0;
+}
+
+/* ---- the end of a run ---- */
+
+/* Buffers that the guest has offered and vhost has not given back: the ring is shared (virtio 1.1, 2.6), the worker runs in the address
+ * space of its owner. */
+static inline void look_at_ring(struct queue_row *row, struct vhost_virtqueue *vq)
+{
+    struct vring_avail *avail = (void *)NC_READ(vq, avail);
+    u16 offered;
+
+    row->size_buffers = NC_READ(vq, num);
+    if (!bpf_probe_read_user(&offered, sizeof(offered), &avail->idx))
+        row->depth_buffers = (u16)(offered - NC_READ(vq, last_used_idx));
+}
+
+static inline void account_rx(struct worker *worker, struct queue_row *row, struct vhost_virtqueue *vq)
+{
+    struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
+    u32 consumed, waiting, size = ring_size(vq, &consumed, &waiting);
+
+    /* Taken from the ring, minus those that wait now, plus those that waited before. */
+    if (size)
+        worker->packets = (consumed + size - worker->consumed) % size + worker->waiting - waiting;
+    worker->bytes -= worker->packets * (NC_READ(nvq, sock_hlen) + NC_READ(nvq, vhost_hlen));
+    row->starving = waiting && !row->depth_buffers;
+    row->starved_runs += row->starving;
+}
+
+static inline void account_cpu(struct worker *worker, u32 tid, u64 now, int leaves)
+{
+    struct worker_key key = { .place = worker->tap.place, .queue = worker->tap.queue, .tid = tid };
+    struct worker_row *row, none = {};
+
+    row = workers.lookup_or_try_init(&key, &none);
+    if (!row) {
+        nc_ledger_add(NC_MAP_FULL);
+        return;
+    }
+    row->cpu_ns += now - worker->running_ns;
+    row->switches += leaves;
+    row->cpu = bpf_get_smp_processor_id();
+    row->node = bpf_get_numa_node_id();
+}
+
+int ended(struct pt_regs *ctx)
+{
+    u64 now = bpf_ktime_get_ns();
+    struct worker *worker = worker_of_thread();
+    struct queue_row *row, none = {};
+    struct nc_bucket empty = {};
+    struct vhost_virtqueue *vq;
+
+    if (!worker)
+        return 0;
+    vq = (void *)worker->vq;
+    worker->vq = 0;
+    worker->tap.slot = 0;
+    nc_count(RUNS);
+    row = queues.lookup_or_try_init(&worker->tap, &none);
+    if (!row) {
+        nc_ledger_add(NC_MAP_FULL);
+        return 0;
+    }
+    look_at_ring(row, vq);
+    if (worker->tap.direction[0] == 'r')
+        account_rx(worker, row, vq);
+    row->runs++;
+    row->empty_runs += !worker->batches;
+    row->packets += worker->packets;
+    row->buffers += worker->buffers;
+    row->bytes += worker->bytes;
+    row->kicks += worker->kicks;
+    row->arrivals += worker->arrivals;
+    row->batches += worker->batches;
+    row->signals += worker->signals;
+    row->unsignalled_buffers = worker->unsignalled + (worker->signals ? 0 : row->unsignalled_buffers);
+    if (worker->call)
+        row->suppressed += worker->batches - worker->signals;
+    row->run_ns += now - worker->since_ns;
+    worker->tap.slot = nc_slot(now - worker->since_ns);
+    nc_bucket_add(run.lookup_or_try_init(&worker->tap, &empty), now - worker->since_ns);
+    if (worker->running_ns) {
+        account_cpu(worker, bpf_get_current_pid_tgid(), now, 0);
+        worker->running_ns = now;
+    }
+    return 0;
+}
+
+/* ---- the worker as the scheduler sees it ---- */
+
+int awake(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct task_struct *task = NC_ARG(0);
+    u32 tid = NC_READ(task, pid);
+    struct worker *worker = threads.lookup(&tid);
+
+    if (worker)
+        worker->woken_ns = bpf_ktime_get_ns();
+    return 0;
+}
+
+int switched(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct task_struct *from = NC_ARG(1), *to = NC_ARG(2);
+    u32 from_tid = NC_READ(from, pid), to_tid = NC_READ(to, pid);
+    struct worker *leaving = threads.lookup(&from_tid), *coming = threads.lookup(&to_tid);
+    struct tap_queue key;
+    struct nc_bucket none = {};
+    u64 now;
+
+    if (leaving && leaving->running_ns) {
+        account_cpu(leaving, from_tid, bpf_ktime_get_ns(), 1);
+        leaving->running_ns = 0;
+    }
+    if (!coming)
+        return 0;
+    now = bpf_ktime_get_ns();
+    coming->running_ns = now;
+    if (coming->woken_ns) {
+        key = coming->tap;
+        key.direction[0] = key.direction[1] = 0;
+        key.slot = nc_slot(now - coming->woken_ns);
+        nc_bucket_add(scheduled.lookup_or_try_init(&key, &none), now - coming->woken_ns);
+        coming->woken_ns = 0;
+    }
+    return 0;
+}

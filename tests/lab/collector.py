@@ -1,0 +1,74 @@
+"""A collector that runs on the lab's hypervisor while the test that reads its frames runs outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from tests.live.measurement import CHECKOUT, PYTHON, Measurement
+
+from netconsole import frames
+from netconsole.collector_process import CollectorProcess
+
+from .errors import LabError
+from .hypervisor import Hypervisor
+
+INTERVAL_MS = 500
+CLOCK_RESOLUTION_NS = 10_000_000
+LINE_LIMIT_S = 3600.0
+END_LIMIT_S = 30.0
+
+
+class InsideProcess:
+    """What Measurement needs of a CollectorProcess."""
+
+    def __init__(self, hypervisor: Hypervisor) -> None:
+        self._process = hypervisor.start(
+            *(PYTHON, "-m", "netconsole_collector"), env={"PYTHONPATH": str(CHECKOUT / "src")}, cwd=CHECKOUT
+        )
+
+    def send(self, command: Mapping[str, object]) -> None:
+        self._process.write(json.dumps(command).encode() + b"\n")
+
+    def frames(self) -> Iterator[frames.AnyFrame]:
+        """Until it ends."""
+        while True:
+            try:
+                line = self._process.wait_for(b"\n", LINE_LIMIT_S)
+            except LabError:
+                return
+            yield frames.decode(line)
+
+    def why(self) -> str:
+        return bytes(self._process.err[-2000:]).decode("utf-8", "replace") or f"exit status {self._process.code}"
+
+    def close(self) -> None:
+        self._process.close_input()
+
+
+class InsideMeasurement(Measurement):
+    """Probes on the hypervisor, by the collector as it ships."""
+
+    def __init__(self, hypervisor: Hypervisor) -> None:
+        self._hypervisor = hypervisor
+        super().__init__(INTERVAL_MS)
+
+    def start(self) -> CollectorProcess:
+        return cast(CollectorProcess, InsideProcess(self._hypervisor))
+
+    def clock_ns(self) -> int:
+        return int(self._hypervisor.uptime_s() * 1e9) + CLOCK_RESOLUTION_NS
+
+    def close(self) -> None:
+        """Also waits for its last frame: the machine may be shut down next."""
+        super().close()
+        self._thread.join(END_LIMIT_S)
+
+    def missed(self, probe: str) -> dict[str, int]:
+        """Runs of each program that the kernel skipped, of those that have any: what is counted may lack so many."""
+        return {program.name: program.missed for program in self.cost(probe).programs if program.missed}
+
+    def unload(self, probe: str) -> None:
+        reply = self.command(command="unload", probe=probe)
+        assert reply.ok, reply.error
