@@ -26,6 +26,7 @@ APPEARS_AFTER = 2
 OVER_BUDGET_AFTER = 10
 """Intervals in a row for what watching costs: starting up is dear, and over by then."""
 FACTS = ("lost", "failed", "ledger")
+"""A lost collector, a failed probe and a loss are facts and not measurements: these need not wait."""
 BUDGET_RULES = ("kernel_cpu_pct", "user_cpu_pct", "memory_mb")
 LEAVES_AFTER = 5
 """Quiet intervals in a row."""
@@ -35,6 +36,8 @@ MIN_SAMPLES = 10
 """A percentile of fewer samples in an interval is not held against a limit."""
 HISTORY = 60
 """Samples of the sparkline beside a finding: one minute."""
+WORTH_SAYING = ("missed", "map_full", "unaccounted")
+"""Ledger entries that are faults of the measurement; others are everyday, and are said beside the figures (≥)."""
 MAX_PER_RULE = 50
 MAX_FINDINGS = 200
 
@@ -189,9 +192,8 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
         yield Match(Evidence("probe", probe.name), "failed", "?", f"{title}: not measured: {why}", 0.0, help)
     if not probe.measuring:
         return
-    moving = {
-        name: count.delta for name, count in probe.cost.ledger.items() if count.delta and name in probe.at_least()
-    }
+    ledger = probe.cost.ledger
+    moving = {name: ledger[name].delta for name in WORTH_SAYING if name in ledger and ledger[name].delta}
     if moving:
         what = ", ".join(f"{figure.number(delta)} {name.replace('_', ' ')}" for name, delta in moving.items())
         yield Match(

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tests.fake_collector import Scenario
 
+from netconsole.collector_process import CollectorGone, CollectorProcess
+from netconsole.frames import MAX_LINE_BYTES
 from netconsole.live import LiveSession
 from netconsole.session import CommandError, News, ProbeRequest
 from netconsole.state import State
@@ -168,3 +170,26 @@ def test_a_collector_that_cannot_start_is_one_line(tmp_path: Path) -> None:
     assert lost.wait(LIMIT_S)
     assert "cannot start the collector" in (session.connection().why or "")
     session.close()
+
+
+def test_a_line_without_an_end_is_not_kept(tmp_path: Path) -> None:
+    after = '{"kind":"bye","seq":1,"mono_ns":2,"wall_ns":3,"why":"stop"}'
+    code = f"import sys; sys.stdout.write('x' * {3 * MAX_LINE_BYTES}); print(); print('{after}')"
+    process = CollectorProcess([sys.executable, "-c", code])
+    try:
+        assert [frame.seq for frame in process.frames()] == [1]
+        assert process.broken_frames == 1
+    finally:
+        process.close()
+
+
+def test_a_collector_that_reads_nothing_does_not_block_whoever_commands_it() -> None:
+    process = CollectorProcess([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        with pytest.raises(CollectorGone, match="has not read"):
+            for number in range(10_000):
+                process.send({"id": number, "command": "load", "source": "x" * 1000})
+    finally:
+        process.close()
+    with pytest.raises(CollectorGone, match="has ended"):
+        process.send({"id": 1, "command": "stop"})

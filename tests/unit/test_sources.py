@@ -38,7 +38,7 @@ def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Table]:
 
 
 def test_interfaces_are_read_whatever_they_are_called() -> None:
-    read = dict(parse_devices(DEVICES))
+    read = dict(parse_devices(DEVICES).values())
     assert read["lo"] == (10, 1000, 1, 2, 20, 2000, 3, 4)
     assert list(read) == ["lo", "[bold]x", "eth0:1"]
     assert dict(zip(COUNTS, read["lo"], strict=False))["tx_drops"] == 4

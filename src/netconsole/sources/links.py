@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from netconsole.frames import AnyFrame
 from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
@@ -29,15 +29,22 @@ COUNTS = (
 _WITHOUT_QDISC = (0, 0, 0)
 
 
-def parse_devices(text: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and the first eight of COUNTS for every interface (net/core/net-procfs.c, dev_seq_printf_stats)."""
+Device: TypeAlias = tuple[str, tuple[int, ...]]
+"""Name and the first eight of COUNTS."""
+
+
+def parse_devices(text: str, known: Mapping[str, Device] | None = None) -> dict[str, Device]:
+    """Every interface by its line (net/core/net-procfs.c, dev_seq_printf_stats).
+
+    ``known`` is what the last reading gave: of a thousand interfaces most stand still, and their lines are the same.
+    """
+    devices: dict[str, Device] = {}
     for line in text.splitlines()[2:]:
-        # A name may hold a colon (an alias); the figures never do.
-        name, colon, figures = line.rpartition(":")
-        numbers = figures.split()
-        if colon and len(numbers) >= 12:
-            receive, send = numbers[0:4], numbers[8:12]
-            yield name.strip(), tuple(int(side[i]) for side in (receive, send) for i in (1, 0, 2, 3))
+        device = known.get(line) if known else None
+        device = device or _device(line)
+        if device is not None:
+            devices[line] = device
+    return devices
 
 
 class Links:
@@ -51,6 +58,7 @@ class Links:
         self._netlink: Netlink | None = None
         self._names: dict[int, str] = {}
         self._known: dict[str, Qdisc] = {}
+        self._lines: dict[str, Device] = {}
         self._wait = 0
         self.qdiscs_every = 1
         """Qdiscs are read at every so many intervals: 1, more only where there are very many."""
@@ -65,9 +73,9 @@ class Links:
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """One row per interface."""
-        devices = list(parse_devices(self._read_devices()))
+        self._lines = parse_devices(self._read_devices(), self._lines)
         self._read_qdiscs(make.interval_ns / 1e9)
-        rows, full, omitted = self._rows.rows(self._reading(name, figures) for name, figures in devices)
+        rows, full, omitted = self._rows.rows(self._reading(name, figures) for name, figures in self._lines.values())
         return [make.table(self.name, "links", rows, full, omitted)]
 
     def close(self) -> None:
@@ -109,3 +117,13 @@ class Links:
         took = time.thread_time() - began
         self.qdiscs_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
         self._wait = self.qdiscs_every
+
+
+def _device(line: str) -> Device | None:
+    # A name may hold a colon (an alias); the figures never do.
+    name, colon, figures = line.rpartition(":")
+    numbers = figures.split()
+    if not colon or len(numbers) < 12:
+        return None
+    receive, send = numbers[0:4], numbers[8:12]
+    return name.strip(), tuple(int(side[i]) for side in (receive, send) for i in (1, 0, 2, 3))
