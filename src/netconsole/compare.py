@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from netconsole.comparison import (
 )
 from netconsole.judge import (
     PERCENTILES,
+    SPREAD_SNAPSHOTS,
     Judged,
     Spreads,
     enough,
@@ -28,7 +29,7 @@ from netconsole.judge import (
     log_rates,
     log_values,
 )
-from netconsole.metrics import EVENT_SIZES, Metric, Metrics, flatten
+from netconsole.metrics import EVENT_SIZES, Identity, Metric, Metrics, flatten, metric_key
 from netconsole.significance import false_discovery_limit
 from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot
 
@@ -42,8 +43,8 @@ _SAME_CHANGE = 0.5
 """Rows that make up this share of a counter's change stand for it."""
 _MAX_NOT_COMPARABLE = 500
 
-Part: TypeAlias = tuple[str, float]
-"""The key of the counter that a row belongs to, and the row's share of its change."""
+Part: TypeAlias = tuple[Identity, float]
+"""The counter that a row belongs to, and the row's share of its change."""
 
 
 def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str] = ()) -> Comparison:
@@ -56,13 +57,13 @@ def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str
     limit = false_discovery_limit((one.p for one in judged), FALSE_DISCOVERIES)
     certain = [one for one in judged if one.large and one.p <= limit]
     uncertain = sorted((one for one in judged if one.large and one.p > limit), key=lambda one: one.p)[:MAX_UNCERTAIN]
-    certain, parts = _without_sums(certain, {one.metric.key: one for one in judged})
+    certain, parts = _without_sums(certain, {one.metric.identity: one for one in judged})
     changes = changed_facts(now, before)
     ranked = sorted(certain, key=_importance) + sorted(uncertain, key=_importance)
     shown = ranked[:MAX_FINDINGS]
     explained = explained_by([one.metric for one in shown], changes)
     findings = [
-        _finding(rank, one, rank <= len(certain), parts.get(one.metric.key), facts)
+        _finding(rank, one, rank <= len(certain), parts.get(one.metric.identity), facts)
         for rank, (one, facts) in enumerate(zip(shown, explained, strict=True), 1)
     ]
     ranks: dict[str, list[int]] = {}
@@ -90,9 +91,9 @@ def direction_of(one: Judged) -> Direction:
 
 def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> list[Judged]:
     usable = _usable(now, before, left_out)
-    everything = dict(now.by_key)
+    everything = dict(now.by_identity)
     for one in before:
-        for key, metric in one.by_key.items():
+        for key, metric in one.by_identity.items():
             everything.setdefault(key, metric)
     pairs = []
     for key, metric in everything.items():
@@ -101,9 +102,11 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
             continue
         why = _unmatched(metric, now, sides)
         if why is not None:
-            left_out[key] = why
+            left_out[metric.key] = why
         else:
-            pairs.append((now.by_key.get(key) or _nothing_of(metric), [one.by_key.get(key) for one in sides], sides))
+            pairs.append(
+                (now.by_identity.get(key) or _nothing_of(metric), [one.by_identity.get(key) for one in sides], sides)
+            )
     spreads = _learned(pairs)
     judged = []
     for current, past, sides in pairs:
@@ -132,6 +135,8 @@ def _learned(pairs: Iterable[tuple[Metric, list[Metric | None], list[Metrics]]])
     """The typical spreads of the baseline; those of figures too rare to have one do not count."""
     spreads = Spreads()
     for metric, past, sides in pairs:
+        if len(sides) < SPREAD_SNAPSHOTS:
+            continue
         if metric.kind == "histogram":
             known = [one.histogram for one in past if one is not None and one.histogram is not None]
             for name, percent in PERCENTILES.items():
@@ -195,8 +200,8 @@ def _probe_differs(now: ProbeData | None, before: ProbeData | None, current: Sna
 
 def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str | None:
     """Why a metric that one side lacks is not simply a 0 there; None when it can be compared."""
-    there = metric.key in now.by_key
-    lacking = [one for one in (now, *before) if metric.key not in one.by_key]
+    there = metric.identity in now.by_identity
+    lacking = [one for one in (now, *before) if metric.identity not in one.by_identity]
     if not lacking:
         return None
     if metric.kind in ("histogram", "gauge"):
@@ -215,21 +220,18 @@ def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str |
 
 def _nothing_of(metric: Metric) -> Metric:
     """The same row, not seen: a count of 0."""
-    kind, labels = metric.kind, metric.labels
-    return Metric(
-        metric.key, metric.probe, kind, metric.name, labels, metric.unit, metric.worse, counter=metric.counter
-    )
+    return Metric(metric.identity, metric.unit, metric.worse, counter=metric.counter)
 
 
 def _without_sums(
-    certain: list[Judged], judged: dict[str, Judged]
-) -> tuple[list[Judged], dict[str, tuple[str, float]]]:
+    certain: list[Judged], judged: Mapping[Identity, Judged]
+) -> tuple[list[Judged], dict[Identity, Part]]:
     """Leave out counters whose change is that of their rows; the rows say which share of it they are."""
-    rows: dict[str, list[Judged]] = {}
+    rows: dict[Identity, list[Judged]] = {}
     for one in certain:
         if one.metric.counter is not None and one.metric.counter in judged:
             rows.setdefault(one.metric.counter, []).append(one)
-    parts: dict[str, Part] = {}
+    parts: dict[Identity, Part] = {}
     gone = set()
     for key, members in rows.items():
         whole = _change(judged[key])
@@ -237,13 +239,13 @@ def _without_sums(
             continue
         if judged[key].metric.kind != "counter":  # the busiest CPU's part of a sum: said once is enough
             if any(judged[key] is one for one in certain):
-                gone |= {one.metric.key for one in members}
+                gone |= {one.metric.identity for one in members}
             continue
         for one in members:
-            parts[one.metric.key] = (key, _change(one) / whole)
+            parts[one.metric.identity] = (key, _change(one) / whole)
         if sum(_change(one) for one in members) / whole >= _SAME_CHANGE:
             gone.add(key)
-    return [one for one in certain if one.metric.key not in gone], parts
+    return [one for one in certain if one.metric.identity not in gone], parts
 
 
 def _change(one: Judged) -> float:
@@ -301,7 +303,7 @@ def _why(one: Judged, significant: bool, part: Part | None) -> str:
         if shown.spread is not None:
             text += f", the baseline's spread is {said(shown.spread, one.unit)}"
     if part is not None and part[1] > 0:
-        text += f"; {min(1.0, part[1]):.0%} of the change of {part[0]}"
+        text += f"; {min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}"
     if not significant:
         text += "; may be chance"
     return text

@@ -117,19 +117,19 @@ def judge_count(now: Metric, now_s: float, before: Sequence[tuple[int, float]], 
     events, past = now.count / event, [(count / event, seconds) for count, seconds in before]
     rates = [count / seconds for count, seconds in before]
     typical, rate = median(rates), now.count / now_s
-    width: float | None = None
-    if len(before) < SPREAD_SNAPSHOTS:
-        p = max(rate_p(count, seconds, events, now_s, SINGLE_RATIO, SINGLE_BURST) for count, seconds in past)
-    else:
+    expected = typical * now_s / event
+    statistic = Statistic("rate", typical, rate, None, 1.0)
+    large = abs(events - expected) >= MIN_EVENTS and abs(statistic.log2_ratio) >= math.log2(MIN_RATIO)
+    if len(before) >= SPREAD_SNAPSHOTS:
         logs = log_rates(past)
         own = spreads.of("rate", logs)
-        p = rate_p(sum(count for count, _ in past), sum(seconds for _, seconds in past), events, now_s)
-        p = max(p, _spread_p(math.log((events + 0.5) / now_s), logs, own))
-        width = own * typical if own is not None else None
-    expected = typical * now_s / event
+        statistic.spread = own * typical if own is not None else None
+        if large:
+            p = rate_p(sum(count for count, _ in past), sum(seconds for _, seconds in past), events, now_s)
+            statistic.p = max(p, _spread_p(math.log((events + 0.5) / now_s), logs, own))
+    elif large:  # what is too small for a line needs no test
+        statistic.p = max(rate_p(count, seconds, events, now_s, SINGLE_RATIO, SINGLE_BURST) for count, seconds in past)
     size = math.log2((events + 1) / (expected + 1))
-    statistic = Statistic("rate", typical, rate, width, p)
-    large = abs(events - expected) >= MIN_EVENTS and abs(statistic.log2_ratio) >= math.log2(MIN_RATIO)
     return Judged(now, statistic, f"{now.unit}/s" if now.unit else "/s", large, size)
 
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from netconsole.snapshot_file import (
@@ -27,6 +28,8 @@ from netconsole.volatile import VOLATILE, Names
 Worse: TypeAlias = Literal["up", "down"] | None
 Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
 Labels: TypeAlias = tuple[tuple[str, Label], ...]
+Identity: TypeAlias = tuple[str, Kind, str, Labels]
+"""Probe, kind, name and labels: what a metric is found by. Its key is the same as text."""
 
 EVENT_SIZES = {"ns": 1e6, "us": 1e3, "ms": 1.0, "bytes": 65536.0, "kB": 64.0}
 """A sum of times or bytes has no events that could be counted: a millisecond, or 64 kB, stands for one."""
@@ -48,18 +51,39 @@ _UNQUOTED = re.compile(r"[^\x00-\x1f,=/\"\\\x7f]*")
 class Metric:
     """One figure. A count has ``count`` over the snapshot's time, a gauge ``value``, a histogram ``buckets``."""
 
-    key: str
-    probe: str
-    kind: Kind
-    name: str
-    labels: Labels
+    identity: Identity
     unit: str
     worse: Worse
     count: int = 0
     value: float | None = None
     histogram: Distribution | None = None
-    counter: str | None = None
-    """The key of the counter that this row is a part of, or of the sum that it is the busiest CPU's part of."""
+    counter: Identity | None = None
+    """The counter that this row is a part of, or the sum that it is the busiest CPU's part of."""
+
+    @property
+    def key(self) -> str:
+        """``probe/kind/name[/labels]``."""
+        return metric_key(*self.identity)
+
+    @property
+    def probe(self) -> str:
+        """The name of its probe."""
+        return self.identity[0]
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return self.identity[1]
+
+    @property
+    def name(self) -> str:
+        """Its name within the probe: of a table with several values, ``table.column``."""
+        return self.identity[2]
+
+    @property
+    def labels(self) -> Labels:
+        """What it is of."""
+        return self.identity[3]
 
 
 @dataclass(slots=True)
@@ -96,8 +120,12 @@ class Metrics:
 
     snapshot: Snapshot
     names: Names
-    by_key: dict[str, Metric] = field(default_factory=dict)
+    by_identity: dict[Identity, Metric] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
+
+    def add(self, metric: Metric) -> None:
+        """Put a metric where it is found."""
+        self.by_identity[metric.identity] = metric
 
 
 def flatten(snapshot: Snapshot) -> Metrics:
@@ -123,6 +151,11 @@ def direction(name: str, unit: str, labels: Mapping[str, Label] | None = None) -
     """
     if labels and labels.get("class") == "benign":
         return None
+    return _sense(name, unit)
+
+
+@lru_cache(maxsize=4096)
+def _sense(name: str, unit: str) -> Worse:
     words = re.findall(r"[a-z]+", name.lower())
     if any(word in _DOWN_IS_WORSE for word in words):
         return "down"
@@ -140,27 +173,32 @@ def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, La
 def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
     for counter, data in probe.counters.items():
         if data.total is not None:
-            key = metric_key(name, "counter", counter)
             worse = direction(counter, data.unit)
-            metrics.by_key[key] = Metric(key, name, "counter", counter, (), data.unit, worse, count=data.total)
+            metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total))
 
 
 def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, Label]]) -> None:
     columns = probe.columns.get(table) or _guessed(rows)
     labels = [label for label in columns.labels if label not in columns.values]
-    mapped = [label in VOLATILE for label in labels]
-    counters = {column: _conserved(name, probe, column, rows, spec) for column, spec in columns.values.items()}
+    described = _value_columns(name, probe, table, columns)
     known: dict[Labels, dict[str, Metric]] = {}
-    per_cpu: dict[str, dict[Label, int]] = {}
+    per_cpu: dict[Identity, dict[Label, int]] = {}
+    stands_for: dict[str, dict[Label, Label]] = {label: {} for label in labels if label in VOLATILE}
     for row in rows:
         values = []
-        for label, is_volatile in zip(labels, mapped, strict=True):
+        for label in labels:
             value = row.get(label)
-            values.append((label, metrics.names.label(label, value) if is_volatile else value))
-        identity = tuple(pair for pair in values if pair[1] is not None)
+            meanings = stands_for.get(label)
+            if meanings is not None:
+                if value not in meanings:
+                    meanings[value] = metrics.names.label(label, value)
+                value = meanings[value]
+            if value is not None:
+                values.append((label, value))
+        identity = tuple(values)
         cells = known.get(identity)
         if cells is None:
-            cells = known[identity] = _cells(name, table, columns, identity, counters, len(columns.values) > 1)
+            cells = known[identity] = _cells(name, described, identity)
         for column, metric in cells.items():
             value = row.get(column)
             if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -170,35 +208,59 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
             else:
                 metric.count += int(value)
                 if "cpu" in row and metric.worse == "up":
-                    cpus = per_cpu.setdefault(metric.key, {})
+                    cpus = per_cpu.setdefault(metric.identity, {})
                     cpus[row["cpu"]] = cpus.get(row["cpu"], 0) + int(value)
     for cells in known.values():
         for metric in cells.values():
-            metrics.by_key[metric.key] = metric
-    for key, cpus in per_cpu.items():
-        busiest = _busiest(metrics.by_key[key], max(cpus.values()))
-        metrics.by_key[busiest.key] = busiest
+            metrics.add(metric)
+    for whole, cpus in per_cpu.items():
+        metrics.add(_busiest(metrics.by_identity[whole], max(cpus.values())))
 
 
 def _busiest(whole: Metric, count: int) -> Metric:
     """What the CPU with most of it had: work moves between CPUs by itself, but one that has it all is a bottleneck."""
-    labels = (*whole.labels, ("cpu", "busiest"))
-    key = metric_key(whole.probe, whole.kind, whole.name, labels)
-    return replace(whole, key=key, labels=labels, count=count, counter=whole.key)
+    labels: Labels = (*whole.labels, ("cpu", "busiest"))
+    identity = (whole.probe, whole.kind, whole.name, labels)
+    return replace(whole, identity=identity, count=count, counter=whole.identity)
 
 
-def _cells(
-    probe: str, table: str, columns: TableColumns, identity: Labels, counters: Mapping[str, str | None], several: bool
-) -> dict[str, Metric]:
-    """The metrics of one row, still 0."""
-    cells = {}
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A value column of a table, as all of its rows have it."""
+
+    kind: Kind
+    name: str
+    unit: str
+    worse: Worse
+    worse_if_benign: Worse
+    counter: Identity | None
+
+
+def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumns) -> dict[str, _Column]:
+    rows, several = data.tables[table], len(columns.values) > 1
+    found = {}
     for column, spec in columns.values.items():
         kind: Kind = "gauge" if spec.kind == "max" else "table"
-        name = f"{table}.{column}" if several else table
-        worse = spec.worse or direction(f"{table} {column}", spec.unit, dict(identity))
-        key = metric_key(probe, kind, name, identity)
-        cells[column] = Metric(key, probe, kind, name, identity, spec.unit, worse, counter=counters.get(column))
-    return cells
+        name, words = f"{table}.{column}" if several else table, f"{table} {column}"
+        worse = spec.worse or direction(words, spec.unit)
+        benign = spec.worse or direction(words, spec.unit, {"class": "benign"})
+        counter = _conserved(probe, data, column, rows, spec)
+        found[column] = _Column(kind, name, spec.unit, worse, benign, counter)
+    return found
+
+
+def _cells(probe: str, columns: Mapping[str, _Column], labels: Labels) -> dict[str, Metric]:
+    """The metrics of one row, still 0."""
+    benign = ("class", "benign") in labels
+    return {
+        name: Metric(
+            (probe, column.kind, column.name, labels),
+            column.unit,
+            column.worse_if_benign if benign else column.worse,
+            counter=column.counter,
+        )
+        for name, column in columns.items()
+    }
 
 
 def _guessed(rows: list[dict[str, Label]]) -> TableColumns:
@@ -213,14 +275,16 @@ def _guessed(rows: list[dict[str, Label]]) -> TableColumns:
     return TableColumns([name for name in names if name not in values], {name: ColumnData() for name in values})
 
 
-def _conserved(name: str, probe: ProbeData, column: str, rows: list[dict[str, Label]], spec: ColumnData) -> str | None:
+def _conserved(
+    name: str, probe: ProbeData, column: str, rows: list[dict[str, Label]], spec: ColumnData
+) -> Identity | None:
     """The counter that the rows of a column add up to, if there is one."""
     if spec.kind == "max" or not probe.counters:
         return None
     total = sum(value for row in rows if isinstance(value := row.get(column), int))
     for counter, data in probe.counters.items():
         if total and data.total == total:
-            return metric_key(name, "counter", counter)
+            return name, "counter", counter, ()
     return None
 
 
@@ -230,10 +294,9 @@ def _histogram(metrics: Metrics, name: str, histogram: str, data: HistogramData)
         mapped = [(label, metrics.names.label(label, value)) for label, value in part.labels.items()]
         merged.setdefault(tuple(pair for pair in mapped if pair[1] is not None), []).append(part)
     for labels, members in merged.items():
-        key = metric_key(name, "histogram", histogram, labels)
         unit = members[0].unit or data.unit
         worse: Worse = "up" if unit in TIME_UNITS else direction(histogram, unit, dict(labels))
-        metrics.by_key[key] = Metric(key, name, "histogram", histogram, labels, unit, worse, histogram=added(members))
+        metrics.add(Metric((name, "histogram", histogram, labels), unit, worse, histogram=added(members)))
 
 
 def added(parts: Iterable[HistogramData | Distribution]) -> Distribution:
@@ -253,7 +316,10 @@ def added(parts: Iterable[HistogramData | Distribution]) -> Distribution:
 
 def _quoted(value: Label) -> str:
     if isinstance(value, str):
-        if _UNQUOTED.fullmatch(value):
-            return value
-        return json.dumps(value, ensure_ascii=False).replace("/", "\\/")
+        return _quoted_text(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@lru_cache(maxsize=65536)
+def _quoted_text(text: str) -> str:
+    return text if _UNQUOTED.fullmatch(text) else json.dumps(text, ensure_ascii=False).replace("/", "\\/")

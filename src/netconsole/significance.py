@@ -61,10 +61,13 @@ def binomial_tail(k: float, n: float, share: float) -> float:
     if share >= 1:
         return 0.0
     if k <= _EXACT_BELOW:
-        log_share, log_rest = math.log(share), math.log1p(-share)
-        return min(
-            1.0, math.fsum(math.exp(_log_choose(n, i) + i * log_share + (n - i) * log_rest) for i in range(k + 1))
-        )
+        # From the largest term down, each from the one before.
+        term = math.exp(_log_choose(n, k) + k * math.log(share) + (n - k) * math.log1p(-share))
+        total, odds = term, (1 - share) / share
+        for i in range(k, 0, -1):
+            term *= i / (n - i + 1) * odds
+            total += term
+        return min(1.0, total)
     # The angular transformation is closer in the tails than the plain normal one.
     z = 2 * math.sqrt(n) * (math.asin(math.sqrt(share)) - math.asin(math.sqrt(min(1.0, (k + 0.5) / n))))
     return 0.5 * math.erfc(z / math.sqrt(2))
