@@ -65,7 +65,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole examination. ``ok`` when every probe that this host could ever run does run."""
+    """The whole examination."""
 
     host: Mapping[str, Any]
     capabilities: Mapping[str, Capability]
