@@ -5,7 +5,7 @@ import struct
 import subprocess
 from typing import Any, Callable, Dict, Optional
 
-from netconsole_collector import attach, bpf, btf, programs
+from netconsole_collector import attach, bpf, btf, programs, real_headers
 
 _MAP_CREATE = 0
 _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
@@ -92,9 +92,9 @@ def bcc(python: str, is_thorough: bool) -> Json:
 def _btf() -> Json:
     if os.access(btf.VMLINUX, os.R_OK):
         return _result(True, "vmlinux")
-    build = "/lib/modules/{}/build".format(os.uname().release)
-    if os.path.isdir(build):
-        return _result(True, "none; kernel headers instead: {}".format(build))
+    headers = real_headers.installed()
+    if headers:
+        return _result(True, "none; kernel headers instead: {}".format(headers))
     return _result(False, "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), and its headers are not installed")
 
 

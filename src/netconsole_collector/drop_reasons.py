@@ -102,7 +102,7 @@ def describe(names: Dict[str, str], reason: int, location: Optional[str]) -> Dic
     Without names (a kernel before 5.17) the reason is inferred from the function that dropped, else "unknown".
     """
     core_reasons = any(not key.startswith("subsystem") for key in names)
-    if not core_reasons:
+    if not core_reasons and not reason:
         inferred = _INFERRED.get(location or "")
         return {
             "reason": inferred or "unknown",

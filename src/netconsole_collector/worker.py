@@ -1,7 +1,7 @@
 """The compile worker: compiles one probe with BCC, loads and attaches it, hands every descriptor over, and is gone.
 
 A job is {"spec", "source", "common", "cpus", "ring", "config"} (docs/collector.md); for tests also "btf" and "release"
-of another kernel with "compile_only", and "plain": no BTF-typed programs.
+of another kernel (or its "headers") with "compile_only", and "plain": no BTF-typed programs.
 
 The only module that imports bcc. It lives for less than a second so that LLVM's memory (over 100 MB) goes with it.
 Started by compile_job.py with two descriptors: a file with the job, and a Unix socket for the answer.
@@ -19,7 +19,7 @@ import struct
 import sys
 import tempfile
 import traceback
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from netconsole_collector import (
     attach,
@@ -30,6 +30,7 @@ from netconsole_collector import (
     kernel_types,
     programs,
     prototypes,
+    real_headers,
     source_names,
 )
 
@@ -38,6 +39,8 @@ MAX_DESCRIPTORS = 253
 
 _PR_SET_PDEATHSIG = 1
 _MEMLOCK_KERNEL = (5, 11)
+_CFLAGS = ["-Werror=implicit-function-declaration"]
+"""BCC would only warn, and stumble over the call later."""
 _DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
 """NC_ROWS_… of a manifest without max_rows (docs/probes.md)."""
 _NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
@@ -105,6 +108,7 @@ class Worker:
         self._noise_fd = noise_fd
         self._facts: Dict[str, int] = {}
         self._btf: Optional[btf.Btf] = None
+        self._prologue = ""
         self._drop_reasons: Dict[str, str] = {}
         self._directory: Optional[str] = None
         self._memlock = True
@@ -131,7 +135,7 @@ class Worker:
     def _load(self) -> Json:
         bcc = _import_bcc()
         self._memlock = _raise_memlock()
-        types = self._kernel_types()
+        types = self._kernel_types(bcc)
         attempt = None
         if self._direct_possible():
             try:
@@ -146,6 +150,7 @@ class Worker:
             "maps": maps,
             "names": {"drop_reason": self._drop_reasons} if self._wants_drop_reasons() else {},
             "types": types,
+            "facts": self._facts,
             "direct": attempt is not None,
             "max_rss_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         }
@@ -164,7 +169,7 @@ class Worker:
         """
         self._noise()
         try:
-            compiled = bcc.BPF(text=self._text(direct).encode(), cflags=["-Werror=implicit-function-declaration"])
+            compiled = bcc.BPF(text=self._text(direct).encode(), cflags=_CFLAGS)
         except Exception:
             raise self._compile_refusal(self._noise()) from None
         self._compiled.append(compiled)  # its maps live as long as this object
@@ -199,17 +204,16 @@ class Worker:
 
     # ---- types and text ----
 
-    def _kernel_types(self) -> str:
+    def _kernel_types(self, bcc: Any) -> str:
         """Makes the header tree; returns "btf" or "headers". Raises Refused when there is neither."""
-        path = self.job.get("btf") or btf.VMLINUX
+        path = self.job.get("btf", btf.VMLINUX)
         source = self.job["common"] + "\n" + self.job["source"]
         alternatives = [alternative for entry in self.spec["programs"] for alternative in entry["attach"]]
         used = source_names.used(source) | {
             alternative["when"] for alternative in alternatives if "when" in alternative
         }
         if not os.path.exists(path):
-            if not _kernel_headers():
-                raise Refused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
+            self._real_headers(bcc, used)
             return "headers"
         wanted = self._modules() + (drop_reasons.MODULES if self._wants_drop_reasons() else [])
         types = self._btf = btf.Btf(path, btf.module_paths(sorted(set(wanted)), os.path.dirname(path)))
@@ -224,6 +228,25 @@ class Worker:
         header_tree.write(directory, header_tree.files(text, self.job.get("release", "")))
         os.environ["BCC_KERNEL_SOURCE"] = directory
         return "btf"
+
+    def _real_headers(self, bcc: Any, used: Set[str]) -> None:
+        """BCC finds them by itself; raises Refused when there are none."""
+        root = self.job.get("headers") or real_headers.installed()
+        if root is None:
+            raise Refused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
+        if "headers" in self.job:
+            os.environ["BCC_KERNEL_SOURCE"] = root
+        self._prologue = real_headers.prologue()
+
+        def errors_of(text: str) -> str:
+            self._noise()
+            try:
+                bcc.BPF(text=text.encode(), cflags=[*_CFLAGS, "-ferror-limit=0"])
+            except Exception:
+                pass  # what is not there is what we want to know
+            return self._noise()
+
+        self._facts = real_headers.facts(used, root, errors_of)
 
     def _modules(self) -> List[str]:
         """Kernel modules whose types the probe names."""
@@ -244,7 +267,14 @@ class Worker:
                 values["NC_ROWS_" + name] = int(table.get("max_rows", default))
         values.update(self._facts)
         defines = "\n".join("#define {} {}".format(name, value) for name, value in values.items())
-        parts = [defines, '#line 1 "netconsole.h"', self.job["common"], '#line 1 "probe.bpf.c"', self.job["source"]]
+        parts = [
+            defines,
+            self._prologue,
+            '#line 1 "netconsole.h"',
+            self.job["common"],
+            '#line 1 "probe.bpf.c"',
+            self.job["source"],
+        ]
         return "\n".join(parts) + "\n"
 
     def _wants_drop_reasons(self) -> bool:
@@ -425,8 +455,3 @@ def _raise_memlock() -> bool:
     except (OSError, ValueError):
         return tuple(numbers) >= _MEMLOCK_KERNEL
     return True
-
-
-def _kernel_headers() -> bool:
-    build = "/lib/modules/{}/build".format(os.uname().release)
-    return os.path.isdir(build) or os.path.exists("/sys/kernel/kheaders.tar.xz")

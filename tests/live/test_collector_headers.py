@@ -1,0 +1,125 @@
+"""A kernel without BTF: its installed headers do instead, and say the same about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lab.btf import btf_files
+from tests.lab.errors import LabUnavailable
+from tests.lab.fetch import cache_dir, fetch, kernel_named, locked
+
+from netconsole import probes
+from netconsole_collector import bpf
+from netconsole_collector.compile_job import CompileJob
+
+from .collector_driver import CHECKOUT, PYTHON
+
+pytestmark = pytest.mark.live
+
+KERNEL = "debian-6.1"
+LIMIT_S = 300
+PROBES = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
+MERGED = ("common", "amd64")
+"""Debian splits its headers; laid over each other they are what others have in one directory."""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> tuple[str, Path, Path]:
+    """Version, BTF and headers of one of the lab's kernels; nothing is installed."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: BCC makes the maps")
+    if platform.machine() != "x86_64":
+        pytest.skip("cannot run here: the lab's kernels are for x86-64")
+    try:
+        tree = fetch(kernel_named(KERNEL))
+        return tree.version, btf_files(tree).vmlinux, headers_of(tree.version)
+    except (LabUnavailable, subprocess.SubprocessError) as error:
+        pytest.skip(f"cannot run here: {error}")
+
+
+def headers_of(version: str) -> Path:
+    """The headers of a version, unpacked into the lab's cache."""
+    directory = cache_dir() / "headers"
+    directory.mkdir(exist_ok=True)
+    release = version.removesuffix("-amd64")
+    with locked(directory / "lock"):
+        if not (directory / version).is_dir():
+            with tempfile.TemporaryDirectory(dir=directory) as work:
+                packages = [f"linux-headers-{release}-{part}" for part in MERGED]
+                subprocess.run(["apt-get", "download", "-qq", *packages], cwd=work, timeout=LIMIT_S, check=True)
+                merged = Path(work) / "merged"
+                for package in packages:
+                    (archive,) = Path(work).glob(f"{package}_*.deb")
+                    subprocess.run(["dpkg", "-x", str(archive), f"{work}/tree"], timeout=LIMIT_S, check=True)
+                    source = Path(work) / "tree" / "usr" / "src" / package
+                    for part in ("include", "arch/x86"):
+                        shutil.copytree(source / part, merged / part, symlinks=True, dirs_exist_ok=True)
+                merged.rename(directory / version)
+    return directory / version
+
+
+def compiled(manifest: probes.Manifest, **job: Any) -> dict[str, Any]:
+    job = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code(), **job}
+    job.update(cpus=bpf.possible_cpus(), ring=True, compile_only=True, plain=True)
+    worker = CompileJob(job, PYTHON)
+    while not worker.advance():
+        select.select([worker], [], [], 1.0)
+    answer: dict[str, Any] = worker.answer or {}
+    assert answer["ok"], f"{answer['why']}\n{answer['detail']}"
+    for fd in answer["maps"].values():
+        os.close(fd)
+    return answer
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tuple[str, Path, Path]) -> None:
+    version, vmlinux, headers = kernel
+    manifest = probes.load(CHECKOUT / "probes" / probe)
+    by_headers = compiled(manifest, btf="", headers=str(headers), release=version)
+    by_btf = compiled(manifest, btf=str(vmlinux), release=version)
+    assert (by_headers["types"], by_btf["types"]) == ("headers", "btf")
+    assert by_headers["facts"] == by_btf["facts"]
+
+
+def test_facts_of_every_form(kernel: tuple[str, Path, Path]) -> None:
+    """One that is true and one that is not of each, asked of the compiler."""
+    version, vmlinux, headers = kernel
+    manifest = probes.load(CHECKOUT / "probes" / "kernel_drops")
+    asked = """
+    HAVE_sk_buff_len HAVE_sk_buff_nothing HAVE_SKB_DROP_REASON_NO_SOCKET HAVE_SKB_DROP_REASON_NOTHING HAVE_sk_buff
+    HAVE_no_such_struct HAVE_kfree_skb_reason HAVE_no_such_function NARGS_net_dev_queue NARGS_kfree_skb
+    NARGS_kfree_skb_reason NARGS_no_such_function NARGS_napi_poll HAVE_sk_buff_mono_delivery_time
+    """
+    source = manifest.code() + "\n#if 0\n" + asked + "\n#endif\n"
+    job = {"spec": manifest.raw, "source": source, "common": manifest.common_code(), "cpus": 1, "ring": True}
+    found = []
+    for types in ({"btf": "", "headers": str(headers)}, {"btf": str(vmlinux)}):
+        worker = CompileJob({**job, **types, "release": version, "compile_only": True, "plain": True}, PYTHON)
+        while not worker.advance():
+            select.select([worker], [], [], 1.0)
+        assert worker.answer is not None
+        assert worker.answer["ok"], worker.answer["why"]
+        for fd in worker.answer["maps"].values():
+            os.close(fd)
+        found.append(worker.answer["facts"])
+    assert found[0] == found[1]
+    expected = {
+        "HAVE_sk_buff_len": 1,
+        "HAVE_SKB_DROP_REASON_NO_SOCKET": 1,
+        "HAVE_sk_buff": 1,
+        "HAVE_kfree_skb_reason": 1,
+        "NARGS_net_dev_queue": 1,
+        "NARGS_kfree_skb": 3,
+        "NARGS_kfree_skb_reason": 2,
+        "NARGS_napi_poll": 3,
+    }
+    assert {name: found[0].get(name) for name in expected} == expected
+    assert not [name for name in found[0] if "nothing" in name.lower() or "no_such" in name]
