@@ -15,6 +15,10 @@ FILTERS = ("device", "address", "port", "protocol", "netns")
 PROTOCOLS = ("tcp", "udp", "icmp", "icmpv6", "sctp")
 MAX_DEVICE_BYTES = 15
 """IFNAMSIZ without its final NUL (include/uapi/linux/if.h)."""
+DEVICES_SUFFIX = "_devices"
+"""A knob that ends so is a set of devices: names, prefixes (vnet*) and kinds (kind:tap), apart by blanks."""
+MAX_DEVICE_PATTERNS = 4
+"""Of one set: NC_PATTERNS of probes/common/devices.h."""
 MAX_EVENTS_PER_S = 100_000
 """More sampled events than this are not a sample any more: they cost what the aggregates were made to save."""
 
@@ -34,6 +38,7 @@ _UNITS = {
     "packets": "packets",
     "intervals": "intervals",
 }
+_DEVICE_SET = f"at most {MAX_DEVICE_PATTERNS} names, prefixes or kinds of interfaces: vnet* eth0 kind:tap"
 _MAX_NUMBER = 2**53
 """Beyond it a JSON number is no longer exact."""
 
@@ -76,6 +81,8 @@ def _expected(knob: str, value: object, default: Scalar) -> str | None:
         return None if _is_prefix(value) else "an address or a prefix, such as 192.0.2.7 or 2001:db8::/32"
     if knob == "protocol":
         return None if _is_protocol(value) else f"{', '.join(PROTOCOLS)} or a number from 0 to 255"
+    if knob.endswith(DEVICES_SUFFIX):
+        return None if _is_device_set(value) else _DEVICE_SET
     if isinstance(default, bool):
         return None if isinstance(value, bool) else "true or false"
     if isinstance(default, (int, float)):
@@ -95,6 +102,20 @@ def _number(knob: str, value: object, whole: bool) -> str | None:
 
 def _is_device(value: object) -> bool:
     return isinstance(value, str) and len(value.encode("utf-8", "replace")) <= MAX_DEVICE_BYTES and "\0" not in value
+
+
+def _is_device_set(value: object) -> bool:
+    """The collector checks the same (netconsole_collector/device_sets.py): it may be older than this console."""
+    if not isinstance(value, str):
+        return False
+    words = value.split()
+    return len(words) <= MAX_DEVICE_PATTERNS and all(_is_device_pattern(word) for word in words)
+
+
+def _is_device_pattern(word: str) -> bool:
+    name = word.removeprefix("kind:")
+    stem = name if name != word else name.removesuffix("*")
+    return "*" not in stem and _is_device(stem) and (bool(stem) or word == "*")
 
 
 def _is_prefix(value: object) -> bool:

@@ -41,7 +41,8 @@ def merged(defaults: Dict[str, Any], current: Dict[str, Any], changes: Dict[str,
 
 
 def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
-    """The bytes of struct nc_config. Knobs that are not common ones go to ``extra`` in the manifest's order.
+    """The bytes of struct nc_config. Knobs that are not common ones go to ``extra`` in the manifest's order, but for
+    sets of devices (device_sets.py).
 
     A budget of 0 events is no details: the exact counts go on. Raises KnobError.
     """
@@ -64,7 +65,9 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
     every_ns = int(_NS_PER_S * cpus / events_per_s) if events_per_s else 0
     flags |= F_DETAILS if mode == "details" and events_per_s else 0
     burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / cpus / _BURST_SHARE)))
-    extra = [_extra(name, value) for name, value in knobs.items() if name not in COMMON]
+    extra = [
+        _extra(name, value) for name, value in knobs.items() if name not in COMMON and not name.endswith("_devices")
+    ]
     if len(extra) > MAX_EXTRA:
         raise KnobError("more than {} knobs of the probe's own".format(MAX_EXTRA))
     return _LAYOUT.pack(

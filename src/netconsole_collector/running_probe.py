@@ -4,7 +4,7 @@ import os
 import struct
 from typing import Any, Dict, List, Optional
 
-from netconsole_collector import bpf, config, decode, rings, usage
+from netconsole_collector import bpf, config, decode, device_sets, rings, usage
 from netconsole_collector.names import Names
 from netconsole_collector.statistics import Statistics
 from netconsole_collector.tables import Histograms, Table
@@ -42,7 +42,7 @@ class RunningProbe:
         self._totals: Dict[str, int] = {}
         self._missed = [0] * len(self.programs)
         self._unaccounted: Dict[str, int] = {}
-        self._shed = self._readings = 0
+        self._shed = self._readings = self._configured = 0
         self._maps_kb: Optional[int] = None
         self._read_ns = mono_ns
         try:
@@ -81,6 +81,10 @@ class RunningProbe:
         if mode not in modes:
             raise config.KnobError("mode {!r}: this probe has {}".format(mode, " and ".join(modes)))
         raw = config.pack(mode, knobs, bpf.possible_cpus())
+        self._configured += 1
+        sets = device_sets.pack(knobs, self._configured)
+        if device_sets.MAP in self._fds:
+            self._map(device_sets.MAP).set(bytes(4), sets)
         if "nc_config" in self._fds:
             self._map("nc_config").set(bytes(4), raw)
         if "nc_budget" in self._fds and knobs.get("events_per_s") != self.knobs.get("events_per_s"):

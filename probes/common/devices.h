@@ -1,0 +1,135 @@
+/* devices.h - sets of devices: knobs named ..._devices, as the collector writes them (netconsole_collector/device_sets.py). */
+#ifndef NETCONSOLE_DEVICES_H
+#define NETCONSOLE_DEVICES_H
+
+/* Text in a key without a string: the bytes of a label, eight at a time. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define NC_CHAR(c, n) ((u64)(c) << (8 * (n)))
+#else
+#define NC_CHAR(c, n) ((u64)(c) << (56 - 8 * (n)))
+#endif
+#define NC_WORD(a, b, c, d, e, f, g, h) (NC_CHAR(a, 0) | NC_CHAR(b, 1) | NC_CHAR(c, 2) | NC_CHAR(d, 3) | \
+    NC_CHAR(e, 4) | NC_CHAR(f, 5) | NC_CHAR(g, 6) | NC_CHAR(h, 7))
+
+#define NC_SETS 2
+#define NC_PATTERNS 4     /* names, prefixes and kinds of one set */
+
+enum nc_pattern_kind { NC_PATTERN_UNUSED, NC_PATTERN_NAME, NC_PATTERN_KIND, NC_PATTERN_PHYSICAL };
+
+struct nc_pattern {
+    u64 value[2];
+    u64 mask[2];            /* a prefix leaves its rest out */
+    u32 kind;               /* NC_PATTERN_*; NC_PATTERN_KIND compares with the kind that `ip -d link` shows */
+    u32 pad;
+};
+
+struct nc_sets {
+    u64 generation;         /* raised by every change: what was kept of a device is void then */
+    struct nc_pattern pattern[NC_SETS * NC_PATTERNS];
+};
+BPF_ARRAY(nc_device_sets, struct nc_sets, 1);
+
+/* The set of a device: 0 none, 1 the first, 2 the second. A switch's own port (Open vSwitch, bridge) faces the host: what the
+ * host sends by it enters the switch, what is received on it leaves the switch. */
+struct nc_member {
+    u64 name[2];
+    u64 generation;
+    u32 set;
+    u32 faces_host;
+};
+#define NC_KNOWN_DEVICES 4096
+BPF_TABLE("lru_hash", u64, struct nc_member, nc_known_devices, NC_KNOWN_DEVICES);
+
+/* Which received packets belong to a set, by the index that they keep of their device: to tell a lost start from foreign traffic. */
+struct nc_index {
+    u64 net;
+    u32 ifindex;
+    u32 pad;
+};
+#define NC_KNOWN_INDICES 4096
+BPF_TABLE("lru_hash", struct nc_index, u32, nc_known_indices, NC_KNOWN_INDICES);
+
+static inline int nc_matches(struct nc_pattern *pattern, u64 *name)
+{
+    return !((name[0] ^ pattern->value[0]) & pattern->mask[0] || (name[1] ^ pattern->value[1]) & pattern->mask[1]);
+}
+
+static inline u32 nc_set_of(struct nc_sets *sets, u64 *name, u64 *kind, int physical)
+{
+#pragma unroll
+    for (u32 i = 0; i < NC_SETS * NC_PATTERNS; i++) {
+        struct nc_pattern *pattern = &sets->pattern[i];
+        int found = pattern->kind == NC_PATTERN_PHYSICAL ? physical :
+            pattern->kind == NC_PATTERN_NAME ? nc_matches(pattern, name) :
+            pattern->kind == NC_PATTERN_KIND ? nc_matches(pattern, kind) : 0;
+        if (found)
+            return 1 + i / NC_PATTERNS;
+    }
+    return 0;
+}
+
+/* Slow, and seldom: the first time, and when name or settings have changed. */
+static inline struct nc_member *nc_learn(struct net_device *dev, u64 address, u64 *name, struct nc_sets *sets)
+{
+    struct nc_member member = { .name = { name[0], name[1] }, .generation = sets->generation };
+    struct nc_index index = { .net = (u64)NC_GET(dev, nd_net.net), .ifindex = NC_GET(dev, ifindex) };
+    void *ops = (void *)NC_GET(dev, rtnl_link_ops), *parent = (void *)NC_GET(dev, dev.parent);
+    u64 kind[2] = {}, *text = NULL;
+
+    if (ops) {
+        bpf_probe_read_kernel(&text, sizeof(text), ops + offsetof(struct rtnl_link_ops, kind));
+        bpf_probe_read_kernel_str(kind, sizeof(kind), text);
+    }
+    member.set = nc_set_of(sets, name, kind, !ops && parent);
+    member.faces_host = (kind[0] == NC_WORD('o', 'p', 'e', 'n', 'v', 's', 'w', 'i') && kind[1] == NC_WORD('t', 'c', 'h', 0, 0, 0, 0, 0)) ||
+        (kind[0] == NC_WORD('b', 'r', 'i', 'd', 'g', 'e', 0, 0) && !kind[1]);
+    nc_known_indices.update(&index, &member.set);
+    nc_known_devices.update(&address, &member);
+    return nc_known_devices.lookup(&address);
+}
+
+/* What is known of a device, by its address: right as long as name and settings are the same. NULL: it is in no set. */
+static inline struct nc_member *nc_member_of(struct net_device *dev)
+{
+    u32 zero = 0;
+    u64 address = (u64)dev, name[2];
+    struct nc_sets *sets = nc_device_sets.lookup(&zero);
+    struct nc_member *member = nc_known_devices.lookup(&address);
+
+    if (!sets)
+        return NULL;
+#if NC_DIRECT
+    name[0] = *(u64 *)&dev->name[0];
+    name[1] = *(u64 *)&dev->name[8];
+#else
+    bpf_probe_read_kernel(name, sizeof(name), &dev->name);
+#endif
+    if (!member || member->name[0] != name[0] || member->name[1] != name[1] || member->generation != sets->generation)
+        member = nc_learn(dev, address, name, sets);
+    return member && member->set ? member : NULL;
+}
+
+/* The namespace filter, for probes that know devices by their sets. */
+static inline int nc_netns_wanted(struct nc_config *config, struct net_device *dev)
+{
+    struct net *net;
+
+    if (!(config->flags & NC_F_NETNS))
+        return 1;
+    net = NC_GET(dev, nd_net.net);
+    return NC_GET(net, ns.inum) == config->netns;
+}
+
+/* Was this packet received on a device of a set? Asked only of packets whose start is not known. */
+static inline u32 nc_received_in(struct sk_buff *skb, struct net_device *dev)
+{
+    struct nc_index index = {};
+    u32 *set;
+
+    index.net = (u64)NC_GET(dev, nd_net.net);
+    index.ifindex = NC_GET(skb, skb_iif);
+    set = index.ifindex ? nc_known_indices.lookup(&index) : NULL;
+    return set ? *set : 0;
+}
+
+#endif /* NETCONSOLE_DEVICES_H */

@@ -1,0 +1,458 @@
+/* host_path - how long packets take through the host between two sets of devices: from netif_receive_skb (net/core/dev.c,
+ * __netif_receive_skb_core) to net_dev_start_xmit (net/core/dev.c, xmit_one), the last moment when a packet is not the driver's.
+ *
+ * All of these tracepoints fire with softirqs off, so no program of this probe ever interrupts another on its CPU.
+ */
+
+enum {      /* counters */
+    RECEIVED, REUSED, EVICTED, COPIES, CROSSED, PACKETS, SEGMENTS, SLOW, EXCHANGED, UNMATCHED, FROM_HOST,
+};
+
+enum { INSIDE = 1, OUTSIDE };                                   /* sets of devices */
+enum { UPCALL, ACTION, FIRST_QUEUE, LAST_QUEUE };               /* moments of a way */
+
+/* What this CPU had in hand last: whose copies come next, and whose segments. */
+struct hand {
+    u64 received;           /* address of the packet; 0: of one that is not timed */
+    u64 queued;             /* that of one longer than its device takes */
+    u64 device;
+    u32 ports;
+    u32 sequence;
+    u32 length;
+    u32 pad;
+};
+BPF_PERCPU_ARRAY(hands, struct hand, 1);
+
+struct crossing_key {
+    u64 direction;
+    u64 from[2];
+    u64 to[2];
+    u32 pad;
+    u32 slot;
+};
+BPF_TABLE("percpu_hash", struct crossing_key, struct nc_bucket, crossing, NC_ROWS_crossing);
+
+struct stage_key {
+    u64 direction;
+    u64 stage;
+    u32 pad;
+    u32 slot;
+};
+BPF_TABLE("percpu_hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
+
+struct flow_key {
+    u64 direction;
+    u64 source[2];
+    u64 target[2];
+    u16 source_port;
+    u16 target_port;
+    u16 l4;
+    u16 vlan;
+};
+struct flow_value {
+    u64 packets;
+    u64 bytes;
+    u64 samples;
+    u64 latency_ns;
+    u64 slow;
+    u64 latency_max_ns;
+};
+BPF_TABLE("percpu_hash", struct flow_key, struct flow_value, flows, NC_ROWS_flows);
+
+/* The stages of a way: they add up to the whole. */
+struct durations {
+    u64 total_ns;
+    u64 forward_ns;         /* received → handed to the first device, where no Open vSwitch is seen */
+    u64 lookup_ns;          /* received → first action of Open vSwitch, or → its upcall */
+    u64 upcall_ns;          /* upcall → first action of the packet that came back */
+    u64 actions_ns;         /* first action → handed to the first device */
+    u64 devices_ns;         /* first → last device: tunnels, bonds, VLANs */
+    u64 qdisc_ns;           /* handed to the last device → to its driver */
+};
+
+struct slow_event {
+    u64 mono_ns;
+    u64 from[2];
+    u64 to[2];
+    struct flow_key flow;
+    struct durations took;
+    u32 length;
+    u32 packets;
+};
+
+/* What a program works with; the stack is too small for it. */
+struct desk {
+    u64 address;
+    struct path_packet packet;
+    struct nc_flow flow;
+    struct path_way way;
+    struct durations took;
+    struct crossing_key crossing;
+    struct flow_key flow_key;
+    struct slow_event event;
+};
+BPF_PERCPU_ARRAY(desks, struct desk, 1);
+
+/* The address as a number: the verifier lets no program calculate with a pointer, but one may be stored, and read again. */
+static inline u64 address_of(struct desk *desk, void *skb)
+{
+    volatile u64 *address = &desk->address;
+
+    *address = (u64)skb;
+    return *address;
+}
+
+#define OUT NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0)
+#define IN NC_WORD('i', 'n', 0, 0, 0, 0, 0, 0)
+#define WITHIN NC_WORD('w', 'i', 't', 'h', 'i', 'n', 0, 0)
+#define THROUGH NC_WORD('t', 'h', 'r', 'o', 'u', 'g', 'h', 0)
+
+#define FORWARD NC_WORD('f', 'o', 'r', 'w', 'a', 'r', 'd', 0)
+#define LOOKUP NC_WORD('l', 'o', 'o', 'k', 'u', 'p', 0, 0)
+#define UPCALLED NC_WORD('u', 'p', 'c', 'a', 'l', 'l', 0, 0)
+#define ACTIONS NC_WORD('a', 'c', 't', 'i', 'o', 'n', 's', 0)
+#define DEVICES NC_WORD('d', 'e', 'v', 'i', 'c', 'e', 's', 0)
+#define QDISC NC_WORD('q', 'd', 'i', 's', 'c', 0, 0, 0)
+
+static inline void count_many(u32 slot, u64 n)
+{
+    u64 *counter = nc_counters.lookup(&slot);
+    if (counter)
+        nc_add(counter, n);
+}
+
+/* Does the innermost packet, which has been read, pass the filters? */
+static inline int flow_wanted(struct nc_config *config, struct desk *desk, struct sk_buff *skb)
+{
+    if (!(config->flags & NC_F_FLOW))
+        return 1;
+    path_flow_of(&desk->flow, &desk->packet, skb);
+    return nc_flow_wanted(config, &desk->flow);
+}
+
+/* ---- a packet enters ---- */
+
+static inline void begin(struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
+{
+    u32 zero = 0;
+    struct desk *desk = desks.lookup(&zero);
+    struct hand *hand = hands.lookup(&zero);
+    struct path_way *way;
+    u64 address;
+
+    if (!desk || !hand)
+        return;
+    hand->received = 0;
+    path_read(&desk->packet, skb, sent, 1);
+    if (!flow_wanted(config, desk, skb) || !nc_netns_wanted(config, dev))
+        return;
+    if (desk->packet.broken)
+        nc_ledger_add(NC_PARSE_FAILED);
+    address = address_of(desk, skb);
+    way = path_place(address);
+    if (!way)
+        return;
+    if (way->state == PATH_UNDER_WAY)
+        nc_count(way->address == address ? REUSED : EVICTED);
+    way->address = address;
+    way->moment_ns[UPCALL] = way->moment_ns[ACTION] = way->moment_ns[FIRST_QUEUE] = way->moment_ns[LAST_QUEUE] = 0;
+    way->device[0] = member->name[0];
+    way->device[1] = member->name[1];
+    path_print_of(&way->print, &desk->packet, nc_data_end(skb));
+    way->set = member->set;
+    way->from_host = sent;
+    way->state = PATH_UNDER_WAY;
+    hand->received = address;
+    nc_count(RECEIVED);
+    way->since_ns = bpf_ktime_get_ns();
+}
+
+/* ---- on its way ---- */
+
+/* Is the packet that is queued the one of this way? What this CPU has in hand is; else an unseen end may have freed the address. What was not
+ * received by this host is another one, unless it was known before a tunnel made it look so. */
+static inline int still_is(struct path_way *way, struct sk_buff *skb, struct hand *hand, struct desk *desk)
+{
+    struct path_print print;
+
+    if (way->state != PATH_UNDER_WAY || (!NC_GET(skb, skb_iif) && !way->from_host && !way->moment_ns[FIRST_QUEUE]))
+        return 0;
+    if (way->address == hand->received)
+        return 1;
+    path_read(&desk->packet, skb, 1, 1);
+    path_print_of(&print, &desk->packet, nc_data_end(skb));
+    return path_same(&print, &way->print);
+}
+
+/* A copy (for another port of a switch) has an address of its own: it is made while its CPU still has the packet in hand. */
+static inline struct path_way *adopt(struct sk_buff *skb, struct hand *hand, struct desk *desk)
+{
+    u64 address = address_of(desk, skb);
+    struct path_way *way = hand->received ? path_find(hand->received) : NULL;
+
+    if (!way || way->address == address || (!NC_GET(skb, skb_iif) && !way->from_host))
+        return NULL;
+    desk->way = *way;
+    path_read(&desk->packet, skb, 1, 1);
+    path_print_of(&desk->way.print, &desk->packet, nc_data_end(skb));
+    if (!desk->way.print.network || !path_same(&desk->way.print, &way->print))
+        return NULL;
+    way = path_place(address);
+    if (!way)
+        return NULL;
+    if (way->state == PATH_UNDER_WAY)
+        nc_count(way->address == address ? REUSED : EVICTED);
+    desk->way.address = address;
+    desk->way.state = PATH_UNDER_WAY;
+    desk->way.moment_ns[FIRST_QUEUE] = desk->way.moment_ns[LAST_QUEUE] = 0;
+    *way = desk->way;
+    nc_count(COPIES);
+    return way;
+}
+
+/* A device may want a packet cut that is longer than its MTU: its segments are other packets. */
+static inline void expect_segments(struct sk_buff *skb, struct net_device *dev, struct hand *hand, struct desk *desk, u32 length)
+{
+    path_read(&desk->packet, skb, 1, 1);
+    hand->queued = address_of(desk, skb);
+    hand->device = (u64)dev;
+    hand->length = length;
+    hand->ports = path_u32(&desk->packet, desk->packet.version == 4 ? 20 : 40);
+    hand->sequence = bpf_ntohl(path_u32(&desk->packet, desk->packet.version == 4 ? 24 : 44));
+}
+
+int on_queue(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct sk_buff *skb = NC_ARG(0);
+    struct net_device *dev = NC_GET(skb, dev);
+    u32 zero = 0, length = NC_GET(skb, len);
+    struct desk *desk = desks.lookup(&zero);
+    struct hand *hand = hands.lookup(&zero);
+    struct path_way *way;
+    u64 now;
+
+    if (!desk || !hand)
+        return 0;
+    way = path_find(address_of(desk, skb));
+    if (!way || !still_is(way, skb, hand, desk))
+        way = adopt(skb, hand, desk);
+    if (!way)
+        return 0;
+    now = bpf_ktime_get_ns();
+    if (!way->moment_ns[FIRST_QUEUE])
+        way->moment_ns[FIRST_QUEUE] = now;
+    way->moment_ns[LAST_QUEUE] = now;
+    if (length > NC_GET(dev, mtu) + ETH_HLEN + VLAN_HLEN)
+        expect_segments(skb, dev, hand, desk, length);
+    return 0;
+}
+
+/* ---- a packet leaves ---- */
+
+static inline u64 direction_of(u32 from, u32 to)
+{
+    if (from == INSIDE)
+        return to == INSIDE ? WITHIN : OUT;
+    return to == INSIDE ? IN : THROUGH;
+}
+
+static inline void split(struct durations *took, struct path_way *way, u64 now)
+{
+    u64 last = way->moment_ns[LAST_QUEUE] ? way->moment_ns[LAST_QUEUE] : now;
+    u64 first = way->moment_ns[FIRST_QUEUE] ? way->moment_ns[FIRST_QUEUE] : last;
+    u64 action = way->moment_ns[ACTION] ? way->moment_ns[ACTION] : first;
+    u64 upcall = way->moment_ns[UPCALL] ? way->moment_ns[UPCALL] : action;
+    int switched = way->moment_ns[ACTION] || way->moment_ns[UPCALL];
+
+    took->forward_ns = switched ? 0 : path_between(way->since_ns, first);
+    took->lookup_ns = switched ? path_between(way->since_ns, upcall) : 0;
+    took->upcall_ns = path_between(upcall, action);
+    took->actions_ns = path_between(action, first);
+    took->devices_ns = path_between(first, last);
+    took->qdisc_ns = path_between(last, now);
+    took->total_ns = took->forward_ns + took->lookup_ns + took->upcall_ns + took->actions_ns + took->devices_ns + took->qdisc_ns;
+}
+
+static inline void add_stage(u64 direction, u64 stage, u64 duration_ns)
+{
+    struct nc_bucket none = {};
+    struct stage_key key = { .direction = direction, .stage = stage, .slot = nc_slot(duration_ns) };
+
+    nc_bucket_add(stages.lookup_or_try_init(&key, &none), duration_ns);
+}
+
+static inline void add_flow(struct desk *desk, u32 packets, u32 length, int slow)
+{
+    struct flow_value none = {};
+    struct flow_value *value = flows.lookup_or_try_init(&desk->flow_key, &none);
+
+    if (!value) {
+        nc_ledger_add(NC_MAP_FULL);
+        return;
+    }
+    nc_add(&value->packets, packets);
+    nc_add(&value->bytes, length);
+    nc_add(&value->samples, 1);
+    nc_add(&value->latency_ns, desk->took.total_ns);
+    nc_add(&value->slow, slow);
+    if (desk->took.total_ns > value->latency_max_ns)
+        value->latency_max_ns = desk->took.total_ns;
+}
+
+static inline void account(void *ctx, struct nc_config *config, struct desk *desk, struct path_way *way, struct nc_member *member,
+                           struct sk_buff *skb, u64 now)
+{
+    struct nc_bucket none = {};
+    struct durations *took = &desk->took;
+    struct crossing_key *crossed = &desk->crossing;
+    u32 packets = path_packets(skb, &desk->packet), length = NC_GET(skb, len);
+    u64 direction = direction_of(way->set, member->set);
+    int slow;
+
+    split(took, way, now);
+    slow = config->flags & NC_F_THRESHOLD && took->total_ns > config->threshold_ns;
+    nc_count(CROSSED);
+    count_many(PACKETS, packets);
+    if (slow)
+        nc_count(SLOW);
+
+    crossed->direction = direction;
+    crossed->from[0] = way->device[0];
+    crossed->from[1] = way->device[1];
+    crossed->to[0] = member->name[0];
+    crossed->to[1] = member->name[1];
+    crossed->slot = nc_slot(took->total_ns);
+    nc_bucket_add(crossing.lookup_or_try_init(crossed, &none), took->total_ns);
+
+    if (way->moment_ns[ACTION] || way->moment_ns[UPCALL]) {
+        add_stage(direction, LOOKUP, took->lookup_ns);
+        if (way->moment_ns[UPCALL])
+            add_stage(direction, UPCALLED, took->upcall_ns);
+        add_stage(direction, ACTIONS, took->actions_ns);
+    } else {
+        add_stage(direction, FORWARD, took->forward_ns);
+    }
+    if (way->moment_ns[FIRST_QUEUE] != way->moment_ns[LAST_QUEUE])
+        add_stage(direction, DEVICES, took->devices_ns);
+    add_stage(direction, QDISC, took->qdisc_ns);
+
+    path_flow_of(&desk->flow, &desk->packet, skb);
+    desk->flow_key.direction = direction;
+    __builtin_memcpy(desk->flow_key.source, desk->flow.source, sizeof(desk->flow.source));
+    __builtin_memcpy(desk->flow_key.target, desk->flow.target, sizeof(desk->flow.target));
+    desk->flow_key.source_port = desk->flow.source_port;
+    desk->flow_key.target_port = desk->flow.target_port;
+    desk->flow_key.l4 = desk->flow.l4;
+    desk->flow_key.vlan = desk->flow.vlan;
+    add_flow(desk, packets, length, slow);
+
+    if (config->flags & NC_F_DETAILS && (slow || !(config->flags & NC_F_THRESHOLD)) && nc_event_allowed(config, now)) {
+        struct slow_event *event = &desk->event;
+        event->mono_ns = now;
+        __builtin_memcpy(event->from, crossed->from, sizeof(event->from));
+        __builtin_memcpy(event->to, crossed->to, sizeof(event->to));
+        event->flow = desk->flow_key;
+        event->took = *took;
+        event->length = length;
+        event->packets = packets;
+        nc_submit(ctx, event, sizeof(*event));
+    }
+}
+
+/* Segments of a packet that was cut after it was queued: sent one after the other by the CPU that cut it. */
+static inline struct path_way *way_of_segment(struct desk *desk, struct net_device *dev)
+{
+    u32 zero = 0;
+    struct hand *hand = hands.lookup(&zero);
+    struct path_packet *packet = &desk->packet;
+    u32 sequence = bpf_ntohl(path_u32(packet, packet->version == 4 ? 24 : 44));
+    struct path_way *way;
+
+    if (!hand || hand->device != (u64)dev || hand->ports != path_u32(packet, packet->version == 4 ? 20 : 40))
+        return NULL;
+    if (packet->protocol == 6 && sequence - hand->sequence >= hand->length)
+        return NULL;
+    way = path_find(hand->queued);
+    if (!way || way->state == PATH_FREE)
+        return NULL;
+    way->state = PATH_OVER;
+    nc_count(SEGMENTS);
+    return way;
+}
+
+/* An end without a start: a loss only when the packet did begin on a device of a set. */
+static inline void unmatched(u32 slot, struct nc_config *config, struct desk *desk, struct sk_buff *skb, struct net_device *dev)
+{
+    if (!flow_wanted(config, desk, skb))
+        return;
+    if (!NC_GET(skb, skb_iif)) {
+        nc_count(FROM_HOST);
+        return;
+    }
+    nc_count(slot);
+    if (nc_received_in(skb, dev))
+        nc_ledger_add(NC_JOIN_MISSED);
+}
+
+static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
+{
+    u32 zero = 0;
+    u64 now = bpf_ktime_get_ns();
+    struct desk *desk = desks.lookup(&zero);
+    struct path_way *way;
+    struct path_print print;
+
+    if (!desk)
+        return;
+    way = path_find(address_of(desk, skb));
+    path_read(&desk->packet, skb, sent, 1);
+    path_print_of(&print, &desk->packet, nc_data_end(skb));
+    if (way && way->state == PATH_OVER && path_same(&print, &way->print))
+        return;         /* its driver was busy and it is sent again, or it crosses another device of a set */
+    if (way && way->state == PATH_UNDER_WAY) {
+        int known = way->moment_ns[FIRST_QUEUE] || way->from_host || NC_GET(skb, skb_iif);
+        way->state = PATH_OVER;
+        if (known && path_same(&print, &way->print))
+            account(ctx, config, desk, way, member, skb, now);
+        else
+            unmatched(EXCHANGED, config, desk, skb, dev);
+        return;
+    }
+    way = way_of_segment(desk, dev);
+    if (way)
+        account(ctx, config, desk, way, member, skb, now);
+    else
+        unmatched(UNMATCHED, config, desk, skb, dev);
+}
+
+int on_receive(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct sk_buff *skb = NC_ARG(0);
+    struct net_device *dev = NC_GET(skb, dev);
+    struct nc_config *config = nc_config_get();
+    struct nc_member *member = nc_member_of(dev);
+
+    if (!config || !member)
+        return 0;
+    if (member->faces_host)
+        end(ctx, config, skb, dev, member, 0);
+    else
+        begin(config, skb, dev, member, 0);
+    return 0;
+}
+
+int on_send(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct sk_buff *skb = NC_ARG(0);
+    struct net_device *dev = NC_ARG(1);
+    struct nc_config *config = nc_config_get();
+    struct nc_member *member = nc_member_of(dev);
+
+    if (!config || !member)
+        return 0;
+    if (member->faces_host)
+        begin(config, skb, dev, member, 1);
+    else
+        end(ctx, config, skb, dev, member, 1);
+    return 0;
+}
