@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TypeAlias
 
+from netconsole import figure
 from netconsole.compare_facts import changed_facts, explained_by
 from netconsole.comparison import (
     Comparison,
@@ -299,8 +300,8 @@ def _why(one: Judged, significant: bool, part: Part | None) -> str:
         name = "" if shown.name in ("rate", "value") else f"{shown.name} "
         text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
         if shown.ratio is not None:
-            text += f" (×{shown.ratio:.3g})"
-        if shown.spread is not None:
+            text += f" (×{figure.number(shown.ratio)})"
+        if shown.spread:
             text += f", the baseline's spread is {said(shown.spread, one.unit)}"
     if part is not None and part[1] > 0:
         text += f"; {min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}"

@@ -86,7 +86,7 @@ def _table(findings: list[Finding]) -> Table:
                 "" if one.statistic in ("rate", "value") else one.statistic,
                 said(one.baseline, one.unit),
                 said(one.current, one.unit),
-                f"×{one.ratio:.3g}" if one.ratio is not None else figure.UNKNOWN,
+                f"×{figure.number(one.ratio)}" if one.ratio is not None else figure.UNKNOWN,
                 said(one.difference, one.unit),
                 said(one.spread, one.unit),
             ]

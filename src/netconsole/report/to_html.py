@@ -24,7 +24,8 @@ td.n:first-child{min-width:2em}
 th{white-space:nowrap}
 td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 ul{list-style:none;padding:0}
-li{margin:.3em 0}
+li{margin:.3em 0;overflow-wrap:anywhere}
+p{overflow-wrap:anywhere}
 li b{display:inline-block;min-width:1.5em;margin-right:.4em}
 .act b{color:#c62828}
 .look b{color:#9a6000}
