@@ -156,6 +156,8 @@ class ConsoleApp(App[None]):
 
     def draw(self) -> None:
         """Draw the screen in front; those below it are drawn when they are in front again."""
+        if not self.is_running:
+            return
         screen = self.screen
         self._drawings += 1
         if self._drawings % caches.EVERY_DRAWINGS == 0:
@@ -282,6 +284,6 @@ def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> s
             for probe in state.probes.values()
             for program in probe.cost.programs.values()
         )
-    cost = f"{figure.duration(used)} of CPU time in user space, {figure.duration(kernel)} in the kernel"
+    cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
     kept = f"; snapshot in {figure.safe(snapshots[-1])}" if snapshots else ""
-    return f"netconsole: watched for {elapsed}, at a cost of {cost}; every probe is gone{kept}"
+    return f"netconsole: watched for {elapsed}; it cost {cost}; every probe is gone{kept}"

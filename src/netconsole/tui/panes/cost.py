@@ -6,13 +6,14 @@ from functools import partial
 
 from netconsole import figure
 from netconsole.costs import UsageState
-from netconsole.state import ProbeState
+from netconsole.state import ProbeState, SourceState
 from netconsole.tui.panes.scene import STATE_WORDS, Evidence, Scene, reason
 from netconsole.tui.panes.tables import Block
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Piece
 
+STEADY_INTERVALS = 10
 NEAR = 0.8
 """From this share of a limit on, a cost is near it."""
 
@@ -20,9 +21,15 @@ VERDICT_TONES: dict[str, Tone] = {"ok": "ok", "near": "look", "over": "act", "no
 
 
 def user_cpu_pct(scene: Scene) -> float | None:
-    """CPU of collector and console together, percent of one core; None while neither is known."""
-    known = [u.cpu_pct for u in _usages(scene) if u.cpu_pct is not None]
+    """CPU of collector and console together, percent of one core, typically; None while neither is known."""
+    known = [share for source in scene.state.sources.values() if (share := steady_cpu_pct(source)) is not None]
     return sum(known) if known else None
+
+
+def steady_cpu_pct(source: SourceState) -> float | None:
+    """The median of the last intervals: what one of our processes takes when it does not happen to start or tidy up."""
+    known = sorted(v for v in source.usage.cpu_history(source.timeline, STEADY_INTERVALS) if v is not None)
+    return known[len(known) // 2] if known else None
 
 
 def total_cpu_pct(scene: Scene) -> float | None:
@@ -99,8 +106,8 @@ def strip(scene: Scene) -> list[list[Piece]]:
             (f"{about}{core_share(state.kernel_cpu_pct)} %", ""),
             (f" of {figure.percent(limit)}" if limit is not None else "", "dim"),
         ],
-        [("collector ", "dim"), (_usage(state.collector.usage.cpu_pct, state.collector.usage.pss_kb), "")],
-        [("console ", "dim"), (_usage(state.console.usage.cpu_pct, state.console.usage.rss_kb), "")],
+        [("collector ", "dim"), (_usage(steady_cpu_pct(state.collector), state.collector.usage.pss_kb), "")],
+        [("console ", "dim"), (_usage(steady_cpu_pct(state.console), state.console.usage.rss_kb), "")],
         [("lost ", "dim"), (figure.number(lost), "look" if lost else "")],
         [("uncounted ", "dim"), (figure.number(lower), "look" if lower else "")],
         [("run ", "dim"), (figure.duration(per_run), "")],

@@ -153,7 +153,7 @@ def _event(scene: Scene, evidence: Evidence) -> Iterator[Line]:
     if event is None:
         yield [(f"{_INDENT}newer events have taken the place of this one", "look")]
         return
-    yield [(f"{_INDENT}{'time':<14}", "dim"), (events.clock(event.wall_ns), "strong")]
+    yield [(f"{_INDENT}{'time':<14}", "dim"), (events.clock(events.happened_ns(event)), "strong")]
     for name, value in event.fields.items():
         if isinstance(value, list):
             yield [(f"{_INDENT}{figure.safe(name, 32)}, innermost first", "dim")]

@@ -12,7 +12,6 @@ from netconsole.tui.panes.tables import Block
 from netconsole.tui.widgets.columns import Cell, Column, Row
 
 MAX_ROWS = 500
-_TIME_FIELDS = ("mono_ns",)
 
 
 def events_block() -> Block:
@@ -31,7 +30,7 @@ def rows(scene: Scene) -> list[Row]:
     for probe in scene.state.probes.values():
         first = probe.events_arrived - len(probe.events)
         arrived += [(event, probe.name, first + place) for place, event in enumerate(probe.events)]
-    arrived.sort(key=lambda one: (one[0].wall_ns, one[2]), reverse=True)
+    arrived.sort(key=lambda one: (happened_ns(one[0]), one[2]), reverse=True)
     return [_row(event, probe, number) for event, probe, number in arrived[:MAX_ROWS]]
 
 
@@ -77,7 +76,7 @@ def _note(scene: Scene) -> str:
 def _row(event: Event, probe: str, number: int) -> Row:
     what = describe(event.fields)
     cells = {
-        "time": Cell(clock(event.wall_ns), float(event.wall_ns)),
+        "time": Cell(clock(happened_ns(event)), float(happened_ns(event))),
         "probe": Cell(figure.safe(probe, 48), probe),
         "what": Cell(what, what),
     }
@@ -85,10 +84,41 @@ def _row(event: Event, probe: str, number: int) -> Row:
 
 
 def describe(fields: Mapping[str, Scalar | list[str]]) -> str:
-    """The fields of an event in one line; stacks are left to the details."""
-    parts = [
-        f"{name} {figure.safe(value, 64)}"
+    """The fields of an event in one line: what, where and who first, by value alone; then the others with their names.
+
+    What is the same for nearly every event, and stacks, are left to the details.
+    """
+    told = [figure.safe(fields[name], 64) for name in _FIRST if fields.get(name) not in (None, "")]
+    if fields.get("source") not in (None, ""):
+        told.append(f"{_end(fields, 'source')} → {_end(fields, 'target')}")
+    known = {*_FIRST, *_ENDS, *_LEFT_OUT}
+    told += [
+        f"{figure.safe(name, 32)} {figure.safe(value, 64)}"
         for name, value in fields.items()
-        if not isinstance(value, list) and name not in _TIME_FIELDS and value not in (None, "")
+        if name not in known and not isinstance(value, list) and value not in (None, "", 0)
     ]
-    return "  ".join(parts)
+    return "  ".join(told)
+
+
+_FIRST = ("what", "reason", "location", "device", "process", "protocol")
+_ENDS = ("source", "source_port", "target", "target_port")
+_LEFT_OUT = ("mono_ns", "class", "provenance", "ethertype", "netns", "cpu")
+
+
+def _end(fields: Mapping[str, Scalar | list[str]], name: str) -> str:
+    address, port = figure.safe(fields.get(name), 64), fields.get(f"{name}_port")
+    if not port:
+        return address
+    return f"[{address}]:{figure.safe(port)}" if ":" in address else f"{address}:{figure.safe(port)}"
+
+
+def happened_ns(event: Event) -> int:
+    """Wall clock of the event itself, by its own monotonic time where the probe took it; else of its reading."""
+    mono_ns = event.fields.get("mono_ns")
+    if isinstance(mono_ns, int) and not isinstance(mono_ns, bool) and 0 <= event.mono_ns - mono_ns < _LATE_NS:
+        return event.wall_ns - (event.mono_ns - mono_ns)
+    return event.wall_ns
+
+
+_LATE_NS = 3600 * 1_000_000_000
+"""An event that says to be older than an hour has another clock."""

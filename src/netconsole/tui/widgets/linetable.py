@@ -70,6 +70,8 @@ class LineTable(Painted, can_focus=True):
         self._all: Sequence[Row] = ()
         self._keys: list[Hashable] = []
         self._cursor: Hashable | None = None
+        self._chosen = False
+        """Whether the user put the cursor on its row; until then it is on the first, whichever that is."""
         self._cursor_index = 0
         self._top = 0
         self._placed: list[Placed] = []
@@ -112,6 +114,7 @@ class LineTable(Painted, can_focus=True):
     def select(self, key: Hashable) -> None:
         """Put the cursor on a row, if it is there."""
         if key in self._rows:
+            self._chosen = True
             self._cursor = key
             self._cursor_index = self._keys.index(key)
             self._settle()
@@ -121,6 +124,7 @@ class LineTable(Painted, can_focus=True):
     def action_cursor(self, steps: int) -> None:
         if self._keys:
             self._cursor_index = max(0, min(len(self._keys) - 1, self._cursor_index + steps))
+            self._chosen = self._cursor_index > 0
             self._cursor = self._keys[self._cursor_index]
             self._settle()
 
@@ -132,6 +136,7 @@ class LineTable(Painted, can_focus=True):
 
     def action_open(self) -> None:
         if self._cursor is not None:
+            self._chosen = True
             self.post_message(self.Opened(self, self._cursor))
 
     def action_sort(self, step: int) -> None:
@@ -194,10 +199,10 @@ class LineTable(Painted, can_focus=True):
         self._keys = self._order.arrange(list(self._rows), self._now_s)
         if not self._keys:
             self._cursor_index = 0
-        elif self._cursor in self._rows:
+        elif self._chosen and self._cursor in self._rows:
             self._cursor_index = self._keys.index(self._cursor)
         else:
-            self._cursor_index = min(self._cursor_index, len(self._keys) - 1)
+            self._cursor_index = min(self._cursor_index, len(self._keys) - 1) if self._chosen else 0
             self._cursor = self._keys[self._cursor_index]
         self._settle(fresh)
 

@@ -103,12 +103,17 @@ def _segments(line: Line, highlighted: bool) -> list[Segment]:
         return [Segment("".join(text for text, _ in line), CURSOR)]
     merged: list[tuple[str, Style]] = []
     for text, tone in line:
-        style = STYLES[tone]
-        if merged and merged[-1][1] is style:
-            merged[-1] = (merged[-1][0] + text, style)
-        elif text:
-            merged.append((text, style))
+        shown = text.lstrip(" ") if tone not in _BLANK_SHOWS else text
+        for part, style in ((text[: len(text) - len(shown)], STYLES[""]), (shown, STYLES[tone])):
+            if merged and merged[-1][1] is style:
+                merged[-1] = (merged[-1][0] + part, style)
+            elif part:
+                merged.append((part, style))
     return [Segment(text, style) for text, style in merged]
+
+
+_BLANK_SHOWS: tuple[Tone, ...] = ("", "here")
+"""Tones of which a blank is more than a blank."""
 
 
 def _differences(old: Line, new: Line, y: int, width: int) -> list[Region]:

@@ -1,0 +1,50 @@
+"""Writes the console's screen as SVG, with this host's real figures: for the README and for looking at changes.
+
+sudo .venv/bin/python tools/screenshot.py docs/overview.svg --seconds 20 --keys 4,enter
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from netconsole import probes, profiles
+from netconsole.live import LiveSession
+from netconsole.paths import collector_command
+from netconsole.tui.console import ConsoleApp
+from netconsole.tui.files import picture
+
+
+async def take(arguments: argparse.Namespace) -> None:
+    """Run the console without a terminal for a while, press the keys, export."""
+    manifests = probes.load_all()
+    profile = profiles.load(arguments.profile, manifests)
+    session = LiveSession(collector_command(), profiles.plan(profile, manifests))
+    columns, lines = (int(part) for part in arguments.size.split("x"))
+    app = ConsoleApp(session, profile, manifests)
+    session.start()
+    try:
+        async with app.run_test(size=(columns, lines)) as pilot:
+            await asyncio.sleep(arguments.seconds)
+            for key in filter(None, arguments.keys.split(",")):
+                await pilot.press(key)
+            await asyncio.sleep(1)
+            arguments.file.write_bytes(picture(app.export_screenshot(title="netconsole", simplify=True)))
+    finally:
+        session.close()
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Writes the console's screen as SVG.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--profile", default="summary")
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--size", default="120x40", help="COLUMNSxLINES")
+    parser.add_argument("--keys", default="", help="names of keys, separated by commas")
+    asyncio.run(take(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
