@@ -75,13 +75,7 @@ class TableSpec:
     @property
     def labels(self) -> tuple[str, ...]:
         """Label names in order, with those that the collector adds."""
-        names: list[str] = []
-        for column in self.key:
-            if column.type.startswith("pad["):
-                continue
-            names.append(column.name)
-            names.extend(EXTRA_LABELS.get(column.shown_as or "", ()))
-        return tuple(names)
+        return _label_names(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +85,11 @@ class HistogramSpec:
     title: str
     unit: str
     key: tuple[Column, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names in order, with those that the collector adds."""
+        return _label_names(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +278,16 @@ def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) ->
     )
 
 
+def _label_names(key: Iterable[Column]) -> tuple[str, ...]:
+    names: list[str] = []
+    for column in key:
+        if column.type.startswith("pad["):
+            continue
+        names.append(column.name)
+        names.extend(EXTRA_LABELS.get(column.shown_as or "", ()))
+    return tuple(names)
+
+
 def _named(section: Checker) -> Iterable[tuple[str, Checker]]:
     for name, item in section.each():
         if _NAME.fullmatch(name) is None:
@@ -378,7 +387,7 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
     if is_histogram:
         name = item.text("histogram", None, tuple(histograms))
         if name in histograms:
-            labels = [column.name for column in histograms[name].key]
+            labels = histograms[name].labels
     else:
         name = item.text("table", None, tuple(tables))
         if name in tables:
