@@ -45,7 +45,7 @@ def probe_text(manifest: Manifest) -> str:
         columns = [*table.labels, *(f"{c.name} ({c.unit})" if c.unit else c.name for c in table.value)]
         lines += ["", *_wrapped(f"table {name}: {', '.join(columns)}; at most {table.max_rows} rows")]
     for name, one in manifest.histograms.items():
-        lines += ["", *_wrapped(f"histogram {name} ({one.unit}) by {', '.join(c.name for c in one.key) or 'nothing'}")]
+        lines += ["", *_wrapped(f"histogram {name} ({one.unit}) by {', '.join(one.labels) or 'nothing'}")]
     return "\n".join(lines)
 
 
@@ -80,8 +80,7 @@ def probe_json(manifest: Manifest) -> dict[str, Any]:
             for name, table in manifest.tables.items()
         },
         "histograms": {
-            name: {"unit": one.unit, "labels": [column.name for column in one.key]}
-            for name, one in manifest.histograms.items()
+            name: {"unit": one.unit, "labels": list(one.labels)} for name, one in manifest.histograms.items()
         },
     }
 
