@@ -76,6 +76,13 @@ static inline struct nc_config *nc_config_get(void)
     return nc_config.lookup(&zero);
 }
 
+/* A number that stands for a kernel object as long as the probe lives. The verifier lets a BTF-typed program compute nothing from a
+ * pointer but its distance to another one: here to the configuration, which stays where it is. */
+static inline u64 nc_number_of(struct nc_config *config, void *pointer)
+{
+    return (u64)pointer - (u64)config;
+}
+
 /* ---- accounting: per CPU ---- */
 
 /* From 6.1 the kernel does not enter a raw tracepoint program that is running on this CPU already (it counts such runs as missed: the

@@ -62,13 +62,19 @@ static inline void socket_of(struct socket_key *key, struct sock *sk)
         bpf_probe_read_kernel(key->peer, sizeof(key->peer), &sk->__sk_common.skc_v6_daddr);
 #endif
     } else {
+        u32 peer = NC_GET(sk, __sk_common.skc_daddr);
         nc_map_ipv4(key->address, NC_GET(sk, __sk_common.skc_rcv_saddr));
-        nc_map_ipv4(key->peer, NC_GET(sk, __sk_common.skc_daddr));
+        if (peer)       /* else it is not connected: zeros, which is "none" */
+            nc_map_ipv4(key->peer, peer);
     }
     key->l4 = IPPROTO_TCP;
     if (state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV) {  /* those two are only the common part of a socket */
         key->l4 = NC_READ(sk, sk_protocol);
         key->inode = key->owner = inode_of(sk);
+        if (!key->port) {       /* given back already (tcp_disconnect): the header of the reset is made from this */
+            key->port = NC_READ((struct inet_sock *)sk, inet_sport);
+            key->port = bpf_ntohs(key->port);
+        }
     }
 }
 

@@ -23,21 +23,21 @@ struct wait_set {
 };
 BPF_ARRAY(waiting, struct wait_set, SETS);
 
-/* The difference of the addresses: the one thing that the verifier lets a BTF-typed program compute from two pointers. */
-static inline u64 wait_key(void *skb, void *dev)
+/* One number for packet and device, multiplied so that no distance between two devices is one between two packets. */
+#define GOLDEN 0x9e3779b97f4a7c15ull
+static inline u64 wait_key(struct nc_config *config, void *skb, void *dev)
 {
-    return (u64)skb - (u64)dev;
+    return nc_number_of(config, skb) + nc_number_of(config, dev) * GOLDEN;
 }
 
 static inline struct wait_set *wait_set_of(u64 key)
 {
-    u32 index = key * 0x9e3779b97f4a7c15ull >> 52;      /* Fibonacci hashing, 12 bits */
+    u32 index = key * GOLDEN >> 52;     /* Fibonacci hashing, 12 bits */
     return waiting.lookup(&index);
 }
 
-static inline void wait_begin(void *skb, void *dev, u64 now)
+static inline void wait_begin(u64 key, u64 now)
 {
-    u64 key = wait_key(skb, dev);
     struct wait_set *set = wait_set_of(key);
     int chosen = 0;
 
@@ -59,9 +59,8 @@ static inline void wait_begin(void *skb, void *dev, u64 now)
 }
 
 /* When the wait began; 0 when the packet was not waiting. */
-static inline u64 wait_end(void *skb, void *dev)
+static inline u64 wait_end(u64 key)
 {
-    u64 key = wait_key(skb, dev);
     struct wait_set *set = wait_set_of(key);
 
     if (!set)
@@ -69,8 +68,9 @@ static inline u64 wait_end(void *skb, void *dev)
 #pragma unroll
     for (int i = 0; i < WAYS; i++) {
         if (set->way[i].key == key) {
-            set->way[i].key = 0;
-            return set->way[i].since_ns;
+            u64 since_ns = set->way[i].since_ns;
+            set->way[i].key = 0;        /* last: from here on the place may be taken */
+            return since_ns;
         }
     }
     return 0;
@@ -145,7 +145,7 @@ int queued(struct bpf_raw_tracepoint_args *ctx)
     if (!config || !device_queues(dev) || !wanted(config, skb, dev))
         return 0;
     nc_count(QUEUED);
-    wait_begin(skb, dev, bpf_ktime_get_ns());
+    wait_begin(wait_key(config, skb, dev), bpf_ktime_get_ns());
     return 0;
 }
 
@@ -193,6 +193,8 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
     u64 since, now;
     int zero = 0;
 
+    if (!config)
+        return 0;
     key.queue = NC_GET(skb, queue_mapping);
     handover = handovers.lookup(&zero);
     if (handover) {
@@ -200,8 +202,8 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
         handover->dev = ctx->args[1];
         handover->queue = key.queue;
     }
-    since = wait_end(skb, dev);
-    if (!since || !config)
+    since = wait_end(wait_key(config, skb, dev));
+    if (!since)
         return 0;
     now = bpf_ktime_get_ns();
     nc_count(SENT);
@@ -215,12 +217,13 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
 
 int freed(struct bpf_raw_tracepoint_args *ctx)
 {
+    struct nc_config *config = nc_config_get();
     struct sk_buff *skb = NC_ARG(0);
     struct net_device *dev = NC_GET(skb, dev);
     struct dropped_key key = {};
     u64 *count, none = 0;
 
-    if (!wait_end(skb, dev))
+    if (!config || !wait_end(wait_key(config, skb, dev)))
         return 0;
     nc_count(DROPPED);
     nc_place_of(&key.place, dev);

@@ -13,17 +13,24 @@ _SCAN_EVERY_S = 5.0
 _MAX_SCAN_S = 0.2
 """A scan that takes longer is left half done, and goes on from there the next time."""
 _MAX_KNOWN = 16384
+_MAX_ASKED = 3
+"""Scans for one socket: after them it is taken to belong to nobody that can be seen."""
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
 class Owners:
-    """Answers are remembered: a label must not change under a row once it has been shown."""
+    """Answers are remembered: a label must not change under a row once it has been shown, unless it was unknown.
+
+    ``changes`` counts the times that something unknown became known.
+    """
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._processes: Dict[int, str] = {}
         self._sockets: Dict[int, str] = {}
         self._shown: Dict[int, Optional[str]] = {}
+        self._asked: Dict[int, int] = {}
+        self.changes = 0
         self._next_scan = 0.0
         self._resume_at = 0
 
@@ -46,7 +53,23 @@ class Owners:
                 self._scan()
             self._bound(self._shown)
             self._shown[inode] = self._sockets.get(inode)
+            if self._shown[inode] is None:
+                self._bound(self._asked)
+                self._asked.setdefault(inode, 0)
         return self._shown[inode]
+
+    def refresh(self) -> None:
+        """Looks again for sockets that were asked for in vain, not too often and not for ever."""
+        if time.monotonic() < self._next_scan or all(asked >= _MAX_ASKED for asked in self._asked.values()):
+            return
+        self._scan()
+        for inode, asked in list(self._asked.items()):
+            if inode in self._sockets:
+                self.changes += 1
+                self._asked.pop(inode)
+                self._shown.pop(inode, None)
+            else:
+                self._asked[inode] = asked + 1
 
     def _comm(self, pid: int) -> Optional[str]:
         try:

@@ -62,7 +62,8 @@ class MapReader:
         self._words = struct.Struct("={}Q".format(bpf_map.value_bytes // 8)) if all_u64 else None
         self._rows: Dict[bytes, _Row] = {}
         self._has_vms = any(column.shown_as in ("tap", "vm") for column in self._key.columns)
-        self._vm_changes = 0
+        self._has_sockets = any(column.shown_as == "socket" for column in self._key.columns)
+        self._changes = (0, 0)
         self._generation = 0
         self.evicted = 0
         self.evicted_first = 0
@@ -71,8 +72,7 @@ class MapReader:
     def read(self) -> List[Change]:
         """All rows. A key that has vanished counts as evicted: LRU maps do that by themselves."""
         self._generation += 1
-        if self._has_vms:
-            self._name_again()
+        self._name_again()
         changes = [self._advance(key, value) for key, value in self._map.items()]
         for key in [key for key, row in self._rows.items() if row.generation != self._generation]:
             self._forget(key)
@@ -93,10 +93,14 @@ class MapReader:
         return Change(key, row.labels, deltas, totals, is_changed)
 
     def _name_again(self) -> None:
-        """A tap may have come to another VM since its row was first seen."""
-        self._names.vms.refresh()
-        if self._vm_changes != self._names.vms.changes:
-            self._vm_changes = self._names.vms.changes
+        """A tap may have come to another VM since its row was first seen, and the process of a socket been found."""
+        if self._has_vms:
+            self._names.vms.refresh()
+        if self._has_sockets:
+            self._names.owners.refresh()
+        changes = (self._names.vms.changes, self._names.owners.changes)
+        if self._changes != changes and (self._has_vms or self._has_sockets):
+            self._changes = changes
             for key, row in self._rows.items():
                 row.labels = decode.labels(self._key.columns, self._key.unpack(key), self._names)
 

@@ -13,10 +13,26 @@ from pathlib import Path
 _numbers = itertools.count(1)
 _LIMIT_S = 120.0
 
-SEND_UDP = """
-import os, socket, sys
-target, port, count, size, cpu, source_port = sys.argv[1], *map(int, sys.argv[2:])
-os.sched_setaffinity(0, {cpu})
+# A queue is emptied by a timer, in whatever task it interrupts. Hosted machines exist whose init is exempt from BPF:
+# what happens while it runs is not seen. So a sender may stay on its CPU, ahead of others, until the queue is empty.
+LINGER = """
+import os, time
+def linger(cpu, milliseconds):
+    os.sched_setaffinity(0, {cpu})
+    if milliseconds:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    def wait():
+        end = time.monotonic() + milliseconds / 1000
+        while time.monotonic() < end:
+            pass
+    return wait
+"""
+SEND_UDP = (
+    LINGER
+    + """
+import socket, sys
+target, port, count, size, cpu, source_port, linger_ms = sys.argv[1], *map(int, sys.argv[2:])
+wait = linger(cpu, linger_ms)
 family = socket.AF_INET6 if ":" in target else socket.AF_INET
 sender = socket.socket(family, socket.SOCK_DGRAM)
 if source_port:
@@ -31,7 +47,9 @@ while sent < count:
         if error.errno != 105:  # ENOBUFS: the qdisc shed it, and it was sent all the same
             raise
     sent += 1
+wait()
 """
+)
 SEND_FRAMES = """
 import socket, sys
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -112,35 +130,93 @@ class Wire:
         self.a, self.b = a, b
         peer = ("type", "veth", "peer", "name", self.DEVICES[1], "netns", b.name)
         a.ip("link", "add", self.DEVICES[0], *peer)
-        for end, (namespace, device) in enumerate(zip((a, b), self.DEVICES, strict=True)):
-            namespace.ip("link", "set", device, "address", self.MACS[end])
+        for namespace, device, mac in zip((a, b), self.DEVICES, self.MACS, strict=True):
+            namespace.ip("link", "set", device, "address", mac)
+        self._ipv6(False)  # it talks by itself, and tests count
+        for namespace, device in zip((a, b), self.DEVICES, strict=True):
             namespace.ip("link", "set", device, "up")
-            namespace.ip("address", "add", self.ADDRESSES[end] + "/24", "dev", device)
-            namespace.ip("address", "add", self.ADDRESSES6[end] + "/64", "dev", device, "nodad")
-            for address in (self.ADDRESSES, self.ADDRESSES6):
-                other = ("lladdr", self.MACS[1 - end], "dev", device, "nud", "permanent")
-                namespace.ip("neighbour", "replace", address[1 - end], *other)
+        self._give(self.ADDRESSES, "24")
+
+    def use_ipv6(self) -> None:
+        """Until :meth:`restore`."""
+        self._ipv6(True)
+        self._give(self.ADDRESSES6, "64", "nodad")
+
+    def _give(self, addresses: tuple[str, str], length: str, *flags: str) -> None:
+        for end, (namespace, device) in enumerate(zip((self.a, self.b), self.DEVICES, strict=True)):
+            namespace.ip("address", "add", f"{addresses[end]}/{length}", "dev", device, *flags)
+            other = ("lladdr", self.MACS[1 - end], "dev", device, "nud", "permanent")
+            namespace.ip("neighbour", "replace", addresses[1 - end], *other)
+
+    def _ipv6(self, is_on: bool) -> None:
+        for namespace, device in zip((self.a, self.b), self.DEVICES, strict=True):
+            namespace.run("sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6={int(not is_on)}")
+
+    def shape(self, rate: str, burst: str, limit: str) -> None:
+        """A token bucket on the first end: the one shaper that every kernel at hand has."""
+        self.a.tc(
+            *("qdisc", "replace", "dev", self.DEVICES[0], "root", "tbf"),
+            *("rate", rate, "burst", burst, "limit", limit),
+        )
 
     def restore(self) -> None:
-        """Takes back the qdiscs of a test."""
+        """Takes back the qdiscs of a test, and IPv6."""
+        self._ipv6(False)
         for namespace, device in zip((self.a, self.b), self.DEVICES, strict=True):
             if json.loads(namespace.tc("-j", "qdisc", "show", "dev", device, "root"))[0]["kind"] != "noqueue":
                 namespace.tc("qdisc", "delete", "dev", device, "root")
 
 
 def send_udp(
-    namespace: Namespace, target: str, port: int, count: int, size: int = 64, senders: int = 1, source_port: int = 0
+    namespace: Namespace,
+    target: str,
+    port: int,
+    count: int,
+    size: int = 64,
+    senders: int = 1,
+    source_port: int = 0,
+    linger_ms: int = 0,
 ) -> None:
-    """``count`` datagrams in all, from several processes that take turns on the CPUs."""
+    """``count`` datagrams in all, from several processes that take turns on the CPUs; ``linger_ms``: see LINGER."""
     cpus = sorted(os.sched_getaffinity(0))
     shares = [count // senders + (number < count % senders) for number in range(senders)]
     running = [
-        namespace.start(SEND_UDP, target, port, share, size, cpus[number % len(cpus)], source_port)
+        namespace.start(SEND_UDP, target, port, share, size, cpus[number % len(cpus)], source_port, linger_ms)
         for number, share in enumerate(shares)
     ]
     for process in running:
         process.communicate(timeout=_LIMIT_S)
         assert process.returncode == 0
+
+
+RECEIVER_THAT_SLEEPS = """
+import os, socket, sys
+count = int(sys.argv[1])
+receivers = []
+for number in range(count):
+    receiver = socket.socket(socket.AF_INET6 if len(sys.argv) > 2 else socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    receiver.bind(("", receivers[0].getsockname()[1] if receivers else 0))
+    receivers.append(receiver)
+print(receivers[0].getsockname()[1], os.getpid(), *(os.fstat(one.fileno()).st_ino for one in receivers), flush=True)
+sys.stdin.read()
+"""
+
+
+class SleepingReceiver:
+    """A process with sockets on one UDP port that it never reads, their buffers as small as can be."""
+
+    def __init__(self, namespace: Namespace, sockets: int = 1, family6: bool = False) -> None:
+        self._process = namespace.start(RECEIVER_THAT_SLEEPS, sockets, *(["6"] if family6 else []))
+        assert self._process.stdout
+        self.port, self.pid, *self.inodes = map(int, self._process.stdout.readline().split())
+
+    def __enter__(self) -> SleepingReceiver:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._process.communicate(timeout=_LIMIT_S)
 
 
 def send_frames(namespace: Namespace, device: str, frames: Sequence[bytes]) -> None:
