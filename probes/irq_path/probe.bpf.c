@@ -1,0 +1,351 @@
+/* irq_path - from the tap to the guest's interrupt, in five steps that are joined by the addresses of the objects they pass:
+ *
+ *   S1 tun_net_xmit: the stack gives a packet to the tap              (packet)
+ *   S2 vhost_add_used_and_signal_n: vhost gives a batch to the guest  (packet -> socket -> virtqueue)
+ *   S3 eventfd_signal: and tells it                                   (virtqueue -> eventfd)
+ *   S4 irqfd_wakeup: KVM hears of it                                  (eventfd -> irqfd)
+ *   S5 kvm_apic_accept_irq: the virtual CPU's APIC takes it           (irqfd -> interrupt, in the same thread)
+ *
+ * An interrupt is timed from the first packet that it serves; the others of its batch are counted as coalesced. A batch whose guest wants
+ * no interrupt, because it polls, is counted as polled. All stages of an interrupt are accounted at once when it has arrived, so that
+ * their sums are the sum of the total.
+ */
+
+enum { INTERRUPTS };    /* counters */
+
+/* ---- S1, by address of the packet: an array of sets (its look-up is inlined); a packet that never left is displaced by age ---- */
+#define SETS 8192
+#define WAYS 4
+
+struct stamp {
+    u64 packet;         /* 0: free */
+    u64 ns;
+};
+struct stamp_set {
+    struct stamp way[WAYS];
+};
+BPF_ARRAY(stamps, struct stamp_set, SETS);
+
+static inline struct stamp_set *stamps_of(u64 packet)
+{
+    u32 index = (packet * 0x9e3779b97f4a7c15ull) >> 51;     /* Fibonacci hashing, 13 bits */
+    return stamps.lookup(&index);
+}
+
+/* ---- what is on its way ---- */
+
+struct batch {          /* taken from the ring, not yet given to the guest */
+    u64 first_ns;       /* S1 of its first packet; 0: not known */
+    u64 packets;
+};
+BPF_TABLE("lru_hash", u64, struct batch, batches, 8192);            /* by socket */
+
+struct interrupt {
+    struct nc_place place;
+    u32 queue;
+    s32 gsi;
+    u64 ns[5];          /* S1 to S5 */
+    u64 packets;
+};
+BPF_TABLE("lru_hash", u64, struct interrupt, interrupts, 8192);     /* by eventfd */
+
+/* The eventfd whose interrupt the thread delivers: with interrupts off, or in a worker that is bound to its CPU. */
+struct delivery {
+    u64 eventfd;
+    u64 thread;
+};
+BPF_PERCPU_ARRAY(deliveries, struct delivery, 1);
+
+/* ---- tables ---- */
+
+struct queue_key {
+    struct nc_place place;
+    u32 queue;
+    u32 pad;
+};
+struct queue_row {
+    u64 interrupts, packets, coalesced, deferred;
+    u64 polled_batches, polled_packets;
+};
+BPF_TABLE("hash", struct queue_key, struct queue_row, queues, NC_ROWS_queues);
+
+struct stage_key {
+    struct nc_place place;
+    u16 queue;
+    char stage[6];
+    u32 pad;
+    u32 slot;
+};
+BPF_TABLE("hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
+
+struct interrupt_event {
+    u64 mono_ns;
+    struct nc_place place;
+    u32 queue;
+    s32 gsi;
+    u32 apic;
+    u32 vector;
+    u64 s1_s2_ns, s2_s3_ns, s3_s4_ns, s4_s5_ns, total_ns;
+    u64 packets;
+};
+BPF_PERCPU_ARRAY(records, struct interrupt_event, 1);
+
+static inline struct queue_row *row_of(struct nc_place *place, u32 queue)
+{
+    struct queue_key key = { .place = *place, .queue = queue };
+    struct queue_row none = {}, *row = queues.lookup_or_try_init(&key, &none);
+
+    if (!row)
+        nc_ledger_add(NC_MAP_FULL);
+    return row;
+}
+
+/* ---- S1 ---- */
+
+int offered(struct pt_regs *ctx, struct sk_buff *skb, struct net_device *dev)
+{
+    struct stamp_set *set = stamps_of((u64)skb);
+    int chosen = 0;
+
+    if (!set)
+        return 0;
+#pragma unroll
+    for (int i = WAYS - 1; i >= 0; i--) {       /* the same packet's, else a free place, else the oldest */
+        if (set->way[i].packet == (u64)skb) {
+            chosen = i;
+            break;
+        }
+        if (set->way[chosen & (WAYS - 1)].packet && (!set->way[i].packet || set->way[i].ns < set->way[chosen & (WAYS - 1)].ns))
+            chosen = i;
+    }
+    set->way[chosen & (WAYS - 1)].packet = 0;   /* never a new time beside an old packet */
+    set->way[chosen & (WAYS - 1)].ns = bpf_ktime_get_ns();
+    set->way[chosen & (WAYS - 1)].packet = (u64)skb;
+    return 0;
+}
+
+static inline u64 offered_at(u64 packet)
+{
+    struct stamp_set *set = stamps_of(packet);
+
+    if (!set)
+        return 0;
+#pragma unroll
+    for (int i = 0; i < WAYS; i++) {
+        if (set->way[i].packet == packet) {
+            set->way[i].packet = 0;
+            return set->way[i].ns;
+        }
+    }
+    return 0;
+}
+
+/* ---- between S1 and S2: vhost reads the packet, whose address it passes in msg_control ---- */
+
+int received(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
+{
+    u64 socket = (u64)sock, packet = (u64)NC_READ(message, msg_control), since;
+    struct batch *batch, none = {};
+
+    if (!packet)        /* QEMU reads itself: without vhost */
+        return 0;
+    since = offered_at(packet);
+    batch = batches.lookup_or_try_init(&socket, &none);
+    if (!batch)
+        return 0;
+    if (!batch->packets)
+        batch->first_ns = since;
+    batch->packets++;
+    return 0;
+}
+
+/* ---- S2 ---- */
+
+int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq)
+{
+    struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
+    u64 socket = (u64)NC_READ(vq, private_data), eventfd;
+    struct batch *batch = batches.lookup(&socket);
+    struct interrupt interrupt = {}, *earlier;
+    struct nc_config *config = nc_config_get();
+    struct tap_queue tap = {};
+    struct queue_row *row;
+
+    /* The guest's transmit queue has the same socket, but no ring. */
+    if (!config || !batch || !batch->packets || !NC_READ(nvq, rx_ring))
+        return 0;
+    interrupt.ns[0] = batch->first_ns;
+    interrupt.packets = batch->packets;
+    batch->packets = 0;
+    if (tap_of_socket(&tap, (void *)socket) || !nc_place_wanted(config, &tap.place))
+        return 0;
+    if (!interrupt.ns[0]) {     /* the first packet came before this probe, or by XDP */
+        nc_ledger_add(NC_JOIN_MISSED);
+        return 0;
+    }
+    interrupt.ns[1] = bpf_ktime_get_ns();
+    interrupt.place = tap.place;
+    interrupt.queue = tap.queue;
+    eventfd = (u64)NC_READ(vq, call_ctx.ctx);
+    earlier = interrupts.lookup(&eventfd);
+    if (earlier && earlier->ns[1]) {
+        row = row_of(&earlier->place, earlier->queue);
+        if (earlier->ns[2]) {           /* told, but it has not arrived */
+            nc_ledger_add(NC_JOIN_MISSED);
+        } else if (row) {
+            row->polled_batches++;
+            row->polled_packets += earlier->packets;
+        }
+    }
+    interrupts.update(&eventfd, &interrupt);
+    return 0;
+}
+
+/* ---- S3 ---- */
+
+int told(struct pt_regs *ctx, struct eventfd_ctx *context)
+{
+    u64 eventfd = (u64)context;
+    struct interrupt *interrupt = interrupts.lookup(&eventfd);
+
+    if (interrupt && interrupt->ns[1] && !interrupt->ns[2])
+        interrupt->ns[2] = bpf_ktime_get_ns();
+    return 0;
+}
+
+/* ---- S4 ---- */
+
+static inline void deliver(u64 eventfd)
+{
+    struct delivery *delivery;
+    int zero = 0;
+
+    delivery = deliveries.lookup(&zero);
+    if (delivery) {
+        delivery->eventfd = eventfd;
+        delivery->thread = bpf_get_current_pid_tgid();
+    }
+}
+
+int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
+{
+    struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
+    u64 eventfd = (u64)NC_READ(irqfd, eventfd);
+    struct interrupt *interrupt;
+
+    if (!((u64)key & EPOLLIN))
+        return 0;
+    interrupt = interrupts.lookup(&eventfd);
+    if (!interrupt || !interrupt->ns[2] || interrupt->ns[3])
+        return 0;
+    interrupt->ns[3] = bpf_ktime_get_ns();
+    interrupt->gsi = NC_READ(irqfd, gsi);
+    deliver(eventfd);
+    return 0;
+}
+
+/* It could not be delivered at once: a kernel worker does. */
+int deferred(struct pt_regs *ctx, struct work_struct *work)
+{
+    struct kvm_kernel_irqfd *irqfd = (void *)work - offsetof(struct kvm_kernel_irqfd, inject);
+    u64 eventfd = (u64)NC_READ(irqfd, eventfd);
+    struct interrupt *interrupt = interrupts.lookup(&eventfd);
+    struct queue_row *row;
+
+    if (!interrupt || !interrupt->ns[3])
+        return 0;
+    row = row_of(&interrupt->place, interrupt->queue);
+    if (row)
+        row->deferred++;
+    deliver(eventfd);
+    return 0;
+}
+
+/* ---- S5 ---- */
+
+static inline void account_stage(struct stage_key *key, char from, char to, u64 ns)
+{
+    struct nc_bucket none = {};
+
+    key->stage[0] = 'S';
+    key->stage[1] = from;
+    key->stage[2] = '-';
+    key->stage[3] = 'S';
+    key->stage[4] = to;
+    key->slot = nc_slot(ns);
+    nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
+}
+
+static inline void account(struct interrupt *interrupt)
+{
+    struct stage_key key = { .place = interrupt->place, .queue = interrupt->queue };
+    struct queue_row *row = row_of(&interrupt->place, interrupt->queue);
+    u64 *ns = interrupt->ns, total = ns[4] - ns[0];
+    struct nc_bucket none = {};
+
+    nc_count(INTERRUPTS);
+    if (row) {
+        row->interrupts++;
+        row->packets += interrupt->packets;
+        row->coalesced += interrupt->packets - 1;
+    }
+    account_stage(&key, '1', '2', ns[1] - ns[0]);
+    account_stage(&key, '2', '3', ns[2] - ns[1]);
+    account_stage(&key, '3', '4', ns[3] - ns[2]);
+    account_stage(&key, '4', '5', ns[4] - ns[3]);
+    __builtin_memcpy(key.stage, "total", 6);
+    key.slot = nc_slot(total);
+    nc_bucket_add(stages.lookup_or_try_init(&key, &none), total);
+}
+
+static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct interrupt *interrupt)
+{
+    u64 *ns = interrupt->ns;
+    struct interrupt_event *record;
+    int zero = 0;
+
+    if (config->flags & NC_F_THRESHOLD && ns[4] - ns[0] <= config->threshold_ns)
+        return;
+    if (!nc_event_allowed(config, ns[4]))
+        return;
+    record = records.lookup(&zero);
+    if (!record)
+        return;
+    record->mono_ns = ns[4];
+    record->place = interrupt->place;
+    record->queue = interrupt->queue;
+    record->gsi = interrupt->gsi;
+    record->apic = ctx->args[0];
+    record->vector = (u8)ctx->args[3];
+    record->s1_s2_ns = ns[1] - ns[0];
+    record->s2_s3_ns = ns[2] - ns[1];
+    record->s3_s4_ns = ns[3] - ns[2];
+    record->s4_s5_ns = ns[4] - ns[3];
+    record->total_ns = ns[4] - ns[0];
+    record->packets = interrupt->packets;
+    nc_submit(ctx, record, sizeof(*record));
+}
+
+int accepted(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct nc_config *config = nc_config_get();
+    struct interrupt *interrupt;
+    struct delivery *delivery;
+    int zero = 0;
+
+    delivery = deliveries.lookup(&zero);
+    if (!delivery || !delivery->eventfd || delivery->thread != bpf_get_current_pid_tgid() || !config)
+        return 0;
+    interrupt = interrupts.lookup(&delivery->eventfd);
+    delivery->eventfd = 0;
+    if (!interrupt || !interrupt->ns[3])
+        return 0;
+    interrupt->ns[4] = bpf_ktime_get_ns();
+    account(interrupt);
+    if (config->flags & NC_F_DETAILS)
+        sample(ctx, config, interrupt);
+    interrupt->ns[1] = 0;       /* done: the next batch finds nothing unfinished */
+    interrupt->ns[2] = 0;
+    interrupt->ns[3] = 0;
+    return 0;
+}

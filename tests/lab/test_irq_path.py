@@ -1,0 +1,147 @@
+"""irq_path: every packet and interrupt of a ping is followed, stages add up, a delay shows where it was put in."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Iterator
+
+import pytest
+
+from netconsole import frames
+from netconsole.histogram import percentile
+
+from .collector import InsideMeasurement
+from .testbed import Testbed
+from .traffic import flood, ping, worker_pids
+
+pytestmark = pytest.mark.lab
+
+PINGS = 40
+FLOOD = 3000
+STAGES = ("S1-S2", "S2-S3", "S3-S4", "S4-S5")
+SLOWER = 3.0  # times: a worker with a seventieth of its CPU is far slower than that
+IDLE_NICE = 19
+
+
+@pytest.fixture(scope="module")
+def collector(testbed: Testbed) -> Iterator[InsideMeasurement]:
+    measurement = InsideMeasurement(testbed.hypervisor)
+    try:
+        measurement.load("vhost_queues")
+        measurement.load("irq_path", "details", events_per_s=10_000, threshold_us=0)
+        yield measurement
+    finally:
+        measurement.close()
+
+
+def stages(collector: InsideMeasurement, device: str = "vnet0") -> dict[str, frames.Buckets]:
+    """Histograms since the probe was loaded, by stage."""
+    found = collector.histograms("irq_path", "stages", device=device, queue=0)
+    return {str(one.labels["stage"]): one.total for one in found}
+
+
+def means_ns(before: dict[str, frames.Buckets], after: dict[str, frames.Buckets]) -> dict[str, float]:
+    """Mean of each stage between two readings."""
+    means = {}
+    for stage, histogram in after.items():
+        earlier = before.get(stage)
+        count = histogram.count - (earlier.count if earlier else 0)
+        means[stage] = (histogram.sum - (earlier.sum if earlier else 0)) / count
+    return means
+
+
+def whole(collector: InsideMeasurement) -> None:
+    assert collector.missed("irq_path") == {}
+    for entry in ("join_missed", "map_full", "unaccounted"):
+        assert collector.ledger("irq_path", entry) == 0, entry
+
+
+@contextlib.contextmanager
+def worker_on_a_busy_cpu(testbed: Testbed) -> Iterator[None]:
+    """The vhost worker shares one CPU with a loop that never sleeps, and yields to it."""
+    hypervisor = testbed.hypervisor
+    pids = worker_pids(hypervisor, testbed.guests[0])
+    with hypervisor.start("taskset", "-c", "1", "python3", "-c", "print(1, flush=True)\nwhile True: pass") as loop:
+        loop.wait_for(b"1")
+        for pid in pids:
+            hypervisor.shell(f"taskset -pc 1 {pid}; renice -n {IDLE_NICE} -p {pid}")
+        try:
+            yield
+        finally:
+            for pid in pids:
+                hypervisor.shell(f"taskset -pc 0,1 {pid}; renice -n 0 -p {pid}")
+
+
+def test_a_ping_is_followed_whole(testbed: Testbed, collector: InsideMeasurement) -> None:
+    collector.begin()
+    before = stages(collector)
+    round_trips_ms = ping(testbed.hypervisor, testbed.guests[0], PINGS)
+    collector.settle()
+    whole(collector)
+
+    (row,) = collector.rows("irq_path", "queues", device="vnet0")
+    assert row.counts["packets"] + row.counts["polled_packets"] == PINGS
+    assert row.counts["packets"] - row.counts["coalesced"] == row.counts["interrupts"] > 0
+    assert row.labels["vm"] == testbed.guests[0].name
+    (to_guest,) = collector.rows("vhost_queues", "queues", device="vnet0", direction="rx")
+    assert to_guest.counts["packets"] == PINGS
+    assert to_guest.counts["signals"] == row.counts["interrupts"]
+
+    after = stages(collector)
+    assert set(after) == {*STAGES, "total"}
+    assert {one.count for one in after.values()} == {after["total"].count}
+    assert sum(after[stage].sum for stage in STAGES) == after["total"].sum
+    if not before:
+        assert (percentile(after["total"], 50) or 0) / 1e6 < statistics.median(round_trips_ms)
+
+
+def test_stages_of_each_interrupt_are_its_total(testbed: Testbed, collector: InsideMeasurement) -> None:
+    collector.begin()
+    ping(testbed.hypervisor, testbed.guests[0], PINGS)
+    collector.settle()
+    events = [event.fields for event in collector.events if event.probe == "irq_path"]
+    assert len(events) == collector.counter("irq_path", "interrupts") > 0
+    for fields in events:
+        parts = [fields[f"s{n}_s{n + 1}_ns"] for n in range(1, 5)]
+        assert all(isinstance(part, int) and part > 0 for part in parts)
+        assert sum(part for part in parts if isinstance(part, int)) == fields["total_ns"]
+    assert {(fields["device"], fields["vm"]) for fields in events} == {("vnet0", testbed.guests[0].name)}
+    assert len({fields["gsi"] for fields in events}) == 1, "one queue, one interrupt line"
+
+
+def test_a_flood_is_coalesced_or_polled_but_never_lost(testbed: Testbed, collector: InsideMeasurement) -> None:
+    collector.begin()
+    flood(testbed.hypervisor, testbed.guests[0], FLOOD)
+    # The last batch is known to be polled when the next one comes.
+    ping(testbed.hypervisor, testbed.guests[0], 1)
+    collector.settle()
+    whole(collector)
+    (row,) = collector.rows("irq_path", "queues", device="vnet0")
+    (to_guest,) = collector.rows("vhost_queues", "queues", device="vnet0", direction="rx")
+    assert row.counts["packets"] + row.counts["polled_packets"] == to_guest.counts["packets"]
+    assert row.counts["interrupts"] + row.counts["polled_batches"] == to_guest.counts["batches"]
+    assert row.counts["coalesced"] > 0
+    after = stages(collector)
+    assert sum(after[stage].sum for stage in STAGES) == after["total"].sum
+
+
+def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, collector: InsideMeasurement) -> None:
+    def readings() -> tuple[dict[str, frames.Buckets], frames.Buckets]:
+        collector.settle()
+        (scheduled,) = collector.histograms("vhost_queues", "scheduled", device="vnet0")
+        return stages(collector), scheduled.total
+
+    ping(testbed.hypervisor, testbed.guests[0], PINGS)
+    first, first_scheduled = readings()
+    ping(testbed.hypervisor, testbed.guests[0], PINGS)
+    good, good_scheduled = readings()
+    with worker_on_a_busy_cpu(testbed):
+        ping(testbed.hypervisor, testbed.guests[0], PINGS)
+        bad, bad_scheduled = readings()
+    healthy, delayed = means_ns(first, good), means_ns(good, bad)
+    assert delayed["S1-S2"] > SLOWER * healthy["S1-S2"]
+    assert delayed["S1-S2"] > 0.5 * delayed["total"], delayed
+    wait = means_ns({"": first_scheduled}, {"": good_scheduled})[""]
+    longer = means_ns({"": good_scheduled}, {"": bad_scheduled})[""]
+    assert longer > SLOWER * wait
