@@ -33,6 +33,7 @@ from netconsole.judge import (
 from netconsole.metrics import EVENT_SIZES, Identity, Metric, Metrics, flatten, metric_key
 from netconsole.significance import false_discovery_limit
 from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot
+from netconsole.volatile import DEVICE_LABELS
 
 FALSE_DISCOVERIES = 0.01
 """Of all findings, this share may be chance; when nothing changed, this is the chance of any finding at all."""
@@ -211,7 +212,9 @@ def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str |
     table = f"{metric.probe}/table/{metric.name.partition('.')[0]}"
     if any(table in one.partial for one in lacking):
         return "the table was full on the other side: a row that is not in it is not a 0"
-    devices = [str(value) for label, value in metric.labels if label in ("device", "dev", "interface")]
+    # The facts name the devices of the host's own network namespace alone.
+    elsewhere = ("netns", "other") in metric.labels
+    devices = [str(value) for label, value in metric.labels if label in DEVICE_LABELS and not elsewhere]
     for one in lacking:
         known = {str(one.names.device(name)) for name in one.names.devices}
         if known and any(device and device not in known for device in devices):

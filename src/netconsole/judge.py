@@ -29,10 +29,9 @@ SPREAD_SNAPSHOTS = 3
 """From so many snapshots on there is a spread."""
 PRIOR_DEGREES = 4.0
 """How many observations the typical spread of all metrics is worth beside a metric's own few."""
-MIN_SPREAD = 0.05
-"""Nothing on a host repeats better than to 5 %."""
-MIN_GAUGE_SPREAD = 0.4
-"""A worst case is one sample of the tail: five that happen to agree say little about the sixth."""
+MIN_SPREAD = {"p50": 0.05, "p90": 0.1, "p99": 0.2, "mean": 0.1, "rate": 0.05, "gauge": 0.4, "shape": 0.05}
+"""No figure on a host repeats better than to 5 %, and the tail never that well: five p99 or five worst cases that
+happen to agree say little about the sixth. Natural logarithms; measured by bench/real_comparison.py."""
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0}
 _MIN_BEYOND = 5
 """Samples that must lie beyond a percentile before it is looked at."""
@@ -103,10 +102,10 @@ class Spreads:
         if own is None:
             return None
         if kind not in self._typical:
-            self._typical[kind] = max(MIN_SPREAD, median(self._seen.get(kind, [MIN_SPREAD])))
+            self._typical[kind] = max(MIN_SPREAD[kind], median(self._seen.get(kind, [0.0])))
         degrees = len(values) - 1
         pooled = (PRIOR_DEGREES * self._typical[kind] ** 2 + degrees * own**2) / (PRIOR_DEGREES + degrees)
-        return max(MIN_SPREAD, math.sqrt(pooled))
+        return max(MIN_SPREAD[kind], math.sqrt(pooled))
 
 
 def judge_count(now: Metric, now_s: float, before: Sequence[tuple[int, float]], spreads: Spreads) -> Judged | None:
@@ -138,7 +137,7 @@ def judge_gauge(now: Metric, before: Sequence[float], spreads: Spreads) -> Judge
     if now.value is None or len(before) < SPREAD_SNAPSHOTS:
         return None
     logs = [math.log1p(abs(value)) for value in before]
-    own = max(MIN_GAUGE_SPREAD, spreads.of("gauge", logs) or 0.0)
+    own = spreads.of("gauge", logs) or MIN_SPREAD["gauge"]
     p = _spread_p(math.log1p(abs(now.value)), logs, own)
     typical = median(before)
     statistic = Statistic("value", typical, now.value, own * typical, p)
@@ -196,7 +195,7 @@ def _shape(distance: float, now: Distribution, before: Sequence[Distribution], w
         return Statistic("shape", 0.0, distance, None, p if distance >= math.log2(SINGLE_RATIO) else 1.0)
     own = [shape_distance(whole.buckets, one.buckets) for one in before]
     typical = median(own)
-    width = max(MIN_SPREAD, spread(own) or 0.0, typical / 2)
+    width = max(MIN_SPREAD["shape"], spread(own) or 0.0, typical / 2)
     return Statistic("shape", typical, distance, width, max(p, _spread_p(distance, own, width)))
 
 

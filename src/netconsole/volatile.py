@@ -22,8 +22,8 @@ _DROPPED_LABELS = frozenset({"inode", "cookie", "ifindex", "socket_id", "cpu", "
 discipline is a fact, not a part of its name."""
 _NETNS_LABELS = frozenset({"netns"})
 _PORT_LABELS = frozenset({"port", "local_port", "remote_port", "sport", "dport"})
-_DEVICE_LABELS = frozenset({"device", "dev", "interface", "ifname", "port_name"})
-VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _NETNS_LABELS | _PORT_LABELS | _DEVICE_LABELS
+DEVICE_LABELS = frozenset({"device", "dev", "interface", "ifname", "port_name"})
+VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _NETNS_LABELS | _PORT_LABELS | DEVICE_LABELS
 
 
 class Names:
@@ -37,7 +37,7 @@ class Names:
         for name, fact in snapshot.facts.items():
             self._learn(parts(name), fact)
         self._mappers: dict[str, Callable[[Label], Label]] = {
-            **dict.fromkeys(_DEVICE_LABELS, self.device),
+            **dict.fromkeys(DEVICE_LABELS, self.device),
             **dict.fromkeys(_PROCESS_LABELS, self._process),
             **dict.fromkeys(_NUMBER_LABELS, self._thread),
             **dict.fromkeys(_PORT_LABELS, self._port),
