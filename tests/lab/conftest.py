@@ -38,6 +38,10 @@ class Lab:
         self._testbeds.clear()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-references", action="store_true", help="write what doctor says in the lab as reference")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of one kernel together, so that each kernel boots once; everything else keeps its place."""
     places = [place for place, item in enumerate(items) if item.get_closest_marker("lab")]

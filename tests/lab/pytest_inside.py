@@ -41,6 +41,11 @@ class Run:
         return [outcome for outcome in self.outcomes if outcome.file == file]
 
 
+def console_command(*arguments: str) -> list[str]:
+    """The console with these arguments, as a command for inside."""
+    return [str(Path(sys.executable).with_name("netconsole")), *arguments]
+
+
 def run_pytest(hypervisor: Hypervisor, *paths: str, limit_s: float) -> Run:
     """Runs these tests (paths from the checkout's root) with the project's interpreter.
 

@@ -1,0 +1,53 @@
+"""Which attach point each probe takes on each kernel, held against a reviewed reference.
+
+When a difference is meant: `pytest tests/lab/test_doctor.py --update-references`, then review what changed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .fetch import kernels
+from .pytest_inside import console_command
+from .testbed import Testbed
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.parametrize("testbed", [kernel.name for kernel in kernels()], indirect=True),
+]
+
+REFERENCES = Path(__file__).with_name("references")
+DOCTOR_LIMIT_S = 240.0  # it compiles every probe
+
+
+def test_each_probe_takes_the_reviewed_attach_point(testbed: Testbed, request: pytest.FixtureRequest) -> None:
+    result = testbed.hypervisor.run(*console_command("doctor", "--json"), limit_s=DOCTOR_LIMIT_S, check=False)
+    assert result.code == 0, result.text + result.errors
+    found = what_is_kept(json.loads(result.out))
+    path = REFERENCES / f"{testbed.hypervisor.tree.kernel.name}.json"
+    if request.config.getoption("--update-references"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    assert path.exists(), f"no reference {path.name}: see the head of this file"
+    assert found == json.loads(path.read_text("utf-8")), f"see the head of this file; what changed is {path.name}"
+
+
+def what_is_kept(report: dict[str, Any]) -> dict[str, Any]:
+    """What does not change from one build of the kernel to the next: choices, refusals and their reasons."""
+    return {
+        "capabilities": {name: found["ok"] for name, found in report["capabilities"].items()},
+        "probes": {
+            name: {
+                "state": probe["state"],
+                "why": probe["why"],
+                "types": probe["types"],
+                "attach": {program["name"]: program["attach"] for program in probe["programs"]},
+                "tried": [point for program in probe["programs"] for point in program["tried"]],
+            }
+            for name, probe in report["probes"].items()
+        },
+    }
