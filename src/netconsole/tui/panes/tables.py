@@ -115,16 +115,23 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row
         return []
     lower_bound = bool(state.at_least())
     ranked = sorted(table.rows.values(), key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
-    rows = []
-    for row in ranked:
-        cells = {label: _label_cell(label, row.labels.get(label)) for label in spec.labels}
-        for value in spec.value:
-            cells.update(_value_cells(row, value, lower_bound))
-        total = row.total(spec.sort)
-        cells["total"] = Cell(_total(total, lower_bound), total)
-        cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
-        rows.append(Row(Evidence(probe, "table", name, row.key), cells))
-    return rows
+    labels = spec.labels
+    return [
+        Row(Evidence(probe, "table", name, row.key), partial(_row_cells, table, row, spec, labels, lower_bound))
+        for row in ranked
+    ]
+
+
+def _row_cells(
+    table: TableState, row: RowState, spec: TableSpec, labels: Sequence[str], lower_bound: bool
+) -> dict[str, Cell]:
+    cells = {label: _label_cell(label, row.labels.get(label)) for label in labels}
+    for value in spec.value:
+        cells.update(_value_cells(row, value, lower_bound))
+    total = row.total(spec.sort)
+    cells["total"] = Cell(_total(total, lower_bound), total)
+    cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
+    return cells
 
 
 def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> list[Row]:

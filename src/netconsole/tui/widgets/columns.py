@@ -41,12 +41,25 @@ class Cell(NamedTuple):
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Row:
-    """One row: ``key`` is what the cursor is bound to, ``cells`` by column name. Texts have passed figure.safe()."""
+    """One row: ``key`` is what the cursor is bound to, ``cells`` by column name. Texts have passed figure.safe().
 
-    key: Hashable
-    cells: dict[str, Cell]
+    Cells may be given as a function: of thousands of rows only those in sight are ever written out.
+    """
+
+    __slots__ = ("_cells", "_make", "key")
+
+    def __init__(self, key: Hashable, cells: dict[str, Cell] | Callable[[], dict[str, Cell]]) -> None:
+        self.key = key
+        self._make = cells if callable(cells) else None
+        self._cells = {} if callable(cells) else cells
+
+    @property
+    def cells(self) -> dict[str, Cell]:
+        """The cells by column name."""
+        if self._make is not None:
+            self._cells, self._make = self._make(), None
+        return self._cells
 
     def contains(self, needle: str) -> bool:
         """Whether any cell shows ``needle`` (lower case)."""
