@@ -8,9 +8,10 @@ import threading
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
-from scenes import Scenario, attached  # noqa: E402
+from scenes import Scenario, attached
 
 INTERVAL_S = 0.5
 ROWS = 60
