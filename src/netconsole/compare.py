@@ -32,7 +32,7 @@ from netconsole.judge import (
 )
 from netconsole.metrics import EVENT_SIZES, Identity, Metric, Metrics, flatten, metric_key
 from netconsole.significance import false_discovery_limit
-from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot
+from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot, seconds
 from netconsole.volatile import DEVICE_LABELS
 
 FALSE_DISCOVERIES = 0.01
@@ -112,7 +112,8 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     spreads = _learned(pairs)
     judged = []
     for current, past, sides in pairs:
-        result = _judge(current, past, [one.snapshot.duration_s for one in sides], now, spreads)
+        spans = [seconds(one.snapshot, current.probe) for one in sides]
+        result = _judge(current, past, spans, seconds(now.snapshot, current.probe), spreads)
         if result is not None:
             judged.append(result)
         elif current.kind == "gauge":
@@ -122,15 +123,15 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
 
 
 def _judge(
-    metric: Metric, past: Sequence[Metric | None], seconds: Sequence[float], now: Metrics, spreads: Spreads
+    metric: Metric, past: Sequence[Metric | None], spans: Sequence[float], now_s: float, spreads: Spreads
 ) -> Judged | None:
     if metric.kind == "histogram":
         known = [one.histogram for one in past if one is not None and one.histogram is not None]
         return judge_histogram(metric, known, spreads) if known else None
     if metric.kind == "gauge":
         return judge_gauge(metric, [one.value for one in past if one is not None and one.value is not None], spreads)
-    counts = [(one.count if one is not None else 0, span) for one, span in zip(past, seconds, strict=True)]
-    return judge_count(metric, now.snapshot.duration_s, counts, spreads)
+    counts = [(one.count if one is not None else 0, span) for one, span in zip(past, spans, strict=True)]
+    return judge_count(metric, now_s, counts, spreads)
 
 
 def _learned(pairs: Iterable[tuple[Metric, list[Metric | None], list[Metrics]]]) -> Spreads:
@@ -148,8 +149,8 @@ def _learned(pairs: Iterable[tuple[Metric, list[Metric | None], list[Metrics]]])
             event = EVENT_SIZES.get(metric.unit, 1.0)
             counts = [one.count / event if one is not None else 0.0 for one in past]
             if counts and min(counts) > 1:
-                seconds = [one.snapshot.duration_s for one in sides]
-                spreads.learn("rate", log_rates(list(zip(counts, seconds, strict=True))))
+                spans = [seconds(one.snapshot, metric.probe) for one in sides]
+                spreads.learn("rate", log_rates(list(zip(counts, spans, strict=True))))
     return spreads
 
 
@@ -193,7 +194,7 @@ def _probe_differs(now: ProbeData | None, before: ProbeData | None, current: Sna
         return f"version {now.version} of the probe against {before.version}: its figures changed their meaning"
     if now.mode != before.mode:
         return f"mode {now.mode} against {before.mode}"
-    if min(current.duration_s, past.duration_s) < MIN_DURATION_S:
+    if min(now.duration_s or current.duration_s, before.duration_s or past.duration_s) < MIN_DURATION_S:
         return f"a snapshot of less than {MIN_DURATION_S:g} s"
     if sorted(now.attach) != sorted(before.attach) and (now.status == "degraded" or before.status == "degraded"):
         return "an attach point is missing on one side: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))

@@ -29,6 +29,8 @@ SPREAD_SNAPSHOTS = 3
 """From so many snapshots on there is a spread."""
 PRIOR_DEGREES = 4.0
 """How many observations the typical spread of all metrics is worth beside a metric's own few."""
+MAX_BELOW_TYPICAL = 3.0
+"""A figure that happened to repeat itself exactly is not believed to be steadier than typical by more than this."""
 MIN_SPREAD = {"p50": 0.05, "p90": 0.1, "p99": 0.2, "mean": 0.1, "rate": 0.05, "gauge": 0.4, "shape": 0.05}
 """No figure on a host repeats better than to 5 %, and the tail never that well: five p99 or five worst cases that
 happen to agree say little about the sixth. Natural logarithms; measured by bench/real_comparison.py."""
@@ -103,9 +105,11 @@ class Spreads:
             return None
         if kind not in self._typical:
             self._typical[kind] = max(MIN_SPREAD[kind], median(self._seen.get(kind, [0.0])))
-        degrees = len(values) - 1
-        pooled = (PRIOR_DEGREES * self._typical[kind] ** 2 + degrees * own**2) / (PRIOR_DEGREES + degrees)
-        return max(MIN_SPREAD[kind], math.sqrt(pooled))
+        # On a log scale, so that one kind may hold figures that stand still and others that jump.
+        typical, degrees = self._typical[kind], len(values) - 1
+        own = max(own, typical / MAX_BELOW_TYPICAL, MIN_SPREAD[kind] / 2)
+        steadied = (PRIOR_DEGREES * math.log(typical) + degrees * math.log(own)) / (PRIOR_DEGREES + degrees)
+        return max(MIN_SPREAD[kind], math.exp(steadied))
 
 
 def judge_count(now: Metric, now_s: float, before: Sequence[tuple[int, float]], spreads: Spreads) -> Judged | None:

@@ -100,13 +100,17 @@ class Distribution:
         return self.sum / self.count if self.count and self.sum is not None else None
 
     def percentile(self, percent: float) -> float | None:
-        """The value below which ``percent`` of the samples lie, at the middle of its bucket; None when empty."""
+        """The value below which ``percent`` of the samples lie, interpolated within its bucket; None when empty.
+
+        At mid-bucket, five runs would often agree exactly, and their spread would be nothing.
+        """
         total = sum(count for _, _, count in self.buckets)
+        rank = max(1.0, total * percent / 100)
         seen = 0
         for low, high, count in self.buckets:
+            if count and seen + count >= rank:
+                return low + (high - low) * (rank - seen) / count
             seen += count
-            if count and seen >= max(1.0, total * percent / 100):
-                return (low + high) / 2
         return None
 
     def above(self, limit: float) -> int:

@@ -58,6 +58,8 @@ class Mark:
     restarts: int = 0
     cpu_ns: Mapping[str, int] = field(default_factory=dict)
     probes: Mapping[str, _ProbeMark] = field(default_factory=dict)
+    closed_ns: Mapping[str, int | None] = field(default_factory=dict)
+    """When the last interval of each source ended: they are not read at the same moments."""
 
 
 def mark(state: State) -> Mark:
@@ -69,6 +71,7 @@ def mark(state: State) -> Mark:
         state.collector.restarts,
         {name: source.usage.cpu_ns for name, source in state.sources.items()},
         {name: _probe_mark(probe) for name, probe in state.probes.items()},
+        {name: source.closed_mono_ns for name, source in state.sources.items()},
     )
 
 
@@ -93,7 +96,8 @@ def build(
     for name, probe in state.probes.items():
         fresh = restarted and probe.source == "collector"
         start = _NOTHING if fresh else since.probes.get(name, _NOTHING)
-        probes[name] = _probe(probe, manifests.get(name), start, duration_ns, fresh)
+        span_ns = _span(state.sources[probe.source], since.closed_ns.get(probe.source) or since.mono_ns, duration_ns)
+        probes[name] = _probe(probe, manifests.get(name), start, span_ns, fresh)
     return Snapshot(
         schema=SCHEMA,
         created=datetime.fromtimestamp(time.time(), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -107,6 +111,11 @@ def build(
         cost=_cost(state, probes, since, duration_ns),
         facts=dict(facts or {}),
     )
+
+
+def _span(source: SourceState, since_ns: int, otherwise_ns: int) -> int:
+    """How long a source measured since a mark; the snapshot's own time when it ended no interval."""
+    return max(0, source.closed_mono_ns - since_ns) if source.closed_mono_ns is not None else otherwise_ns
 
 
 def _closed(state: State) -> tuple[int, int]:
@@ -172,6 +181,7 @@ def _probe(
         events=_events(probe, start),
         cost=_probe_cost(probe, start),
         ledger=_ledger(probe, start),
+        duration_s=round(duration_ns / 1e9, 6),
         history={name: _history(probe, name, start) for name in probe.counters},
     )
 

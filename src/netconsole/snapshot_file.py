@@ -112,6 +112,8 @@ class ProbeData(msgspec.Struct, frozen=True):
     events: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
     ledger: dict[str, int] = {}
+    duration_s: Annotated[float, Meta(ge=0)] | None = None
+    """Over how many seconds its figures are; null: the snapshot's own time. Sources read at their own moments."""
     history: dict[str, list[float | None]] = {}
     """Counters per second, one value for each interval of the run, ten minutes at most; null is not known."""
 
@@ -140,6 +142,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     cost: dict[str, Any] = {}
     governor: list[dict[str, Any]] = []
     facts: dict[str, FactData] = {}
+
+
+def seconds(snapshot: Snapshot, probe: str) -> float:
+    """Over how many seconds the figures of a probe are."""
+    data = snapshot.probes.get(probe)
+    return snapshot.duration_s if data is None or data.duration_s is None else data.duration_s
 
 
 _decoder = msgspec.json.Decoder(Snapshot)

@@ -12,7 +12,16 @@ from netconsole.metrics import TIME_UNITS
 from netconsole.probes import Manifest
 from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
 from netconsole.report.standing_out import standing_out, value_at
-from netconsole.snapshot_file import MEASURED, ColumnData, HistogramData, Label, ProbeData, Snapshot, TableColumns
+from netconsole.snapshot_file import (
+    MEASURED,
+    ColumnData,
+    HistogramData,
+    Label,
+    ProbeData,
+    Snapshot,
+    TableColumns,
+    seconds,
+)
 
 MAX_ROWS = 30
 """Rows of one table that a report shows: the largest. All are in the JSON document."""
@@ -119,7 +128,7 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     ]
     for table, cells in probe.tables.items():
         if cells:
-            blocks.append(_table(cells, probe.columns.get(table), snapshot.duration_s, at_least))
+            blocks.append(_table(cells, probe.columns.get(table), seconds(snapshot, name), at_least))
     for histogram, data in probe.histograms.items():
         blocks += _histogram(histogram, data)
     if probe.events:
@@ -130,7 +139,7 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     return blocks
 
 
-def _table(rows: list[dict[str, Label]], columns: TableColumns | None, seconds: float, at_least: bool) -> Table:
+def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: float, at_least: bool) -> Table:
     if columns is None or not columns.values:
         return _rows(rows)
     main = next(iter(columns.values))
@@ -147,17 +156,17 @@ def _table(rows: list[dict[str, Label]], columns: TableColumns | None, seconds: 
     for row in ordered[:MAX_ROWS]:
         cells = [_text(row.get(label)) for label in labels]
         for name in values:
-            cells += _cells(row.get(name), columns.values[name], seconds, at_least)
+            cells += _cells(row.get(name), columns.values[name], span_s, at_least)
         shown.append(cells)
     return Table(head, shown, frozenset(range(len(labels), len(head))), max(0, len(rows) - MAX_ROWS))
 
 
-def _cells(value: Label, column: ColumnData, seconds: float, at_least: bool) -> list[str]:
+def _cells(value: Label, column: ColumnData, span_s: float, at_least: bool) -> list[str]:
     """A value of a table; of a sum also its rate, and of a sum of times its share of the run."""
     number = _number(value)
     if column.kind == "max":
         return [figure.quantity(number, column.unit) if column.unit in TIME_UNITS else figure.number(number)]
-    per_s = number / seconds if number is not None and seconds else None
+    per_s = number / span_s if number is not None and span_s else None
     if column.unit in TIME_UNITS:
         return [figure.duration(number, column.unit), figure.duration(per_s, column.unit)]
     return [figure.count(value if isinstance(value, int) else None, at_least), figure.number(per_s, at_least)]

@@ -9,7 +9,7 @@ from netconsole import figure
 from netconsole.frames import LEDGER_COUNTS
 from netconsole.metrics import direction
 from netconsole.probes import FindingSpec, Manifest
-from netconsole.snapshot_file import MEASURED, HistogramData, Label, ProbeData, Snapshot
+from netconsole.snapshot_file import MEASURED, HistogramData, Label, ProbeData, Snapshot, seconds
 
 MIN_SAMPLES = 10
 """A percentile of fewer samples is not held against a limit."""
@@ -61,12 +61,13 @@ def _table_rule(
     if column is None:
         return
     at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
+    span_s = seconds(snapshot, name)
     for position, row in enumerate(probe.tables.get(rule.table, ())):
         total = row.get(rule.value)
         if not isinstance(total, (int, float)) or isinstance(total, bool) or not _fits(rule, row):
             continue
         is_gauge = column.kind == "max"
-        value = total if is_gauge else total / snapshot.duration_s if snapshot.duration_s else None
+        value = total if is_gauge else total / span_s if span_s else None
         if value is None or value <= rule.over:
             continue
         rate = figure.number(value, at_least)
@@ -84,12 +85,12 @@ def _histogram_rule(
     name: str, probe: ProbeData, snapshot: Snapshot, _: Manifest, rule: FindingSpec
 ) -> Iterator[tuple[object, Standing]]:
     data = probe.histograms.get(rule.table)
-    percent = rule.percentile or 99.0
+    percent, span_s = rule.percentile or 99.0, seconds(snapshot, name)
     for position, part in enumerate((data.by or [data]) if data else ()):
         value = value_at(part, percent)
         if value is None or value <= rule.over or part.count < MIN_SAMPLES or not _fits(rule, part.labels):
             continue
-        per_s = part.count / snapshot.duration_s if snapshot.duration_s else None
+        per_s = part.count / span_s if span_s else None
         words = {
             "rate": figure.number(per_s),
             "value": figure.quantity(value, part.unit or (data.unit if data else "")),
@@ -103,7 +104,8 @@ def _histogram_rule(
 def _by_sense(name: str, probe: ProbeData, snapshot: Snapshot) -> Iterator[Standing]:
     for counter, data in probe.counters.items():
         if data.total and direction(counter, data.unit) == "up":
-            per_s = data.total / snapshot.duration_s if snapshot.duration_s else None
+            span_s = seconds(snapshot, name)
+            per_s = data.total / span_s if span_s else None
             text = f"{name}: {counter} {figure.rate(per_s, data.unit)}"
             yield Standing("!", name, text, "", per_s or 0.0)
 
