@@ -11,7 +11,7 @@ from tests.unit import made_up
 
 from netconsole.compare import compare
 
-TRIALS = 100
+TRIALS = 50
 FAULTS: dict[str, dict[str, float]] = {
     "nothing": {},
     "waits ×1.5": {"wait_us": 30},

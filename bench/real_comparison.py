@@ -171,4 +171,5 @@ if __name__ == "__main__":
     if os.geteuid() != 0:
         print("real comparison: cannot run here: needs root")
     else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the path is taken down in any case
         main(next((int(word) for word in sys.argv[1:] if word.isdigit()), 20))
