@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional
 
-from netconsole_collector import VERSION, bpf, capabilities, config, decode
+from netconsole_collector import VERSION, bpf, capabilities, config, decode, header_tree
 from netconsole_collector.compile_job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.names import Names
@@ -62,6 +62,7 @@ class Collector:
         self._probes: Dict[str, RunningProbe] = {}
         self._waiting: Deque[_Load] = deque()
         self._compiling: List[_Load] = []
+        header_tree.sweep()
         self._has_ring = capabilities.has_ring_buffer()
         self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
         self._last_ns = _mono_ns()

@@ -13,6 +13,8 @@ import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
+from netconsole_collector import header_tree
+
 TIMEOUT_S = 60.0
 """A compile takes under a second; one that hangs is ended."""
 
@@ -51,7 +53,6 @@ class CompileJob:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     pass_fds=fds,
-                    start_new_session=True,  # Ctrl-C in the terminal is the console's business
                 )
         except OSError:
             self._socket.close()
@@ -101,7 +102,10 @@ class CompileJob:
                 program["link"] = self._descriptors[program["link"]]
             answer["maps"] = {name: self._descriptors[number] for name, number in answer["maps"].items()}
         self.answer = answer
-        self._socket.send(b"k")
+        try:
+            self._socket.send(b"k")
+        except OSError:
+            pass  # killed in the last moment: we have all that it had
         self._end()
 
     def _refuse(self, why: str) -> None:
@@ -127,6 +131,7 @@ class CompileJob:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        header_tree.sweep()
 
 
 def find_python(setting: Optional[str]) -> str:

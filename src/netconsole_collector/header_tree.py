@@ -9,9 +9,10 @@ import ctypes
 import os
 import platform
 import re
+import stat
 import sys
 import tempfile
-from typing import Dict, List, Set, Tuple
+from typing import Callable, Dict, List, Set, Tuple
 
 _ARCH = {
     "x86_64": ("x86", "CONFIG_X86_64"),
@@ -106,6 +107,8 @@ net/inet_sock.h net/tcp.h net/ip.h net/ipv6.h net/sch_generic.h net/net_namespac
 
 _CLONE_NEWNS = 0x00020000
 _MS_REC, _MS_PRIVATE, _MS_NOSUID, _MS_NODEV = 0x4000, 1 << 18, 2, 4
+_PREFIX = "netconsole-types-"
+_NAME = re.compile(_PREFIX + r"(\d+)-\w+")
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/mnt")
 
 
@@ -150,8 +153,43 @@ def private_directory() -> Tuple[str, bool]:
         private = libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) == 0
         flags = _MS_NOSUID | _MS_NODEV
         if private and libc.mount(b"netconsole", place.encode(), b"tmpfs", flags, b"mode=0700,size=16m") == 0:
-            return tempfile.mkdtemp(prefix="netconsole-types-", dir=place), True
-    return tempfile.mkdtemp(prefix="netconsole-types-"), False
+            return tempfile.mkdtemp(prefix=_PREFIX, dir=place), True
+    return tempfile.mkdtemp(prefix="{}{}-".format(_PREFIX, os.getpid())), False
+
+
+def remove(directory: str) -> None:
+    """Removes a tree; what cannot be removed stays."""
+    for path, directories, names in os.walk(directory, topdown=False):
+        for name in names:
+            _quietly(os.unlink, os.path.join(path, name))
+        for name in directories:
+            _quietly(os.rmdir, os.path.join(path, name))
+    _quietly(os.rmdir, directory)
+
+
+def sweep() -> None:
+    """Removes trees of workers that are no more: those that were killed where the tree could not be private."""
+    place = tempfile.gettempdir()
+    for name in os.listdir(place):
+        match = _NAME.fullmatch(name)
+        path = os.path.join(place, name)
+        if match and not os.path.exists("/proc/" + match.group(1)) and _is_ours(path):
+            remove(path)
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _quietly(call: Callable[[str], None], path: str) -> None:
+    try:
+        call(path)
+    except OSError:
+        pass
 
 
 def version_code(release: str) -> int:

@@ -156,16 +156,21 @@ class Worker:
         }
 
     def _direct_possible(self) -> bool:
-        """BTF-typed raw tracepoints, all of vmlinux, and each the first choice of its program."""
-        if self.job.get("plain"):
+        """Every program that is required can be a BTF-typed raw tracepoint, by its first choice."""
+        if self.job.get("plain") or self._btf is None:
             return False
-        points = [attach.parse(entry["attach"][0]["point"]) for entry in self.spec["programs"]]
-        return self._btf is not None and all(p.kind == "raw_tracepoint" and self._btf_id(p) for p in points)
+        required = [entry for entry in self.spec["programs"] if entry.get("required", True)]
+        return bool(required) and all(self._can_be_typed(entry) for entry in required)
+
+    def _can_be_typed(self, entry: Json) -> bool:
+        point = attach.parse(entry["attach"][0]["point"])
+        return point.kind == "raw_tracepoint" and self._btf_id(point) != 0
 
     def _attempt(self, bcc: Any, direct: bool) -> Tuple[List[Json], List[Json], Json]:
         """Compiles, loads and attaches: programs, missing ones, maps. Raises Refused.
 
-        With ``direct`` every program has to take its first choice: the source is compiled for one way or the other.
+        The source is compiled for one way or the other. With ``direct`` a program that can be BTF-typed has to be; the
+        others are loaded as ever, and have to read the kernel by NC_READ alone: one that is refused spoils the attempt.
         """
         self._noise()
         try:
@@ -179,16 +184,19 @@ class Worker:
         self._configure(maps)
         attached: List[Json] = []
         missing: List[Json] = []
+        spoilt = False
         for entry in self.spec["programs"]:
-            choices = entry["attach"][:1] if direct else entry["attach"]
-            one, tried = self._attach_one(compiled, entry["name"], choices, direct)
+            typed = direct and self._can_be_typed(entry)
+            choices = entry["attach"][:1] if typed else entry["attach"]
+            one, tried = self._attach_one(compiled, entry["name"], choices, typed)
             if one is not None:
                 attached.append(one)
                 continue
             missing.append({"name": entry["name"], "measures": entry.get("measures", entry["name"]), "tried": tried})
-            if direct or entry.get("required", True):
+            spoilt = direct and (typed or any(one["detail"] for one in tried))
+            if spoilt or entry.get("required", True):
                 break
-        if missing and (direct or not attached or self._is_required(missing[-1]["name"])):
+        if missing and (spoilt or not attached or self._is_required(missing[-1]["name"])):
             self._let_go(attached)
             raise _missing_refusal(missing)
         return attached, missing, maps
@@ -404,24 +412,7 @@ class Worker:
 
     def _remove_directory(self) -> None:
         if self._directory:
-            remove_tree(self._directory)
-
-
-def remove_tree(directory: str) -> None:
-    """Removes a header tree; what cannot be removed stays."""
-    for path, directories, files in os.walk(directory, topdown=False):
-        for name in files:
-            _quietly(os.unlink, os.path.join(path, name))
-        for name in directories:
-            _quietly(os.rmdir, os.path.join(path, name))
-    _quietly(os.rmdir, directory)
-
-
-def _quietly(call: Any, path: str) -> None:
-    try:
-        call(path)
-    except OSError:
-        pass
+            header_tree.remove(self._directory)
 
 
 def _missing_refusal(missing: List[Json]) -> Refused:

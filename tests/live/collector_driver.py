@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,10 @@ START = (
 
 FrameType = TypeVar("FrameType", bound=frames.Frame)
 
+PROGRAM = f"entered_{os.getpid()}"
+MAPS = (f"calls_{os.getpid()}", f"sizes_{os.getpid()}")
+"""Names in probes/calls.bpf.c as this process loads it: nobody else has them."""
+
 CALLS: dict[str, Any] = {
     "probe": {"name": "calls", "modes": ["summary", "details"]},
     "knobs": {"events_per_s": 100, "pid": 0},
@@ -37,13 +41,13 @@ CALLS: dict[str, Any] = {
             "name": "entered",
             "required": True,
             "measures": "calls",
-            "attach": [{"point": "raw_tracepoint:sys_enter", "function": "calls_entered"}],
+            "attach": [{"point": "raw_tracepoint:sys_enter", "function": PROGRAM}],
         }
     ],
     "counters": {"calls": {"slot": 0, "unit": "calls"}},
     "tables": {
         "calls": {
-            "map": "calls",
+            "map": MAPS[0],
             "max_rows": 512,
             "counter": "calls",
             "key": [
@@ -59,7 +63,7 @@ CALLS: dict[str, Any] = {
         }
     },
     "histograms": {
-        "sizes": {"map": "sizes", "unit": "bytes", "max_rows": 1024, "key": [{"name": "parity", "type": "u32"}]}
+        "sizes": {"map": MAPS[1], "unit": "bytes", "max_rows": 1024, "key": [{"name": "parity", "type": "u32"}]}
     },
     "events": {
         "call": {
@@ -89,7 +93,7 @@ def common() -> str:
 
 def source(name: str) -> str:
     """The text of one of the tests' own probes."""
-    return (PROBES / f"{name}.bpf.c").read_text("utf-8")
+    return (PROBES / f"{name}.bpf.c").read_text("utf-8").replace("_PID", f"_{os.getpid()}")
 
 
 def load_command(probe: str = "calls", spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -108,13 +112,12 @@ def call(argument: int, times: int = 1) -> None:
 class Driver:
     """One collector. Frames are kept in ``seen`` in the order in which they came."""
 
-    def __init__(self, python: str = PYTHON, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, python: str = PYTHON, *arguments: str, before: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
-            [python, "-I", "-c", START, str(SOURCE), *arguments],
+            [*before, python, "-I", "-c", START, str(SOURCE), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
         )
         self.seen: list[frames.AnyFrame] = []
         self.reading = threading.Event()

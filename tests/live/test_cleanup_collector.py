@@ -15,7 +15,7 @@ import pytest
 from netconsole import frames
 from netconsole_collector import bpf
 
-from .collector_driver import PYTHON, SOURCE, START, Driver, call, load_command, of
+from .collector_driver import MAPS, PROGRAM, PYTHON, SOURCE, START, Driver, call, load_command, of
 
 pytestmark = pytest.mark.live
 
@@ -24,9 +24,6 @@ END_S = 1.0
 ROUNDS = 50
 SEED = 20260101
 """Moments are random, and the same in every run."""
-MAPS = ("calls", "sizes")
-PROGRAM = "calls_entered"
-"""Those that no other measurement on this machine has; the shared ones live and die with the same descriptors."""
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 
@@ -42,7 +39,7 @@ def named_maps() -> set[int]:
 
 
 def named_programs() -> set[int]:
-    """Ids of programs that are called like that of the tests' probe."""
+    """Ids of programs that are called like that of the tests' probe; the other maps live and die with them."""
     return {number for number in bpf.program_ids() if _program_name(number) == PROGRAM}
 
 
@@ -73,6 +70,15 @@ def children(pid: int) -> set[int]:
         with contextlib.suppress(OSError, IndexError):
             if entry.name.isdigit() and int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
                 found.add(int(entry.name))
+    return found
+
+
+def await_children(pid: int) -> set[int]:
+    """Its children, as soon as there are any."""
+    deadline = time.monotonic() + GONE_S
+    while not (found := children(pid)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert found
     return found
 
 
@@ -162,8 +168,7 @@ def test_it_ends_with_a_worker_in_the_middle_of_its_work(before: Before) -> None
         driver.until(frames.Hello)
         driver.send(**load_command())
         driver.until(frames.Status, lambda status: status.state == "compiling")
-        workers = children(driver.process.pid)
-        assert workers
+        workers = await_children(driver.process.pid)
         assert driver.process.stdin is not None
         driver.process.stdin.close()
         assert driver.process.wait(END_S) == 0
@@ -193,7 +198,7 @@ def test_kill_9_of_the_worker_at_random_moments(before: Before) -> None:
         while killed < ROUNDS // 5:
             number = driver.send(**load_command())
             driver.until(frames.Status, lambda status: status.state == "compiling" and status.probe == "calls")
-            workers = children(driver.process.pid)
+            workers = await_children(driver.process.pid)
             time.sleep(moments.uniform(0.0, 0.4))  # the moment is what is tested
             for worker in workers:
                 with contextlib.suppress(ProcessLookupError):
@@ -210,6 +215,43 @@ def test_kill_9_of_the_worker_at_random_moments(before: Before) -> None:
         assert driver.ask(command="unload", probe="steady").ok
         before.assert_nothing_more(set())
         assert driver.ask(command="stop").ok
+
+
+WITHOUT_SYS_ADMIN = """
+import ctypes, os, sys
+PR_CAPBSET_DROP, CAP_SYS_ADMIN = 24, 21
+assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_without_a_private_mount_the_files_of_a_killed_worker_are_swept_up(before: Before) -> None:
+    """CAP_BPF and CAP_PERFMON are enough to measure, but not for a tmpfs of the worker's own."""
+    with Driver(before=[PYTHON, "-c", WITHOUT_SYS_ADMIN]) as driver:
+        hello = driver.until(frames.Hello)
+        if not hello.capabilities["privileges"].ok:
+            pytest.skip("cannot run here: this kernel knows no CAP_BPF")
+        assert not hello.capabilities["statistics"].ok
+        killed = 0
+        while not killed:
+            number = driver.send(**load_command())
+            while not (trees := leftovers() - before.files) and driver.process.poll() is None:
+                if any(isinstance(frame, frames.Reply) and frame.id == number for frame in driver.seen):
+                    break
+                time.sleep(0.005)  # a directory that another process makes
+            for worker in children(driver.process.pid):
+                os.kill(worker, signal.SIGKILL)
+            reply = driver.until(frames.Reply, lambda reply, number=number: reply.id == number)  # type: ignore[misc]
+            if reply.ok:  # it was faster
+                assert driver.ask(command="unload", probe="calls").ok
+                continue
+            assert trees
+            killed += 1
+        driver.load()
+        call(3, 9)
+        assert driver.ask(command="unload", probe="calls").ok
+        assert of(frames.Counters, driver.seen)[-1].values["calls"].total == 9
+        before.assert_nothing_more(set())
 
 
 def test_the_collector_goes_when_its_parent_does(before: Before) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from netconsole import frames
 
-from .collector_driver import PYTHON, Driver, call, calls_spec, load_command, of, source
+from .collector_driver import PROGRAM, PYTHON, Driver, call, calls_spec, load_command, of, source
 
 pytestmark = pytest.mark.live
 
@@ -42,7 +42,7 @@ def refused(driver: Driver, **command: object) -> str:
 
 def with_points(*points: str) -> dict[str, object]:
     spec = calls_spec()
-    spec["programs"][0]["attach"] = [{"point": point, "function": "calls_entered"} for point in points]
+    spec["programs"][0]["attach"] = [{"point": point, "function": PROGRAM} for point in points]
     return spec
 
 
@@ -152,7 +152,7 @@ def test_a_probe_without_any_attach_point_lists_what_was_tried(driver: Driver) -
 
 def test_a_probe_that_lacks_a_part_is_degraded(driver: Driver) -> None:
     spec = calls_spec()
-    absent = {"point": "raw_tracepoint:no_such_point", "function": "calls_entered"}
+    absent = {"point": "raw_tracepoint:no_such_point", "function": PROGRAM}
     spec["programs"].append({"name": "more", "required": False, "measures": "something more", "attach": [absent]})
     driver.load(spec=spec)
     status = of(frames.Status, driver.seen)[-1]
@@ -162,7 +162,7 @@ def test_a_probe_that_lacks_a_part_is_degraded(driver: Driver) -> None:
 
 def test_an_alternative_can_ask_for_something_of_the_kernel(driver: Driver) -> None:
     spec = calls_spec()
-    point = {"point": "raw_tracepoint:sys_enter", "function": "calls_entered"}
+    point = {"point": "raw_tracepoint:sys_enter", "function": PROGRAM}
     spec["programs"][0]["attach"] = [{**point, "when": "HAVE_no_such_struct_member"}]
     assert "no_such_struct_member" in refused(driver, spec=spec)
     spec["programs"][0]["attach"] = [{**point, "when": "HAVE_sk_buff_len"}]

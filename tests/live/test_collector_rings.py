@@ -89,11 +89,10 @@ def test_a_reader_that_keeps_up_loses_nothing(probe: RunningProbe) -> None:
 
     producer = threading.Thread(target=produce)
     producer.start()
-    while not done.is_set() or len(taken) < wanted:
-        events = probe._events()
-        taken.extend(event["fields"] for event in events)
-        if done.is_set() and not events:
-            break
+    is_last = False
+    while not is_last:
+        is_last = done.is_set()  # asked before reading: what came until then is read in this turn
+        taken.extend(event["fields"] for event in probe._events())
     producer.join()
     probe.detach()
     assert sorted(int(str(event["argument"])) for event in taken) == list(range(wanted))

@@ -1,4 +1,7 @@
-/* calls - counts getpgid(2) by its argument, of the processes that are asked for: exact, cheap to cause, in nobody's way. */
+/* calls - counts getpgid(2) by its argument, of the processes that are asked for: exact, cheap to cause, in nobody's way.
+ *
+ * PID stands for the number of the process that runs the test, so that it knows its own maps and programs.
+ */
 
 #ifndef SYSCALL
 #define SYSCALL 121     /* getpgid on x86-64 */
@@ -14,13 +17,13 @@ struct call_value {
     u64 weight;
     u64 highest;
 };
-BPF_TABLE("percpu_hash", struct call_key, struct call_value, calls, NC_ROWS_calls);
+BPF_TABLE("percpu_hash", struct call_key, struct call_value, calls_PID, NC_ROWS_calls);
 
 struct size_key {
     u32 parity;
     u32 slot;
 };
-BPF_TABLE("percpu_hash", struct size_key, struct nc_bucket, sizes, NC_ROWS_sizes);
+BPF_TABLE("percpu_hash", struct size_key, struct nc_bucket, sizes_PID, NC_ROWS_sizes);
 
 struct call_event {
     u64 mono_ns;
@@ -42,7 +45,7 @@ static inline void account(struct nc_config *config, struct call_key *key)
     struct nc_bucket empty = {};
 
     nc_count(0);
-    value = calls.lookup_or_try_init(key, &none);
+    value = calls_PID.lookup_or_try_init(key, &none);
     if (value) {
         nc_add(&value->count, 1);
         nc_add(&value->weight, key->argument);
@@ -51,10 +54,10 @@ static inline void account(struct nc_config *config, struct call_key *key)
     } else {
         nc_ledger_add(NC_MAP_FULL);
     }
-    nc_bucket_add(sizes.lookup_or_try_init(&size, &empty), key->argument);
+    nc_bucket_add(sizes_PID.lookup_or_try_init(&size, &empty), key->argument);
 }
 
-int calls_entered(struct bpf_raw_tracepoint_args *ctx)
+int entered_PID(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
     struct pt_regs *registers = NC_ARG(0);
