@@ -6,9 +6,6 @@
 #ifndef NETCONSOLE_TAP_H
 #define NETCONSOLE_TAP_H
 
-#define TUN_MSG_PTR 2   /* include/linux/if_tun.h */
-#define EPOLLIN 1       /* include/uapi/linux/eventpoll.h */
-
 struct tap_queue {
     struct nc_place place;
     u16 queue;

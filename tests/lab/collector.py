@@ -72,3 +72,19 @@ class InsideMeasurement(Measurement):
     def unload(self, probe: str) -> None:
         reply = self.command(command="unload", probe=probe)
         assert reply.ok, reply.error
+
+
+def stages_of(collector: Measurement, probe: str, device: str = "vnet0") -> dict[str, frames.Buckets]:
+    """The histograms of a path's stages since the probe was loaded, of queue 0."""
+    found = collector.histograms(probe, "stages", device=device, queue=0)
+    return {str(one.labels["stage"]): one.total for one in found}
+
+
+def means_ns(before: Mapping[str, frames.Buckets], after: Mapping[str, frames.Buckets]) -> dict[str, float]:
+    """Mean of each histogram between two readings."""
+    means = {}
+    for name, histogram in after.items():
+        earlier = before.get(name)
+        count = histogram.count - (earlier.count if earlier else 0)
+        means[name] = (histogram.sum - (earlier.sum if earlier else 0)) / count
+    return means

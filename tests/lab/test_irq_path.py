@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from collections.abc import Iterator
 
@@ -11,9 +10,9 @@ import pytest
 from netconsole import frames
 from netconsole.histogram import percentile
 
-from .collector import InsideMeasurement
+from .collector import InsideMeasurement, means_ns, stages_of
 from .testbed import Testbed
-from .traffic import flood, ping, worker_pids
+from .traffic import flood, ping, worker_on_a_busy_cpu
 
 pytestmark = pytest.mark.lab
 
@@ -21,7 +20,6 @@ PINGS = 40
 FLOOD = 3000
 STAGES = ("S1-S2", "S2-S3", "S3-S4", "S4-S5")
 SLOWER = 3.0  # times: a worker with a seventieth of its CPU is far slower than that
-IDLE_NICE = 19
 
 
 @pytest.fixture(scope="module")
@@ -35,42 +33,14 @@ def collector(testbed: Testbed) -> Iterator[InsideMeasurement]:
         measurement.close()
 
 
-def stages(collector: InsideMeasurement, device: str = "vnet0") -> dict[str, frames.Buckets]:
-    """Histograms since the probe was loaded, by stage."""
-    found = collector.histograms("irq_path", "stages", device=device, queue=0)
-    return {str(one.labels["stage"]): one.total for one in found}
-
-
-def means_ns(before: dict[str, frames.Buckets], after: dict[str, frames.Buckets]) -> dict[str, float]:
-    """Mean of each stage between two readings."""
-    means = {}
-    for stage, histogram in after.items():
-        earlier = before.get(stage)
-        count = histogram.count - (earlier.count if earlier else 0)
-        means[stage] = (histogram.sum - (earlier.sum if earlier else 0)) / count
-    return means
+def stages(collector: InsideMeasurement) -> dict[str, frames.Buckets]:
+    return stages_of(collector, "irq_path")
 
 
 def whole(collector: InsideMeasurement) -> None:
     assert collector.missed("irq_path") == {}
     for entry in ("join_missed", "map_full", "unaccounted"):
         assert collector.ledger("irq_path", entry) == 0, entry
-
-
-@contextlib.contextmanager
-def worker_on_a_busy_cpu(testbed: Testbed) -> Iterator[None]:
-    """The vhost worker shares one CPU with a loop that never sleeps, and yields to it."""
-    hypervisor = testbed.hypervisor
-    pids = worker_pids(hypervisor, testbed.guests[0])
-    with hypervisor.start("taskset", "-c", "1", "python3", "-c", "print(1, flush=True)\nwhile True: pass") as loop:
-        loop.wait_for(b"1")
-        for pid in pids:
-            hypervisor.shell(f"taskset -pc 1 {pid}; renice -n {IDLE_NICE} -p {pid}")
-        try:
-            yield
-        finally:
-            for pid in pids:
-                hypervisor.shell(f"taskset -pc 0,1 {pid}; renice -n 0 -p {pid}")
 
 
 def test_a_ping_is_followed_whole(testbed: Testbed, collector: InsideMeasurement) -> None:
@@ -136,7 +106,7 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, collector: In
     first, first_scheduled = readings()
     ping(testbed.hypervisor, testbed.guests[0], PINGS)
     good, good_scheduled = readings()
-    with worker_on_a_busy_cpu(testbed):
+    with worker_on_a_busy_cpu(testbed.hypervisor, testbed.guests[0]):
         ping(testbed.hypervisor, testbed.guests[0], PINGS)
         bad, bad_scheduled = readings()
     healthy, delayed = means_ns(first, good), means_ns(good, bad)

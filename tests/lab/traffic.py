@@ -10,6 +10,7 @@ from .hypervisor import Hypervisor
 from .l2 import Guest
 
 PING_LIMIT_S = 60.0
+YIELDING = 19  # nice: a seventieth of the CPU, beside a process of nice 0
 
 # Through the whole stack, unlike pktgen, which keeps a reference to every packet: those are never seen as dropped.
 FLOOD = """
@@ -45,6 +46,21 @@ def frozen(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
         yield
     finally:
         hypervisor.run("kill", "-CONT", pid)
+
+
+@contextlib.contextmanager
+def worker_on_a_busy_cpu(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
+    """The guest's vhost workers share one CPU with a loop that never sleeps, and yield to it."""
+    pids = worker_pids(hypervisor, guest)
+    with hypervisor.start("taskset", "-c", "1", "python3", "-c", "print(1, flush=True)\nwhile True: pass") as loop:
+        loop.wait_for(b"1")
+        for pid in pids:
+            hypervisor.shell(f"taskset -pc 1 {pid}; renice -n {YIELDING} -p {pid}")
+        try:
+            yield
+        finally:
+            for pid in pids:
+                hypervisor.shell(f"taskset -pc 0,1 {pid}; renice -n 0 -p {pid}")
 
 
 def qemu_pid(hypervisor: Hypervisor, guest: Guest) -> str:

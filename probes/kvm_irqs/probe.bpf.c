@@ -1,0 +1,159 @@
+/* kvm_irqs - what interrupts KVM delivers to each VM, by the line that was signalled, and what its virtual CPUs do: halts and kicks.
+ *
+ * An irqfd is signalled with interrupts off, and kvm_apic_accept_irq follows in the same thread, so that the interrupt's vector and target
+ * are those of the irqfd. When the line cannot be delivered so, a kernel worker does it later (irqfd_inject).
+ */
+
+enum { WAKEUPS, HALTS };    /* counters */
+
+struct line_key {
+    u32 vm;                 /* process of the VM */
+    s32 gsi;
+};
+struct line_row {
+    u64 wakeups, deferred, accepted;
+    u64 vector, apic;       /* gauges: of the last */
+};
+BPF_TABLE("percpu_hash", struct line_key, struct line_row, lines, NC_ROWS_lines);
+
+struct vcpu_key {
+    u32 vm;
+    u32 vcpu;
+};
+struct vcpu_row {
+    u64 halts, halted_ns, polled, kicks;
+};
+BPF_TABLE("percpu_hash", struct vcpu_key, struct vcpu_row, vcpus, NC_ROWS_vcpus);
+
+/* The line that this thread delivers at the moment. */
+struct delivery {
+    struct line_key line;
+    u32 thread;
+    u32 active;
+};
+BPF_PERCPU_ARRAY(deliveries, struct delivery, 1);
+
+/* ---- lines ---- */
+
+static inline struct line_row *row_of(struct line_key *key)
+{
+    struct line_row none = {}, *row = lines.lookup_or_try_init(key, &none);
+
+    if (!row)
+        nc_ledger_add(NC_MAP_FULL);
+    return row;
+}
+
+static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd)
+{
+    struct kvm *kvm = NC_READ(irqfd, kvm);
+    struct line_key key = { .vm = NC_READ(kvm, userspace_pid), .gsi = NC_READ(irqfd, gsi) };
+    struct delivery *delivery;
+    int zero = 0;
+
+    delivery = deliveries.lookup(&zero);
+    if (delivery) {
+        delivery->line = key;
+        delivery->thread = bpf_get_current_pid_tgid();
+        delivery->active = 1;
+    }
+    return row_of(&key);
+}
+
+int signalled(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
+{
+    struct line_row *row;
+
+    if (!((u64)key & EPOLLIN))
+        return 0;
+    row = deliver((void *)wait - offsetof(struct kvm_kernel_irqfd, wait));
+    nc_count(WAKEUPS);
+    if (row)
+        row->wakeups++;
+    return 0;
+}
+
+int deferred(struct pt_regs *ctx, struct work_struct *work)
+{
+    struct line_row *row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject));
+
+    if (row)
+        row->deferred++;
+    return 0;
+}
+
+int accepted(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct delivery *delivery;
+    struct line_row *row;
+    int zero = 0;
+
+    delivery = deliveries.lookup(&zero);
+    if (!delivery || !delivery->active || delivery->thread != (u32)bpf_get_current_pid_tgid())
+        return 0;
+    delivery->active = 0;
+    row = row_of(&delivery->line);
+    if (row) {
+        row->accepted++;
+        row->apic = ctx->args[0];
+        row->vector = (u8)ctx->args[3];
+    }
+    return 0;
+}
+
+/* ---- virtual CPUs ---- */
+
+static inline struct vcpu_row *row_of_vcpu(struct kvm_vcpu *vcpu)
+{
+    struct kvm *kvm = NC_READ(vcpu, kvm);
+    struct vcpu_key key = { .vm = NC_READ(kvm, userspace_pid), .vcpu = NC_READ(vcpu, vcpu_id) };
+    struct vcpu_row none = {}, *row = vcpus.lookup_or_try_init(&key, &none);
+
+    if (!row)
+        nc_ledger_add(NC_MAP_FULL);
+    return row;
+}
+
+struct halt {
+    u64 vcpu;
+    u64 since_ns;
+};
+BPF_TABLE("lru_hash", u32, struct halt, halts, 16384);      /* by thread of the virtual CPU */
+
+int halted(struct pt_regs *ctx, struct kvm_vcpu *vcpu)
+{
+    u32 thread = bpf_get_current_pid_tgid();
+    struct halt halt = { .vcpu = (u64)vcpu };
+
+    halts.update(&thread, &halt);
+    return 0;
+}
+
+/* kvm_vcpu_wakeup: how long it slept or polled; in the virtual CPU's own thread, at the end of what halted() saw. */
+int awake(struct bpf_raw_tracepoint_args *ctx)
+{
+    u32 thread = bpf_get_current_pid_tgid();
+    struct halt *halt = halts.lookup(&thread);
+    struct vcpu_row *row;
+
+    if (!halt || !halt->vcpu)
+        return 0;
+    row = row_of_vcpu((void *)halt->vcpu);
+    halt->vcpu = 0;
+    nc_count(HALTS);
+    if (row) {
+        row->halts++;
+        row->halted_ns += ctx->args[0];
+        row->polled += !(u8)ctx->args[1];
+    }
+    return 0;
+}
+
+int kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu)
+{
+    struct vcpu_row *row = row_of_vcpu(vcpu);
+
+    if (row)
+        row->kicks++;
+    return 0;
+}

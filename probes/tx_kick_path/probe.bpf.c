@@ -1,0 +1,272 @@
+/* tx_kick_path - from a guest's kick to its packet in the host's stack, in four steps joined by the objects they pass:
+ *
+ *   K1 ioeventfd_write: the guest kicks, KVM signals the eventfd     (eventfd)
+ *   K2 handle_tx_kick: vhost's worker begins its run                 (eventfd -> virtqueue)
+ *   K3 tun_sendmsg: it hands over the first packet, or batch         (the same thread)
+ *   K4 netif_receive_skb: the host's stack receives the first        (the same thread, and the tap's device)
+ *
+ * A run is timed from the first kick that it answers; further kicks, and the packets behind the first, are counted. Runs that no kick
+ * began (vhost had more to do, or the tap had room again) are not on this path.
+ */
+
+enum { RUNS };      /* counters */
+
+struct kicks {
+    u64 first_ns;   /* K1 of the first that no run has answered */
+    u64 count;
+    u64 answered;
+};
+BPF_TABLE("lru_hash", u64, struct kicks, kicks, 8192);      /* by eventfd */
+
+struct run {
+    struct tap_queue tap;
+    u64 vq;         /* 0: none */
+    u64 ns[4];      /* K1 to K4 */
+    u64 kicks, packets;
+    u64 device;
+};
+BPF_TABLE("lru_hash", u32, struct run, runs, 8192);         /* by worker thread */
+
+/* The thread that has called tun_sendmsg and whose first packet is awaited: the stack is entered with softirqs off, on the same CPU, so
+ * that the tracepoint, which sees every packet of the host, asks nothing but this. */
+struct handover {
+    u64 device;
+    u32 thread;
+    u32 pad;
+};
+BPF_PERCPU_ARRAY(handovers, struct handover, 1);
+
+struct queue_key {
+    struct nc_place place;
+    u32 queue;
+    u32 pad;
+};
+struct queue_row {
+    u64 runs, kicks, packets, unseen;
+};
+BPF_TABLE("hash", struct queue_key, struct queue_row, queues, NC_ROWS_queues);
+
+struct stage_key {
+    struct nc_place place;
+    u16 queue;
+    char stage[6];
+    u32 pad;
+    u32 slot;
+};
+BPF_TABLE("hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
+
+struct run_event {
+    u64 mono_ns;
+    struct nc_place place;
+    u32 queue;
+    u32 worker;
+    u64 k1_k2_ns, k2_k3_ns, k3_k4_ns, total_ns;
+    u64 kicks;
+};
+BPF_PERCPU_ARRAY(records, struct run_event, 1);
+
+/* ---- K1 ---- */
+
+/* As ioeventfd_in_range of virt/kvm/eventfd.c: KVM asks every eventfd at an address, of legacy devices those of all their queues. */
+static inline int is_meant(struct _ioeventfd *one, u64 address, int length, void *value)
+{
+    u64 written = 0;
+    int wanted = NC_READ(one, length);
+
+    if (address != NC_READ(one, addr))
+        return 0;
+    if (!wanted)
+        return 1;
+    if (length != wanted)
+        return 0;
+    if (NC_READ(one, wildcard))
+        return 1;
+    bpf_probe_read_kernel(&written, sizeof(written), value);    /* KVM's buffer has 8 bytes whatever the length */
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    written >>= (64 - 8 * length) & 63;
+#else
+    written &= ~0ull >> ((64 - 8 * length) & 63);
+#endif
+    return written == NC_READ(one, datamatch);
+}
+
+int kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu, struct kvm_io_device *device, u64 address, int length, void *value)
+{
+    struct _ioeventfd *one = (void *)device - offsetof(struct _ioeventfd, dev);
+    struct kicks *kick, none = {};
+    u64 eventfd;
+
+    if (!is_meant(one, address, length, value))
+        return 0;
+    eventfd = (u64)NC_READ(one, eventfd);
+    kick = kicks.lookup_or_try_init(&eventfd, &none);
+    if (!kick)
+        return 0;
+    __sync_fetch_and_add(&kick->count, 1);
+    if (!kick->first_ns)
+        kick->first_ns = bpf_ktime_get_ns();
+    return 0;
+}
+
+/* ---- K2 ---- */
+
+int begun(struct pt_regs *ctx, struct vhost_work *work)
+{
+    struct vhost_virtqueue *vq = (void *)work - offsetof(struct vhost_virtqueue, poll.work);
+    struct socket *sock = NC_READ(vq, private_data);
+    struct file *file = NC_READ(vq, kick);
+    u64 eventfd = (u64)NC_READ(file, private_data), count;
+    struct kicks *kick = kicks.lookup(&eventfd);
+    struct nc_config *config = nc_config_get();
+    u32 thread = bpf_get_current_pid_tgid();
+    struct run run = {};
+
+    if (!config || !sock || !kick || !kick->first_ns || tap_of_socket(&run.tap, sock) || !nc_place_wanted(config, &run.tap.place))
+        return 0;
+    count = kick->count;
+    run.kicks = count - kick->answered;
+    run.ns[0] = kick->first_ns;
+    run.ns[1] = bpf_ktime_get_ns();
+    run.vq = (u64)vq;
+    kick->answered = count;
+    kick->first_ns = 0;
+    runs.update(&thread, &run);
+    return 0;
+}
+
+static inline struct queue_row *row_of(struct run *run)
+{
+    struct queue_key key = { .place = run->tap.place, .queue = run->tap.queue };
+    struct queue_row none = {}, *row = queues.lookup_or_try_init(&key, &none);
+
+    if (!row)
+        nc_ledger_add(NC_MAP_FULL);
+    return row;
+}
+
+int ended(struct pt_regs *ctx)
+{
+    u32 thread = bpf_get_current_pid_tgid();
+    struct run *run = runs.lookup(&thread);
+    struct queue_row *row;
+
+    if (!run || !run->vq)
+        return 0;
+    run->vq = 0;
+    row = row_of(run);
+    if (!row)
+        return 0;
+    row->kicks += run->kicks;
+    row->packets += run->packets;
+    if (run->ns[3])
+        row->runs++;
+    else                        /* nothing to send, or it was dropped or taken by XDP before the stack saw it */
+        row->unseen++;
+    return 0;
+}
+
+/* ---- K3 ---- */
+
+int handed_over(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
+{
+    u32 thread = bpf_get_current_pid_tgid();
+    struct run *run = runs.lookup(&thread);
+    struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
+    struct tun_struct *tun = NC_READ(tfile, tun);
+    struct tun_msg_ctl control = {};
+    struct handover *handover;
+    int zero = 0;
+
+    if (!run || !run->vq)
+        return 0;
+    bpf_probe_read_kernel(&control, sizeof(control), NC_READ(message, msg_control));
+    run->packets += NC_READ(message, msg_controllen) && control.type == TUN_MSG_PTR ? control.num : 1;
+    if (run->ns[2])
+        return 0;
+    run->ns[2] = bpf_ktime_get_ns();
+    run->device = (u64)NC_READ(tun, dev);
+    handover = handovers.lookup(&zero);
+    if (handover) {
+        handover->device = run->device;
+        handover->thread = thread;
+    }
+    return 0;
+}
+
+/* ---- K4 ---- */
+
+static inline void account_stage(struct stage_key *key, char from, char to, u64 ns)
+{
+    struct nc_bucket none = {};
+
+    key->stage[0] = 'K';
+    key->stage[1] = from;
+    key->stage[2] = '-';
+    key->stage[3] = 'K';
+    key->stage[4] = to;
+    key->slot = nc_slot(ns);
+    nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
+}
+
+static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct run *run, u32 thread)
+{
+    struct run_event *record;
+    u64 *ns = run->ns;
+    int zero = 0;
+
+    if (config->flags & NC_F_THRESHOLD && ns[3] - ns[0] <= config->threshold_ns)
+        return;
+    if (!nc_event_allowed(config, ns[3]))
+        return;
+    record = records.lookup(&zero);
+    if (!record)
+        return;
+    record->mono_ns = ns[3];
+    record->place = run->tap.place;
+    record->queue = run->tap.queue;
+    record->worker = thread;
+    record->k1_k2_ns = ns[1] - ns[0];
+    record->k2_k3_ns = ns[2] - ns[1];
+    record->k3_k4_ns = ns[3] - ns[2];
+    record->total_ns = ns[3] - ns[0];
+    record->kicks = run->kicks;
+    nc_submit(ctx, record, sizeof(*record));
+}
+
+int arrived(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct nc_config *config = nc_config_get();
+    struct nc_bucket none = {};
+    struct stage_key key = {};
+    struct handover *handover;
+    struct sk_buff *skb = NC_ARG(0);
+    struct run *run;
+    int zero = 0;
+    u32 thread;
+    u64 *ns;
+
+    handover = handovers.lookup(&zero);
+    if (!handover || !handover->device || !config)
+        return 0;
+    thread = bpf_get_current_pid_tgid();
+    if (handover->thread != thread || (u64)NC_READ(skb, dev) != handover->device)
+        return 0;
+    handover->device = 0;
+    run = runs.lookup(&thread);
+    if (!run || !run->vq || !run->ns[2] || run->ns[3])
+        return 0;
+    ns = run->ns;
+    ns[3] = bpf_ktime_get_ns();
+    nc_count(RUNS);
+    key.place = run->tap.place;
+    key.queue = run->tap.queue;
+    account_stage(&key, '1', '2', ns[1] - ns[0]);
+    account_stage(&key, '2', '3', ns[2] - ns[1]);
+    account_stage(&key, '3', '4', ns[3] - ns[2]);
+    __builtin_memcpy(key.stage, "total", 6);
+    key.slot = nc_slot(ns[3] - ns[0]);
+    nc_bucket_add(stages.lookup_or_try_init(&key, &none), ns[3] - ns[0]);
+    if (config->flags & NC_F_DETAILS)
+        sample(ctx, config, run, thread);
+    return 0;
+}
