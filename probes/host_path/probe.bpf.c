@@ -23,45 +23,8 @@ struct hand {
 };
 BPF_PERCPU_ARRAY(hands, struct hand, 1);
 
-struct crossing_key {
-    u64 direction;
-    u64 from[2];
-    u64 to[2];
-    u32 pad;
-    u32 slot;
-};
-BPF_TABLE("percpu_hash", struct crossing_key, struct nc_bucket, crossing, NC_ROWS_crossing);
-
-struct stage_key {
-    u64 direction;
-    u64 stage;
-    u32 pad;
-    u32 slot;
-};
-BPF_TABLE("percpu_hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
-
-struct flow_key {
-    u64 direction;
-    u64 source[2];
-    u64 target[2];
-    u16 source_port;
-    u16 target_port;
-    u16 l4;
-    u16 vlan;
-};
-struct flow_value {
-    u64 packets;
-    u64 bytes;
-    u64 samples;
-    u64 latency_ns;
-    u64 slow;
-    u64 latency_max_ns;
-};
-BPF_TABLE("percpu_hash", struct flow_key, struct flow_value, flows, NC_ROWS_flows);
-
 /* The stages of a way: they add up to the whole. */
 struct durations {
-    u64 total_ns;
     u64 forward_ns;         /* received → handed to the first device, where no Open vSwitch is seen */
     u64 lookup_ns;          /* received → first action of Open vSwitch, or → its upcall */
     u64 upcall_ns;          /* upcall → first action of the packet that came back */
@@ -71,13 +34,8 @@ struct durations {
 };
 
 struct slow_event {
-    u64 mono_ns;
-    u64 from[2];
-    u64 to[2];
-    struct flow_key flow;
+    struct latency_sample sample;
     struct durations took;
-    u32 length;
-    u32 packets;
 };
 
 /* What a program works with; the stack is too small for it. */
@@ -86,9 +44,6 @@ struct desk {
     struct path_packet packet;
     struct nc_flow flow;
     struct path_way way;
-    struct durations took;
-    struct crossing_key crossing;
-    struct flow_key flow_key;
     struct slow_event event;
 };
 BPF_PERCPU_ARRAY(desks, struct desk, 1);
@@ -113,13 +68,6 @@ static inline u64 address_of(struct desk *desk, void *skb)
 #define ACTIONS NC_WORD('a', 'c', 't', 'i', 'o', 'n', 's', 0)
 #define DEVICES NC_WORD('d', 'e', 'v', 'i', 'c', 'e', 's', 0)
 #define QDISC NC_WORD('q', 'd', 'i', 's', 'c', 0, 0, 0)
-
-static inline void count_many(u32 slot, u64 n)
-{
-    u64 *counter = nc_counters.lookup(&slot);
-    if (counter)
-        nc_add(counter, n);
-}
 
 /* Does the innermost packet, which has been read, pass the filters? */
 static inline int flow_wanted(struct nc_config *config, struct desk *desk, struct sk_buff *skb)
@@ -256,7 +204,7 @@ static inline u64 direction_of(u32 from, u32 to)
     return to == INSIDE ? IN : THROUGH;
 }
 
-static inline void split(struct durations *took, struct path_way *way, u64 now)
+static inline u64 split(struct durations *took, struct path_way *way, u64 now)
 {
     u64 last = way->moment_ns[LAST_QUEUE] ? way->moment_ns[LAST_QUEUE] : now;
     u64 first = way->moment_ns[FIRST_QUEUE] ? way->moment_ns[FIRST_QUEUE] : last;
@@ -270,93 +218,49 @@ static inline void split(struct durations *took, struct path_way *way, u64 now)
     took->actions_ns = path_between(action, first);
     took->devices_ns = path_between(first, last);
     took->qdisc_ns = path_between(last, now);
-    took->total_ns = took->forward_ns + took->lookup_ns + took->upcall_ns + took->actions_ns + took->devices_ns + took->qdisc_ns;
+    return took->forward_ns + took->lookup_ns + took->upcall_ns + took->actions_ns + took->devices_ns + took->qdisc_ns;
 }
 
-static inline void add_stage(u64 direction, u64 stage, u64 duration_ns)
+static inline void add_stages(u64 direction, struct path_way *way, struct durations *took)
 {
-    struct nc_bucket none = {};
-    struct stage_key key = { .direction = direction, .stage = stage, .slot = nc_slot(duration_ns) };
-
-    nc_bucket_add(stages.lookup_or_try_init(&key, &none), duration_ns);
-}
-
-static inline void add_flow(struct desk *desk, u32 packets, u32 length, int slow)
-{
-    struct flow_value none = {};
-    struct flow_value *value = flows.lookup_or_try_init(&desk->flow_key, &none);
-
-    if (!value) {
-        nc_ledger_add(NC_MAP_FULL);
-        return;
+    if (way->moment_ns[ACTION] || way->moment_ns[UPCALL]) {
+        latency_stage(direction, LOOKUP, took->lookup_ns);
+        if (way->moment_ns[UPCALL])
+            latency_stage(direction, UPCALLED, took->upcall_ns);
+        latency_stage(direction, ACTIONS, took->actions_ns);
+    } else {
+        latency_stage(direction, FORWARD, took->forward_ns);
     }
-    nc_add(&value->packets, packets);
-    nc_add(&value->bytes, length);
-    nc_add(&value->samples, 1);
-    nc_add(&value->latency_ns, desk->took.total_ns);
-    nc_add(&value->slow, slow);
-    if (desk->took.total_ns > value->latency_max_ns)
-        value->latency_max_ns = desk->took.total_ns;
+    if (way->moment_ns[FIRST_QUEUE] != way->moment_ns[LAST_QUEUE])
+        latency_stage(direction, DEVICES, took->devices_ns);
+    latency_stage(direction, QDISC, took->qdisc_ns);
 }
 
 static inline void account(void *ctx, struct nc_config *config, struct desk *desk, struct path_way *way, struct nc_member *member,
                            struct sk_buff *skb, u64 now)
 {
-    struct nc_bucket none = {};
-    struct durations *took = &desk->took;
-    struct crossing_key *crossed = &desk->crossing;
-    u32 packets = path_packets(skb, &desk->packet), length = NC_GET(skb, len);
+    struct latency_sample *sample = &desk->event.sample;
     u64 direction = direction_of(way->set, member->set);
     int slow;
 
-    split(took, way, now);
-    slow = config->flags & NC_F_THRESHOLD && took->total_ns > config->threshold_ns;
+    sample->mono_ns = now;
+    __builtin_memcpy(sample->from, way->device, sizeof(sample->from));
+    __builtin_memcpy(sample->to, member->name, sizeof(sample->to));
+    path_flow_of(&desk->flow, &desk->packet, skb);
+    latency_flow_of(&sample->flow, direction, &desk->flow);
+    sample->total_ns = split(&desk->event.took, way, now);
+    sample->length = NC_GET(skb, len);
+    sample->packets = path_packets(skb, &desk->packet);
+    slow = latency_slow(config, sample->total_ns);
+
     nc_count(CROSSED);
-    count_many(PACKETS, packets);
+    latency_count(PACKETS, sample->packets);
     if (slow)
         nc_count(SLOW);
-
-    crossed->direction = direction;
-    crossed->from[0] = way->device[0];
-    crossed->from[1] = way->device[1];
-    crossed->to[0] = member->name[0];
-    crossed->to[1] = member->name[1];
-    crossed->slot = nc_slot(took->total_ns);
-    nc_bucket_add(crossing.lookup_or_try_init(crossed, &none), took->total_ns);
-
-    if (way->moment_ns[ACTION] || way->moment_ns[UPCALL]) {
-        add_stage(direction, LOOKUP, took->lookup_ns);
-        if (way->moment_ns[UPCALL])
-            add_stage(direction, UPCALLED, took->upcall_ns);
-        add_stage(direction, ACTIONS, took->actions_ns);
-    } else {
-        add_stage(direction, FORWARD, took->forward_ns);
-    }
-    if (way->moment_ns[FIRST_QUEUE] != way->moment_ns[LAST_QUEUE])
-        add_stage(direction, DEVICES, took->devices_ns);
-    add_stage(direction, QDISC, took->qdisc_ns);
-
-    path_flow_of(&desk->flow, &desk->packet, skb);
-    desk->flow_key.direction = direction;
-    __builtin_memcpy(desk->flow_key.source, desk->flow.source, sizeof(desk->flow.source));
-    __builtin_memcpy(desk->flow_key.target, desk->flow.target, sizeof(desk->flow.target));
-    desk->flow_key.source_port = desk->flow.source_port;
-    desk->flow_key.target_port = desk->flow.target_port;
-    desk->flow_key.l4 = desk->flow.l4;
-    desk->flow_key.vlan = desk->flow.vlan;
-    add_flow(desk, packets, length, slow);
-
-    if (config->flags & NC_F_DETAILS && (slow || !(config->flags & NC_F_THRESHOLD)) && nc_event_allowed(config, now)) {
-        struct slow_event *event = &desk->event;
-        event->mono_ns = now;
-        __builtin_memcpy(event->from, crossed->from, sizeof(event->from));
-        __builtin_memcpy(event->to, crossed->to, sizeof(event->to));
-        event->flow = desk->flow_key;
-        event->took = *took;
-        event->length = length;
-        event->packets = packets;
-        nc_submit(ctx, event, sizeof(*event));
-    }
+    latency_add(sample, slow);
+    add_stages(direction, way, &desk->event.took);
+    if (latency_event_wanted(config, slow, now))
+        nc_submit(ctx, &desk->event, sizeof(desk->event));
 }
 
 /* Segments of a packet that was cut after it was queued: sent one after the other by the CPU that cut it. */
