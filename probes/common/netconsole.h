@@ -35,6 +35,18 @@
     bpf_probe_read_kernel(&nc_value, sizeof(nc_value), &(pointer)->member);             \
     nc_value; })
 
+/* Packets are bytes, not structures. From 6.2 a BTF-typed program may say what an address points to (bpf_rdonly_cast, undone by the
+ * verifier: no call is made) and then load directly; the collector makes a call of that function from this number, for BCC cannot.
+ * NC_HEADER(iphdr, BTF_ID_iphdr, ip, address) declares struct iphdr *ip, or a copy of it. */
+#if NC_DIRECT && defined(HAVE_bpf_rdonly_cast) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+static void *(*nc_rdonly_cast)(u64 address, u32 type) = (void *)0x7ffffff0;
+#define NC_HEADER(type, id, name, address) struct type *name = nc_rdonly_cast(address, id)
+#else
+#define NC_HEADER(type, id, name, address)                                              \
+    struct type name##_copy, *name = &name##_copy;                                      \
+    bpf_probe_read_kernel(name, sizeof(*name), (void *)(address))
+#endif
+
 /* The n-th argument of a tracepoint. The call hides from BCC that it points into the kernel: BCC would turn loads into helper calls. */
 static inline void *nc_pointer(u64 value)
 {
@@ -210,11 +222,21 @@ static inline u32 nc_data_end(struct sk_buff *skb)
     return NC_GET(skb, tail);
 }
 
+static inline int nc_fits(struct sk_buff *skb, u32 at, u32 size)
+{
+    return at + size <= nc_data_end(skb);
+}
+
+static inline u64 nc_address_of(struct sk_buff *skb, u32 at)
+{
+    return (u64)NC_GET(skb, head) + at;
+}
+
 static inline int nc_load(void *to, u32 size, struct sk_buff *skb, u32 at)
 {
-    if (at + size > nc_data_end(skb))
+    if (!nc_fits(skb, at, size))
         return -1;
-    return bpf_probe_read_kernel(to, size, NC_GET(skb, head) + at);
+    return bpf_probe_read_kernel(to, size, (void *)nc_address_of(skb, at));
 }
 
 static inline u16 nc_vlan(struct sk_buff *skb)
@@ -247,29 +269,32 @@ static inline void nc_map_ipv4(u64 *address, u32 ipv4)
 
 static inline int nc_parse_ipv4(struct nc_flow *flow, struct sk_buff *skb, u32 at)
 {
-    struct iphdr ip;
-
-    if (nc_load(&ip, sizeof(ip), skb, at) || ip.version != 4 || ip.ihl < 5)
+    if (!nc_fits(skb, at, sizeof(struct iphdr)))
         return -1;
-    flow->l4 = ip.protocol;
-    nc_map_ipv4(flow->source, ip.saddr);
-    nc_map_ipv4(flow->target, ip.daddr);
-    if (!(ip.frag_off & bpf_htons(0x1fff)))
-        flow->l4_at = at + ip.ihl * 4;
+    NC_HEADER(iphdr, BTF_ID_iphdr, ip, nc_address_of(skb, at));
+    if (ip->version != 4 || ip->ihl < 5)
+        return -1;
+    flow->l4 = ip->protocol;
+    nc_map_ipv4(flow->source, ip->saddr);
+    nc_map_ipv4(flow->target, ip->daddr);
+    if (!(ip->frag_off & bpf_htons(0x1fff)))
+        flow->l4_at = at + ip->ihl * 4;
     return 0;
 }
 
 static inline int nc_parse_ipv6(struct nc_flow *flow, struct sk_buff *skb, u32 at)
 {
-    struct ipv6hdr ip;
     u8 next, later = 0;
 
-    if (nc_load(&ip, sizeof(ip), skb, at) || ip.version != 6)
+    if (!nc_fits(skb, at, sizeof(struct ipv6hdr)))
         return -1;
-    __builtin_memcpy(flow->source, &ip.saddr, 16);
-    __builtin_memcpy(flow->target, &ip.daddr, 16);
-    next = ip.nexthdr;
-    at += sizeof(ip);
+    NC_HEADER(ipv6hdr, BTF_ID_ipv6hdr, ip, nc_address_of(skb, at));
+    if (ip->version != 6)
+        return -1;
+    __builtin_memcpy(flow->source, &ip->saddr, 16);
+    __builtin_memcpy(flow->target, &ip->daddr, 16);
+    next = ip->nexthdr;
+    at += sizeof(*ip);
 #pragma unroll
     for (int i = 0; i < NC_IPV6_EXTENSIONS; i++) {
         u8 header[4];

@@ -26,10 +26,11 @@ def header(btf: Btf, used: Set[str], taken: Set[str]) -> str:
 
 
 def facts(btf: Btf, used: Set[str]) -> str:
-    """#define lines for the names of the form HAVE_… and NARGS_… that are true on this kernel.
+    """#define lines for the names of the form HAVE_…, NARGS_… and BTF_ID_… that are true on this kernel.
 
     HAVE_<struct>_<member>, HAVE_<enumerator>, HAVE_<struct or function>; NARGS_<function or tracepoint>: number of
-    arguments (of a tracepoint those of TP_PROTO). What this kernel lacks is not defined.
+    arguments (of a tracepoint those of TP_PROTO); BTF_ID_<struct>: its id in vmlinux. What this kernel lacks is not
+    defined.
     """
     lines = []
     for name in sorted(used):
@@ -39,6 +40,10 @@ def facts(btf: Btf, used: Set[str]) -> str:
             count = arguments(btf, name[len("NARGS_") :])
             if count is not None:
                 lines.append("#define {} {}\n".format(name, count))
+        elif name.startswith("BTF_ID_"):
+            identifier = btf.vmlinux_id(name[len("BTF_ID_") :], b.STRUCT)
+            if identifier:
+                lines.append("#define {} {}\n".format(name, identifier))
     return "".join(lines)
 
 

@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import struct
-from typing import Optional
+from typing import Mapping, Optional
 
 from netconsole_collector import bpf
 
@@ -19,7 +19,12 @@ TRACE_RAW_TP, TRACE_FENTRY, TRACE_FEXIT = 23, 24, 25
 """enum bpf_attach_type, of TRACING programs."""
 
 _PROG_LOAD = 5
+_INSTRUCTION = struct.Struct("=BBhi")
+"""struct bpf_insn on little-endian machines: operation, source << 4 | target register, offset, immediate."""
 _INSTRUCTION_BYTES = 8
+_CALL, _KERNEL_FUNCTION = 0x85, 2
+RDONLY_CAST = 0x7FFFFFF0
+"""The number that probes/common/netconsole.h gives to bpf_rdonly_cast."""
 _NAME_BYTES = 16
 _LOG_BYTES = (1 << 20, 1 << 24)
 """A log that does not fit is asked for again with more room, once: it ends with the reason."""
@@ -53,6 +58,19 @@ def load(name: str, code: bytes, kind: int, attach_type: int = 0, attach_btf_id:
                 break
     text = log.value.decode("utf-8", "backslashreplace") if log else ""
     raise LoadRefused("the kernel refused it: {}".format(_reason(text, first)), text)
+
+
+def link(code: bytes, functions: Mapping[int, int]) -> bytes:
+    """The program with calls of these numbers, which no helper has, made calls of kernel functions (number → BTF id).
+
+    BCC knows helpers only; a call of a kernel function differs in its source register (BPF_PSEUDO_KFUNC_CALL).
+    """
+    linked = bytearray(code)
+    for offset in range(0, len(linked), _INSTRUCTION_BYTES):
+        operation, registers, _, number = _INSTRUCTION.unpack_from(linked, offset)
+        if operation == _CALL and registers >> 4 == 0 and number in functions:
+            _INSTRUCTION.pack_into(linked, offset, operation, _KERNEL_FUNCTION << 4, 0, functions[number])
+    return bytes(linked)
 
 
 def _load(

@@ -44,6 +44,7 @@ _CFLAGS = ["-Werror=implicit-function-declaration"]
 _DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
 """NC_ROWS_… of a manifest without max_rows (docs/probes.md)."""
 _NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
+_PRIVILEGES_HELP = "run it as root (sudo), or with CAP_BPF and CAP_PERFMON"
 _BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
 
 _TYPE_IS_MISSING = (
@@ -339,6 +340,9 @@ class Worker:
         if typed:
             kinds = {"fentry": programs.TRACE_FENTRY, "fexit": programs.TRACE_FEXIT}
             kind = kinds.get(point.kind, programs.TRACE_RAW_TP)
+            if self._btf and "HAVE_bpf_rdonly_cast" in self._facts:
+                cast = self._btf.vmlinux_id("bpf_rdonly_cast", btf.FUNC)
+                code = programs.link(code, {programs.RDONLY_CAST: cast})
             return programs.load(function, code, programs.TRACING, kind, self._btf_id(point))
         plain = {"raw_tracepoint": programs.RAW_TRACEPOINT, "tracepoint": programs.TRACEPOINT}
         version = header_tree.version_code(os.uname().release)
@@ -392,22 +396,22 @@ class Worker:
         return text
 
     def _compile_refusal(self, log: str) -> Refused:
-        error = next((line for line in log.splitlines() if " error: " in line), None)
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        no_map = next((line for line in lines if "could not open bpf map" in line), None)
+        if no_map and "not permitted" in no_map:
+            if not self._memlock:  # before 5.11 EPERM means this too
+                why = "its maps do not fit the limit of locked memory, which could not be raised"
+                return Refused(why, "unsupported", "ulimit -l unlimited, or CAP_SYS_RESOURCE", log)
+            return Refused("no permission to make BPF maps", "unsupported", _PRIVILEGES_HELP, log)
+        if no_map:
+            return Refused("a map could not be made: {}".format(no_map.split("error: ", 1)[-1]), detail=log)
+        error = next((line for line in lines if " error: " in line), None)
         absent = [name for name in self._modules() if not os.path.exists("/sys/module/" + name)]
         if error and absent and any(words in error for words in _TYPE_IS_MISSING):
-            names = ", ".join(absent)
-            why = "its types are those of modules that are not loaded: {}".format(names)
+            why = "its types are those of modules that are not loaded: {}".format(", ".join(absent))
             return Refused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
         if error:
-            return Refused("does not compile on this kernel: " + error.strip(), detail=log)
-        if "could not open bpf map" in log:
-            line = next(line for line in log.splitlines() if "could not open bpf map" in line)
-            if not self._memlock:
-                return Refused(
-                    "maps do not fit the limit of locked memory", help="raise it: ulimit -l unlimited", detail=log
-                )
-            return Refused("a map could not be made: " + line.strip(), detail=log)
-        lines = [line.strip() for line in log.splitlines() if line.strip()]
+            return Refused("does not compile on this kernel: {}".format(error), detail=log)
         return Refused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)
 
     def _remove_directory(self) -> None:

@@ -1,0 +1,281 @@
+"""What the probes cost a UDP storm: paired runs with and without, in turn, on this machine.
+
+One sender, pinned, sends to a closed port on the loopback of a namespace of its own: every datagram is a dropped packet
+and passes all hooks. It is measured in windows; a window with a probe is compared with the windows without on both
+sides of it. The sender's CPU time per datagram is the figure to trust on a busy machine: others who want its CPU do not
+count in it. Nanoseconds per run come from the kernel's statistics, in windows of their own, because these statistics cost time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import mmap
+import os
+import shutil
+import statistics
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from netconsole import frames, probes
+from netconsole.collector_process import CollectorProcess
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
+WINDOW_S = 0.5
+SETTLE_S = 0.1
+LIMIT_S = 60.0
+
+SENDER = """
+import mmap, os, socket, subprocess, sys
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+os.sched_setaffinity(0, {int(sys.argv[2])})
+with open(sys.argv[1], "r+b") as file:
+    shared = memoryview(mmap.mmap(file.fileno(), 8)).cast("Q")
+sender, payload, to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), bytes(64), ("127.0.0.1", 9)
+while os.getppid() == int(sys.argv[3]):
+    for _ in range(100):
+        sender.sendto(payload, to)
+    shared[0] += 100
+"""
+
+
+@dataclass
+class Mode:
+    """What is loaded while the sender is measured, and what came out."""
+
+    title: str
+    probes: Sequence[str]
+    details: bool = False
+    target_pct: float | None = None
+    """The share of its rate that the sender is to keep."""
+    rates: list[float] = field(default_factory=list)
+    """Rate with, of the rate without."""
+    cpus: list[float] = field(default_factory=list)
+    """CPU time per datagram without, of that with."""
+    extra_ns: list[float] = field(default_factory=list)
+    """CPU time per datagram with, less that without."""
+    programs: dict[str, list[float]] = field(default_factory=dict)
+    """Nanoseconds per run as the kernel's statistics say."""
+    runs: dict[str, float] = field(default_factory=dict)
+    """Runs per datagram."""
+    attach: dict[str, str] = field(default_factory=dict)
+
+
+SUMMARY = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
+MODES = (
+    Mode("none (noise)", ()),
+    Mode("empty programs on all hooks", ("empty",)),
+    Mode("count only", ("count_only",)),
+    Mode("kernel_drops, summary", ("kernel_drops",), target_pct=93),
+    Mode("kernel_drops, details", ("kernel_drops",), details=True, target_pct=90),
+    Mode("tx_queue_latency, summary", ("tx_queue_latency",)),
+    Mode("softirq_health, summary", ("softirq_health",)),
+    Mode("the summary profile's probes", SUMMARY, target_pct=85),
+    Mode("submit each, with a wake-up", ("submit_each",), details=True),
+)
+
+
+class Collector:
+    """The real collector, as little of it as is needed here."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "src")}
+        self._process = CollectorProcess([PYTHON, "-m", "netconsole_collector"], environment)
+        self._ids = itertools.count(1)
+        self._changed = threading.Condition()
+        self._replies: dict[int, frames.Reply] = {}
+        self._costs: list[frames.Cost] = []
+        threading.Thread(target=self._read, daemon=True).start()
+        self.command(command="interval", ms=100)
+        self.statistics(0)
+
+    def command(self, **command: object) -> None:
+        number = next(self._ids)
+        self._process.send({"id": number, **command})
+        with self._changed:
+            if not self._changed.wait_for(lambda: number in self._replies, LIMIT_S):
+                raise SystemExit(f"no answer to {command['command']} in {LIMIT_S:g} s")
+            if not self._replies[number].ok:
+                raise SystemExit(f"{command['command']}: {self._replies[number].error}")
+
+    def load(self, name: str, details: bool) -> None:
+        directory = CHECKOUT / ("probes" if name in SUMMARY else "bench/probes") / name
+        manifest = probes.load(directory)
+        words: dict[str, object] = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code()}
+        words |= {"mode": "details" if details else "summary", "knobs": dict(manifest.knobs)}
+        self.command(command="load", probe=name, **words)
+
+    def unload(self, name: str) -> None:
+        self.command(command="unload", probe=name)
+
+    def statistics(self, window_ms: int) -> None:
+        """The kernel's run-time statistics: always on, or off with 0."""
+        self.command(command="statistics", window_ms=window_ms, every_ms=max(window_ms, 1))
+
+    def take_costs(self) -> list[frames.Cost]:
+        with self._changed:
+            costs, self._costs = self._costs, []
+        return costs
+
+    def close(self) -> None:
+        self._process.close()
+
+    def _read(self) -> None:
+        for frame in self._process.frames():
+            with self._changed:
+                if isinstance(frame, frames.Reply):
+                    self._replies[frame.id] = frame
+                elif isinstance(frame, frames.Cost) and frame.probe:
+                    self._costs.append(frame)
+                self._changed.notify_all()
+
+
+class Storm:
+    """The sender; ends with this process."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed with the sender
+        self._file.write(bytes(8))
+        self._file.flush()
+        self._count = mmap.mmap(self._file.fileno(), 8)
+        cpu = min(os.sched_getaffinity(0))
+        words = ["unshare", "--net", PYTHON, "-c", SENDER, self._file.name, str(cpu), str(os.getpid())]
+        self._process = subprocess.Popen(words)
+        while not self.sent():
+            if self._process.poll() is not None:
+                raise SystemExit("the sender did not start")
+            time.sleep(0.01)
+
+    def sent(self) -> int:
+        return int(struct.unpack("=Q", self._count[:8])[0])
+
+    def window(self, seconds: float = WINDOW_S) -> tuple[float, float]:
+        """Datagrams per second, and CPU nanoseconds per datagram."""
+        time.sleep(SETTLE_S)
+        began, sent, cpu_ns = time.monotonic(), self.sent(), self._cpu_ns()
+        time.sleep(seconds)
+        count = self.sent() - sent
+        return count / (time.monotonic() - began), (self._cpu_ns() - cpu_ns) / count
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._file.close()
+
+    def _cpu_ns(self) -> int:
+        """Its time on a CPU, softirqs in its context included (kernel/sched/stats, proc_pid_schedstat)."""
+        return int(Path(f"/proc/{self._process.pid}/schedstat").read_text().split()[0])
+
+
+def measure(collector: Collector, storm: Storm, mode: Mode, base: tuple[float, float]) -> tuple[float, float]:
+    """One pair: with the mode, then without again; returns the latter."""
+    for name in mode.probes:
+        collector.load(name, mode.details)
+    with_rate, with_cpu = storm.window()
+    if mode.probes:
+        _run_times(collector, storm, mode)
+    for name in mode.probes:
+        collector.unload(name)
+    after = storm.window()
+    without_rate, without_cpu = (base[0] + after[0]) / 2, (base[1] + after[1]) / 2
+    mode.rates.append(with_rate / without_rate)
+    mode.cpus.append(without_cpu / with_cpu)
+    mode.extra_ns.append(with_cpu - without_cpu)
+    return after
+
+
+def _run_times(collector: Collector, storm: Storm, mode: Mode) -> None:
+    collector.statistics(100)
+    time.sleep(3 * SETTLE_S)
+    collector.take_costs()
+    before = storm.sent()
+    time.sleep(WINDOW_S)
+    sent = storm.sent() - before
+    totals: dict[str, list[int]] = {}
+    for cost in collector.take_costs():
+        for program in cost.programs:
+            total = totals.setdefault(f"{cost.probe}/{program.name}", [0, 0])
+            total[0] += program.run_count
+            total[1] += program.run_time_ns
+            mode.attach[f"{cost.probe}/{program.name}"] = program.attach
+    collector.statistics(0)
+    for name, (count, time_ns) in totals.items():
+        if count:
+            mode.programs.setdefault(name, []).append(time_ns / count)
+            mode.runs[name] = count / sent
+
+
+def report(modes: Sequence[Mode], rates: Sequence[float], cpus_ns: Sequence[float]) -> None:
+    """The tables."""
+    rate, cpu_ns = statistics.median(rates), statistics.median(cpus_ns)
+    print(f"UDP storm without probes: {rate:,.0f} datagrams/s, {cpu_ns:,.0f} ns of CPU each (medians)\n")
+    print(f"{'mode':32} {'rate kept':>10} {'by CPU':>8} {'range':>13} {'ns/datagram':>12}  target")
+    for mode in modes:
+        by_cpu = 100 * statistics.median(mode.cpus)
+        spread = f"{100 * min(mode.cpus):.1f}-{100 * max(mode.cpus):.1f}"
+        kept, extra = 100 * statistics.median(mode.rates), statistics.median(mode.extra_ns)
+        target = (
+            "" if mode.target_pct is None else f"at least {mode.target_pct:g} %: {_verdict(by_cpu >= mode.target_pct)}"
+        )
+        print(f"{mode.title:32} {kept:8.1f} % {by_cpu:6.1f} % {spread:>13} {extra:12.0f}  {target}")
+
+    run_ns = {mode.title: {name: statistics.median(all_ns) for name, all_ns in mode.programs.items()} for mode in modes}
+    empty_mode = next((mode for mode in modes if mode.probes == ("empty",)), None)
+    empty = {} if empty_mode is None else {empty_mode.attach[n]: ns for n, ns in run_ns[empty_mode.title].items()}
+    print(f"\n{'program':32} {'ns/run':>8} {'less empty':>11} {'runs/datagram':>14}")
+    for mode in modes:
+        if mode.title.startswith(("none", "empty")):
+            continue
+        print(f"{mode.title}:")
+        together = 0.0
+        for name, ns in run_ns[mode.title].items():
+            net = ns - empty.get(mode.attach[name], 0.0)
+            together += net * mode.runs[name]
+            print(f"  {name:30} {ns:8.0f} {net:11.0f} {mode.runs[name]:14.2f}")
+        print(f"  {'all, per datagram':30} {'':8} {together:11.0f}")
+    count, drops = (
+        next(iter(run_ns.get(title, {}).values()), None) for title in ("count only", "kernel_drops, summary")
+    )
+    if count and drops:
+        verdict = _verdict(drops <= 2.5 * count)
+        print(f"\nkernel_drops costs {drops / count:.2f} times a program that only counts (at most 2.5: {verdict})")
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "NOT met"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="pairs per mode (default 5)")
+    parser.add_argument(
+        "--only", metavar="TEXT", default="", help="only modes whose name holds this text, and the empty one"
+    )
+    options = parser.parse_args()
+    modes = [mode for mode in MODES if options.only in mode.title or mode.probes == ("empty",)]
+    if os.geteuid() != 0:
+        raise SystemExit("storm.py needs root: it loads BPF programs and makes a network namespace")
+    collector, storm = Collector(), Storm()
+    rates, cpus_ns = [], []
+    try:
+        base = storm.window()
+        for _ in range(options.rounds):
+            for mode in modes:
+                base = measure(collector, storm, mode, base)
+                rates.append(base[0])
+                cpus_ns.append(base[1])
+    finally:
+        storm.close()
+        collector.close()
+    report(modes, rates, cpus_ns)
+
+
+if __name__ == "__main__":
+    main()
