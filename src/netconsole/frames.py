@@ -30,7 +30,7 @@ Scalar: TypeAlias = Text | Int | float | bool | None
 Stack: TypeAlias = Annotated[list[Text], Meta(max_length=128)]
 
 ProbeState: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
-Mode: TypeAlias = Literal["summary", "details"]
+Mode: TypeAlias = Literal["counters", "summary", "details"]
 Source: TypeAlias = Literal["collector", "console"]
 
 LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted")

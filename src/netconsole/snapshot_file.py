@@ -102,7 +102,7 @@ class ProbeData(msgspec.Struct, frozen=True):
 
     status: Status
     why: str | None = None
-    mode: Literal["summary", "details"] = "summary"
+    mode: Literal["counters", "summary", "details"] = "summary"
     version: int | None = None
     attach: list[str] = []
     counters: dict[str, Counter] = {}

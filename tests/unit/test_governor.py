@@ -1,0 +1,240 @@
+"""The governor keeps its budget on whatever load comes, does not swing, and leaves alone what is pinned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netconsole.governor import (
+    MAX_SETTLE_S,
+    REACTION_S,
+    SETTLE_S,
+    Governor,
+    Move,
+    Reading,
+    Rung,
+    ladder,
+)
+from netconsole.profiles import Budget
+
+LIMIT_PCT = 2.0
+DETAILS = ladder("details", {"events_per_s": 100, "threshold_us": 0}, ("counters", "summary", "details"))
+SUMMARY = ladder("summary", {}, ("summary",))
+
+
+@dataclass
+class Host:
+    """A load that costs each probe so much, and what each rung of a ladder really leaves of it."""
+
+    governor: Governor
+    shares: dict[str, list[float]]
+    """By probe and rung; what is detached costs nothing."""
+    at_s: float = 0.0
+    told: list[Move] = field(default_factory=list)
+
+    def cost(self, probe: str, load_pct: float) -> float:
+        rung = self.governor.rung(probe)
+        assert rung is not None
+        if rung.mode == "off":
+            return 0.0
+        return load_pct * self.shares[probe][_LADDER.index(rung)]
+
+    def second(self, load: dict[str, float]) -> tuple[float, list[Move]]:
+        """A second at this load: what it cost in all, and what was done about it."""
+        self.at_s += 1.0
+        costs = {probe: self.cost(probe, load[probe]) for probe in self.shares}
+        moves = self.governor.observe(self.at_s, {name: Reading(cost, 0.0) for name, cost in costs.items()})
+        self.told += moves
+        return sum(costs.values()), moves
+
+
+_LADDER = list(DETAILS)
+NAMES = ("drops", "queues", "sockets")
+shares = st.lists(st.floats(0.01, 1.0), min_size=len(DETAILS) - 1, max_size=len(DETAILS) - 1).map(
+    lambda steps: [1.0, *sorted(steps, reverse=True)]
+)
+loads = st.lists(
+    st.tuples(st.fixed_dictionaries({name: st.floats(0.0, 30.0) for name in NAMES}), st.integers(1, 40)),
+    min_size=1,
+    max_size=8,
+)
+
+
+def host(truth: dict[str, list[float]], pinned: frozenset[str] = frozenset(), action: str = "degrade") -> Host:
+    governor = Governor(Budget(kernel_cpu_pct=LIMIT_PCT, action=action))  # type: ignore[arg-type]
+    for name in truth:
+        governor.add(name, DETAILS, name in pinned)
+    return Host(governor, truth)
+
+
+truths = st.fixed_dictionaries(dict.fromkeys(NAMES, shares))
+
+
+@settings(deadline=None, max_examples=200)
+@given(truths, loads)
+def test_a_steady_load_is_over_budget_no_longer_than_the_reaction_time(
+    truth: dict[str, list[float]], trace: list[tuple[dict[str, float], int]]
+) -> None:
+    one = host(truth)
+    for load, seconds in trace:
+        over_s = 0
+        for _ in range(seconds):
+            cost, _ = one.second(load)
+            over_s = over_s + 1 if cost > LIMIT_PCT else 0
+            assert over_s <= REACTION_S
+
+
+@settings(deadline=None, max_examples=200)
+@given(truths, loads)
+def test_nothing_is_taken_back_faster_than_the_settling_time(
+    truth: dict[str, list[float]], trace: list[tuple[dict[str, float], int]]
+) -> None:
+    one = host(truth)
+    before = dict.fromkeys(truth, (0, -SETTLE_S))
+    for load, seconds in trace:
+        for _ in range(seconds):
+            _, moves = one.second(load)
+            for move in moves:
+                assert move.rung is not None
+                rank, moved_s = before[move.action.probe]
+                now = _LADDER.index(move.rung)
+                if now < rank:
+                    assert one.at_s - moved_s >= SETTLE_S
+                before[move.action.probe] = now, one.at_s
+
+
+@settings(deadline=None, max_examples=200)
+@given(truths, loads, st.frozensets(st.sampled_from(NAMES), min_size=1))
+def test_what_is_pinned_is_left_alone_and_an_excess_of_it_is_said(
+    truth: dict[str, list[float]], trace: list[tuple[dict[str, float], int]], pinned: frozenset[str]
+) -> None:
+    one = host(truth, pinned)
+    for load, seconds in trace:
+        over_s = 0
+        for _ in range(seconds):
+            cost, moves = one.second(load)
+            assert not {move.action.probe for move in moves} & pinned
+            over_s = over_s + 1 if cost > LIMIT_PCT else 0
+            if over_s > REACTION_S:
+                assert sum(load[name] for name in pinned) > LIMIT_PCT
+                assert any("pinned" in move.action.action for move in one.told)
+
+
+@settings(deadline=None, max_examples=100)
+@given(truths, loads)
+def test_after_the_load_everything_is_as_it_was_asked_for(
+    truth: dict[str, list[float]], trace: list[tuple[dict[str, float], int]]
+) -> None:
+    one = host(truth)
+    for load, seconds in trace:
+        for _ in range(seconds):
+            one.second(load)
+    for _ in range(round(MAX_SETTLE_S) * 2 * len(NAMES) + 10):  # a detached probe comes back in two steps
+        one.second(dict.fromkeys(NAMES, 0.0))
+    assert not one.governor.lowered
+
+
+EVEN = {name: [1.0, 0.95, 0.85, 0.6, 0.35] for name in NAMES}
+
+
+def test_the_dearest_probe_gives_up_first_and_no_more_than_needed() -> None:
+    one = host(EVEN)
+    _, moves = one.second({"drops": 2.0, "queues": 0.5, "sockets": 0.1})
+    assert [(move.action.probe, move.rung and move.rung.mode) for move in moves] == [("drops", "summary")]
+    assert (moves[0].action.measured, moves[0].action.limit) == (2.6, LIMIT_PCT)
+    assert one.second({"drops": 2.0, "queues": 0.5, "sockets": 0.1}) == (pytest.approx(1.8), [])
+
+
+def test_a_storm_is_answered_at_once_and_forgotten_when_it_has_settled() -> None:
+    one = host({"drops": EVEN["drops"]})
+    storm, calm = {"drops": 5.0}, {"drops": 0.0}
+    _, (move,) = one.second(storm)
+    assert move.rung and move.rung.mode == "counters"
+    for _ in range(60):
+        assert one.second(storm) == (1.75, [])  # summary would be 3 %
+    ended_s = one.at_s
+    while one.governor.lowered:
+        one.second(calm)
+    assert one.at_s - ended_s <= SETTLE_S + 1
+
+
+def test_what_comes_back_soon_waits_longer_each_time() -> None:
+    one = host({"drops": EVEN["drops"]})
+    waits = []
+    for _ in range(6):
+        one.second({"drops": 5.0})
+        ended_s = one.at_s
+        while one.governor.lowered:
+            one.second({"drops": 0.0})
+        waits.append(one.at_s - ended_s)
+    assert waits == sorted(waits)
+    assert waits[0] <= SETTLE_S + 1 and MAX_SETTLE_S <= waits[-1] <= MAX_SETTLE_S + 1
+
+
+def test_a_profile_that_only_warns_changes_nothing_and_says_so_once() -> None:
+    one = host(EVEN, action="warn")
+    for _ in range(20):
+        one.second(dict.fromkeys(NAMES, 5.0))
+    one.second(dict.fromkeys(NAMES, 0.0))
+    assert [move.rung for move in one.told] == [None, None]
+    assert one.told[0].action.action.startswith("over the budget") and "within" in one.told[1].action.action
+
+
+def test_a_profile_that_stops_detaches_all_but_what_is_pinned_for_good() -> None:
+    one = host(EVEN, frozenset({"queues"}), action="stop")
+    assert one.second(dict.fromkeys(NAMES, 1.0))[1] == []
+    _, moves = one.second(dict.fromkeys(NAMES, 1.0))
+    assert {move.action.probe for move in moves} == {"drops", "sockets"}
+    for _ in range(200):
+        assert one.second(dict.fromkeys(NAMES, 0.1))[1] == []
+
+
+def test_too_many_events_make_fewer_events() -> None:
+    governor = Governor(Budget(events_per_s=100, action="degrade"))
+    governor.add("drops", DETAILS)
+    assert governor.observe(1.0, {"drops": Reading(0.1, 110.0)}) == []  # a burst
+    (move,) = governor.observe(2.0, {"drops": Reading(0.1, 200.0)})
+    assert move.rung and move.rung.mode == "details" and move.rung.knobs == {"events_per_s": 25}
+
+
+def test_a_few_events_too_many_are_borne_for_two_intervals_only() -> None:
+    governor = Governor(Budget(events_per_s=100, action="degrade"))
+    governor.add("drops", DETAILS)
+    moves = [governor.observe(float(second), {"drops": Reading(0.1, 110.0)}) for second in range(1, 4)]
+    assert [len(found) for found in moves] == [0, 0, 1]
+
+
+def test_the_user_takes_back_what_was_given_up() -> None:
+    one = host({"drops": EVEN["drops"]})
+    one.second({"drops": 5.0})
+    move = one.governor.pin("drops", one.at_s)
+    assert move and move.rung == DETAILS[0] and "pinned" in move.action.action
+    for _ in range(10):
+        assert all(move.rung is None for move in one.second({"drops": 5.0})[1])
+    assert one.governor.unpin("drops", one.at_s)
+    assert one.second({"drops": 5.0})[1]
+    assert one.governor.pin("nothing", 0.0) is None
+
+
+def test_unknown_figures_are_no_reason_to_do_anything() -> None:
+    governor = Governor(Budget(kernel_cpu_pct=0.0, events_per_s=0.0, action="degrade"))
+    governor.add("drops", DETAILS)
+    assert governor.observe(1.0, {"drops": Reading()}) == []
+
+
+def test_a_ladder_has_only_steps_that_the_probe_can_take() -> None:
+    says = [rung.says for rung in DETAILS]
+    assert says == [
+        "details",
+        "100 → 25 events/s",
+        "threshold 0 → 100 µs",
+        "details → summary",
+        "counters alone",
+        "detached",
+    ]
+    assert DETAILS[2].knobs == {"events_per_s": 25, "threshold_us": 100}
+    assert [rung.mode for rung in SUMMARY] == ["summary", "off"]
+    assert ladder("off", {}, ("summary",)) == (Rung("off", "off", 1.0, 1.0),)
