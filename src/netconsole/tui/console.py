@@ -79,7 +79,7 @@ class ConsoleApp(App[None]):
         self._drawings = 0
         self._lifeline = lifeline
         self._frozen: tuple[State, Sequence[Finding]] | None = None
-        self._main = MainScreen(panes(manifests))
+        self._main = MainScreen(panes(manifests, self._probes_here()))
         self.snapshots: list[Path] = []
         """Snapshots written so far."""
         self._sent = (time.monotonic(), 0)
@@ -267,6 +267,13 @@ class ConsoleApp(App[None]):
             await self.run_action(action.call, default_namespace=namespace)
 
         return run
+
+    def _probes_here(self) -> set[str]:
+        """The probes of the session: those that it speaks of already, and what the console itself measures."""
+        with self.session.view() as state:
+            names = set(state.probes)
+        own = {name for name in self.profile.probes if name in self.manifests and self.manifests[name].source != "bpf"}
+        return names | own
 
     def _knobbed(self) -> Iterator[str]:
         with self.session.view() as state:

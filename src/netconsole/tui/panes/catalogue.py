@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from netconsole import figure
@@ -54,14 +54,17 @@ _FULL = {
 }
 DOCTOR = "'netconsole doctor' says what this host can show, and what would help."
 STACKED = 4
-"""More tables than this are put side by side in pairs."""
+"""More tables than this are put side by side in pairs ..."""
+PAIRED_COLUMNS = 10
+"""... unless they have more columns than this."""
 
 VHOST_MISSING = "No vhost queues: no probe here watches vhost-net."
 OVS_MISSING = "No Open vSwitch figures: no probe here watches its upcalls or flows; what it drops is in pane 4."
 
 
-def panes(manifests: Mapping[str, Manifest]) -> dict[str, Pane]:
-    """All panes by name, in the order of their keys."""
+def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[str, Pane]:
+    """All panes by name, in the order of their keys. Full panes have the tables of the probes that are ``running``."""
+    here = {name: manifest for name, manifest in manifests.items() if name in running}
     vhost = _matching(manifests, "vhost")
     ovs = _matching(manifests, "ovs", "openvswitch")
     other = [name for name in manifests if name not in {*_TABS, "self_cost", *vhost, *ovs}]
@@ -72,11 +75,11 @@ def panes(manifests: Mapping[str, Manifest]) -> dict[str, Pane]:
     )
     made = [
         _overview(manifests),
-        _full("vhost", "vhost", vhost, manifests, VHOST_MISSING),
-        _full("ovs", "Open vSwitch", ovs, manifests, OVS_MISSING),
-        _full("drops", "Drops", _FULL["drops"], manifests),
-        _full("queues", "Queues", _FULL["queues"], manifests),
-        _full("host", "Host", (*_FULL["host"], *other), manifests),
+        _full("vhost", "vhost", vhost, here, VHOST_MISSING),
+        _full("ovs", "Open vSwitch", ovs, here, OVS_MISSING),
+        _full("drops", "Drops", _FULL["drops"], here),
+        _full("queues", "Queues", _FULL["queues"], here),
+        _full("host", "Host", (*_FULL["host"], *other), here),
         Pane("cost", "Cost", cost_rows, ()),
         Pane("events", "Events", ((Placed("Events", events.events_block()),),), ()),
     ]
@@ -113,13 +116,20 @@ def _overview(manifests: Mapping[str, Manifest]) -> Pane:
     return Pane("overview", "Overview", tuple(rows), tuple(name for names in _OVERVIEW for name in names))
 
 
-def _full(name: str, title: str, probes: Iterable[str], manifests: Mapping[str, Manifest], missing: str = "") -> Pane:
+def _full(name: str, title: str, probes: Sequence[str], manifests: Mapping[str, Manifest], missing: str = "") -> Pane:
     present = [probe for probe in probes if probe in manifests]
     found = [(probe, block) for probe in present for block in blocks_of(manifests[probe])]
     placed = [Placed(_tab(probe, block, found), block) for probe, block in found]
-    step = 1 if len(placed) <= STACKED else 2
-    rows = tuple(tuple(placed[at : at + step]) for at in range(0, len(placed), step))
-    return Pane(name, title, rows, tuple(present), missing)
+    return Pane(name, title, _rows(placed), tuple(probes), missing)
+
+
+def _rows(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:
+    """One table below the other; in pairs where there are many, but for those of many columns."""
+    if len(placed) <= STACKED:
+        return tuple((one,) for one in placed)
+    narrow = [one for one in placed if len(one.block.columns) <= PAIRED_COLUMNS]
+    pairs = [tuple(narrow[at : at + 2]) for at in range(0, len(narrow), 2)]
+    return (*pairs, *((one,) for one in placed if one not in narrow))
 
 
 def _tab(probe: str, block: Block, found: list[tuple[str, Block]]) -> str:

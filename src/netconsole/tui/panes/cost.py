@@ -14,10 +14,19 @@ from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Piece
 
 STEADY_INTERVALS = 10
+STARTING_INTERVALS = 5
+"""Starting up is dear: it is not held against the budget."""
 NEAR = 0.8
 """From this share of a limit on, a cost is near it."""
 
-VERDICT_TONES: dict[str, Tone] = {"ok": "ok", "near": "look", "over": "act", "no budget": "dim", "?": "unknown"}
+VERDICT_TONES: dict[str, Tone] = {
+    "ok": "ok",
+    "near": "look",
+    "over": "act",
+    "no budget": "dim",
+    "starting": "dim",
+    "?": "unknown",
+}
 
 
 def user_cpu_pct(scene: Scene) -> float | None:
@@ -29,7 +38,7 @@ def user_cpu_pct(scene: Scene) -> float | None:
 def steady_cpu_pct(source: SourceState) -> float | None:
     """The median of the last intervals: what one of our processes takes when it does not happen to start or tidy up."""
     known = sorted(v for v in source.usage.cpu_history(source.timeline, STEADY_INTERVALS) if v is not None)
-    return known[len(known) // 2] if known else None
+    return known[(len(known) - 1) // 2] if known else None
 
 
 def total_cpu_pct(scene: Scene) -> float | None:
@@ -54,7 +63,7 @@ def core_share(percent: float | None) -> str:
 
 
 def verdict(scene: Scene) -> str:
-    """ok, near or over the tightest limit of the budget; ``no budget`` without limits, ``?`` before any figure."""
+    """ok, near or over the tightest limit of the budget; ``no budget`` without one, ``starting`` at first."""
     budget = scene.profile.budget
     kb = memory_kb(scene)
     pairs = [
@@ -64,6 +73,8 @@ def verdict(scene: Scene) -> str:
     ]
     if all(limit is None for _, limit in pairs):
         return "no budget"
+    if max(source.intervals for source in scene.state.sources.values()) < STARTING_INTERVALS:
+        return "starting"
     shares = [value / limit for value, limit in pairs if value is not None and limit]
     if not shares:
         return "?"
