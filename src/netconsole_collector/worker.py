@@ -17,7 +17,6 @@ import signal
 import socket
 import struct
 import sys
-import tempfile
 import traceback
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -33,6 +32,7 @@ from netconsole_collector import (
     real_headers,
     source_names,
 )
+from netconsole_collector.noise import Noise
 
 MAX_DESCRIPTORS = 253
 """SCM_MAX_FD of the kernel."""
@@ -80,11 +80,8 @@ def main(arguments: List[str]) -> int:
     answer_socket = socket.socket(fileno=socket_fd)
     with os.fdopen(job_fd, "rb") as file:
         job = json.loads(file.read().decode())
-    with tempfile.TemporaryFile() as noise:  # BCC and clang write to the terminal: they may not
-        for fd in (1, 2):
-            os.dup2(noise.fileno(), fd)
-        worker = Worker(job, noise.fileno())
-        answer = worker.run()
+    worker = Worker(job, Noise())
+    answer = worker.run()
     _send(answer_socket, answer, worker.descriptors)
     os._exit(0)
 
@@ -102,11 +99,11 @@ def _send(answer_socket: socket.socket, answer: Json, descriptors: List[int]) ->
 class Worker:
     """One job. ``descriptors`` are what the answer refers to by index."""
 
-    def __init__(self, job: Json, noise_fd: int) -> None:
+    def __init__(self, job: Json, noise: Noise) -> None:
         self.job = job
         self.spec: Json = job["spec"]
         self.descriptors: List[int] = []
-        self._noise_fd = noise_fd
+        self._noise = noise
         self._facts: Dict[str, int] = {}
         self._btf: Optional[btf.Btf] = None
         self._prologue = ""
@@ -128,7 +125,7 @@ class Worker:
         except Exception as error:
             self._close()
             why = "{}: {}".format(type(error).__name__, error).replace("\n", " ")
-            detail = traceback.format_exc() + self._noise()
+            detail = traceback.format_exc() + self._noise.take()
             return {"ok": False, "state": "failed", "why": why, "help": None, "detail": detail, "missing": []}
         finally:
             self._remove_directory()
@@ -173,11 +170,11 @@ class Worker:
         The source is compiled for one way or the other. With ``direct`` a program that can be BTF-typed has to be; the
         others are loaded as ever, and have to read the kernel by NC_READ alone: one that is refused spoils the attempt.
         """
-        self._noise()
+        self._noise.take()
         try:
             compiled = bcc.BPF(text=self._text(direct).encode(), cflags=_CFLAGS)
         except Exception:
-            raise self._compile_refusal(self._noise()) from None
+            raise self._compile_refusal(self._noise.take()) from None
         self._compiled.append(compiled)  # its maps live as long as this object
         maps = self._maps(bcc, compiled)
         if self.job.get("compile_only"):  # for another kernel's types: nothing of it can be loaded here
@@ -248,12 +245,12 @@ class Worker:
         self._prologue = real_headers.prologue()
 
         def errors_of(text: str) -> str:
-            self._noise()
+            self._noise.take()
             try:
                 bcc.BPF(text=text.encode(), cflags=[*_CFLAGS, "-ferror-limit=0"])
             except Exception:
                 pass  # what is not there is what we want to know
-            return self._noise()
+            return self._noise.take()
 
         self._facts = real_headers.facts(used, root, errors_of)
 
@@ -383,17 +380,6 @@ class Worker:
         self.descriptors = []
 
     # ---- messages ----
-
-    def _noise(self) -> str:
-        """What was written to the terminal since the last call."""
-        libc = ctypes.CDLL(None)
-        libc.fflush(None)
-        end = os.lseek(self._noise_fd, 0, os.SEEK_END)
-        os.lseek(self._noise_fd, 0, os.SEEK_SET)
-        text = os.read(self._noise_fd, end).decode("utf-8", "backslashreplace") if end else ""
-        os.ftruncate(self._noise_fd, 0)
-        os.lseek(self._noise_fd, 0, os.SEEK_SET)
-        return text
 
     def _compile_refusal(self, log: str) -> Refused:
         lines = [line.strip() for line in log.splitlines() if line.strip()]

@@ -112,9 +112,11 @@ def call(argument: int, times: int = 1) -> None:
 class Driver:
     """One collector. Frames are kept in ``seen`` in the order in which they came."""
 
-    def __init__(self, python: str = PYTHON, *arguments: str, before: Sequence[str] = ()) -> None:
+    def __init__(
+        self, python: str = PYTHON, *arguments: str, before: Sequence[str] = (), package: Path = SOURCE
+    ) -> None:
         self.process = subprocess.Popen(
-            [*before, python, "-I", "-c", START, str(SOURCE), *arguments],
+            [*before, python, "-I", "-c", START, str(package), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from netconsole import frames
 
-from .collector_driver import PROGRAM, PYTHON, Driver, call, calls_spec, load_command, of, source
+from .collector_driver import PROGRAM, PYTHON, SOURCE, Driver, call, calls_spec, load_command, of, source
 
 pytestmark = pytest.mark.live
 
@@ -197,6 +199,31 @@ def test_bcc_that_is_missing_is_named_with_the_package(tmp_path: Path) -> None:
         status = of(frames.Status, driver.seen)[-1]
         assert status.state == "unsupported"
         assert "python3-bpfcc" in (status.help or "")
+
+
+AS_NOBODY = """
+import os, sys
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_an_ordinary_user_is_told_what_is_missing() -> None:
+    place = Path(tempfile.mkdtemp())  # pytest's own directories are closed to others
+    try:
+        place.chmod(0o755)
+        shutil.copytree(SOURCE / "netconsole_collector", place / "netconsole_collector")
+        with Driver(before=[PYTHON, "-c", AS_NOBODY], package=place) as driver:
+            hello = driver.until(frames.Hello)
+            assert not hello.capabilities["privileges"].ok
+            assert "sudo" in (hello.capabilities["privileges"].why or "")
+            assert "no permission" in refused(driver)
+            status = of(frames.Status, driver.seen)[-1]
+            assert (status.state, bool(status.help)) == ("unsupported", True)
+    finally:
+        shutil.rmtree(place)
 
 
 def test_loads_wait_for_their_turn_and_all_arrive(driver: Driver) -> None:
