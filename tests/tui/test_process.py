@@ -246,6 +246,14 @@ class Line:
         self.taken += len(self._process.pump(0.05, most=most))
 
 
+def test_what_is_typed_behind_the_filter_key_goes_into_the_filter(start: Start) -> None:
+    with start() as console:
+        console.press("4")
+        console.until_text("nf_hook_slow")
+        console.press("/SOCK\r")  # S alone would write a picture, q would end it
+        console.until_text("filter 'sock': 2 of 6")
+
+
 def test_the_first_picture_is_small(start: Start) -> None:
     """Mounting must not paint again and again: on a slow line the first picture is what one waits for."""
     with start() as console:

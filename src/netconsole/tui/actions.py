@@ -51,6 +51,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
     Action("unfilter", "escape", "Show all", "take the filter away", "unfilter", "main"),
     Action("knobs", "e", "Edit knobs", "filters, budget and mode of a running probe", "app.knobs", "main", "e knobs"),
+    Action("pin", "u", "Undo, pin", "a probe as it was asked for, whatever it costs; again: unpin", "app.pin", "main"),
     Action("table.up", "up,k", "Up", "one row up", "cursor(-1)", "table"),
     Action("table.down", "down,j", "Down", "one row down", "cursor(1)", "table"),
     Action("table.page_up", "pageup", "Page up", "one page up", "page(-1)", "table"),

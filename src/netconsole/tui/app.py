@@ -12,6 +12,7 @@ from netconsole.tui import terminal
 from netconsole.tui.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
 
 if TYPE_CHECKING:
+    from netconsole.governing import Governing
     from netconsole.probes import Manifest
     from netconsole.profiles import Profile
     from netconsole.session import Session
@@ -20,7 +21,9 @@ EXIT_DONE = 0
 EXIT_BAD_USAGE = 2
 
 
-def run(session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -> int:
+def run(
+    session: Session, profile: Profile, manifests: Mapping[str, Manifest], governing: Governing | None = None
+) -> int:
     """Show a session until its user or a signal ends it, and close it. Returns the exit code.
 
     The session must not have been started; it is closed, and the terminal as it was, when this returns.
@@ -38,6 +41,8 @@ def run(session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -
     lifeline.start()
     started_s = time.monotonic()
     try:
+        if governing is not None:
+            governing.start()
         session.start()
         from netconsole.problems import BadInput
         from netconsole.tui.actions import load_keys
@@ -50,7 +55,7 @@ def run(session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -
             print_quietly(f"netconsole: {error}")
             return EXIT_BAD_USAGE
         ConsoleDriver.terminal = screen
-        app = ConsoleApp(session, profile, manifests, keymap, lifeline)
+        app = ConsoleApp(session, profile, manifests, keymap, lifeline, governing)
         app.run(mouse=False)
         session.close()
         print_quietly(describe_end(session, started_s, app.snapshots))

@@ -9,12 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.widgets import Input
 
 from netconsole import figure, snapshot
 from netconsole.findings import Finding, Findings
+from netconsole.governing import Governing, said
+from netconsole.governor import Action
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
 from netconsole.session import Session
@@ -62,6 +66,7 @@ class ConsoleApp(App[None]):
         manifests: Mapping[str, Manifest],
         keymap: Mapping[str, str] | None = None,
         lifeline: Lifeline | None = None,
+        governing: Governing | None = None,
     ) -> None:
         super().__init__(driver_class=ConsoleDriver, ansi_color=True)
         self.theme = "ansi-dark"
@@ -78,6 +83,7 @@ class ConsoleApp(App[None]):
         self._stated_s: int | None = None
         self._drawings = 0
         self._lifeline = lifeline
+        self._governing = governing
         self._frozen: tuple[State, Sequence[Finding]] | None = None
         self._main = MainScreen(panes(manifests, self._probes_here()))
         self.snapshots: list[Path] = []
@@ -93,6 +99,13 @@ class ConsoleApp(App[None]):
     def on_mount(self) -> None:
         self.set_keymap(self.keys)
 
+    def on_key(self, event: events.Key) -> None:
+        """A text box takes what is printable; what arrives here was typed just before it had the focus, for it."""
+        if event.is_printable and isinstance(self.focused, Input):
+            event.stop()
+            event.prevent_default()
+            self.focused._forward_event(events.Key(event.key, event.character))
+
     def on_main_screen_ready(self) -> None:
         """The screen is there: from now on it is drawn."""
         self.pump.start()
@@ -100,6 +113,8 @@ class ConsoleApp(App[None]):
         if isinstance(driver, ConsoleDriver):
             driver.output.when_idle = self.pump.idle
         self.session.on_news(self.pump.news)
+        if self._governing is not None:
+            self._governing.on_action(self._heard)
         self.set_interval(LOOK_EVERY_S, self.pump.news)
         self.pump.news()
 
@@ -127,13 +142,16 @@ class ConsoleApp(App[None]):
         driver = self._driver
         delay_s = driver.flow.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
         output = Output(self._output_rate(), self.pump.skipped)
+        governing = self._governing
+        done = (governing.actions, governing.pinned) if governing is not None else ((), frozenset[str]())
         if self._frozen is not None:
             age_s = None if age_s is None else age_s + time.monotonic() - self.pause.since_s
             state, standing = self._frozen
-            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, standing)
+            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, standing, *done)
             return
         with self.session.view() as state:
-            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, self._standing)
+            standing = self._standing
+            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, standing, *done)
 
     def _observe(self) -> bool:
         """Take note of news: findings count every interval, drawn or not. True when there is something to draw.
@@ -223,6 +241,23 @@ class ConsoleApp(App[None]):
         wanted = probe or self._main.probe()
         self.push_screen(KnobsScreen(self.session, self.manifests, names, wanted if wanted in names else names[0]))
 
+    def action_pin(self) -> None:
+        """The probe of the row or table in front, else the one that was lowered last."""
+        governing = self._governing
+        lowered = governing.lowered if governing is not None else ()
+        probe = self._main.probe()
+        if probe is None and lowered:
+            probe = lowered[-1]
+        if governing is None or probe is None or not governing.toggle_pin(probe):
+            self._main.say("choose the table or row of a running BPF probe to pin", "look")
+
+    def _heard(self, action: Action) -> None:
+        """Runs in a thread of the session, or in ours."""
+        probe = f"{figure.safe(action.probe, 48)}: " if action.probe else ""
+        self.call_later(self._main.say, f"{probe}{figure.safe(said(action), 200)}", "look")
+        if self._governing is not None and self._governing.profile is not self.profile:
+            self.profile = self._governing.profile
+
     def action_snapshot(self) -> None:
         """Write everything measured so far as JSON; in a thread, since a host of many VMs fills megabytes."""
         self._main.say("writing a snapshot…")
@@ -230,7 +265,8 @@ class ConsoleApp(App[None]):
 
     def _write_snapshot(self) -> None:
         with self.session.view() as state:
-            made = snapshot.build(state, self.manifests, self.profile, snapshot.beginning(state))
+            actions = self._governing.actions if self._governing is not None else ()
+            made = snapshot.build(state, self.manifests, self.profile, snapshot.beginning(state), actions=actions)
         path, told, tone = save("snapshot", "json", encode(made))
         if path is not None:
             self.snapshots.append(path)

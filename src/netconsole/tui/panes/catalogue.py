@@ -72,6 +72,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
         (Placed("Probes", cost.probes_block()),),
         (Placed("Programs", cost.programs_block()),),
         (Placed("Processes", cost.processes_block(), lines=6),),
+        (Placed("Actions", cost.actions_block(), lines=5),),
     )
     made = [
         _overview(manifests),

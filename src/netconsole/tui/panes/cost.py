@@ -233,6 +233,44 @@ def process_rows(scene: Scene) -> list[Row]:
     return [*rows, Row(Evidence("", "probe", "machine", ()), cells)]
 
 
+def actions_block() -> Block:
+    """What the governor did to keep the budget, and what the user changed meanwhile."""
+    columns = (
+        Column("at", "ago", 6, right=True),
+        Column("probe", "probe", 16, grow=1, most=20),
+        Column("action", "action", 20, grow=2, most=40),
+        Column("measured", "measured", 8, right=True),
+        Column("limit", "limit", 6, right=True),
+        Column("because", "because", 24, grow=3, spare=1),
+    )
+    note = "nothing had to be given up; u pins a probe"
+    return Block("actions", _actions_title, columns, action_rows, lambda _: note)
+
+
+def _actions_title(scene: Scene) -> str:
+    pinned = ", ".join(sorted(scene.pinned))
+    return f"To keep the budget; pinned: {pinned}" if pinned else "To keep the budget"
+
+
+def action_rows(scene: Scene) -> list[Row]:
+    """Actions, the newest first."""
+    now_s = (scene.state.collector.closed_mono_ns or 0) / 1e9
+    return [
+        Row(
+            Evidence(action.probe, "probe", f"action {number}", ()),
+            {
+                "at": Cell(figure.elapsed(max(0.0, now_s - action.at_s)), action.at_s),
+                "probe": Cell(figure.safe(action.probe, 48), action.probe),
+                "action": Cell(figure.safe(action.action, 96), action.action),
+                "measured": Cell(figure.number(action.measured), action.measured),
+                "limit": Cell(figure.number(action.limit), action.limit),
+                "because": Cell(figure.safe(action.because, 200), action.because, "dim"),
+            },
+        )
+        for number, action in reversed(list(enumerate(scene.actions)))
+    ]
+
+
 def _total_cpu(scene: Scene) -> str:
     """One decimal: what changes in the second is noise, and would be sent to the terminal every time."""
     total = total_cpu_pct(scene)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from netconsole import figure
 from netconsole.findings import Finding
+from netconsole.governor import Action
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
 from netconsole.session import Connection
@@ -50,6 +51,10 @@ class Scene:
     output: Output = Output()
     findings: Sequence[Finding] = ()
     """What stands out, ranked."""
+    actions: Sequence[Action] = ()
+    """What the governor did, oldest first."""
+    pinned: frozenset[str] = frozenset()
+    """Probes that the governor leaves alone."""
 
     @property
     def interval_s(self) -> float:

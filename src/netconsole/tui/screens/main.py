@@ -250,7 +250,8 @@ class MainScreen(Screen[None]):
             box.value = table.filter
             box.display = True
             self.query_one("#footer").display = False
-            box.focus()
+            # At once: what was typed right behind the key is meant for the box, not for us.
+            self.set_focus(box)
 
     def action_unfilter(self) -> None:
         self.say("")
