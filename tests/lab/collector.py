@@ -17,6 +17,7 @@ from .hypervisor import Hypervisor
 INTERVAL_MS = 500
 CLOCK_RESOLUTION_NS = 10_000_000
 LINE_LIMIT_S = 3600.0
+LOSSES = ("missed", "join_missed", "map_full", "parse_failed", "unaccounted")
 END_LIMIT_S = 30.0
 
 
@@ -65,13 +66,16 @@ class InsideMeasurement(Measurement):
         super().close()
         self._thread.join(END_LIMIT_S)
 
-    def missed(self, probe: str) -> dict[str, int]:
-        """Runs of each program that the kernel skipped, of those that have any: what is counted may lack so many."""
-        return {program.name: program.missed for program in self.cost(probe).programs if program.missed}
+    def need(self, probe: str, mode: str = "summary", /, **knobs: frames.Scalar) -> None:
+        """Loads a probe unless it is there."""
+        if probe not in self.statuses:
+            self.load(probe, mode, **knobs)
 
-    def unload(self, probe: str) -> None:
-        reply = self.command(command="unload", probe=probe)
-        assert reply.ok, reply.error
+    def assert_whole(self, *probes: str) -> None:
+        """Nothing has escaped these probes since `begin`: no run was skipped, no row or start was missing."""
+        for probe in probes:
+            lost = {entry: self.ledger(probe, entry) for entry in LOSSES}
+            assert not any(lost.values()), (probe, lost)
 
 
 def stages_of(collector: Measurement, probe: str, device: str = "vnet0") -> dict[str, frames.Buckets]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from .collector import InsideMeasurement
 from .errors import LabUnavailable
 from .fetch import kernel_named, kernels
 from .hypervisor import Hypervisor
@@ -19,6 +20,7 @@ class Lab:
 
     def __init__(self) -> None:
         self._testbeds: dict[str, Testbed] = {}
+        self._collectors: dict[Testbed, InsideMeasurement] = {}
 
     def testbed(self, kernel: str) -> Testbed:
         """A running one of this kernel; boots it when there is none or when tests have wrecked it."""
@@ -32,7 +34,16 @@ class Lab:
         self._testbeds[kernel] = testbed
         return testbed
 
+    def collector(self, testbed: Testbed) -> InsideMeasurement:
+        """The collector of this machine: probes take long to compile there, so that they stay loaded."""
+        if testbed not in self._collectors:
+            self._collectors[testbed] = InsideMeasurement(testbed.hypervisor)
+        return self._collectors[testbed]
+
     def close(self) -> None:
+        for collector in self._collectors.values():
+            collector.close()
+        self._collectors.clear()
         for testbed in self._testbeds.values():
             testbed.close()
         self._testbeds.clear()
@@ -79,3 +90,14 @@ def testbed(request: pytest.FixtureRequest, lab: Lab) -> Testbed:
 def hypervisor(testbed: Testbed) -> Hypervisor:
     """The machine alone, for tests that need no guest."""
     return testbed.hypervisor
+
+
+@pytest.fixture(scope="module")
+def vm_path(testbed: Testbed, lab: Lab) -> InsideMeasurement:
+    """A collector with the probes of the way between tap and guest, details without a limit."""
+    collector = lab.collector(testbed)
+    for probe in ("vhost_queues", "tun_queues", "kvm_irqs"):
+        collector.need(probe)
+    for probe in ("irq_path", "tx_kick_path"):
+        collector.need(probe, "details", events_per_s=10_000, threshold_us=0)
+    return collector

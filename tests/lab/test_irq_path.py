@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,43 +21,26 @@ STAGES = ("S1-S2", "S2-S3", "S3-S4", "S4-S5")
 SLOWER = 3.0  # times: a worker with a seventieth of its CPU is far slower than that
 
 
-@pytest.fixture(scope="module")
-def collector(testbed: Testbed) -> Iterator[InsideMeasurement]:
-    measurement = InsideMeasurement(testbed.hypervisor)
-    try:
-        measurement.load("vhost_queues")
-        measurement.load("irq_path", "details", events_per_s=10_000, threshold_us=0)
-        yield measurement
-    finally:
-        measurement.close()
+def stages(vm_path: InsideMeasurement) -> dict[str, frames.Buckets]:
+    return stages_of(vm_path, "irq_path")
 
 
-def stages(collector: InsideMeasurement) -> dict[str, frames.Buckets]:
-    return stages_of(collector, "irq_path")
-
-
-def whole(collector: InsideMeasurement) -> None:
-    assert collector.missed("irq_path") == {}
-    for entry in ("join_missed", "map_full", "unaccounted"):
-        assert collector.ledger("irq_path", entry) == 0, entry
-
-
-def test_a_ping_is_followed_whole(testbed: Testbed, collector: InsideMeasurement) -> None:
-    collector.begin()
-    before = stages(collector)
+def test_a_ping_is_followed_whole(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    vm_path.begin()
+    before = stages(vm_path)
     round_trips_ms = ping(testbed.hypervisor, testbed.guests[0], PINGS)
-    collector.settle()
-    whole(collector)
+    vm_path.settle()
+    vm_path.assert_whole("irq_path")
 
-    (row,) = collector.rows("irq_path", "queues", device="vnet0")
+    (row,) = vm_path.rows("irq_path", "queues", device="vnet0")
     assert row.counts["packets"] + row.counts["polled_packets"] == PINGS
     assert row.counts["packets"] - row.counts["coalesced"] == row.counts["interrupts"] > 0
     assert row.labels["vm"] == testbed.guests[0].name
-    (to_guest,) = collector.rows("vhost_queues", "queues", device="vnet0", direction="rx")
+    (to_guest,) = vm_path.rows("vhost_queues", "queues", device="vnet0", direction="rx")
     assert to_guest.counts["packets"] == PINGS
     assert to_guest.counts["signals"] == row.counts["interrupts"]
 
-    after = stages(collector)
+    after = stages(vm_path)
     assert set(after) == {*STAGES, "total"}
     assert {one.count for one in after.values()} == {after["total"].count}
     assert sum(after[stage].sum for stage in STAGES) == after["total"].sum
@@ -66,12 +48,12 @@ def test_a_ping_is_followed_whole(testbed: Testbed, collector: InsideMeasurement
         assert (percentile(after["total"], 50) or 0) / 1e6 < statistics.median(round_trips_ms)
 
 
-def test_stages_of_each_interrupt_are_its_total(testbed: Testbed, collector: InsideMeasurement) -> None:
-    collector.begin()
+def test_stages_of_each_interrupt_are_its_total(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    vm_path.begin()
     ping(testbed.hypervisor, testbed.guests[0], PINGS)
-    collector.settle()
-    events = [event.fields for event in collector.events if event.probe == "irq_path"]
-    assert len(events) == collector.counter("irq_path", "interrupts") > 0
+    vm_path.settle()
+    events = [event.fields for event in vm_path.events if event.probe == "irq_path"]
+    assert len(events) == vm_path.counter("irq_path", "interrupts") > 0
     for fields in events:
         parts = [fields[f"s{n}_s{n + 1}_ns"] for n in range(1, 5)]
         assert all(isinstance(part, int) and part > 0 for part in parts)
@@ -80,27 +62,27 @@ def test_stages_of_each_interrupt_are_its_total(testbed: Testbed, collector: Ins
     assert len({fields["gsi"] for fields in events}) == 1, "one queue, one interrupt line"
 
 
-def test_a_flood_is_coalesced_or_polled_but_never_lost(testbed: Testbed, collector: InsideMeasurement) -> None:
-    collector.begin()
+def test_a_flood_is_coalesced_or_polled_but_never_lost(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    vm_path.begin()
     flood(testbed.hypervisor, testbed.guests[0], FLOOD)
     # The last batch is known to be polled when the next one comes.
     ping(testbed.hypervisor, testbed.guests[0], 1)
-    collector.settle()
-    whole(collector)
-    (row,) = collector.rows("irq_path", "queues", device="vnet0")
-    (to_guest,) = collector.rows("vhost_queues", "queues", device="vnet0", direction="rx")
+    vm_path.settle()
+    vm_path.assert_whole("irq_path")
+    (row,) = vm_path.rows("irq_path", "queues", device="vnet0")
+    (to_guest,) = vm_path.rows("vhost_queues", "queues", device="vnet0", direction="rx")
     assert row.counts["packets"] + row.counts["polled_packets"] == to_guest.counts["packets"]
     assert row.counts["interrupts"] + row.counts["polled_batches"] == to_guest.counts["batches"]
     assert row.counts["coalesced"] > 0
-    after = stages(collector)
+    after = stages(vm_path)
     assert sum(after[stage].sum for stage in STAGES) == after["total"].sum
 
 
-def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, collector: InsideMeasurement) -> None:
+def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     def readings() -> tuple[dict[str, frames.Buckets], frames.Buckets]:
-        collector.settle()
-        (scheduled,) = collector.histograms("vhost_queues", "scheduled", device="vnet0")
-        return stages(collector), scheduled.total
+        vm_path.settle()
+        (scheduled,) = vm_path.histograms("vhost_queues", "scheduled", device="vnet0")
+        return stages(vm_path), scheduled.total
 
     ping(testbed.hypervisor, testbed.guests[0], PINGS)
     first, first_scheduled = readings()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -31,17 +30,6 @@ class TapCounters(NamedTuple):
     rx_bytes: int
 
 
-@pytest.fixture(scope="module")
-def collector(testbed: Testbed) -> Iterator[InsideMeasurement]:
-    measurement = InsideMeasurement(testbed.hypervisor)
-    try:
-        measurement.load("vhost_queues")
-        measurement.load("tun_queues")
-        yield measurement
-    finally:
-        measurement.close()
-
-
 def tap(testbed: Testbed, guest: int = 0) -> TapCounters:
     device = testbed.guests[guest].card.tap
     return TapCounters(*(testbed.hypervisor.counter(device, name) for name in TapCounters._fields))
@@ -51,59 +39,52 @@ def since(before: TapCounters, after: TapCounters) -> TapCounters:
     return TapCounters(*(b - a for a, b in zip(before, after, strict=True)))
 
 
-def vhost(collector: InsideMeasurement, direction: str, device: str = "vnet0") -> Row:
-    rows = collector.rows("vhost_queues", "queues", device=device, direction=direction)
+def vhost(vm_path: InsideMeasurement, direction: str, device: str = "vnet0") -> Row:
+    rows = vm_path.rows("vhost_queues", "queues", device=device, direction=direction)
     assert len(rows) == 1, rows
     return rows[0]
 
 
-def nothing_missed(collector: InsideMeasurement) -> None:
+def test_everything_attaches(vm_path: InsideMeasurement) -> None:
     for probe in ("vhost_queues", "tun_queues"):
-        assert collector.missed(probe) == {}
-        for entry in ("join_missed", "map_full", "parse_failed", "unaccounted"):
-            assert collector.ledger(probe, entry) == 0, (probe, entry)
-
-
-def test_everything_attaches(collector: InsideMeasurement) -> None:
-    for probe in ("vhost_queues", "tun_queues"):
-        status = collector.statuses[probe]
+        status = vm_path.statuses[probe]
         assert status.state == "attached", (status.why, status.missing)
 
 
-def test_k_pings_are_k_packets_in_each_direction(testbed: Testbed, collector: InsideMeasurement) -> None:
-    collector.begin()
+def test_k_pings_are_k_packets_in_each_direction(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    vm_path.begin()
     before = tap(testbed)
     ping(testbed.hypervisor, testbed.guests[0], PINGS)
-    collector.settle()
+    vm_path.settle()
     counted = since(before, tap(testbed))
-    nothing_missed(collector)
+    vm_path.assert_whole("vhost_queues", "tun_queues")
     assert counted.tx_packets == counted.rx_packets == PINGS
 
-    to_guest, from_guest = vhost(collector, "rx"), vhost(collector, "tx")
+    to_guest, from_guest = vhost(vm_path, "rx"), vhost(vm_path, "tx")
     assert to_guest.counts["packets"] == to_guest.counts["buffers"] == PINGS
     assert to_guest.counts["bytes"] == counted.tx_bytes
     assert from_guest.counts["packets"] == PINGS
     assert from_guest.counts["bytes"] == counted.rx_bytes
 
-    (ring,) = collector.rows("tun_queues", "queues", device="vnet0")
+    (ring,) = vm_path.rows("tun_queues", "queues", device="vnet0")
     assert ring.counts["packets"] == ring.counts["taken"] == PINGS
     assert ring.counts["bytes"] == counted.tx_bytes
     assert ring.counts["ring_full"] == 0
 
 
-def test_rows_carry_the_name_of_the_vm(testbed: Testbed, collector: InsideMeasurement) -> None:
+def test_rows_carry_the_name_of_the_vm(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     ping(testbed.hypervisor, testbed.guests[0], 1)
-    collector.settle()
+    vm_path.settle()
     for table in ("queues", "workers"):
-        (vm,) = {row.labels["vm"] for row in collector.rows("vhost_queues", table, device="vnet0")}
+        (vm,) = {row.labels["vm"] for row in vm_path.rows("vhost_queues", table, device="vnet0")}
         assert vm == testbed.guests[0].name
 
 
-def test_a_run_belongs_to_a_wake_up_and_has_a_length(testbed: Testbed, collector: InsideMeasurement) -> None:
-    collector.begin()
+def test_a_run_belongs_to_a_wake_up_and_has_a_length(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    vm_path.begin()
     ping(testbed.hypervisor, testbed.guests[0], PINGS)
-    collector.settle()
-    to_guest, from_guest = vhost(collector, "rx"), vhost(collector, "tx")
+    vm_path.settle()
+    to_guest, from_guest = vhost(vm_path, "rx"), vhost(vm_path, "tx")
     assert to_guest.counts["arrivals"] >= 1
     assert from_guest.counts["kicks"] >= 1
     for row in (to_guest, from_guest):
@@ -112,23 +93,23 @@ def test_a_run_belongs_to_a_wake_up_and_has_a_length(testbed: Testbed, collector
         assert row.counts["signals"] + row.counts["suppressed"] == row.counts["batches"]
     for name in ("wake", "run", "batch"):
         for direction in ("rx", "tx"):
-            (histogram,) = collector.histograms("vhost_queues", name, device="vnet0", direction=direction)
+            (histogram,) = vm_path.histograms("vhost_queues", name, device="vnet0", direction=direction)
             assert sum(count for _, count in histogram.total.buckets) == histogram.total.count > 0
-    (worker,) = collector.rows("vhost_queues", "workers", device="vnet0")
+    (worker,) = vm_path.rows("vhost_queues", "workers", device="vnet0")
     assert worker.counts["cpu_ns"] > 0
     assert worker.gauges["cpu"] in (0, 1)
     assert worker.gauges["node"] == 0
 
 
-def test_batches_of_the_guest_are_counted_packet_by_packet(testbed: Testbed, collector: InsideMeasurement) -> None:
+def test_batches_of_the_guest_are_counted_packet_by_packet(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """A flood makes vhost send many at once: one call, one signal or none, and yet each packet and byte is counted."""
-    collector.begin()
+    vm_path.begin()
     before = tap(testbed)
     testbed.guests[0].send_udp(SENT, testbed.bridge, port=9)
-    collector.settle()
+    vm_path.settle()
     counted = since(before, tap(testbed))
-    row = vhost(collector, "tx")
-    assert collector.missed("vhost_queues") == {}
+    row = vhost(vm_path, "tx")
+    assert vm_path.ledger("vhost_queues", "missed") == 0
     assert counted.rx_packets >= SENT
     assert row.counts["packets"] == counted.rx_packets
     assert row.counts["bytes"] == counted.rx_bytes
@@ -137,26 +118,26 @@ def test_batches_of_the_guest_are_counted_packet_by_packet(testbed: Testbed, col
 
 
 @pytest.mark.parametrize("queue", [0, 1])
-def test_queues_of_one_device_are_apart(testbed: Testbed, collector: InsideMeasurement, queue: int) -> None:
-    collector.begin()
+def test_queues_of_one_device_are_apart(testbed: Testbed, vm_path: InsideMeasurement, queue: int) -> None:
+    vm_path.begin()
     testbed.guests[1].send_udp(SENT, testbed.bridge, port=9, queue=queue)
-    collector.settle()
-    packets = collector.total("vhost_queues", "queues", "packets", device="vnet1", direction="tx", queue=queue)
+    vm_path.settle()
+    packets = vm_path.total("vhost_queues", "queues", "packets", device="vnet1", direction="tx", queue=queue)
     assert packets == SENT
-    others = collector.total("vhost_queues", "queues", "packets", device="vnet1", direction="tx", queue=1 - queue)
+    others = vm_path.total("vhost_queues", "queues", "packets", device="vnet1", direction="tx", queue=1 - queue)
     assert others == 0
 
 
-def test_a_guest_that_stops_reading(testbed: Testbed, collector: InsideMeasurement) -> None:
+def test_a_guest_that_stops_reading(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """Its buffers run out, the tap's ring fills up, and every packet is either delivered or counted as dropped."""
     guest = testbed.guests[0]
-    collector.begin()
+    vm_path.begin()
     before = tap(testbed)
     with frozen(testbed.hypervisor, guest):
         flood(testbed.hypervisor, guest, FLOOD)
-        collector.settle()
-        stuck = vhost(collector, "rx")
-        (ring,) = collector.rows("tun_queues", "queues", device="vnet0")
+        vm_path.settle()
+        stuck = vhost(vm_path, "rx")
+        (ring,) = vm_path.rows("tun_queues", "queues", device="vnet0")
         dropped = since(before, tap(testbed)).tx_dropped
     assert dropped > FLOOD / 2
     assert ring.counts["packets"] == FLOOD
@@ -165,18 +146,18 @@ def test_a_guest_that_stops_reading(testbed: Testbed, collector: InsideMeasureme
     assert stuck.gauges["starving"] == 1
     assert stuck.counts["starved_runs"] >= 1
     assert stuck.counts["packets"] == ring.counts["taken"]
-    (occupancy,) = collector.histograms("tun_queues", "occupancy", device="vnet0")
+    (occupancy,) = vm_path.histograms("tun_queues", "occupancy", device="vnet0")
     assert occupancy.total.max is not None
     assert occupancy.total.max > 0.9 * (ring.gauges["size"] or 0)
 
     deadline = time.monotonic() + DRAIN_LIMIT_S
     while since(before, tap(testbed)).tx_packets < FLOOD - dropped and time.monotonic() < deadline:
         pass
-    collector.settle()
-    nothing_missed(collector)
+    vm_path.settle()
+    vm_path.assert_whole("vhost_queues", "tun_queues")
     counted = since(before, tap(testbed))
-    (ring,) = collector.rows("tun_queues", "queues", device="vnet0")
+    (ring,) = vm_path.rows("tun_queues", "queues", device="vnet0")
     assert counted.tx_packets + counted.tx_dropped == FLOOD
-    assert ring.counts["taken"] == counted.tx_packets == vhost(collector, "rx").counts["packets"]
+    assert ring.counts["taken"] == counted.tx_packets == vhost(vm_path, "rx").counts["packets"]
     assert ring.counts["ring_full"] == counted.tx_dropped
-    assert vhost(collector, "rx").gauges["starving"] == 0
+    assert vhost(vm_path, "rx").gauges["starving"] == 0
