@@ -94,13 +94,20 @@ def console(
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise bad("netconsole", "", "no terminal here; `netconsole snapshot` measures without one")
     manifests, chosen, requests = _choose(profile, probe)
-    from netconsole.live import LiveSession
+    from netconsole.governing import EVERY_MS, WINDOW_MS, Governing, needs_windows
+    from netconsole.live import STATISTICS_WINDOW_MS, LiveSession
     from netconsole.paths import collector_command
     from netconsole.tui.app import run as run_console
 
-    session = LiveSession(collector_command(), requests)
+    governed = needs_windows(chosen)
+    session = LiveSession(
+        collector_command(),
+        requests,
+        statistics_every_s=EVERY_MS / 1000 if governed else None,
+        statistics_window_ms=WINDOW_MS if governed else STATISTICS_WINDOW_MS,
+    )
     try:
-        return run_console(session, chosen, manifests)
+        return run_console(session, chosen, manifests, Governing(session, chosen, manifests))
     finally:
         session.close()
 
@@ -133,12 +140,20 @@ def snapshot(
     redactor = ticket.redactor(redact)
     manifests, chosen, requests = _choose(profile, probe)
     from netconsole import headless
-    from netconsole.live import LiveSession
+    from netconsole.governing import EVERY_MS, WINDOW_MS, Governing, needs_windows
+    from netconsole.live import STATISTICS_WINDOW_MS, LiveSession
     from netconsole.paths import collector_command
 
-    session = LiveSession(collector_command(), requests, statistics_every_s=headless.statistics_every_s(duration_s))
+    governed = needs_windows(chosen)
+    session = LiveSession(
+        collector_command(),
+        requests,
+        statistics_every_s=EVERY_MS / 1000 if governed else headless.statistics_every_s(duration_s),
+        statistics_window_ms=WINDOW_MS if governed else STATISTICS_WINDOW_MS,
+    )
+    governing = Governing(session, chosen, manifests)
     try:
-        taken = headless.measure(session, manifests, chosen, duration_s, headless.facts)
+        taken = headless.measure(session, manifests, chosen, duration_s, headless.facts, governing)
     except headless.Interrupted as error:
         return _fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     content, found = ticket.render(taken, form, manifests, reference, redactor)

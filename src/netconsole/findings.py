@@ -25,7 +25,7 @@ APPEARS_AFTER = 2
 """Intervals in a row."""
 OVER_BUDGET_AFTER = 10
 """Intervals in a row for what watching costs: starting up is dear, and over by then."""
-FACTS = ("lost", "failed", "ledger")
+FACTS = ("lost", "failed", "ledger", "governed")
 """A lost collector, a failed probe and a loss are facts and not measurements: these need not wait."""
 BUDGET_RULES = ("kernel_cpu_pct", "user_cpu_pct", "memory_mb")
 LEAVES_AFTER = 5
@@ -154,9 +154,15 @@ def matches(
         found.extend(_status(probe, manifest))
         if manifest is None or not probe.measuring:
             continue
+        of_probe: dict[Evidence, Match] = {}
         for number, rule in enumerate(manifest.findings):
             of_rule = _histogram_rule if rule.histogram else _table_rule
-            found.extend(sorted(of_rule(probe, manifest, rule, number), key=lambda match: -match.weight)[:MAX_PER_RULE])
+            for match in sorted(of_rule(probe, manifest, rule, number), key=lambda match: -match.weight)[:MAX_PER_RULE]:
+                # A row is said once: by the strongest rule that fits it, of equally strong ones by the last.
+                said = of_probe.get(match.evidence)
+                if said is None or said.level != "!!" or match.level == "!!":
+                    of_probe[match.evidence] = match
+        found.extend(of_probe.values())
     return found
 
 
@@ -190,6 +196,12 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
         why = figure.safe(probe.why or "no reason known")
         help = figure.safe(probe.help) if probe.help else "`netconsole doctor` says more."
         yield Match(Evidence("probe", probe.name), "failed", "?", f"{title}: not measured: {why}", 0.0, help)
+    if probe.why and probe.status in ("attached", "off"):
+        # Nothing is missing in the kernel, and yet there is a reason: it was changed to keep the budget.
+        yield Match(
+            Evidence("probe", probe.name), "governed", "!", f"{title}: {figure.safe(probe.why)}", 0.0,
+            "It comes back by itself when there is room; press u to have it back at once, whatever it costs.",
+        )  # fmt: skip
     if not probe.measuring:
         return
     ledger = probe.cost.ledger

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 
 from netconsole import figure, snapshot
+from netconsole.governing import Governing, said
+from netconsole.governor import Action
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
 from netconsole.session import Session
@@ -68,6 +70,7 @@ def measure(
     profile: Profile,
     duration_s: float,
     facts: Callable[[], Mapping[str, FactData]] | None = None,
+    governing: Governing | None = None,
 ) -> Snapshot:
     """Run ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close it.
 
@@ -75,6 +78,9 @@ def measure(
     """
     stop = _Stop()
     session.on_news(stop.heard)
+    if governing is not None:
+        governing.on_action(_say_action)
+        governing.start()
     with _signals(stop), contextlib.closing(session):
         session.start()
         if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
@@ -97,7 +103,8 @@ def measure(
             _next_interval(session, stop)
         read = facts() if facts is not None else {}
         with session.view() as state:
-            return snapshot.build(state, manifests, profile, start, read)
+            actions = governing.actions if governing is not None else ()
+            return snapshot.build(state, manifests, profile, start, read, actions=actions)
 
 
 def statistics_every_s(duration_s: float) -> float:
@@ -149,6 +156,11 @@ def _signals(stop: _Stop) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _say_action(action: Action) -> None:
+    probe = f"{action.probe}: " if action.probe else ""
+    _say(f"{probe}{figure.safe(said(action))}")
 
 
 def _say(line: str) -> None:

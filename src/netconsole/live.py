@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Literal
 
 from netconsole import frames, host
@@ -22,6 +23,7 @@ BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY_AFTER_INTERVALS = 30
 """A collector that lived so long is forgiven its earlier crashes."""
 STATISTICS_WINDOW_MS = 200
+"""How long the kernel's run-time statistics are on at a time, unless somebody needs it otherwise."""
 _MAX_PENDING = 20_000
 """Frames of one interval that are held back; a stream that never ends an interval is applied in pieces."""
 
@@ -39,6 +41,7 @@ class LiveSession:
         environment: Mapping[str, str] | None = None,
         back_off_s: Sequence[float] = BACK_OFF_S,
         statistics_every_s: float | None = None,
+        statistics_window_ms: int = STATISTICS_WINDOW_MS,
     ) -> None:
         """``statistics_every_s``: how often the kernel's run-time statistics are sampled; None leaves the default."""
         self._command = list(command)
@@ -46,7 +49,10 @@ class LiveSession:
         self._interval_s = interval_s
         self._back_off_s = tuple(back_off_s)
         self._statistics_every_s = statistics_every_s
+        self._statistics_window_ms = statistics_window_ms
         self._requests = {request.name: request for request in requests if request.source == "bpf"}
+        self._detached: dict[str, str | None] = {}
+        """Probes that were unloaded, and why: a collector that is started again does not load them."""
         self._state = State()
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[News], None]] = []
@@ -101,32 +107,48 @@ class LiveSession:
         with self._lock:
             return all(probe.settled for probe in self._state.probes.values())
 
-    def set(self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None) -> Future[None]:
+    def set(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
         """See :class:`netconsole.session.Session`."""
         request = self._requests.get(probe)
         if request is None:
             return _refused(f"{probe}: is not a probe that takes knobs")
-        merged = {**request.knobs, **(knobs or {})}
-        wanted = ProbeRequest(probe, mode or request.mode, merged, request.spec, request.code, request.common)
-        future = self._ask({"command": "set", "probe": probe, "mode": wanted.mode, "knobs": merged}, None)
+        wanted = _changed(request, mode, knobs)
+        future = self._ask(
+            {"command": "set", "probe": probe, "mode": wanted.mode, "knobs": dict(wanted.knobs), "why": why}, None
+        )
         future.add_done_callback(lambda done: self._keep(wanted, done))
         return future
 
-    def reload(self, probe: str) -> Future[None]:
+    def reload(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
         """See :class:`netconsole.session.Session`."""
         request = self._requests.get(probe)
         if request is None:
             return _refused(f"{probe}: is not a probe of this session")
-        unloaded = self.unload(probe)
-        # Commands are taken in order; an unload that is refused (the probe never ran) is no reason not to load.
-        unloaded.add_done_callback(lambda done: done.exception())
-        return self._ask(_load(request), probe)
+        if probe not in self._detached:
+            # Commands are taken in order; an unload that is refused (the probe never ran) is no reason not to load.
+            self.unload(probe).add_done_callback(lambda done: done.exception())
+        self._detached.pop(probe, None)
+        wanted = self._requests[probe] = _changed(request, mode, knobs)
+        return self._ask({**_load(wanted), "why": why}, probe)
 
-    def unload(self, probe: str) -> Future[None]:
+    def unload(self, probe: str, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.session.Session`."""
         if probe not in self._requests:
             return _refused(f"{probe}: is not a probe of this session")
-        return self._ask({"command": "unload", "probe": probe}, None)
+        self._detached[probe] = why
+        return self._ask({"command": "unload", "probe": probe, "why": why}, None)
 
     def close(self) -> None:
         """See :class:`netconsole.session.Session`."""
@@ -171,9 +193,13 @@ class LiveSession:
             self._ask({"command": "interval", "ms": round(self._interval_s * 1000)}, None)
             if self._statistics_every_s is not None:
                 every_ms = round(self._statistics_every_s * 1000)
-                self._ask({"command": "statistics", "window_ms": STATISTICS_WINDOW_MS, "every_ms": every_ms}, None)
-            for request in self._requests.values():
-                self._ask(_load(request), request.name)
+                window_ms = self._statistics_window_ms
+                self._ask({"command": "statistics", "window_ms": window_ms, "every_ms": every_ms}, None)
+            for name, request in self._requests.items():
+                if name in self._detached:
+                    self._say(name, "off", request.mode, self._detached[name])
+                else:
+                    self._ask(_load(request), name)
             pending: list[AnyFrame] = []
             for frame in process.frames():
                 self._take(frame, pending)
@@ -205,7 +231,9 @@ class LiveSession:
         self._phase, self._why = "lost", why
         self._retry_at = time.monotonic() + wait_s
         for name, request in self._requests.items():
-            self._say(name, "failed", request.mode, f"collector lost: {why}", f"it is started again in {wait_s:g} s")
+            if name not in self._detached:
+                again = f"it is started again in {wait_s:g} s"
+                self._say(name, "failed", request.mode, f"collector lost: {why}", again)
         self._tell("status")
 
     def _intervals(self) -> int:
@@ -307,6 +335,10 @@ class LiveSession:
             _, (_, future) = self._replies.popitem()
             if not future.done():
                 future.set_exception(CommandError(why))
+
+
+def _changed(request: ProbeRequest, mode: Mode | None, knobs: Mapping[str, Scalar] | None) -> ProbeRequest:
+    return replace(request, mode=mode or request.mode, knobs={**request.knobs, **(knobs or {})})
 
 
 def _load(request: ProbeRequest) -> dict[str, object]:

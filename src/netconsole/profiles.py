@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from netconsole import paths
-from netconsole.frames import Scalar
+from netconsole.frames import Mode, Scalar
 from netconsole.knobs import FILTERS, refusal, unit_of, without_unit
 from netconsole.probes import Catalogue, Manifest, pick
 from netconsole.problems import BadInput, Checker, bad, close, read_toml, shown
 from netconsole.session import ProbeRequest
 
-ProfileMode: TypeAlias = Literal["summary", "details", "off"]
+ProfileMode: TypeAlias = Mode | Literal["off"]
 Action: TypeAlias = Literal["degrade", "warn", "stop"]
 
-MODES: tuple[ProfileMode, ...] = ("summary", "details", "off")
+MODES: tuple[ProfileMode, ...] = ("counters", "summary", "details", "off")
 ACTIONS: tuple[Action, ...] = ("degrade", "warn", "stop")
 
 MAX_INHERITED = 8
@@ -75,6 +75,8 @@ class Profile:
     path: Path | None = None
     inherits: tuple[str, ...] = ()
     """Names of what it inherits, nearest first."""
+    base: Profile | None = None
+    """What it inherits from, whole: what it goes back to after ``ttl_s``."""
     ttl_s: float | None = None
     budget: Budget = field(default_factory=Budget)
     filters: Mapping[str, Scalar] = field(default_factory=dict)
@@ -169,6 +171,7 @@ def _load(
         description=head.text("description", ""),
         path=path,
         inherits=(inherited.name, *inherited.inherits) if base else (),
+        base=base,
         ttl_s=ttl_s,
         budget=_merged_budget(inherited.budget, budget_limits),
         filters={**inherited.filters, **filters},
@@ -257,8 +260,8 @@ def _probes(section: Checker, manifests: Mapping[str, Manifest]) -> list[tuple[s
 def _choice(item: Checker, manifest: Manifest, inherited: Choice) -> Choice:
     _unknown(item, ("mode", "pin", *manifest.knobs))
     mode = cast("ProfileMode", item.text("mode", inherited.mode, MODES))
-    if mode == "details" and "details" not in manifest.modes:
-        item.wrong("mode", f"{manifest.name} has no details mode; it knows {', '.join(manifest.modes)}")
+    if mode != "off" and mode not in manifest.modes:
+        item.wrong("mode", f"{manifest.name} has no {mode} mode; it knows {', '.join(manifest.modes)}")
     pin = item.boolean("pin", inherited.pin)
     knobs = _values(item, manifest.knobs)
     _contradictions(item, knobs)

@@ -71,13 +71,28 @@ class Session(Protocol):
     def settled(self) -> bool:
         """Whether every probe is attached or was refused."""
 
-    def set(self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None) -> Future[None]:
-        """Change mode or knobs of the running probe. The future ends with None or a CommandError."""
+    def set(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
+        """Change mode or knobs of the running probe. The future ends with None or a CommandError.
 
-    def reload(self, probe: str) -> Future[None]:
-        """Load a probe (again). The future ends with None or a CommandError."""
+        ``why`` becomes part of the probe's status: for changes that its user did not ask for.
+        """
 
-    def unload(self, probe: str) -> Future[None]:
+    def reload(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
+        """Load a probe (again), in another mode or with other knobs. The future ends with None or a CommandError."""
+
+    def unload(self, probe: str, why: str | None = None) -> Future[None]:
         """Detach a probe. The future ends with None or a CommandError."""
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import netconsole
 from netconsole import histogram
 from netconsole.frames import Buckets
+from netconsole.governor import Action
 from netconsole.host import describe
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
@@ -87,6 +88,7 @@ def build(
     since: Mark,
     facts: Mapping[str, FactData] | None = None,
     note: str | None = None,
+    actions: Iterable[Action] = (),
 ) -> Snapshot:
     """The snapshot of what happened from the mark to the last whole interval. Call it inside ``Session.view``."""
     mono_ns, _ = _closed(state)
@@ -109,6 +111,7 @@ def build(
         note=note,
         probes=probes,
         cost=_cost(state, probes, since, duration_ns),
+        governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),
     )
 

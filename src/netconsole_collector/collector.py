@@ -24,6 +24,7 @@ MAX_COMMAND_BYTES = 16 * 1024 * 1024
 DEFAULT_INTERVAL_MS = 1000
 MIN_INTERVAL_MS = 50
 MAX_INTERVAL_MS = 3600 * 1000
+MAX_WHY = 1024
 DEFAULT_WINDOW_MS, DEFAULT_EVERY_MS = 200, 5000
 FLUSH_S = 0.5
 """How long the last frames may take: the end has to be there within a second."""
@@ -224,6 +225,7 @@ class Collector:
         if problem:
             raise CommandError("load: spec: {}".format(problem))
         mode, knobs = _mode(command), _knobs(command)
+        _why(command)
         defaults = command["spec"].get("knobs", {})
         raw = config.pack(mode, config.merged(defaults, {}, knobs), bpf.possible_cpus())  # wrong knobs are said at once
         command["config"] = raw.hex()
@@ -243,18 +245,20 @@ class Collector:
         probe = self._probes.get(str(name))
         if probe is None:
             raise CommandError("probe {} is not loaded".format(name))
+        why = _why(command)
         probe.detach()
         self._report_probe(probe, self._last_ns)  # standing still: the last figures are the final ones
         self._drop(probe)
-        self._status(probe.name, "off", probe.mode, probe.knobs)
+        self._status(probe.name, "off", probe.mode, probe.knobs, why)
         return True
 
     def _set(self, command: Json) -> bool:
         probe = self._probes.get(str(command.get("probe")))
         if probe is None:
             raise CommandError("probe {} is not loaded".format(command.get("probe")))
-        mode = command.get("mode") or probe.mode
+        mode, why = command.get("mode") or probe.mode, _why(command)
         probe.configure(mode, _knobs(command))
+        probe.note = why
         self._attached_status(probe)
         return True
 
@@ -316,6 +320,7 @@ class Collector:
             probe.close()
             self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
             return
+        probe.note = _why(load.command)
         self._probes[load.name] = probe
         for fd in probe.program_fds:
             self._statistics.add(fd, _mono_ns())
@@ -331,10 +336,11 @@ class Collector:
 
     def _attached_status(self, probe: RunningProbe) -> None:
         missing = probe.answer["missing"]
-        why = "; ".join(
+        reasons = [
             "{} is not measured: {}".format(one["measures"], "; ".join(tried["why"] for tried in one["tried"]))
             for one in missing
-        )
+        ]
+        why = "; ".join(reasons + ([probe.note] if probe.note else []))
         points = [tried["point"] for one in missing for tried in one["tried"]]
         state = "degraded" if missing else "attached"
         attached = [program["attach"] for program in probe.programs]
@@ -402,6 +408,13 @@ class Collector:
 
 def _mode(command: Json) -> str:
     return command.get("mode") or "summary"
+
+
+def _why(command: Json) -> Optional[str]:
+    why = command.get("why")
+    if why is not None and not (isinstance(why, str) and len(why) <= MAX_WHY):
+        raise CommandError("why: expected a sentence of at most {} characters".format(MAX_WHY))
+    return why
 
 
 def _knobs(command: Json) -> Json:

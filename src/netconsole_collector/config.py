@@ -9,13 +9,13 @@ _LAYOUT = struct.Struct("=II16s16s16sHB5xQQQ4Q")
 _BUDGET_BYTES = 16
 """struct nc_budget: one slot of the per-CPU map nc_budget."""
 
-F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS = (1 << bit for bit in range(7))
+F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS = (1 << bit for bit in range(8))
 
 FILTERS = ("device", "address", "port", "protocol", "netns")
 COMMON = FILTERS + ("events_per_s", "threshold_us")
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
 MAX_EXTRA = 4
-MODES = ("summary", "details")
+MODES = ("counters", "summary", "details")
 
 _NS_PER_US = 1000
 _NS_PER_S = 1000000000
@@ -47,7 +47,7 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
     A budget of 0 events is no details: the exact counts go on. Raises KnobError.
     """
     if mode not in MODES:
-        raise KnobError("mode {!r}: expected summary or details".format(mode))
+        raise KnobError("mode {!r}: expected {}".format(mode, " or ".join(MODES)))
     flags = 0
     device = _device(knobs.get("device"))
     flags |= F_DEVICE if device else 0
@@ -64,6 +64,7 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
     events_per_s = _real(knobs, "events_per_s")
     every_ns = int(_NS_PER_S * cpus / events_per_s) if events_per_s else 0
     flags |= F_DETAILS if mode == "details" and events_per_s else 0
+    flags |= F_COUNTERS if mode == "counters" else 0
     burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / cpus / _BURST_SHARE)))
     extra = [
         _extra(name, value) for name, value in knobs.items() if name not in COMMON and not name.endswith("_devices")

@@ -31,6 +31,8 @@ class RunningProbe:
         self.answer = answer
         self.programs: List[Json] = answer["programs"]
         self.mode = "summary"
+        self.note: Optional[str] = None
+        """Why it is not as its user asked for; part of its status."""
         self.knobs: Json = {}
         self._names = names
         self._fds: Dict[str, int] = dict(answer["maps"])

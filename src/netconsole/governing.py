@@ -1,0 +1,206 @@
+"""Keeps the budget of a live session: feeds figures to the governor, carries out its moves, remembers what was done.
+
+It is told of every interval by the session, in the session's thread, and may be asked from any other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+from netconsole.frames import Scalar
+from netconsole.governor import Action, Governor, Level, Move, Reading, ladder
+from netconsole.probes import Manifest
+from netconsole.profiles import Profile, plan
+from netconsole.session import News, Session
+from netconsole.state import ProbeState, State
+
+WINDOW_MS, EVERY_MS = 100, 1000
+"""Statistics windows while a budget of in-kernel time is kept: one in every interval, so that it is reacted to within
+two seconds. A tenth of the time, each run of a program then takes two readings of the clock more."""
+MAX_ACTIONS = 1000
+"""Actions that are kept; a governor that moves every ten seconds fills them in hours."""
+
+Wish = tuple[Level, Mapping[str, Scalar]]
+
+
+class Governing:
+    """Governs ``session`` by the budget of ``profile``, which may change when its time to live has ended."""
+
+    def __init__(self, session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -> None:
+        self.profile = profile
+        self._session = session
+        self._manifests = manifests
+        self._governor = Governor(profile.budget)
+        self._lock = threading.RLock()
+        self._wishes: dict[str, Wish] = {}
+        """What was asked for, by the profile or by the user since."""
+        self._asked: dict[str, Wish] = {}
+        """What was last asked of the collector."""
+        self._pending: set[str] = set()
+        self._began_s: float | None = None
+        self._actions: list[Action] = []
+        self._callbacks: list[Callable[[Action], None]] = []
+
+    def start(self) -> None:
+        """Listen to the session. Call it before the session starts."""
+        self._session.on_news(self._news)
+
+    def on_action(self, callback: Callable[[Action], None]) -> None:
+        """Call ``callback`` for everything that is done, from a thread of the session or the one that asked."""
+        self._callbacks.append(callback)
+
+    @property
+    def actions(self) -> Sequence[Action]:
+        """What was done so far, oldest first; ``at_s`` is CLOCK_MONOTONIC of the measured host."""
+        with self._lock:
+            return tuple(self._actions)
+
+    @property
+    def pinned(self) -> frozenset[str]:
+        """Probes that are left alone."""
+        return self._governor.pinned
+
+    @property
+    def lowered(self) -> tuple[str, ...]:
+        """Probes that are not as they were asked for."""
+        with self._lock:
+            return tuple(self._governor.lowered)
+
+    def toggle_pin(self, probe: str) -> bool:
+        """Undo what was done to a probe and leave it alone from now on, or the reverse. False: it is not governed."""
+        with self._session.view() as state:
+            at_s = _now_s(state) or 0.0
+        with self._lock:
+            governor = self._governor
+            move = governor.unpin(probe, at_s) if probe in governor.pinned else governor.pin(probe, at_s)
+            if move is not None:
+                self._carry_out([move])
+        return move is not None
+
+    # ---- every interval ----
+
+    def _news(self, news: News) -> None:
+        if news != "interval":
+            return
+        with self._session.view() as state:
+            at_s = _now_s(state)
+            readings = {name: _reading(state, probe) for name, probe in state.probes.items() if probe.measuring}
+            found = {name: (probe.status, probe.mode, dict(probe.knobs)) for name, probe in state.probes.items()}
+        if at_s is None:
+            return
+        with self._lock:
+            self._began_s = at_s if self._began_s is None else self._began_s
+            for name, (status, mode, knobs) in found.items():
+                if name in self._manifests and self._manifests[name].source == "bpf" and name not in self._pending:
+                    self._meet(name, status, mode, knobs, at_s)
+            if self.profile.ttl_s is not None and at_s - self._began_s >= self.profile.ttl_s:
+                self._end_of_time(at_s)
+            else:
+                self._carry_out(self._governor.observe(at_s, readings))
+
+    def _meet(self, name: str, status: str, mode: Level, knobs: dict[str, Scalar], at_s: float) -> None:
+        """Take note of how a probe is: new, gone, or changed by somebody else since it was last asked for something."""
+        if status not in ("attached", "degraded"):
+            asked = self._asked.get(name)
+            if asked is not None and asked[0] != "off" and status != "compiling":
+                self._governor.remove(name)
+                del self._asked[name]
+            return
+        asked = self._asked.get(name)
+        if asked == (mode, knobs):
+            return
+        self._asked[name] = self._wishes[name] = (mode, knobs)
+        self._governor.add(name, ladder(mode, knobs, self._manifests[name].modes), self._is_pinned_by_profile(name))
+        if asked is not None:
+            self._tell(Action(at_s, name, f"now {mode}", "the user changed it"))
+
+    def _carry_out(self, moves: Sequence[Move]) -> None:
+        for move in moves:
+            if move.rung is not None:
+                _, knobs = self._wishes[move.action.probe]
+                self._ask(move.action.probe, (move.rung.mode, {**knobs, **move.rung.knobs}), said(move.action))
+            self._tell(move.action)
+
+    def _ask(self, probe: str, wish: Wish, why: str | None) -> None:
+        mode, knobs = wish
+        was = self._asked.get(probe)
+        self._asked[probe] = wish
+        self._pending.add(probe)
+        if mode == "off":
+            future = self._session.unload(probe, why)
+        elif was is not None and was[0] == "off":
+            future = self._session.reload(probe, mode, knobs, why)
+        else:
+            future = self._session.set(probe, mode, knobs, why)
+        future.add_done_callback(partial(self._answered, probe))
+
+    def _answered(self, probe: str, future: Future[None]) -> None:
+        error = future.exception()
+        with self._lock:
+            self._pending.discard(probe)
+            if error is not None:
+                # How it is now is seen with the next figures; the ladder begins there.
+                self._asked.pop(probe, None)
+                self._governor.remove(probe)
+                at_s = self._actions[-1].at_s if self._actions else 0.0
+                self._tell(Action(at_s, probe, "could not be changed", str(error)))
+
+    def _end_of_time(self, at_s: float) -> None:
+        """The profile's time to live has ended: back to what it inherits."""
+        base = self.profile.base
+        if base is None:
+            return
+        by_user = {name for name in self.pinned if not self._is_pinned_by_profile(name)}
+        because = f"profile {self.profile.name} was for {self.profile.ttl_s:g} s; back to {base.name}"
+        self.profile = base
+        wanted = {request.name: request for request in plan(base, self._manifests)}
+        self._governor = Governor(base.budget)
+        for name in [*self._asked]:
+            if name in by_user:
+                wish = self._asked[name]
+            else:
+                wish = (wanted[name].mode, wanted[name].knobs) if name in wanted else ("off", {})
+            self._wishes[name] = wish
+            pinned = name in by_user or self._is_pinned_by_profile(name)
+            self._governor.add(name, ladder(*wish, self._manifests[name].modes), pinned)
+            if wish != self._asked[name]:
+                self._ask(name, wish, because)
+                self._tell(Action(at_s, name, wish[0] if wish[0] != "off" else "detached", because))
+        self._tell(Action(at_s, "", f"profile {base.name}", because))
+
+    def _is_pinned_by_profile(self, name: str) -> bool:
+        return name in self.profile.probes and self.profile.probes[name].pin
+
+    def _tell(self, action: Action) -> None:
+        self._actions.append(action)
+        del self._actions[:-MAX_ACTIONS]
+        for callback in self._callbacks:
+            callback(action)
+
+
+def said(action: Action) -> str:
+    """An action in one sentence: ``counters alone: in-kernel time of all probes …: 5.03, limit 2``."""
+    figures = "" if action.measured is None else f": {action.measured:.3g}"
+    limit = "" if action.limit is None else f", limit {action.limit:g}"
+    return f"{action.action}: {action.because}{figures}{limit}"
+
+
+def needs_windows(profile: Profile) -> bool:
+    """Whether the profile's budget needs run-time statistics in every interval."""
+    budget = profile.budget
+    return budget.kernel_cpu_pct is not None and budget.action != "warn"
+
+
+def _now_s(state: State) -> float | None:
+    closed = state.collector.closed_mono_ns
+    return None if closed is None else closed / 1e9
+
+
+def _reading(state: State, probe: ProbeState) -> Reading:
+    submitted = probe.cost.events.get("submitted")
+    interval_ns = state.collector.interval_ns
+    events = submitted.delta * 1e9 / interval_ns if submitted is not None and interval_ns else None
+    return Reading(probe.cost.kernel_cpu_pct, events)
