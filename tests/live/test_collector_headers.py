@@ -79,6 +79,11 @@ def compiled(manifest: probes.Manifest, **job: Any) -> dict[str, Any]:
     return answer
 
 
+def without_ids(facts: dict[str, int]) -> dict[str, int]:
+    """What headers can tell as well: only BTF numbers the types."""
+    return {name: value for name, value in facts.items() if not name.startswith("BTF_ID_")}
+
+
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tuple[str, Path, Path]) -> None:
     version, vmlinux, headers = kernel
@@ -86,7 +91,7 @@ def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tupl
     by_headers = compiled(manifest, btf="", headers=str(headers), release=version)
     by_btf = compiled(manifest, btf=str(vmlinux), release=version)
     assert (by_headers["types"], by_btf["types"]) == ("headers", "btf")
-    assert by_headers["facts"] == by_btf["facts"]
+    assert by_headers["facts"] == without_ids(by_btf["facts"])
 
 
 def test_facts_of_every_form(kernel: tuple[str, Path, Path]) -> None:
@@ -110,7 +115,7 @@ def test_facts_of_every_form(kernel: tuple[str, Path, Path]) -> None:
         for fd in worker.answer["maps"].values():
             os.close(fd)
         found.append(worker.answer["facts"])
-    assert found[0] == found[1]
+    assert found[0] == without_ids(found[1])
     expected = {
         "HAVE_sk_buff_len": 1,
         "HAVE_SKB_DROP_REASON_NO_SOCKET": 1,
