@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 QUESTION = "\x1b[6n"
 GIVE_UP_S = 3.0
 """An answer that has not come by then will not (a detached session, a lost line)."""
+REMEMBERED = 8
+"""Pictures are of different size, and so is the time that they take."""
 GIVE_UP_TIMES = 3
 """So many answers in a row that did not come, and none is asked for any more."""
 TERMINAL_BUFFER_BYTES = 8192 + 4096
@@ -31,7 +34,7 @@ class Flow:
         self._answered = threading.Event()
         self._answered.set()
         self._asked_s: float | None = None
-        self._round_trip_s: float | None = None
+        self._round_trips: deque[float] = deque(maxlen=REMEMBERED)
         self._unanswered = 0
         self._bytes_per_s: float | None = None
         self._under_way = 0.0
@@ -50,7 +53,7 @@ class Flow:
         """The terminal answered: it has seen everything that was sent before the question."""
         with self._lock:
             if self._asked_s is not None:
-                self._round_trip_s = self._clock() - self._asked_s
+                self._round_trips.append(self._clock() - self._asked_s)
             self._asked_s = None
             self._unanswered = 0
             self._under_way = 0.0
@@ -83,16 +86,16 @@ class Flow:
                 self._answered.set()
                 self._unanswered += 1
                 self._asks = self._asks and self._unanswered < GIVE_UP_TIMES
-            if self._round_trip_s is not None and self._asks:
+            if self._round_trips and self._asks:
                 return self._asked_s is not None
             return self._model() > _SMALL_BYTES
 
     def delay_s(self) -> float:
-        """How long it takes until what is sent now is seen."""
+        """How long it takes until what is sent now is seen, at most: as long as the longest of the last pictures."""
         with self._lock:
             due_s = 0.0 if self._asked_s is None else self._clock() - self._asked_s
-            if self._round_trip_s is not None and self._asks:
-                return max(self._round_trip_s, due_s)
+            if self._round_trips and self._asks:
+                return max(*self._round_trips, due_s)
             return 0.0 if not self._bytes_per_s else (self._model() + TERMINAL_BUFFER_BYTES) / self._bytes_per_s
 
     def _model(self) -> float:

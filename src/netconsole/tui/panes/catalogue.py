@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from netconsole import figure
 from netconsole.probes import Manifest
-from netconsole.tui.panes import cost, events, standsout
+from netconsole.tui.panes import cost, events, standsout, vhost
 from netconsole.tui.panes.scene import Scene, reason
 from netconsole.tui.panes.tables import Block, histogram_block, table_block
 
@@ -52,6 +52,16 @@ _FULL = {
     "queues": ("tx_queue_latency", "link_rates"),
     "host": ("softirq_health", "softnet", "socket_groups", "link_rates"),
 }
+_VHOST = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs", "virtio_guest")
+_VHOST_BLOCKS = (
+    ("Workers", "vhost_queues", "workers"),
+    ("Tap → irq", "irq_path", "stages"),
+    ("Kick → host", "tx_kick_path", "stages"),
+    ("Lines", "kvm_irqs", "lines"),
+    ("vCPUs", "kvm_irqs", "vcpus"),
+    ("In this guest", "virtio_guest", "queues"),
+)
+"""Tab, probe, and table or histogram."""
 DOCTOR = "'netconsole doctor' says what this host can show, and what would help."
 STACKED = 4
 """More tables than this are put side by side in pairs ..."""
@@ -65,9 +75,8 @@ OVS_MISSING = "No Open vSwitch figures: no probe here watches its upcalls or flo
 def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[str, Pane]:
     """All panes by name, in the order of their keys. Full panes have the tables of the probes that are ``running``."""
     here = {name: manifest for name, manifest in manifests.items() if name in running}
-    vhost = _matching(manifests, "vhost")
     ovs = _matching(manifests, "ovs", "openvswitch")
-    other = [name for name in manifests if name not in {*_TABS, "self_cost", *vhost, *ovs}]
+    other = [name for name in manifests if name not in {*_TABS, "self_cost", *_VHOST, *ovs}]
     cost_rows = (
         (Placed("Probes", cost.probes_block()),),
         (Placed("Programs", cost.programs_block()),),
@@ -76,7 +85,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
     )
     made = [
         _overview(manifests),
-        _full("vhost", "vhost", vhost, here, VHOST_MISSING),
+        _vhost(here),
         _full("ovs", "Open vSwitch", ovs, here, OVS_MISSING),
         _full("drops", "Drops", _FULL["drops"], here),
         _full("queues", "Queues", _FULL["queues"], here),
@@ -122,6 +131,21 @@ def _full(name: str, title: str, probes: Sequence[str], manifests: Mapping[str, 
     found = [(probe, block) for probe in present for block in blocks_of(manifests[probe])]
     placed = [Placed(_tab(probe, block, found), block) for probe, block in found]
     return Pane(name, title, _rows(placed), tuple(probes), missing)
+
+
+def _vhost(manifests: Mapping[str, Manifest]) -> Pane:
+    """All queues in one table, and below it what belongs to workers, stages and virtual CPUs."""
+    rows: list[tuple[Placed, ...]] = []
+    if vhost.VHOST in manifests or vhost.RINGS in manifests:
+        rows.append((Placed("All queues", vhost.block()),))
+    more = []
+    for tab, probe, name in _VHOST_BLOCKS:
+        if probe in manifests:
+            manifest = manifests[probe]
+            block = table_block if name in manifest.tables else histogram_block
+            more.append(Placed(tab, block(manifest, name)))
+    rows += [tuple(more[at : at + 2]) for at in range(0, len(more), 2)]
+    return Pane("vhost", "vhost", tuple(rows), _VHOST, VHOST_MISSING)
 
 
 def _rows(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:

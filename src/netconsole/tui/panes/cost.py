@@ -6,6 +6,7 @@ from functools import partial
 
 from netconsole import figure
 from netconsole.costs import UsageState
+from netconsole.frames import LEDGER_COUNTS
 from netconsole.state import ProbeState, SourceState
 from netconsole.tui.panes.scene import STATE_WORDS, Evidence, Scene, reason
 from netconsole.tui.panes.tables import Block
@@ -110,7 +111,7 @@ def strip(scene: Scene) -> list[list[Piece]]:
     about = "≈ " if state.kernel_cpu_estimated else ""
     ledger = state.ledger_totals()
     lost = ledger.get("lost", 0)
-    lower = sum(count for name, count in ledger.items() if name not in ("suppressed", "lost", "stack_failed", "shed"))
+    lower = sum(count for name, count in ledger.items() if name in LEDGER_COUNTS)
     groups: list[list[Piece]] = [
         [
             ("in kernel ", "dim"),

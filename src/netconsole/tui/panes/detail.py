@@ -9,7 +9,7 @@ from netconsole.frames import LEDGER_COUNTS
 from netconsole.probes import FindingSpec, Manifest
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState
-from netconsole.tui.panes import events, standsout
+from netconsole.tui.panes import events, standsout, vhost
 from netconsole.tui.panes.scene import STATE_WORDS, Evidence, Scene, reason
 from netconsole.tui.panes.tables import label_text, value_columns
 from netconsole.tui.widgets.bars import lines as histogram_lines
@@ -30,6 +30,8 @@ LEDGER_WORDS = {
     "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",
     "parse_failed": "packets whose headers could not be read: counted as unparsed",
     "suppressed": "events over the budget: samples are a share, counts are exact",
+    "unlisted": "counted and in no row, to keep the budget: the counter is exact, the rows are a lower bound",
+    "breaker": "of the suppressed, those that the in-kernel circuit breaker kept out",
     "lost": "events that the buffer refused: samples are a share, counts are exact",
     "stack_failed": "events whose stack could not be read",
     "shed": "events that arrived and were not kept here",
@@ -54,6 +56,7 @@ def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
     return [
         *_title(manifest, state, evidence),
         *_stands_out(scene, evidence),
+        *(vhost.detail(scene, evidence) if evidence.name == "queues" else ()),
         *body,
         *_ledger(state),
         *_limits(manifest),

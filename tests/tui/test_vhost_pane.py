@@ -1,0 +1,117 @@
+"""The vhost pane: the worst queue of a thousand is the first row, with the stage to blame; unknown stays unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from played import PROFILE, PlayedSession
+from vhost_scenes import NS, Host, labels
+
+from netconsole import probes
+from netconsole.session import Connection
+from netconsole.tables import row_key
+from netconsole.tui.panes import catalogue, detail, vhost
+from netconsole.tui.panes.scene import Evidence, Scene
+
+SHIPPED = Path(__file__).parents[2] / "probes"
+NAMES = ("vhost_queues", "tun_queues", "irq_path")
+
+
+def scene_of(session: PlayedSession, names: tuple[str, ...] = NAMES) -> Scene:
+    manifests = {name: probes.load(SHIPPED / name) for name in names}
+    return Scene(session.state, manifests, PROFILE, Connection("live"))
+
+
+@pytest.fixture
+def host() -> tuple[Host, PlayedSession]:
+    """Three VMs of two queues after a first interval in which nothing moved."""
+    made, session = Host(3, 2), PlayedSession()
+    session.play(made.interval(set()))
+    return made, session
+
+
+def texts(scene: Scene) -> list[dict[str, str]]:
+    return [{name: cell.text for name, cell in row.cells.items()} for row in vhost.rows(scene)]
+
+
+def test_a_busy_queue_has_rates_depth_and_the_stage_that_dominates(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(1, 1)}))
+    first, second, *_ = texts(scene_of(session))
+    assert (first["vm"], first["device"], first["queue"], first["state"]) == ("vm-001", "vnet1", "1", "ok")
+    assert (first["to_guest"], first["from_guest"], first["dropped"]) == ("1.00k", "1.00k", "0")
+    assert first["depth"] == "200/256"
+    assert first["suppressed"] == "50"
+    share = 100 * NS["S1-S2"] / sum(NS.values())
+    assert first["stage"] == f"S1-S2 {share:.0f}%"
+    assert second["state"] == "idle"
+    assert second["irq_p99"] == second["wake"] == "–"
+
+
+@pytest.mark.parametrize(
+    ("unsignalled", "words"), [(30, "stuck: guest polls no more"), (0, "stuck: guest told, takes none")]
+)
+def test_a_stuck_queue_is_named_and_first(host: tuple[Host, PlayedSession], unsignalled: int, words: str) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0), (1, 0)}, stuck={(2, 1): unsignalled}))
+    first = texts(scene_of(session))[0]
+    assert (first["vm"], first["queue"]) == ("vm-002", "1")
+    assert first["state"] == f"!! {words}"
+    assert first["dropped"] == "500"
+    assert first["depth"] == "0/256"
+
+
+def test_drops_of_a_queue_that_moves_are_a_full_ring(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(2, 1)}, stuck={(2, 1): 0}))
+    assert texts(scene_of(session))[0]["state"] == "!! ring full"
+
+
+def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> None:
+    made, session = Host(200, 8), PlayedSession()
+    session.play(made.interval(set()))
+    busy = {(vm, vm % 8) for vm in range(0, 200, 4)}
+    session.play(made.interval(busy, slow={(100, 4): 9_000_000}))
+    scene = scene_of(session)
+    rows = vhost.rows(scene)
+    assert len(rows) == 1600
+    worst = max(rows, key=lambda row: float(row.cells["irq_p99"].sort or 0))
+    assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
+    assert worst.cells["wake"].tone == "look"
+    assert vhost.block().title(scene).startswith("vhost queues, worst first · 1600 queues · 50 active")
+
+
+def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    del session.state.probes["irq_path"]
+    first = texts(scene_of(session, NAMES[:2]))[0]
+    assert first["irq_p99"] == first["stage"] == "–"
+    assert first["to_guest"] == "1.00k"
+
+
+def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    key = row_key(labels(0, 0, direction="rx"))
+    evidence = Evidence("vhost_queues", "table", "queues", key)
+    page = ["".join(text for text, _ in line) for line in detail.lines(scene_of(session), evidence, 150)]
+    (heads,) = [line for line in page if "S1-S2" in line and "S4-S5" in line and "total" in line]
+    assert heads.index("S1-S2") < heads.index("S2-S3") < heads.index("total")
+    assert any("of the time" in line and "100 %" in line for line in page)
+    assert any("Slow interrupts" in line for line in page)
+
+
+def test_where_nothing_can_run_the_pane_says_so() -> None:
+    session = PlayedSession()
+    why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
+    host = Host(0, 0)
+    for name in NAMES:
+        host.scenario.status(name, "unsupported", why=why)
+    session.play(host.scenario)
+    scene = scene_of(session)
+    pane = catalogue.panes(scene.manifests, NAMES)["vhost"]
+    said = catalogue.missing(scene, pane)
+    assert why in said
+    assert "netconsole doctor" in said
