@@ -3,7 +3,7 @@
 One sender, pinned, sends to a closed port on the loopback of a namespace of its own: every datagram is a dropped packet
 and passes all hooks. It is measured in windows; a window with a probe is compared with the windows without on both
 sides of it. The sender's CPU time per datagram is the figure to trust on a busy machine: others who want its CPU do not
-count in it. Nanoseconds per run come from the kernel's statistics, in windows of their own, because these statistics cost time.
+count in it. Nanoseconds per run come from the kernel's statistics, in windows of their own: they cost time themselves.
 """
 
 from __future__ import annotations
