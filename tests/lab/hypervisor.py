@@ -15,7 +15,10 @@ INIT = Path(__file__).with_name("l1_init.sh")
 LIFETIME_S = 1500.0  # more than the whole test suite may take
 MEMORY_MB = 3072
 CPUS = 2
-KERNEL_ARGUMENTS = "console=ttyS0 panic=-1 quiet mitigations=off"
+# TCG carries out string instructions element by element. A CPU and a kernel that avoid them copy and clear memory 2 to
+# 4 times as fast (ERMS and FSRM: rep movsb; REP_GOOD: rep movsq; init_on_alloc: every page is cleared twice).
+CPU = "max,-erms,-fsrm"
+KERNEL_ARGUMENTS = "console=ttyS0 panic=-1 quiet mitigations=off init_on_alloc=0 clearcpuid=rep_good"
 BOOT_MODULES = ["virtio_pci", "virtio_console", "overlay"]
 NETWORK_MODULES = ["tun", "vhost_net", "openvswitch", "kvm_amd", "veth", "sch_netem"]
 
@@ -42,7 +45,7 @@ class Hypervisor(Machine):
         with shares.export(kernel.share, {"root": Path("/"), "checkout": CHECKOUT}, MEMORY_MB) as export:
             super().__init__(
                 [
-                    *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(MEMORY_MB)),
+                    *("-accel", "tcg,thread=multi", "-cpu", CPU, "-smp", str(CPUS), "-m", str(MEMORY_MB)),
                     *("-kernel", str(self.tree.image), "-append", KERNEL_ARGUMENTS),
                     *export.arguments,
                 ],

@@ -24,7 +24,9 @@ ANSWER_LIMIT_S = 10.0
 BOOT_TRIES = 3  # nested KVM under TCG now and then loses an interrupt
 RUN_DIRECTORY = "/run/lab"
 EXTRA_VECTORS = 2  # of a card besides those of its queues: configuration and control queue
-KERNEL_ARGUMENTS = "console=ttyS0 panic=-1 quiet mitigations=off"
+KERNEL_ARGUMENTS = (
+    "console=ttyS0 panic=-1 quiet mitigations=off init_on_alloc=0 clearcpuid=rep_good"  # as the hypervisor's
+)
 
 
 @dataclass(frozen=True)
