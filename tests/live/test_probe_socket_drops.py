@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -102,12 +104,22 @@ def test_the_process_of_a_socket_is_named(sockets: Measurement, wire: Wire) -> N
 
 
 def test_ipv4_at_an_ipv6_socket(sockets: Measurement, wire: Wire) -> None:
-    wire.use_ipv6()
     with SleepingReceiver(wire.b, family6=True) as receiver:
         send_udp(wire.a, wire.ADDRESSES[1], receiver.port, SOME)
+        expected = dropped_of(wire, receiver.inodes)
+        assert expected[receiver.inodes[0]] > SOME // 2
+        sockets.settle()
+        assert full(sockets.rows(PROBE, "sockets", netns=wire.b.name)) == expected
+
+
+def test_ipv6(sockets: Measurement, wire: Wire) -> None:
+    if tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2]) < (6, 5):
+        pytest.skip("cannot run here: before 6.5 UDP over IPv6 does not call udp_fail_queue_rcv_skb")
+    wire.use_ipv6()
+    with SleepingReceiver(wire.b, family6=True) as receiver:
         send_udp(wire.a, wire.ADDRESSES6[1], receiver.port, SOME)
         expected = dropped_of(wire, receiver.inodes)
-        assert expected[receiver.inodes[0]] > SOME
+        assert expected[receiver.inodes[0]] > SOME // 2
         sockets.settle()
         assert full(sockets.rows(PROBE, "sockets", netns=wire.b.name)) == expected
 
