@@ -104,7 +104,7 @@ def missing(scene: Scene, pane: Pane) -> str:
     if any(state.measuring or not state.settled for state in states):
         return ""
     told = [f"{state.name} is {state.status}: {reason(state)}." for state in states if reason(state)]
-    idle = [name for name in pane.probes if name not in scene.state.probes]
+    idle = [name for name in pane.probes if name in scene.manifests and name not in scene.state.probes]
     if idle and not told:
         told = [f"{pane.title}: not in profile {figure.safe(scene.profile.name)}; start with --probe {idle[0]}."]
     return " ".join([*(told or [pane.missing]), DOCTOR])
