@@ -121,12 +121,12 @@ static inline int nc_netns_wanted(struct nc_config *config, struct net_device *d
 }
 
 /* Was this packet received on a device of a set? Asked only of packets whose start is not known. */
-static inline u32 nc_received_in(struct sk_buff *skb, struct net_device *dev)
+static inline u32 nc_received_in(struct sk_buff *skb, struct net *net)
 {
     struct nc_index index = {};
     u32 *set;
 
-    index.net = (u64)NC_GET(dev, nd_net.net);
+    index.net = (u64)net;
     index.ifindex = NC_GET(skb, skb_iif);
     set = index.ifindex ? nc_known_indices.lookup(&index) : NULL;
     return set ? *set : 0;

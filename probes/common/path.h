@@ -235,8 +235,9 @@ static inline void path_flow_of(struct nc_flow *flow, struct path_packet *packet
 static inline u32 path_packets(struct sk_buff *skb, struct path_packet *packet)
 {
     u16 gso[2] = {};        /* size, segments (which tun leaves 0) */
-    u32 end = NC_GET(skb, end), length = NC_GET(skb, len), headers;
+    u32 end = NC_GET(skb, end), length = NC_GET(skb, len);
     unsigned char *head = NC_GET(skb, head);
+    s32 payload;            /* the headers before it may have been taken off already */
     u8 offset = 0;
 
     if (length <= PATH_NEVER_CUT)
@@ -244,14 +245,14 @@ static inline u32 path_packets(struct sk_buff *skb, struct path_packet *packet)
     bpf_probe_read_kernel(gso, sizeof(gso), head + end + offsetof(struct skb_shared_info, gso_size));
     if (!gso[0])
         return 1;
-    headers = packet->at + packet->l4 - ((u64)NC_GET(skb, data) - (u64)head);
+    payload = length - (s32)(packet->at + packet->l4 - ((u64)NC_GET(skb, data) - (u64)head));
     if (packet->protocol == 6) {
         bpf_probe_read_kernel(&offset, 1, head + packet->at + packet->l4 + 12);
-        headers += (offset >> 4) * 4;
+        payload -= (offset >> 4) * 4;
     } else {
-        headers += 8;
+        payload -= 8;
     }
-    return length > headers ? (length - headers + gso[0] - 1) / gso[0] : 1;
+    return payload > 0 ? ((u32)payload + gso[0] - 1) / gso[0] : 1;
 }
 
 /* ---- packets on their way, by address: an array of sets, because its look-up is inlined. A place is taken over by the next packet with
@@ -271,7 +272,7 @@ struct path_way {
     u64 device[2];
     struct path_print print;
     u16 set;
-    u16 from_host;          /* it was not received: this host sent it into the switch */
+    u16 mark;               /* of the probe's own */
     u32 state;
 };
 struct path_way_set {

@@ -9,7 +9,7 @@ enum {      /* counters */
 };
 
 enum { INSIDE = 1, OUTSIDE };                                   /* sets of devices */
-enum { UPCALL, ACTION, FIRST_QUEUE, LAST_QUEUE };               /* moments of a way */
+enum { UPCALL, ACTION, FIRST_QUEUE, LAST_QUEUE };               /* moments of a way; its mark: this host sent it into the switch */
 
 /* What this CPU had in hand last: whose copies come next, and whose segments. */
 struct hand {
@@ -108,7 +108,7 @@ static inline void begin(struct nc_config *config, struct sk_buff *skb, struct n
     way->device[1] = member->name[1];
     path_print_of(&way->print, &desk->packet, nc_data_end(skb));
     way->set = member->set;
-    way->from_host = sent;
+    way->mark = sent;
     way->state = PATH_UNDER_WAY;
     hand->received = address;
     nc_count(RECEIVED);
@@ -123,7 +123,7 @@ static inline int still_is(struct path_way *way, struct sk_buff *skb, struct han
 {
     struct path_print print;
 
-    if (way->state != PATH_UNDER_WAY || (!NC_GET(skb, skb_iif) && !way->from_host && !way->moment_ns[FIRST_QUEUE]))
+    if (way->state != PATH_UNDER_WAY || (!NC_GET(skb, skb_iif) && !way->mark && !way->moment_ns[FIRST_QUEUE]))
         return 0;
     if (way->address == hand->received)
         return 1;
@@ -138,7 +138,7 @@ static inline struct path_way *adopt(struct sk_buff *skb, struct hand *hand, str
     u64 address = address_of(desk, skb);
     struct path_way *way = hand->received ? path_find(hand->received) : NULL;
 
-    if (!way || way->address == address || (!NC_GET(skb, skb_iif) && !way->from_host))
+    if (!way || way->address == address || (!NC_GET(skb, skb_iif) && !way->mark))
         return NULL;
     desk->way = *way;
     path_read(&desk->packet, skb, 1, 1);
@@ -294,7 +294,7 @@ static inline void unmatched(u32 slot, struct nc_config *config, struct desk *de
         return;
     }
     nc_count(slot);
-    if (nc_received_in(skb, dev))
+    if (nc_received_in(skb, NC_GET(dev, nd_net.net)))
         nc_ledger_add(NC_JOIN_MISSED);
 }
 
@@ -314,7 +314,7 @@ static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb,
     if (way && way->state == PATH_OVER && path_same(&print, &way->print))
         return;         /* its driver was busy and it is sent again, or it crosses another device of a set */
     if (way && way->state == PATH_UNDER_WAY) {
-        int known = way->moment_ns[FIRST_QUEUE] || way->from_host || NC_GET(skb, skb_iif);
+        int known = way->moment_ns[FIRST_QUEUE] || way->mark || NC_GET(skb, skb_iif);
         way->state = PATH_OVER;
         if (known && path_same(&print, &way->print))
             account(ctx, config, desk, way, member, skb, now);
