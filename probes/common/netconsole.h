@@ -63,6 +63,8 @@ static inline void *nc_pointer(u64 value)
 #define NC_F_NETNS 16u
 #define NC_F_THRESHOLD 32u
 #define NC_F_DETAILS 64u
+#define NC_F_COUNTERS 128u  /* nothing but counters */
+#define NC_F_BREAKER 256u   /* the runs of a window are bounded */
 #define NC_F_PLACE (NC_F_DEVICE | NC_F_NETNS)
 #define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL)
 
@@ -78,6 +80,8 @@ struct nc_config {
     u64 threshold_ns;
     u64 event_every_ns; /* budget: one event per CPU and so many ns ... */
     u64 event_burst_ns; /* ... and this much saved up at most */
+    u64 details_runs;   /* circuit breaker: runs of a window, all CPUs together, that may do the work of details ... */
+    u64 rows_runs;      /* ... and that may do more than count; 0: all */
     u64 extra[4];       /* knobs of one probe alone */
 };
 BPF_ARRAY(nc_config, struct nc_config, 1);
@@ -119,6 +123,8 @@ static inline void nc_count(u32 slot)
 enum nc_ledger_slot {
     NC_SEEN, NC_SUBMITTED, NC_SUPPRESSED, NC_LOST,      /* events */
     NC_MAP_FULL, NC_JOIN_MISSED, NC_PARSE_FAILED, NC_STACK_FAILED,
+    NC_BREAKER,         /* events that were seen and suppressed by the circuit breaker: the collector adds them to both */
+    NC_UNLISTED,        /* counted, but in no row, by the circuit breaker or in mode counters */
     NC_LEDGER_SLOTS = 16,
 };
 BPF_PERCPU_ARRAY(nc_ledger, u64, NC_LEDGER_SLOTS);
@@ -129,6 +135,81 @@ static inline void nc_ledger_add(u32 slot)
     u64 *entry = nc_ledger.lookup(&slot);
     if (entry)
         __sync_fetch_and_add(entry, 1);
+}
+
+/* ---- circuit breaker: what the collector cannot do in time, or not at all when it is starved, stopped or dead ----
+ *
+ * In each window only so many runs do the work of details, or more than count. Runs are handed out to the CPUs by the grant: only then the
+ * clock is read, and the CPUs meet at one cache line. The bound may be exceeded by a grant for each CPU. So that a grant of a storm does not
+ * hold for the few packets after it, it ends with the eighth tick as well: reading those is a plain load (the verifier inlines it).
+ */
+
+#define NC_WINDOW_SHIFT 27  /* of nanoseconds: 134 ms; no division */
+#define NC_GRANT_RUNS 64
+#define NC_GRANT_TICKS_SHIFT 3
+
+struct nc_window {
+    u64 number;
+    u64 runs;           /* that are over */
+};
+BPF_ARRAY(nc_window, struct nc_window, 1);
+
+struct nc_grant {
+    u64 ticks;
+    u64 number;         /* of the window */
+    u32 left;           /* runs */
+    u32 flags;          /* what they may do: NC_F_DETAILS, NC_F_COUNTERS (no more than that) */
+};
+BPF_PERCPU_ARRAY(nc_grant, struct nc_grant, 1);
+
+static inline u64 nc_grant_ticks(void)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 6, 0)
+    return bpf_jiffies64() >> NC_GRANT_TICKS_SHIFT;
+#else
+    return bpf_ktime_get_ns() >> (20 + NC_GRANT_TICKS_SHIFT);
+#endif
+}
+
+static inline void nc_grant_more(struct nc_config *config, struct nc_grant *grant, u64 ticks)
+{
+    int zero = 0;
+    struct nc_window *window = nc_window.lookup(&zero);
+    u64 number = bpf_ktime_get_ns() >> NC_WINDOW_SHIFT;
+
+    if (!window)
+        return;
+    if (window->number != number) {     /* of several CPUs that come here at once, some grants may not be counted */
+        window->number = number;
+        window->runs = 0;
+    }
+    if (grant->number == number)        /* what is over counts, not what was handed out: many CPUs with a packet each are no storm */
+        __sync_fetch_and_add(&window->runs, NC_GRANT_RUNS - grant->left);
+    grant->flags = window->runs < config->details_runs ? NC_F_DETAILS : 0;
+    if (config->rows_runs && window->runs >= config->rows_runs)
+        grant->flags |= NC_F_COUNTERS;
+    grant->number = number;
+    grant->ticks = ticks;
+    grant->left = NC_GRANT_RUNS;
+}
+
+/* The flags as they hold for this run: without details, or with nothing but counters, when the window's runs are used up. */
+static inline u32 nc_flags(struct nc_config *config)
+{
+    struct nc_grant *grant;
+    int zero = 0;
+    u64 ticks;
+
+    if (!(config->flags & NC_F_BREAKER))
+        return config->flags;
+    grant = nc_grant.lookup(&zero);
+    if (!grant)
+        return config->flags & ~NC_F_DETAILS;
+    ticks = nc_grant_ticks();
+    if (grant->ticks != ticks || !grant->left)
+        nc_grant_more(config, grant, ticks);
+    grant->left--;
+    return (config->flags & ~NC_F_DETAILS) | (config->flags & grant->flags & NC_F_DETAILS) | (grant->flags & NC_F_COUNTERS);
 }
 
 /* ---- histograms: eight slots per power of two, as netconsole.histogram counts them ---- */
@@ -409,8 +490,8 @@ static inline struct nc_budget *nc_budget_get(void)
     return nc_budget.lookup(&zero);
 }
 
-/* May an event be submitted now? Counts what is seen, and what is suppressed. After a yes comes nc_submit. */
-static inline int nc_event_allowed(struct nc_config *config, u64 now)
+/* Is there budget for an event now? Counts what is seen, and what is suppressed. After a yes comes nc_submit. */
+static inline int nc_event_in_budget(struct nc_config *config, u64 now)
 {
     struct nc_budget *budget = nc_budget_get();
 
@@ -422,6 +503,15 @@ static inline int nc_event_allowed(struct nc_config *config, u64 now)
     budget->filling = 1;
     budget->arrival_ns = (budget->arrival_ns > now ? budget->arrival_ns : now) + config->event_every_ns;
     return 1;
+}
+
+/* The same, within the circuit breaker's bound: for programs that did not ask for nc_flags. */
+static inline int nc_event_allowed(struct nc_config *config, u64 now)
+{
+    if (nc_flags(config) & NC_F_DETAILS)
+        return nc_event_in_budget(config, now);
+    nc_ledger_add(NC_BREAKER);
+    return 0;
 }
 
 /* The one place where events leave: no wake-up, the collector comes to fetch them. */

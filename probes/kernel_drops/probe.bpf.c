@@ -83,7 +83,7 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     struct drop_event *record;
     int zero = 0;
 
-    if (!nc_event_allowed(config, now))
+    if (!nc_event_in_budget(config, now))
         return;
     record = records.lookup(&zero);
     if (!record)
@@ -104,6 +104,7 @@ int drop(struct bpf_raw_tracepoint_args *ctx)
     struct drop_key key = { .location = ctx->args[1], .reason = drop_reason(ctx) };
     struct nc_flow flow = {};
     u64 *count, none = 0;
+    u32 flags;
 
     if (!config)
         return 0;
@@ -111,11 +112,14 @@ int drop(struct bpf_raw_tracepoint_args *ctx)
     if (key.reason == SKB_CONSUMED)
         return 0;
 #endif
-    drop_place(&key.place, ctx, skb);
+    flags = nc_flags(config);
+    if (!(flags & NC_F_COUNTERS) || flags & NC_F_PLACE)
+        drop_place(&key.place, ctx, skb);
     if (!nc_place_wanted(config, &key.place))
         return 0;
-    nc_parse(&flow, skb);
-    if (config->flags & (NC_F_PORT | NC_F_DETAILS))
+    if (!(flags & NC_F_COUNTERS) || flags & NC_F_FLOW)
+        nc_parse(&flow, skb);
+    if (flags & (NC_F_PORT | NC_F_DETAILS))
         nc_parse_ports(&flow, skb);
     if (!nc_flow_wanted(config, &flow))
         return 0;
@@ -123,13 +127,19 @@ int drop(struct bpf_raw_tracepoint_args *ctx)
     key.l4 = flow.l4;
 
     nc_count(0);
-    count = drops.lookup_or_try_init(&key, &none);
-    if (count)
-        nc_add(count, 1);
-    else
-        nc_ledger_add(NC_MAP_FULL);
+    if (flags & NC_F_COUNTERS) {
+        nc_ledger_add(NC_UNLISTED);
+    } else {
+        count = drops.lookup_or_try_init(&key, &none);
+        if (count)
+            nc_add(count, 1);
+        else
+            nc_ledger_add(NC_MAP_FULL);
+    }
 
-    if (config->flags & NC_F_DETAILS)
+    if (flags & NC_F_DETAILS)
         sample(ctx, config, skb, &key, &flow);
+    else if (config->flags & NC_F_DETAILS)
+        nc_ledger_add(NC_BREAKER);
     return 0;
 }

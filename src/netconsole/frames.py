@@ -33,9 +33,9 @@ ProbeState: TypeAlias = Literal["compiling", "attaching", "attached", "degraded"
 Mode: TypeAlias = Literal["counters", "summary", "details"]
 Source: TypeAlias = Literal["collector", "console"]
 
-LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted")
+LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted", "unlisted")
 """Ledger entries that make exact counts a lower bound."""
-LEDGER_SAMPLES = ("suppressed", "lost", "stack_failed", "shed")
+LEDGER_SAMPLES = ("suppressed", "breaker", "lost", "stack_failed", "shed")
 """Ledger entries that make the samples (events) a share of what happened; the counts stay exact."""
 
 

@@ -15,7 +15,18 @@ MAX_EVENTS = 2000
 """Events of one interval that are sent; the rest counts as shed."""
 _MAPS_KB_EVERY = 10
 
-_LEDGER = ("seen", "submitted", "suppressed", "lost", "map_full", "join_missed", "parse_failed", "stack_failed")
+_LEDGER = (
+    "seen",
+    "submitted",
+    "suppressed",
+    "lost",
+    "map_full",
+    "join_missed",
+    "parse_failed",
+    "stack_failed",
+    "breaker",
+    "unlisted",
+)
 """Slots of nc_ledger: enum nc_ledger_slot of probes/common/netconsole.h."""
 _EVENTS = _LEDGER[:4]
 
@@ -115,7 +126,7 @@ class RunningProbe:
             body = {"kind": "table", "name": table.name, "interval_ns": interval_ns, "full": full, "rows": rows}
             body["omitted"] = omitted
             bodies.append(body)
-            self._conserve(table, ledger["map_full"])
+            self._conserve(table, ledger["map_full"] + ledger["unlisted"])
         for histogram in self._histograms:
             for one in histogram.read(full):
                 one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit)
@@ -146,17 +157,21 @@ class RunningProbe:
     def _ledger(self) -> Dict[str, int]:
         if "nc_ledger" not in self._fds:
             return dict.fromkeys(_LEDGER, 0)
-        return {name: self._slot("nc_ledger", slot) for slot, name in enumerate(_LEDGER)}
+        ledger = {name: self._slot("nc_ledger", slot) for slot, name in enumerate(_LEDGER)}
+        # What the circuit breaker keeps out is counted once in the kernel, where it has to be cheap.
+        ledger["seen"] += ledger["breaker"]
+        ledger["suppressed"] += ledger["breaker"]
+        return ledger
 
-    def _conserve(self, table: Table, map_full: int) -> None:
-        """Holds the rows' sum against the counter: what neither is in a row nor known to have found no room.
+    def _conserve(self, table: Table, explained: int) -> None:
+        """Holds the rows' sum against the counter: what neither is in a row nor known to have found no place in one.
 
         Packets on their way between the two additions show up too, but not twice: the lower of two readings counts.
         """
         if table.counter is None:
             return
         key = "unaccounted of " + table.name
-        short = max(0, self._totals["counter " + table.counter] - table.first_total - map_full)
+        short = max(0, self._totals["counter " + table.counter] - table.first_total - explained)
         self._unaccounted[table.name] = max(self._unaccounted.get(table.name, 0), min(short, self._totals.get(key, 0)))
         self._totals[key] = short
 

@@ -283,3 +283,30 @@ def test_garbage_is_counted_and_nothing_is_read_into_it(drops: Measurement, wire
     assert found == expected
     unparsed = sum(count for (_, bad), count in expected.items() if bad)
     assert unparsed and drops.ledger(PROBE, "parse_failed") == unparsed
+
+
+# ---- the circuit breaker ----
+
+
+def test_what_the_circuit_breaker_keeps_out_is_counted(drops: Measurement, wire: Wire) -> None:
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=100, rows_per_s=1000)
+    drops.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY, senders=2)
+    drops.settle()
+    made = {name: drops.event_count(PROBE, name) for name in ("seen", "submitted", "suppressed", "lost")}
+    assert made["seen"] == drops.counter(PROBE, "drops") == MANY
+    assert made["seen"] == made["submitted"] + made["suppressed"] + made["lost"]
+    unlisted = drops.ledger(PROBE, "unlisted")
+    assert unlisted and drops.total(PROBE, "drops", netns=wire.b.name) + unlisted == MANY
+    assert drops.ledger(PROBE, "unaccounted") == 0
+    assert 0 < made["submitted"]
+
+
+def test_counters_alone_count_what_passes_the_filters(drops: Measurement, wire: Wire) -> None:
+    drops.set(PROBE, "counters", netns=wire.b.inode, port=CLOSED_PORT)
+    drops.begin()
+    for port in (CLOSED_PORT, CLOSED_PORT + 1):
+        send_udp(wire.a, wire.ADDRESSES[1], port, SOME)
+    drops.settle()
+    assert drops.counter(PROBE, "drops") == drops.ledger(PROBE, "unlisted") == SOME
+    assert drops.total(PROBE, "drops") == drops.ledger(PROBE, "unaccounted") == 0

@@ -44,7 +44,7 @@ def test_the_size_is_that_of_the_header() -> None:
 
 def test_flags_are_those_of_the_header() -> None:
     text = HEADER.read_text("utf-8")
-    for name in ("DEVICE", "ADDRESS", "PORT", "PROTOCOL", "NETNS", "THRESHOLD", "DETAILS"):
+    for name in ("DEVICE", "ADDRESS", "PORT", "PROTOCOL", "NETNS", "THRESHOLD", "DETAILS", "COUNTERS", "BREAKER"):
         value = re.search(rf"#define NC_F_{name} (\d+)u", text)
         assert value is not None
         assert getattr(config, f"F_{name}") == int(value.group(1))
@@ -104,7 +104,21 @@ def test_the_budget_is_shared_by_the_processors_and_bursts_are_bounded() -> None
 
 def test_a_budget_of_nothing_is_summary() -> None:
     assert number(packed("details", events_per_s=0)["flags"]) == 0
-    assert number(packed("details", events_per_s=1)["flags"]) == config.F_DETAILS
+    assert number(packed("details", events_per_s=1)["flags"]) == config.F_DETAILS | config.F_BREAKER
+
+
+def test_the_circuit_breaker_bounds_details_always_and_rows_when_asked() -> None:
+    shift = re.search(r"#define NC_WINDOW_SHIFT (\d+)", HEADER.read_text("utf-8"))
+    assert shift is not None
+    windows_per_s = 1e9 / (1 << int(shift.group(1)))
+    details = packed("details", events_per_s=100)
+    assert number(details["details_runs"]) * windows_per_s == pytest.approx(config.DETAILS_RUNS_PER_S, rel=0.01)
+    assert number(details["rows_runs"]) == 0
+    rows = packed("summary", rows_per_s=1000)
+    assert number(rows["flags"]) == config.F_BREAKER and number(rows["details_runs"]) == 0
+    assert number(rows["rows_runs"]) * windows_per_s == pytest.approx(1000, rel=0.01)
+    assert number(packed("summary", rows_per_s=1)["rows_runs"]) == 1
+    assert number(packed("counters")["flags"]) == config.F_COUNTERS
 
 
 def test_other_knobs_go_to_extra_in_order() -> None:

@@ -132,6 +132,7 @@ def hint(name: str, default: Scalar) -> str:
         "protocol": "tcp, udp, icmp, icmpv6, sctp or a number; empty: all",
         "netns": "inode of the network namespace; 0: all",
         "events_per_s": "budget of sampled events in mode details",
+        "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
         "threshold_us": "only events above it, microseconds; the counts stay whole",
     }
     if name in words:
