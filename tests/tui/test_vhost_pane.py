@@ -32,7 +32,7 @@ def host() -> tuple[Host, PlayedSession]:
 
 
 def texts(scene: Scene) -> list[dict[str, str]]:
-    return [{name: cell.text for name, cell in row.cells.items()} for row in vhost.rows(scene)]
+    return [{name: cell.text for name, cell in row.cells.items()} for row in vhost.block().rows(scene)]
 
 
 def test_a_busy_queue_has_rates_depth_and_the_stage_that_dominates(host: tuple[Host, PlayedSession]) -> None:
@@ -74,12 +74,24 @@ def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> 
     busy = {(vm, vm % 8) for vm in range(0, 200, 4)}
     session.play(made.interval(busy, slow={(100, 4): 9_000_000}))
     scene = scene_of(session)
-    rows = vhost.rows(scene)
+    rows = vhost.block().rows(scene)
     assert len(rows) == 1600
     worst = max(rows, key=lambda row: float(row.cells["irq_p99"].sort or 0))
     assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
     assert worst.cells["wake"].tone == "look"
     assert vhost.block().title(scene).startswith("vhost queues, worst first · 1600 queues · 50 active")
+
+
+def test_a_kept_table_tells_the_same_as_a_new_one() -> None:
+    made, session = Host(20, 4), PlayedSession()
+    kept = vhost.block()
+    busy = [{(vm, 0) for vm in range(tick, tick + 5)} for tick in range(6)]
+    for tick, moving in enumerate([set(), *busy, set()]):
+        session.play(made.interval(moving, stuck={(tick, 2): 5} if tick % 2 else {}))
+        scene = scene_of(session)
+        new = {row.key: row.cells["state"].text for row in vhost.block().rows(scene)}
+        assert {row.key: row.cells["state"].text for row in kept.rows(scene)} == new
+        assert kept.title(scene) == vhost.block().title(scene)
 
 
 def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSession]) -> None:

@@ -10,6 +10,7 @@ from netconsole.probes import Manifest
 from netconsole.tui.panes import cost, events, standsout, vhost
 from netconsole.tui.panes.scene import Scene, reason
 from netconsole.tui.panes.tables import Block, histogram_block, table_block
+from netconsole.tui.panes.vhost_queues import RINGS, VHOST
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
     )
     made = [
         _overview(manifests),
-        _vhost(here),
+        _vhost([name for name in _VHOST if name in manifests], here),
         _full("ovs", "Open vSwitch", ovs, here, OVS_MISSING),
         _full("drops", "Drops", _FULL["drops"], here),
         _full("queues", "Queues", _FULL["queues"], here),
@@ -133,10 +134,10 @@ def _full(name: str, title: str, probes: Sequence[str], manifests: Mapping[str, 
     return Pane(name, title, _rows(placed), tuple(probes), missing)
 
 
-def _vhost(manifests: Mapping[str, Manifest]) -> Pane:
+def _vhost(probes: Sequence[str], manifests: Mapping[str, Manifest]) -> Pane:
     """All queues in one table, and below it what belongs to workers, stages and virtual CPUs."""
     rows: list[tuple[Placed, ...]] = []
-    if vhost.VHOST in manifests or vhost.RINGS in manifests:
+    if VHOST in manifests or RINGS in manifests:
         rows.append((Placed("All queues", vhost.block()),))
     more = []
     for tab, probe, name in _VHOST_BLOCKS:
@@ -145,7 +146,7 @@ def _vhost(manifests: Mapping[str, Manifest]) -> Pane:
             block = table_block if name in manifest.tables else histogram_block
             more.append(Placed(tab, block(manifest, name)))
     rows += [tuple(more[at : at + 2]) for at in range(0, len(more), 2)]
-    return Pane("vhost", "vhost", tuple(rows), _VHOST, VHOST_MISSING)
+    return Pane("vhost", "vhost", tuple(rows), tuple(probes), VHOST_MISSING)
 
 
 def _rows(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:

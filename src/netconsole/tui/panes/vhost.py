@@ -1,28 +1,38 @@
-"""The queues of all virtual machines, worst first: one row each, joined from the probes between tap and guest.
+"""The vhost pane: one row for each queue of every virtual machine, worst first, and the page of one queue.
 
-A row is put together only when it is in sight; to rank them takes the counts of the rows alone. What a probe that does
-not run would tell is unknown, and the others are shown.
+What a probe that does not run would tell is unknown; the rest is shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from netconsole import figure
-from netconsole.frames import Label
 from netconsole.state import ProbeState
-from netconsole.tables import HistogramState, RowKey, RowState, TableState, row_key
+from netconsole.tables import HistogramState, RowState
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
 from netconsole.tui.panes.tables import MAX_ROWS, SPARK, Block
+from netconsole.tui.panes.vhost_queues import (
+    INTERRUPTS,
+    LEVELS,
+    RINGS,
+    STAGES,
+    VHOST,
+    Place,
+    Queue,
+    Ranked,
+    Ranking,
+    dominating,
+    queues,
+    stages,
+    verdict,
+)
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Line
 
-VHOST, RINGS, INTERRUPTS = "vhost_queues", "tun_queues", "irq_path"
-STAGES = ("S1-S2", "S2-S3", "S3-S4", "S4-S5")
 STAGE_WORDS = {"S1-S2": "tap → vhost", "S2-S3": "vhost → signal", "S3-S4": "signal → KVM", "S4-S5": "KVM → APIC"}
 LATE_NS = 1_000_000
 """A worker that comes a millisecond after it was woken is late: a hundred times what it takes on an idle CPU."""
@@ -30,8 +40,6 @@ STAGE_LINES = 10
 STAGE_BAR_COLUMNS = 10
 MAX_SLOW = 8
 """Slow interrupts that the page of a queue lists."""
-
-_LEVELS = ("!!", "!", "?", "ok", "off")
 
 COLUMNS = (
     Column("vm", "VM", 8, grow=2, most=24),
@@ -52,120 +60,61 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """One queue of a tap. Rows of probes that do not know it are None."""
+class AllQueues:
+    """The rows and the title of the table; rows of idle queues are kept as they were written."""
 
-    device: Label
-    netns: Label
-    number: Label
-    vm: Label
-    to_guest: RowState | None = None
-    from_guest: RowState | None = None
-    ring: RowState | None = None
+    def __init__(self) -> None:
+        self._ranking = Ranking()
+        self._idle: dict[Place, tuple[Ranked, Row]] = {}
 
-    @property
-    def key(self) -> RowKey:
-        """What the cursor is bound to, whichever probes run."""
-        return row_key({"device": self.device, "netns": self.netns, "queue": self.number})
+    def rows(self, scene: Scene) -> list[Row]:
+        """Active queues, the worst first, then the idle ones."""
+        ranking = self._ranking
+        ranking.update(scene)
+        written = [_row(scene, one) for one in ranking.active]
+        self._idle = {place: self._kept(scene, place, one) for place, one in ranking.idle.items()}
+        return [*written, *(row for _, row in self._idle.values())][:MAX_ROWS]
 
-    @property
-    def evidence(self) -> Evidence:
-        """The row that Enter leads to: vhost's for packets to the guest, else what there is."""
-        if self.to_guest is None and self.from_guest is None and self.ring is not None:
-            return Evidence(RINGS, "table", "queues", self.ring.key)
-        row = self.to_guest or self.from_guest
-        return Evidence(VHOST, "table", "queues", self.key if row is None else row.key)
+    def title(self, scene: Scene) -> str:
+        """How many there are, how many are active, and how many need a look."""
+        ranking = self._ranking
+        ranking.update(scene)
+        levels = [one.level for one in ranking.active]
+        parts = [f"{len(levels) + len(ranking.idle)} queues", f"{len(levels)} active"]
+        parts += [f"{levels.count(level)} {level}" for level in ("!!", "!") if level in levels]
+        if ranking.omitted:
+            parts.append(f"≥{figure.number(ranking.omitted)} more not listed")
+        return " · ".join(["vhost queues, worst first", *parts])
 
-    def labels(self, **more: Label) -> RowKey:
-        """The key of a histogram of this queue."""
-        return row_key({"device": self.device, "vm": self.vm, "netns": self.netns, "queue": self.number, **more})
+    def _kept(self, scene: Scene, place: Place, one: Ranked) -> tuple[Ranked, Row]:
+        kept = self._idle.get(place)
+        return kept if kept is not None and kept[0] is one else (one, _row(scene, one))
 
 
 def block() -> Block:
     """The table of all queues."""
+    table = AllQueues()
     return Block(
         name="vhost-all",
-        title=_title,
+        title=table.title,
         columns=COLUMNS,
-        rows=rows,
+        rows=table.rows,
         note=lambda scene: why_silent(scene, VHOST if VHOST in scene.state.probes else RINGS),
         probe=VHOST,
     )
 
 
-def rows(scene: Scene) -> list[Row]:
-    """All queues, the worst first: by state, then by packets lost, then by packets moved."""
-    ranked = sorted(((*verdict(queue), queue) for queue in queues(scene)), key=lambda one: _worth(one[0], one[2]))
-    return [
-        Row(queue.evidence, partial(_cells, scene, queue, level, words)) for level, words, queue in ranked[:MAX_ROWS]
-    ]
-
-
-def queues(scene: Scene) -> list[Queue]:
-    """Every queue that a probe knows."""
-    found: dict[tuple[Label, Label, Label], dict[str, RowState]] = {}
-    for probe in (VHOST, RINGS):
-        for row in _rows_of(scene, probe):
-            labels = row.labels
-            place = (labels.get("device"), labels.get("netns"), labels.get("queue"))
-            direction = labels.get("direction") if probe == VHOST else "ring"
-            found.setdefault(place, {})[str(direction)] = row
-    return [
-        Queue(device, netns, number, _vm(by), by.get("rx"), by.get("tx"), by.get("ring"))
-        for (device, netns, number), by in found.items()
-    ]
-
-
-def verdict(queue: Queue) -> tuple[str, str]:
-    """The state of a queue as a level and in words. A stuck queue is named with what it waits for."""
-    dropped = queue.ring.per_s("ring_full") if queue.ring else None
-    row = queue.to_guest
-    moved = row.per_s("packets") if row else None
-    gauges = row.gauges if row else {}
-    if dropped and row is not None and not moved:
-        if gauges.get("starving"):
-            told = "polls no more" if gauges.get("unsignalled_buffers") else "told, takes none"
-            return "!!", f"stuck: guest {told}"
-        return "!!", "stuck: worker asleep"
-    if dropped:
-        return "!!", "ring full"
-    if row is not None and (row.per_s("starved_runs") or (gauges.get("starving") and not moved)):
-        return "!", "no buffers"
-    known = [one.per_s("packets") for one in (queue.to_guest, queue.from_guest, queue.ring) if one is not None]
-    if not known or any(rate is None for rate in known):
-        return "?", "unknown"
-    return ("ok", "ok") if any(known) else ("off", "idle")
-
-
-def stages(scene: Scene, queue: Queue, of_total: bool = False) -> dict[str, HistogramState]:
-    """The interrupt path's histograms of a queue, by stage and "total"; those with samples now, or ever."""
-    probe = scene.state.probes.get(INTERRUPTS)
-    group = probe.histograms.get("stages") if probe else None
-    found = {}
-    for stage in (*STAGES, "total") if group else ():
-        one = group.rows.get(queue.labels(stage=stage)) if group else None
-        if one is not None and (of_total or one.delta.count):
-            found[stage] = one
-    return found
-
-
-def dominating(found: dict[str, HistogramState]) -> tuple[str, float] | None:
-    """The stage that takes most of the interval's time, and its share in percent; None without samples."""
-    whole = found["total"].delta.sum if "total" in found else 0
-    if not whole:
-        return None
-    stage = max(STAGES, key=lambda name: found[name].delta.sum if name in found else 0)
-    return stage, 100 * found[stage].delta.sum / whole
+def _row(scene: Scene, one: Ranked) -> Row:
+    return Row(one.queue.evidence, partial(_cells, scene, one))
 
 
 def detail(scene: Scene, evidence: Evidence) -> Iterator[Line]:
     """For the page of a queue: its stages side by side, and its slowest interrupts that were sampled."""
-    queue = next((queue for queue in queues(scene) if evidence in (queue.evidence, *_rows_as_evidence(queue))), None)
+    queue = next((queue for queue in queues(scene) if evidence in queue.rows), None)
     if queue is None:
         return
     level, words = verdict(queue)
-    yield [("  state         ", "dim"), (f"{level} {words}" if words != level else words, LEVEL_TONES[level])]
+    yield [("  state         ", "dim"), (_state(level, words), LEVEL_TONES[level])]
     yield []
     found = stages(scene, queue, of_total=True)
     if not found:
@@ -228,9 +177,8 @@ def _ns(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _cells(scene: Scene, queue: Queue, level: str, words: str) -> dict[str, Cell]:
-    tone = LEVEL_TONES[level]
-    shown = words if level == words else f"{level} {words}"
+def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
+    queue, level = one.queue, one.level
     row = queue.to_guest
     found = stages(scene, queue)
     total = found.get("total")
@@ -241,7 +189,7 @@ def _cells(scene: Scene, queue: Queue, level: str, words: str) -> dict[str, Cell
         "vm": Cell(figure.safe(queue.vm, 64), str(queue.vm or "")),
         "device": Cell(figure.safe(queue.device, 64), str(queue.device)),
         "queue": Cell(figure.safe(queue.number, 12), queue.number if isinstance(queue.number, int) else None),
-        "state": Cell(shown, float(_LEVELS.index(level)), tone),
+        "state": Cell(_state(level, one.words), float(LEVELS.index(level)), LEVEL_TONES[level]),
         "to_guest": _rate(scene, VHOST, queue.to_guest, "packets"),
         "from_guest": _rate(scene, VHOST, queue.from_guest, "packets"),
         "depth": _depth(row),
@@ -254,6 +202,10 @@ def _cells(scene: Scene, queue: Queue, level: str, words: str) -> dict[str, Cell
         "suppressed": Cell(figure.number(None if polled is None else round(polled)), polled),
         "history": Cell("", history=partial(_history, scene, queue)),
     }
+
+
+def _state(level: str, words: str) -> str:
+    return words if level in ("ok", "off") else f"{level} {words}"
 
 
 def _rate(scene: Scene, probe: str, row: RowState | None, name: str, tone: Tone = "") -> Cell:
@@ -295,42 +247,3 @@ def _history(scene: Scene, queue: Queue) -> Sequence[float | None]:
         if table is not None and row is not None:
             return table.history(row.key, "packets", SPARK)
     return []
-
-
-def _title(scene: Scene) -> str:
-    known = queues(scene)
-    levels = [verdict(queue)[0] for queue in known]
-    parts = [f"{len(known)} queues", f"{sum(level not in ('off', '?') for level in levels)} active"]
-    parts += [f"{levels.count(level)} {level}" for level in ("!!", "!") if level in levels]
-    omitted = sum(table.omitted for table in _tables(scene))
-    if omitted:
-        parts.append(f"≥{figure.number(omitted)} more not listed")
-    return " · ".join(["vhost queues, worst first", *parts])
-
-
-def _tables(scene: Scene) -> Iterator[TableState]:
-    for probe in (VHOST, RINGS):
-        state = scene.state.probes.get(probe)
-        if state is not None and "queues" in state.tables:
-            yield state.tables["queues"]
-
-
-def _rows_of(scene: Scene, probe: str) -> Sequence[RowState]:
-    state = scene.state.probes.get(probe)
-    table = state.tables.get("queues") if state else None
-    return list(table.rows.values()) if table else []
-
-
-def _rows_as_evidence(queue: Queue) -> list[Evidence]:
-    pairs = ((VHOST, queue.to_guest), (VHOST, queue.from_guest), (RINGS, queue.ring))
-    return [Evidence(probe, "table", "queues", row.key) for probe, row in pairs if row is not None]
-
-
-def _vm(by: dict[str, RowState]) -> Label:
-    return next((row.labels.get("vm") for row in by.values() if row.labels.get("vm")), None)
-
-
-def _worth(level: str, queue: Queue) -> tuple[float, ...]:
-    dropped = (queue.ring.per_s("ring_full") if queue.ring else None) or 0.0
-    moved = sum(row.per_s("packets") or 0.0 for row in (queue.to_guest, queue.from_guest) if row is not None)
-    return _LEVELS.index(level), -dropped, -moved
