@@ -20,6 +20,11 @@ CPUS = 2
 CPU = "max,-erms,-fsrm"
 KERNEL_ARGUMENTS = "console=ttyS0 panic=-1 quiet mitigations=off init_on_alloc=0 clearcpuid=rep_good"
 BOOT_MODULES = ["virtio_pci", "virtio_console", "overlay"]
+# Two virtio network cards of its own on one wire, for what is seen inside a guest. Nobody loads their driver but a test.
+CARDS = [
+    *("-netdev", "hubport,id=card0,hubid=0", "-device", "virtio-net-pci,netdev=card0,mac=52:54:00:00:01:00"),
+    *("-netdev", "hubport,id=card1,hubid=0", "-device", "virtio-net-pci,netdev=card1,mac=52:54:00:00:01:01"),
+]
 NETWORK_MODULES = ["tun", "vhost_net", "openvswitch", "kvm_amd", "veth", "sch_netem"]
 
 
@@ -48,6 +53,7 @@ class Hypervisor(Machine):
                     *("-accel", "tcg,thread=multi", "-cpu", CPU, "-smp", str(CPUS), "-m", str(MEMORY_MB)),
                     *("-kernel", str(self.tree.image), "-append", KERNEL_ARGUMENTS),
                     *export.arguments,
+                    *CARDS,
                 ],
                 initramfs=initramfs.build(
                     self.tree, initramfs.script(INIT, values), [*BOOT_MODULES, *shares.MODULES[kernel.share]]

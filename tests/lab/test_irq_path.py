@@ -97,3 +97,21 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: Insi
     wait = means_ns({"": first_scheduled}, {"": good_scheduled})[""]
     longer = means_ns({"": good_scheduled}, {"": bad_scheduled})[""]
     assert longer > SLOWER * wait
+
+
+@pytest.mark.parametrize("probe", ["irq_path", "tx_kick_path"])
+def test_summary_submits_no_event(testbed: Testbed, vm_path: InsideMeasurement, probe: str) -> None:
+    vm_path.set(probe, "summary")
+    try:
+        vm_path.begin()
+        ping(testbed.hypervisor, testbed.guests[0], PINGS)
+        vm_path.settle()
+        assert vm_path.total(probe, "queues", "interrupts" if probe == "irq_path" else "runs", device="vnet0") > 0
+        assert {what: vm_path.event_count(probe, what) for what in ("seen", "submitted", "suppressed", "lost")} == {
+            "seen": 0,
+            "submitted": 0,
+            "suppressed": 0,
+            "lost": 0,
+        }
+    finally:
+        vm_path.set(probe, "details", events_per_s=10_000, threshold_us=0)
