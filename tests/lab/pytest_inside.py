@@ -46,14 +46,16 @@ def console_command(*arguments: str) -> list[str]:
     return [str(Path(sys.executable).with_name("netconsole")), *arguments]
 
 
-def run_pytest(hypervisor: Hypervisor, *paths: str, limit_s: float) -> Run:
+def run_pytest(hypervisor: Hypervisor, *paths: str, limit_s: float, select: str = "") -> Run:
     """Runs these tests (paths from the checkout's root) with the project's interpreter.
 
-    At the limit pytest is interrupted, so that what it has done until then is reported.
+    `select` is an expression for pytest's -k. At the limit pytest is interrupted, so that what it has done until then
+    is reported.
     """
     command = [
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-v", "--durations=5"),
         *(f"--junitxml={REPORT}", "-o", "junit_family=xunit1", *paths),
+        *(("-k", select) if select else ()),
     ]
     environment = {"PYTHONDONTWRITEBYTECODE": "1", **{name: os.environ[name] for name in ("CI",) if name in os.environ}}
     hypervisor.shell(f"mkdir -p {Path(REPORT).parent}; rm -f {REPORT}")

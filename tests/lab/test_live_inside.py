@@ -9,14 +9,18 @@ from .pytest_inside import Run, run_pytest
 
 pytestmark = pytest.mark.lab
 
-RUN_LIMIT_S = 240.0
+RUN_LIMIT_S = 480.0
+# Many packets one after another through the same code, seconds each without hardware help. All that depends on the
+# kernel there is where its structs have their members, and tests/live/test_layout.py holds that against its BTF.
+LEFT_OUT = ("test_filters", "test_headers_are_read", "garbage")
+SELECT = " and ".join(f"not {name}" for name in LEFT_OUT)
 FILES = sorted(str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob("tests/live/test_probe_*.py"))
 
 
 @pytest.fixture(scope="module")
 def inside(hypervisor: Hypervisor) -> Run:
     """One pytest for all files: it takes seconds to start without hardware help."""
-    return run_pytest(hypervisor, *FILES, limit_s=RUN_LIMIT_S)
+    return run_pytest(hypervisor, *FILES, limit_s=RUN_LIMIT_S, select=SELECT)
 
 
 @pytest.mark.parametrize("file", FILES)
