@@ -20,7 +20,7 @@ CPUS = 2
 CPU = "max,-erms,-fsrm"
 KERNEL_ARGUMENTS = "console=ttyS0 panic=-1 quiet mitigations=off init_on_alloc=0 clearcpuid=rep_good"
 BOOT_MODULES = ["virtio_pci", "virtio_console", "overlay"]
-# Two virtio network cards of its own on one wire, for what is seen inside a guest. Nobody loads their driver but a test.
+# Two virtio network cards of its own on one wire, for what is seen inside a guest. Only a test loads their driver.
 CARDS = [
     *("-netdev", "hubport,id=card0,hubid=0", "-device", "virtio-net-pci,netdev=card0,mac=52:54:00:00:01:00"),
     *("-netdev", "hubport,id=card1,hubid=0", "-device", "virtio-net-pci,netdev=card1,mac=52:54:00:00:01:01"),
