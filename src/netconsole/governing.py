@@ -17,9 +17,10 @@ from netconsole.profiles import Profile, plan
 from netconsole.session import News, Session
 from netconsole.state import ProbeState, State
 
-WINDOW_MS, EVERY_MS = 100, 1000
-"""Statistics windows while a budget of in-kernel time is kept: one in every interval, so that it is reacted to within
-two seconds. A tenth of the time, each run of a program then takes two readings of the clock more."""
+WINDOW_MS, EVERY_MS = 20, 200
+"""Statistics windows while a budget of in-kernel time is kept: several in every interval, so that it is reacted to
+within two seconds, and that a burst in one of them is not taken for the whole. A tenth of the time, each run of a
+program then takes two readings of the clock more; ten times a second the kernel switches its statistics on or off."""
 MAX_ACTIONS = 1000
 """Actions that are kept; a governor that moves every ten seconds fills them in hours."""
 

@@ -126,16 +126,16 @@ def ladder(mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode]) -> t
         tightened: dict[str, Scalar] = {}
         if isinstance(events, (int, float)) and events > _LEAST_EVENTS_PER_S:
             tightened["events_per_s"] = fewer = max(_LEAST_EVENTS_PER_S, int(events) // _EVENTS_DOWN)
-            rungs.append(Rung(mode, f"{events:g} → {fewer} events/s", 0.95, fewer / events, dict(tightened)))
+            rungs.append(Rung(mode, f"{events:g} → {fewer} events/s", 0.97, fewer / events, dict(tightened)))
         if isinstance(threshold, (int, float)):
             tightened["threshold_us"] = higher = threshold * _THRESHOLD_UP or _FIRST_THRESHOLD_US
             share = rungs[-1].events_share
             says = f"threshold {threshold:g} → {higher:g} µs"
-            rungs.append(Rung(mode, says, 0.85, share / 2, dict(tightened)))
+            rungs.append(Rung(mode, says, 0.95, share / 2, dict(tightened)))
     if mode == "details":
-        rungs.append(Rung("summary", "details → summary", 0.6, 0.0))
+        rungs.append(Rung("summary", "details → summary", 0.85, 0.0))
     if mode in ("details", "summary") and "counters" in modes:
-        rungs.append(Rung("counters", "counters alone", 0.35, 0.0))
+        rungs.append(Rung("counters", "counters alone", 0.5, 0.0))
     if mode != "off":
         rungs.append(Rung("off", "detached", 0.0, 0.0))
     return tuple(rungs)
