@@ -193,6 +193,7 @@ class Governor:
         if standing is None:
             return None
         standing.pinned = False
+        self._over.clear()  # what it may save has not been tried yet
         return Move(Action(at_s, probe, "no longer pinned", "the user asked for it"))
 
     def observe(self, at_s: float, readings: Mapping[str, Reading]) -> list[Move]:

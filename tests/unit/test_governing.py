@@ -1,0 +1,170 @@
+"""Moves of the governor become commands of the session, with their reason; what the user does meanwhile counts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from netconsole import frames
+from netconsole.frames import Mode, Scalar
+from netconsole.governing import Governing
+from netconsole.probes import load
+from netconsole.profiles import Budget, Choice, Profile
+from netconsole.session import CommandError, News
+from netconsole.state import State
+
+NAME = "kernel_drops"
+MANIFEST = load(Path(__file__).parents[2] / "probes" / NAME)
+DETAILS = {**MANIFEST.knobs, "events_per_s": 100}
+PROFILE = Profile(
+    "test", budget=Budget(kernel_cpu_pct=2.0, action="degrade"), probes={NAME: Choice("details", knobs=DETAILS)}
+)
+SECOND_NS = 1_000_000_000
+
+
+class FakeSession:
+    """Does what it is told at once, and says so in frames as the collector does."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.done: list[tuple[str, str | None, str | None]] = []
+        self.refuses = False
+        self._seq = 0
+        self._news: list[Callable[[News], None]] = []
+        self.status("attached", "details", DETAILS)
+
+    def frame(self, kind: type[frames.AnyFrame], **values: object) -> None:
+        self._seq += 1
+        self.state.apply(kind(seq=self._seq, wall_ns=0, **{"mono_ns": self.now_ns, **values}))  # type: ignore[arg-type]
+
+    now_ns = SECOND_NS
+
+    def status(self, state: str, mode: str, knobs: Mapping[str, Scalar], why: str | None = None) -> None:
+        self.frame(frames.Status, probe=NAME, state=state, mode=mode, knobs=dict(knobs), why=why)
+
+    def second(self, kernel_pct: float) -> None:
+        """An interval in which the probe cost so much."""
+        self.now_ns += SECOND_NS
+        window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
+        run_time_ns = round(kernel_pct / 100 * SECOND_NS)
+        program = frames.Program(name="drop", attach="here", run_count=1, run_time_ns=run_time_ns, missed=0)
+        if self.state.probes[NAME].measuring:
+            self.frame(frames.Cost, probe=NAME, interval_ns=SECOND_NS, programs=[program], statistics=window)
+        self.frame(frames.Cost, interval_ns=SECOND_NS)
+        for callback in self._news:
+            callback("interval")
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[State]:
+        yield self.state
+
+    def on_news(self, callback: Callable[[News], None]) -> None:
+        self._news.append(callback)
+
+    def set(
+        self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None, why: str | None = None
+    ) -> Future[None]:
+        return self._do("set", mode, knobs, why)
+
+    def reload(
+        self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None, why: str | None = None
+    ) -> Future[None]:
+        return self._do("reload", mode, knobs, why)
+
+    def unload(self, probe: str, why: str | None = None) -> Future[None]:
+        return self._do("unload", None, None, why)
+
+    def _do(self, what: str, mode: Mode | None, knobs: Mapping[str, Scalar] | None, why: str | None) -> Future[None]:
+        self.done.append((what, mode, why))
+        future: Future[None] = Future()
+        if self.refuses:
+            future.set_exception(CommandError("not today"))
+            return future
+        if what == "unload":
+            self.status("off", self.state.probes[NAME].mode, {}, why)
+        else:
+            self.status("attached", mode or "summary", knobs or {}, why)
+        future.set_result(None)
+        return future
+
+
+def governed(profile: Profile = PROFILE) -> tuple[FakeSession, Governing]:
+    session = FakeSession()
+    governing = Governing(session, profile, {NAME: MANIFEST})  # type: ignore[arg-type]
+    governing.start()
+    session.second(0.1)
+    return session, governing
+
+
+def test_an_excess_is_answered_with_a_command_that_says_why() -> None:
+    session, governing = governed()
+    session.second(3.0)
+    ((what, mode, why),) = session.done
+    assert (what, mode) == ("set", "counters")
+    assert why is not None and "limit 2" in why and session.state.probes[NAME].why == why
+    assert [(action.probe, action.measured, action.limit) for action in governing.actions] == [(NAME, 3.0, 2.0)]
+
+
+def test_what_was_detached_comes_back_a_rung_and_then_as_it_was_asked_for() -> None:
+    session, _ = governed()
+    session.second(100.0)
+    assert [what for what, _, _ in session.done] == ["unload"]
+    for _ in range(11):
+        session.second(0.0)
+    assert [(what, mode) for what, mode, _ in session.done[1:]] == [("reload", "counters")]
+    for _ in range(11):
+        session.second(0.0)
+    assert [(what, mode) for what, mode, _ in session.done[2:]] == [("set", "details")]
+    assert session.state.probes[NAME].knobs == DETAILS
+
+
+def test_the_user_undoes_and_pins_and_unpins() -> None:
+    session, governing = governed()
+    session.second(3.0)
+    assert governing.toggle_pin(NAME) and governing.pinned == {NAME}
+    assert session.state.probes[NAME].mode == "details"
+    for _ in range(5):
+        session.second(3.0)
+    assert session.state.probes[NAME].mode == "details"
+    assert any("pinned" in action.action and not action.probe for action in governing.actions)
+    assert governing.toggle_pin(NAME) and not governing.pinned
+    session.second(3.0)
+    assert session.state.probes[NAME].mode == "counters"
+    assert not governing.toggle_pin("nonsense")
+
+
+def test_what_the_user_sets_is_what_it_comes_back_to() -> None:
+    session, governing = governed()
+    session.status("attached", "summary", {**DETAILS, "port": 53})
+    session.second(0.1)
+    assert governing.actions[-1].because == "the user changed it"
+    session.second(3.0)
+    assert session.state.probes[NAME].mode == "counters"
+    for _ in range(11):
+        session.second(0.0)
+    assert session.state.probes[NAME].mode == "summary" and session.state.probes[NAME].knobs["port"] == 53
+
+
+def test_a_refused_command_is_said() -> None:
+    session, governing = governed()
+    session.refuses = True
+    session.second(3.0)
+    assert [action.because for action in governing.actions if action.action == "could not be changed"] == ["not today"]
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_after_its_time_the_profile_goes_back_to_what_it_inherits(is_pinned: bool) -> None:
+    base = Profile("base", budget=Budget(action="warn"), probes={NAME: Choice("summary")})
+    session, governing = governed(replace(PROFILE, ttl_s=5.0, base=base))
+    if is_pinned:
+        governing.toggle_pin(NAME)
+    for _ in range(6):
+        session.second(0.1)
+    assert governing.profile is base
+    assert session.state.probes[NAME].mode == ("details" if is_pinned else "summary")
+    assert "was for 5 s" in governing.actions[-1].because
