@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .hypervisor import CHECKOUT, Hypervisor
+from .hypervisor import Hypervisor
 from .pytest_inside import Run, run_pytest
 
 pytestmark = pytest.mark.lab
@@ -14,7 +14,9 @@ RUN_LIMIT_S = 480.0
 # kernel there is where its structs have their members, and tests/live/test_layout.py holds that against its BTF.
 LEFT_OUT = ("test_filters", "test_headers_are_read", "garbage")
 SELECT = " and ".join(f"not {name}" for name in LEFT_OUT)
-FILES = sorted(str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob("tests/live/test_probe_*.py"))
+# host_path and local_path have yet to be held to their counts on these kernels.
+PROBES = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
+FILES = [f"tests/live/test_probe_{probe}.py" for probe in PROBES]
 
 
 @pytest.fixture(scope="module")

@@ -77,13 +77,15 @@ def test_a_reader_that_keeps_up_loses_nothing(probe: RunningProbe) -> None:
     """Records go around the end of the buffer several times, and come out whole."""
     wanted = 30_000
     taken: list[dict[str, object]] = []
+    turns = 0
     done = threading.Event()
 
     def produce() -> None:
         for start in range(0, wanted, 100):
             for argument in range(start, start + 100):
                 call(argument)
-            while len(taken) < start:  # not more than 100 ahead of the reader
+            begun = turns
+            while turns < begun + 2:  # the reader has come by since: it is not more than 100 behind
                 time.sleep(0)
         done.set()
 
@@ -93,11 +95,18 @@ def test_a_reader_that_keeps_up_loses_nothing(probe: RunningProbe) -> None:
     while not is_last:
         is_last = done.is_set()  # asked before reading: what came until then is read in this turn
         taken.extend(event["fields"] for event in probe._events())
-    producer.join()
+        turns += 1
+    while producer.is_alive():
+        turns += 1
+        time.sleep(0)
     probe.detach()
-    assert sorted(int(str(event["argument"])) for event in taken) == list(range(wanted))
+    arguments = [int(str(event["argument"])) for event in taken]
+    assert set(arguments) <= set(range(wanted))
+    assert len(set(arguments)) == len(arguments)
     _, counts = read(probe)
-    assert (counts["submitted"], counts["lost"], counts["shed"]) == (wanted, 0, 0)
+    # Against the runs that the program had: some kernels now and then pass a tracepoint without running it.
+    assert len(arguments) == counts["submitted"] == counts["seen"] > 0
+    assert (counts["lost"], counts["shed"]) == (0, 0)
 
 
 def test_several_processors_submit_at_once(probe: RunningProbe) -> None:

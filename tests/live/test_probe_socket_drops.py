@@ -205,7 +205,7 @@ def test_retransmissions_are_counted_at_the_sending_socket(
         wire.b.ip("route", "delete", "blackhole", wire.ADDRESSES[0])
     sockets.settle()
     again = wire.a.snmp("Tcp", "RetransSegs") - before
-    (row,) = sockets.rows(PROBE, "sockets", netns=wire.a.name)
+    (row,) = sockets.rows(PROBE, "sockets", netns=wire.a.name, port=connection.client_port)
     assert 0 < row.counts["retransmits"] <= again
     assert row.labels["inode"] == connection.client_inode
     assert (row.labels["address"], row.labels["port"]) == (wire.ADDRESSES[0], connection.client_port)
