@@ -2,7 +2,7 @@
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
 
-.PHONY: run test lint format bench lab clean
+.PHONY: run test lint format bench lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -33,6 +33,10 @@ bench: .venv/.ready-test
 # A hypervisor of one's own: Debian's kernel under QEMU, Open vSwitch, a guest, some traffic, and the console on it.
 lab: .venv/.ready-test
 	$(BIN)/python -m tests.lab $(ARGS)
+
+# Everything in the lab, the paths of its guests too: longer than the rest together.
+test-lab: .venv/.ready-test
+	$(BIN)/python -m pytest tests/lab $(ARGS)
 
 clean:
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache
