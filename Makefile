@@ -14,8 +14,12 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
+# Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
+LAB := $(addprefix tests/lab/test_,$(addsuffix .py,btf fetch machine traffic live_inside))
+TESTS := tests/unit tests/tui tests/live $(LAB)
+
 test: lint
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(TESTS))
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check
