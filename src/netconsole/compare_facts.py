@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from netconsole.comparison import FactChange
 from netconsole.fact_keys import parts
-from netconsole.metrics import TIME_UNITS, Metric, Metrics
+from netconsole.metrics import Metric, Metrics
+from netconsole.sense import TIME_UNITS
 
 Value = str | int | float | bool | list[str] | None
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from netconsole import figure
-from netconsole.metrics import TIME_UNITS
+from netconsole.sense import TIME_UNITS
 
 SCHEMA = "netconsole.comparison/1"
 

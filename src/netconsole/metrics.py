@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from netconsole.sense import FigureKind, Sense, sense
 from netconsole.snapshot_file import (
     MEASURED,
     Bucket,
@@ -33,13 +34,6 @@ Identity: TypeAlias = tuple[str, Kind, str, Labels]
 
 EVENT_SIZES = {"ns": 1e6, "us": 1e3, "ms": 1.0, "bytes": 65536.0, "kB": 64.0}
 """A sum of times or bytes has no events that could be counted: a millisecond, or 64 kB, stands for one."""
-TIME_UNITS = frozenset({"ns", "us", "ms", "s"})
-_UP_IS_WORSE = (
-    "drop", "error", "errs", "lost", "loss", "miss", "retrans", "fail", "overrun", "squeez", "requeue", "timeout",
-    "reset", "busy", "overflow", "full", "exhaust", "backlog", "stall", "stuck", "unanswered", "refused", "collision",
-)  # fmt: skip
-"""Beginnings of words."""
-_DOWN_IS_WORSE = ("hit", "hits", "success", "successes")
 _LABEL_NAMES = (
     frozenset({"cpu", "queue", "node", "vcpu", "vq", "numa_node", "code", "errno", "mark", "zone"}) | VOLATILE
 )
@@ -148,26 +142,6 @@ def flatten(snapshot: Snapshot) -> Metrics:
     return metrics
 
 
-def direction(name: str, unit: str, labels: Mapping[str, Label] | None = None) -> Worse:
-    """Which way is worse, where the manifest does not say: times, losses and waits up, hits down, the rest neither.
-
-    A drop of class benign (no listener, the end of a connection) is neither.
-    """
-    if labels and labels.get("class") == "benign":
-        return None
-    return _sense(name, unit)
-
-
-@lru_cache(maxsize=4096)
-def _sense(name: str, unit: str) -> Worse:
-    words = re.findall(r"[a-z]+", name.lower())
-    if any(word in _DOWN_IS_WORSE for word in words):
-        return "down"
-    if unit in TIME_UNITS or any(word.startswith(_UP_IS_WORSE) for word in words):
-        return "up"
-    return None
-
-
 def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, Label]] = ()) -> str:
     """The key of a metric; label values that would be ambiguous are quoted as in JSON."""
     text = ",".join(f"{_quoted(label)}={_quoted(value)}" for label, value in labels)
@@ -177,7 +151,7 @@ def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, La
 def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
     for counter, data in probe.counters.items():
         if data.total is not None:
-            worse = direction(counter, data.unit)
+            worse = _worse(data.worse, "count", counter, data.unit)
             metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total))
 
 
@@ -236,7 +210,6 @@ class _Column:
     name: str
     unit: str
     worse: Worse
-    worse_if_benign: Worse
     counter: Identity | None
 
 
@@ -246,25 +219,30 @@ def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumn
     for column, spec in columns.values.items():
         kind: Kind = "gauge" if spec.kind == "max" else "table"
         name, words = f"{table}.{column}" if several else table, f"{table} {column}"
-        worse = spec.worse or direction(words, spec.unit)
-        benign = spec.worse or direction(words, spec.unit, {"class": "benign"})
+        worse = _worse(spec.worse, "gauge" if kind == "gauge" else "count", words, spec.unit)
         counter = _conserved(probe, data, column, rows, spec)
-        found[column] = _Column(kind, name, spec.unit, worse, benign, counter)
+        found[column] = _Column(kind, name, spec.unit, worse, counter)
     return found
 
 
 def _cells(probe: str, columns: Mapping[str, _Column], labels: Labels) -> dict[str, Metric]:
-    """The metrics of one row, still 0."""
+    """The metrics of one row, still 0. A drop of class benign (no listener, the end of a connection) is never worse."""
     benign = ("class", "benign") in labels
     return {
         name: Metric(
             (probe, column.kind, column.name, labels),
             column.unit,
-            column.worse_if_benign if benign else column.worse,
+            None if benign else column.worse,
             counter=column.counter,
         )
         for name, column in columns.items()
     }
+
+
+def _worse(said: Sense | None, kind: FigureKind, name: str, unit: str) -> Worse:
+    """As the snapshot has it from the manifest, else as is usual for such figures."""
+    known = said or sense(kind, name, unit)
+    return None if known == "none" else known
 
 
 def _guessed(rows: list[dict[str, Label]]) -> TableColumns:
@@ -299,7 +277,7 @@ def _histogram(metrics: Metrics, name: str, histogram: str, data: HistogramData)
         merged.setdefault(tuple(pair for pair in mapped if pair[1] is not None), []).append(part)
     for labels, members in merged.items():
         unit = members[0].unit or data.unit
-        worse: Worse = "up" if unit in TIME_UNITS else direction(histogram, unit, dict(labels))
+        worse = _worse(data.worse, "histogram", histogram, unit)
         metrics.add(Metric((name, "histogram", histogram, labels), unit, worse, histogram=added(members)))
 
 

@@ -13,6 +13,7 @@ from netconsole import paths
 from netconsole.frames import Mode, Scalar
 from netconsole.knobs import FILTERS, refusal, unit_of
 from netconsole.problems import BadInput, Checker, Problem, bad, close, read_bytes, read_toml, shown
+from netconsole.sense import SENSES, FigureKind, Sense, sense
 
 MANIFEST = "probe.toml"
 CODE = "probe.bpf.c"
@@ -43,13 +44,17 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A label or a value of a table as the kernel keeps it. ``kind`` is `sum` or `max` (a gauge)."""
+    """A label or a value of a table as the kernel keeps it. ``kind`` is `sum` or `max` (a gauge).
+
+    ``worse`` is which way a value is worse; a label has no such way.
+    """
 
     name: str
     type: str
     shown_as: str | None = None
     unit: str = ""
     kind: str = "sum"
+    worse: Sense = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class CounterSpec:
     unit: str
     help: str
     slot: int | None = None
+    worse: Sense = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ class HistogramSpec:
     title: str
     unit: str
     key: tuple[Column, ...]
+    worse: Sense = "none"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -247,9 +254,9 @@ def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) ->
     for header in include:
         if _HEADER.fullmatch(header) is None:
             probe.wrong("include", f"expected names of headers in {COMMON}, such as path.h, found {shown(header)}")
-    counters = {key: _counter(item) for key, item in _named(root.table("counters"))}
-    tables = {key: _table(item, counters) for key, item in _named(root.table("tables"))}
-    histograms = {key: _histogram(item) for key, item in _named(root.table("histograms"))}
+    counters = {key: _counter(key, item) for key, item in _named(root.table("counters"))}
+    tables = {key: _table(key, item, counters) for key, item in _named(root.table("tables"))}
+    histograms = {key: _histogram(key, item) for key, item in _named(root.table("histograms"))}
     programs = tuple(_program(item) for item in root.tables("programs"))
     if source == "bpf" and not programs and not root.has("programs"):
         root.wrong("programs", "missing: a probe with source bpf has at least one program")
@@ -326,38 +333,45 @@ def _program(item: Checker) -> ProgramSpec:
     return ProgramSpec(item.text("name"), item.boolean("required"), item.text("measures"), tuple(attach))
 
 
-def _counter(item: Checker) -> CounterSpec:
-    item.only(("slot", "unit", "help"))
-    return CounterSpec(item.text("unit"), item.text("help", ""), item.integer("slot", None, 0, 31))
+def _counter(name: str, item: Checker) -> CounterSpec:
+    item.only(("slot", "unit", "help", "worse"))
+    unit = item.text("unit")
+    worse = _worse(item, "count", name, unit)
+    return CounterSpec(unit, item.text("help", ""), item.integer("slot", None, 0, 31), worse)
 
 
-def _columns(item: Checker, name: str) -> tuple[Column, ...]:
+def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Sense:
+    """As the manifest says, else as is usual for such figures."""
+    said = cast("Sense", item.text("worse", "none", SENSES))
+    return said if item.has("worse") else sense(kind, name, unit)
+
+
+def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column, ...]:
+    """``table`` is the name of the table whose values these are; labels and records belong to none."""
     columns = []
     for one in item.tables(name):
-        one.only(("name", "type", "as", "unit", "kind", "count"))
+        one.only(("name", "type", "as", "unit", "kind", "count", *(["worse"] if table else [])))
         kind = one.text("type", "u64")
         if re.fullmatch(TYPES, kind) is None:
             one.wrong("type", f"expected u8 u16 u32 u64 s32 s64 addr char[N] or pad[N], found {kind!r}")
         is_padding = kind.startswith("pad[")
         shown_as = one.text("as", None, SHOWN_AS) if one.has("as") else None
         one.integer("count", 1, 1, 128)
-        column = Column(
-            one.text("name", "" if is_padding else None),
-            kind,
-            shown_as,
-            one.text("unit", ""),
-            one.text("kind", "sum", ("sum", "max")),
-        )
+        label = one.text("name", "" if is_padding else None)
+        unit, adds_up = one.text("unit", ""), one.text("kind", "sum", ("sum", "max"))
+        figure: FigureKind = "gauge" if adds_up == "max" else "count"
+        worse = _worse(one, figure, f"{table} {label}", unit) if table else "none"
+        column = Column(label, kind, shown_as, unit, adds_up, worse)
         columns.append(column)
     return tuple(columns)
 
 
-def _table(item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
+def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
     item.only(("map", "title", "max_rows", "counter", "key", "value", "sort"))
-    key, value = _columns(item, "key"), _columns(item, "value")
+    key, value = _columns(item, "key"), _columns(item, "value", name)
     names = [column.name for column in (*key, *value)]
-    for name in sorted({name for name in names if name and names.count(name) > 1}):
-        item.wrong("key", f'"{name}" is there twice')
+    for twice in sorted({one for one in names if one and names.count(one) > 1}):
+        item.wrong("key", f'"{twice}" is there twice')
     sort = item.text("sort", value[0].name if value else "")
     if sort not in names:
         item.wrong("sort", f"expected a column of the table{close(sort, [name for name in names if name])}")
@@ -368,10 +382,12 @@ def _table(item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
     return TableSpec(item.text("title", ""), key, value, sort, counter, rows)
 
 
-def _histogram(item: Checker) -> HistogramSpec:
-    item.only(("map", "title", "unit", "max_rows", "key"))
+def _histogram(name: str, item: Checker) -> HistogramSpec:
+    item.only(("map", "title", "unit", "max_rows", "key", "worse"))
     item.integer("max_rows", 8192, 1, 1_000_000)
-    return HistogramSpec(item.text("title", ""), item.text("unit"), _columns(item, "key"))
+    unit = item.text("unit")
+    worse = _worse(item, "histogram", name, unit)
+    return HistogramSpec(item.text("title", ""), unit, _columns(item, "key"), worse)
 
 
 def _event(item: Checker) -> tuple[Column, ...]:

@@ -15,6 +15,7 @@ from netconsole.governor import Action
 from netconsole.host import describe
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
+from netconsole.sense import Sense
 from netconsole.snapshot_file import (
     SCHEMA,
     ColumnData,
@@ -180,7 +181,7 @@ def _probe(
         },
         tables={table.name: _rows(table, start) for table in probe.tables.values()},
         columns={table.name: _columns(table, manifest) for table in probe.tables.values()},
-        histograms={group.name: _histogram(group, start) for group in probe.histograms.values()},
+        histograms={group.name: _histogram(group, manifest, start) for group in probe.histograms.values()},
         events=_events(probe, start),
         cost=_probe_cost(probe, start),
         ledger=_ledger(probe, start),
@@ -192,7 +193,7 @@ def _probe(
 def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int) -> Counter:
     spec = manifest.counters.get(name) if manifest else None
     per_s = total * 1e9 / duration_ns if duration_ns else None
-    return Counter(total=total, per_s=per_s, unit=spec.unit if spec else "")
+    return Counter(total=total, per_s=per_s, unit=spec.unit if spec else "", worse=spec.worse if spec else None)
 
 
 def _rows(table: TableState, start: _ProbeMark) -> list[dict[str, Label]]:
@@ -210,13 +211,13 @@ def _columns(table: TableState, manifest: Manifest | None) -> TableColumns:
     if spec is None:
         return TableColumns()
     values = {
-        column.name: ColumnData(unit=column.unit, kind="max" if column.kind == "max" else "sum")
+        column.name: ColumnData(column.unit, "max" if column.kind == "max" else "sum", column.worse)
         for column in spec.value
     }
     return TableColumns(labels=list(spec.labels), values=values)
 
 
-def _histogram(group: HistogramsState, start: _ProbeMark) -> HistogramData:
+def _histogram(group: HistogramsState, manifest: Manifest | None, start: _ProbeMark) -> HistogramData:
     unit = ""
     each: list[tuple[dict[str, Label], Buckets]] = []
     for key, row in group.rows.items():
@@ -229,11 +230,16 @@ def _histogram(group: HistogramsState, start: _ProbeMark) -> HistogramData:
         if len(each) > 1 or any(ls for ls, _ in each)
         else []
     )
-    return _histogram_data(histogram.add(one for _, one in each), unit, by=by)
+    spec = manifest.histograms.get(group.name) if manifest else None
+    return _histogram_data(histogram.add(one for _, one in each), unit, by=by, worse=spec.worse if spec else None)
 
 
 def _histogram_data(
-    one: Buckets, unit: str, labels: dict[str, Label] | None = None, by: Iterable[HistogramData] = ()
+    one: Buckets,
+    unit: str,
+    labels: dict[str, Label] | None = None,
+    by: Iterable[HistogramData] = (),
+    worse: Sense | None = None,
 ) -> HistogramData:
     return HistogramData(
         unit=unit,
@@ -248,6 +254,7 @@ def _histogram_data(
         buckets=[(*map(float, histogram.bounds(index)), n) for index, n in sorted(one.buckets)],  # type: ignore[misc]
         labels=labels or {},
         by=list(by),
+        worse=worse,
     )
 
 

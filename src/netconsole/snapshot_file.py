@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from netconsole.figure import safe
 from netconsole.problems import bad, read_bytes
+from netconsole.sense import Sense
 
 SCHEMA = "netconsole.snapshot/1"
 MAX_BYTES = 64 * 1024 * 1024
@@ -47,11 +48,12 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """An exact count over the whole run."""
+    """An exact count over the whole run. ``worse``: up, down, none, or null where the snapshot does not say."""
 
     total: Count | None
     unit: str = ""
     per_s: float | None = None
+    worse: Sense | None = None
 
 
 class HistogramData(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ class HistogramData(msgspec.Struct, frozen=True):
     buckets: list[Bucket] = []
     labels: dict[str, Label] = {}
     by: list[HistogramData] = []
+    worse: Sense | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no histogram."""
@@ -83,11 +86,11 @@ class HistogramData(msgspec.Struct, frozen=True):
 
 
 class ColumnData(msgspec.Struct, frozen=True):
-    """A value of a table: ``sum`` adds up over the run, ``max`` is a gauge. ``worse``: up, down or null."""
+    """A value of a table: ``sum`` adds up over the run, ``max`` is a gauge. ``worse`` as of a counter."""
 
     unit: str = ""
     kind: Literal["sum", "max"] = "sum"
-    worse: Literal["up", "down"] | None = None
+    worse: Sense | None = None
 
 
 class TableColumns(msgspec.Struct, frozen=True):

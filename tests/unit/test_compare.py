@@ -16,7 +16,8 @@ from tests.unit import made_up
 from netconsole import comparison
 from netconsole.compare import compare
 from netconsole.compare_facts import changed_facts
-from netconsole.metrics import Metric, direction, flatten, metric_key
+from netconsole.metrics import Metric, flatten, metric_key
+from netconsole.sense import FigureKind, sense
 from netconsole.snapshot_file import Snapshot, load
 
 SCHEMA = Path(__file__).parents[2] / "docs/schema/comparison-1.json"
@@ -223,13 +224,31 @@ def test_any_two_counts_can_be_compared(first: int, second: int, first_s: float,
     compare(of(first, first_s), [of(second, second_s)] * 3)
 
 
-def test_directions_follow_names_and_units() -> None:
-    assert direction("rx_dropped", "packets") == "up"
-    assert direction("drops", "packets", {"class": "benign"}) is None
-    assert direction("wait", "ns") == "up"
-    assert direction("megaflow_hits", "packets") == "down"
-    assert direction("rx_packets", "packets") is None
-    assert direction("related", "packets") is None
+def test_what_the_manifest_says_of_worse_is_what_counts() -> None:
+    def worse(said: str | None) -> str:
+        def of(total: int) -> Snapshot:
+            counters = {"errors": {"total": total, "unit": "packets", "worse": said}}
+            return changed(EMPTY, probes={"p": {"status": "attached", "counters": counters}})
+
+        return compare(of(10_000), [of(10)]).findings[0].direction
+
+    assert [worse(said) for said in ("up", "down", "none", None)] == ["worse", "better", "different", "worse"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "unit", "worse"),
+    [
+        ("count", "rx_dropped", "packets", "up"),
+        ("count", "megaflow_hits", "packets", "down"),
+        ("count", "rx_packets", "packets", "none"),
+        ("count", "related", "packets", "none"),
+        ("histogram", "wait", "ns", "up"),
+        ("gauge", "rx_longest_ns", "ns", "up"),
+        ("count", "rx_ns", "ns", "none"),
+    ],
+)
+def test_the_usual_sense_follows_kind_unit_and_name(kind: FigureKind, name: str, unit: str, worse: str) -> None:
+    assert sense(kind, name, unit) == worse
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))

@@ -84,6 +84,9 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
     assert manifest.tables["drops"].labels == ("reason", "class", "provenance")
     assert manifest.programs[0].attach[0].point == "raw_tracepoint:kfree_skb"
     assert manifest.knobs == {"device": "", "port": 0, "late_us": 10}
+    assert manifest.tables["drops"].value[0].worse == "up"  # by its name
+    said = GOOD.replace('unit = "packets" }', 'unit = "packets", worse = "none" }')
+    assert probes.load(make(tmp_path, said)).tables["drops"].value[0].worse == "none"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,8 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
         ('counter = "drops"', 'counter = "dorps"', "tables.drops.counter", 'did you mean "drops"?'),
         ('type = "u32"', 'type = "u33"', "tables.drops.key[0].type", "u8 u16"),
         ('as = "drop_reason"', 'as = "reason"', "tables.drops.key[0].as", "drop_reason"),
+        ('unit = "packets" }', 'unit = "packets", worse = "more" }', "tables.drops.value[0].worse", "up, down, none"),
+        ('as = "drop_reason"', 'as = "drop_reason", worse = "up"', "tables.drops.key[0].worse", "unknown key"),
         ('sort = "count"', 'sort = "packets"', "tables.drops.sort", "column"),
         ('class = "suspicious"', 'clas = "suspicious"', "findings[0].where.clas", 'did you mean "class"?'),
         ("{reason}", "{raeson}", "findings[0].say", 'did you mean "reason"?'),

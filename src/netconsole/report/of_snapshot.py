@@ -8,10 +8,10 @@ from typing import Any
 
 from netconsole import figure
 from netconsole.frames import LEDGER_COUNTS
-from netconsole.metrics import TIME_UNITS
 from netconsole.probes import Manifest
 from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
 from netconsole.report.standing_out import standing_out, value_at
+from netconsole.sense import TIME_UNITS
 from netconsole.snapshot_file import (
     MEASURED,
     ColumnData,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from netconsole import figure
 from netconsole.frames import LEDGER_COUNTS
-from netconsole.metrics import direction
 from netconsole.probes import FindingSpec, Manifest
+from netconsole.sense import sense
 from netconsole.snapshot_file import MEASURED, HistogramData, Label, ProbeData, Snapshot, seconds
 
 MIN_SAMPLES = 10
@@ -103,7 +103,7 @@ def _histogram_rule(
 
 def _by_sense(name: str, probe: ProbeData, snapshot: Snapshot) -> Iterator[Standing]:
     for counter, data in probe.counters.items():
-        if data.total and direction(counter, data.unit) == "up":
+        if data.total and (data.worse or sense("count", counter, data.unit)) == "up":
             span_s = seconds(snapshot, name)
             per_s = data.total / span_s if span_s else None
             text = f"{name}: {counter} {figure.rate(per_s, data.unit)}"
