@@ -10,6 +10,7 @@ from netconsole import figure
 from netconsole.compare_facts import changed_facts, explained_by
 from netconsole.comparison import (
     Comparison,
+    Condition,
     Direction,
     Figure,
     Finding,
@@ -31,7 +32,7 @@ from netconsole.judge import (
     log_values,
 )
 from netconsole.metrics import EVENT_SIZES, Identity, Metric, Metrics, flatten, metric_key
-from netconsole.significance import false_discovery_limit
+from netconsole.significance import dispersion, false_discovery_limit
 from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot, seconds
 from netconsole.volatile import DEVICE_LABELS
 
@@ -41,6 +42,11 @@ MAX_FINDINGS = 200
 MAX_UNCERTAIN = 10
 """Findings that are large but not beyond chance: shown after the others, never part of the verdict."""
 MIN_DURATION_S = 1.0
+_CONDITIONS = (
+    ("machine_cpu_pct", "%", "busy share of all CPUs of the machine"),
+    ("kernel_cpu_pct", "%", "time of our programs in the kernel, of one core"),
+)
+"""Keys of a snapshot's ``cost``, their unit and what they are called."""
 _SAME_CHANGE = 0.5
 """Rows that make up this share of a counter's change stand for it."""
 _MAX_NOT_COMPARABLE = 500
@@ -53,7 +59,11 @@ def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str
     """Hold a snapshot against one or more. ``names`` are what the baseline's files are called. Never raises on a
     valid snapshot; the baseline must not be empty.
     """
-    now, before = flatten(current), [flatten(snapshot) for snapshot in baseline]
+    return compare_metrics(flatten(current), [flatten(snapshot) for snapshot in baseline], names)
+
+
+def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:
+    """As :func:`compare`, of snapshots that are flat already: a baseline need not be flattened for every comparison."""
     left_out: dict[str, str] = {}
     judged = _judge_all(now, before, left_out)
     limit = false_discovery_limit((one.p for one in judged), FALSE_DISCOVERIES)
@@ -77,11 +87,27 @@ def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str
         findings=findings,
         facts_changed=[change.with_ranks(ranks.get(change.fact, [])) for change in changes],
         not_comparable=[NotComparable(key, why) for key, why in sorted(left_out.items())[:_MAX_NOT_COMPARABLE]],
+        conditions=_conditions(now, before),
         compared=len(judged),
         findings_omitted=len(ranked) - len(shown),
-        current=_side(current, ""),
-        baseline=[_side(one, name) for one, name in zip(baseline, [*names, *[""] * len(baseline)], strict=False)],
+        current=_side(now.snapshot, ""),
+        baseline=[_side(one.snapshot, name) for one, name in zip(before, [*names, *[""] * len(before)], strict=False)],
     )
+
+
+def _conditions(now: Metrics, before: Sequence[Metrics]) -> list[Condition]:
+    found = []
+    for key, unit, name in _CONDITIONS:
+        values = [cost for one in before if (cost := _cost(one.snapshot, key)) is not None]
+        current = _cost(now.snapshot, key)
+        if values or current is not None:
+            found.append(Condition(name, unit, min(values, default=None), max(values, default=None), current))
+    return found
+
+
+def _cost(snapshot: Snapshot, key: str) -> float | None:
+    value = snapshot.cost.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def direction_of(one: Judged) -> Direction:
@@ -113,7 +139,8 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     judged = []
     for current, past, sides in pairs:
         spans = [seconds(one.snapshot, current.probe) for one in sides]
-        result = _judge(current, past, spans, seconds(now.snapshot, current.probe), spreads)
+        burst = _burst(current, [now, *sides])
+        result = _judge(current, past, spans, seconds(now.snapshot, current.probe), spreads, burst)
         if result is not None:
             judged.append(result)
         elif current.kind == "gauge":
@@ -123,7 +150,12 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
 
 
 def _judge(
-    metric: Metric, past: Sequence[Metric | None], spans: Sequence[float], now_s: float, spreads: Spreads
+    metric: Metric,
+    past: Sequence[Metric | None],
+    spans: Sequence[float],
+    now_s: float,
+    spreads: Spreads,
+    burst: float | None,
 ) -> Judged | None:
     if metric.kind == "histogram":
         known = [one.histogram for one in past if one is not None and one.histogram is not None]
@@ -131,7 +163,15 @@ def _judge(
     if metric.kind == "gauge":
         return judge_gauge(metric, [one.value for one in past if one is not None and one.value is not None], spreads)
     counts = [(one.count if one is not None else 0, span) for one, span in zip(past, spans, strict=True)]
-    return judge_count(metric, now_s, counts, spreads)
+    return judge_count(metric, now_s, counts, spreads, burst)
+
+
+def _burst(metric: Metric, sides: Sequence[Metrics]) -> float | None:
+    """How many events of a count come at once, by its series, or that of the counter that it is a part of."""
+    if metric.kind not in ("counter", "table"):
+        return None
+    whole = metric.counter or metric.identity
+    return dispersion(one.series for side in sides if (one := side.by_identity.get(whole)) is not None)
 
 
 def _learned(pairs: Iterable[tuple[Metric, list[Metric | None], list[Metrics]]]) -> Spreads:
@@ -170,7 +210,8 @@ def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -
         current = snapshot.probes.get(name)
         reasons = []
         for one in before:
-            why = _probe_differs(current, one.snapshot.probes.get(name), snapshot, one.snapshot)
+            past = one.snapshot.probes.get(name)
+            why = probe_differs(current, past, min(seconds(snapshot, name), seconds(one.snapshot, name)))
             if why is None:
                 usable.setdefault(name, []).append(one)
             else:
@@ -182,8 +223,8 @@ def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -
     return usable
 
 
-def _probe_differs(now: ProbeData | None, before: ProbeData | None, current: Snapshot, past: Snapshot) -> str | None:
-    """Why the figures of a probe cannot be compared; None when they can."""
+def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: float) -> str | None:
+    """Why the figures of a probe cannot be compared; None when they can. ``shorter_s``: the shorter of both times."""
     for probe, side in ((now, "current snapshot"), (before, "baseline")):
         if probe is None:
             return f"not in the {side}"
@@ -194,7 +235,7 @@ def _probe_differs(now: ProbeData | None, before: ProbeData | None, current: Sna
         return f"version {now.version} of the probe against {before.version}: its figures changed their meaning"
     if now.mode != before.mode:
         return f"mode {now.mode} against {before.mode}"
-    if min(now.duration_s or current.duration_s, before.duration_s or past.duration_s) < MIN_DURATION_S:
+    if shorter_s < MIN_DURATION_S:
         return f"a snapshot of less than {MIN_DURATION_S:g} s"
     if sorted(now.attach) != sorted(before.attach) and (now.status == "degraded" or before.status == "degraded"):
         return "an attach point is missing on one side: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))
@@ -210,16 +251,21 @@ def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str |
     if metric.kind in ("histogram", "gauge"):
         has_none = not there or len(lacking) == len(before)  # some of the baseline's are enough
         return f"only in the {'current snapshot' if there else 'baseline'}" if has_none else None
-    table = f"{metric.probe}/table/{metric.name.partition('.')[0]}"
-    if any(table in one.partial for one in lacking):
-        return "the table was full on the other side: a row that is not in it is not a 0"
+    reasons = [not_zero(metric.identity, one, "baseline" if there else "current") for one in lacking]
+    return next((why for why in reasons if why is not None), None)
+
+
+def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
+    """Why a count that is not in ``lacking`` is not simply a 0 there; None when it is one."""
+    probe, _, name, labels = identity
+    if f"{probe}/table/{name.partition('.')[0]}" in lacking.partial:
+        return f"the table was full on the {side} side: a row that is not in it is not a 0"
     # The facts name the devices of the host's own network namespace alone.
-    elsewhere = ("netns", "other") in metric.labels
-    devices = [str(value) for label, value in metric.labels if label in DEVICE_LABELS and not elsewhere]
-    for one in lacking:
-        known = {str(one.names.device(name)) for name in one.names.devices}
-        if known and any(device and device not in known for device in devices):
-            return f"no such device on the {'baseline' if there else 'current'} side"
+    elsewhere = ("netns", "other") in labels
+    devices = [str(value) for label, value in labels if label in DEVICE_LABELS and value and not elsewhere]
+    known = lacking.names.known_devices if devices else ()
+    if known and any(device not in known for device in devices):
+        return f"no such device on the {side} side"
     return None
 
 

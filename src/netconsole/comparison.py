@@ -60,6 +60,16 @@ class FactChange(msgspec.Struct, frozen=True):
     may_explain: list[int] = []
 
 
+class Condition(msgspec.Struct, frozen=True):
+    """Under what it was measured: no result, and no part of the verdict. ``low`` to ``high`` is the baseline's range."""
+
+    condition: str
+    unit: str
+    low: float | None
+    high: float | None
+    current: float | None
+
+
 class NotComparable(msgspec.Struct, frozen=True):
     """What was left out, and why."""
 
@@ -85,6 +95,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     facts_changed: list[FactChange]
     not_comparable: list[NotComparable]
+    conditions: list[Condition] = []
     compared: int = 0
     findings_omitted: int = 0
     current: Side | None = None

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from netconsole.metrics import EVENT_SIZES, Distribution, Metric, added
-from netconsole.significance import median, rate_p, shape_distance, shape_p, share_p, spread, student_p
+from netconsole.significance import median, rate_p, shape_distance, shape_p, share_p, spread, student_p, two_sided
 
 MIN_RATIO = 1.25
 """A smaller change is not worth a line, however certain."""
 SINGLE_RATIO = 2.0
 """What a single snapshot is allowed to be off by: the margin for the variation that nobody has measured."""
-SINGLE_BURST = 4.0
-"""Events come in bursts; with no second snapshot to tell how large, this many count as one."""
+UNKNOWN_BURST = 4.0
+"""Events come in bursts. This many count as one where no series tells how many, or no second snapshot if they last."""
 MIN_EVENTS = 10
 """A difference of fewer events in the whole run is not worth a line."""
 MIN_TIME_NS = 1000
@@ -112,8 +112,13 @@ class Spreads:
         return max(MIN_SPREAD[kind], math.exp(steadied))
 
 
-def judge_count(now: Metric, now_s: float, before: Sequence[tuple[int, float]], spreads: Spreads) -> Judged | None:
-    """A count over ``now_s`` seconds against (count, seconds) of each baseline; None when nothing ever came."""
+def judge_count(
+    now: Metric, now_s: float, before: Sequence[tuple[int, float]], spreads: Spreads, burst: float | None = None
+) -> Judged | None:
+    """A count over ``now_s`` seconds against (count, seconds) of each baseline; None when nothing ever came.
+
+    ``burst`` is how many events come at once, by the series within the snapshots; None where there are none.
+    """
     if not now.count and not any(count for count, _ in before):
         return None
     event = EVENT_SIZES.get(now.unit, 1.0)
@@ -128,10 +133,12 @@ def judge_count(now: Metric, now_s: float, before: Sequence[tuple[int, float]], 
         own = spreads.of("rate", logs)
         statistic.spread = own * typical if own is not None else None
         if large:
-            p = rate_p(sum(count for count, _ in past), sum(seconds for _, seconds in past), events, now_s)
+            total, total_s = sum(count for count, _ in past), sum(seconds for _, seconds in past)
+            p = rate_p(total, total_s, events, now_s, burst=burst or UNKNOWN_BURST)
             statistic.p = max(p, _spread_p(math.log((events + 0.5) / now_s), logs, own))
     elif large:  # what is too small for a line needs no test
-        statistic.p = max(rate_p(count, seconds, events, now_s, SINGLE_RATIO, SINGLE_BURST) for count, seconds in past)
+        burst = max(UNKNOWN_BURST, burst or 0.0)
+        statistic.p = max(rate_p(count, seconds, events, now_s, SINGLE_RATIO, burst) for count, seconds in past)
     size = math.log2((events + 1) / (expected + 1))
     return Judged(now, statistic, f"{now.unit}/s" if now.unit else "/s", large, size)
 
@@ -251,7 +258,10 @@ def _mean(now: Distribution, before: Sequence[Distribution], whole: Distribution
     if not current or not typical or len(values) < SPREAD_SNAPSHOTS or now.count < _MIN_BEYOND:
         return None
     own = spreads.of("mean", values)
-    p = _spread_p(math.log(current), values, own)
+    # A mean hangs on its slowest samples, and they are few: what they alone can move it by is no change.
+    deviation = math.hypot(now.mean_error, whole.mean_error)
+    chance = two_sided((current - typical) / deviation) if deviation else 0.0
+    p = max(chance, _spread_p(math.log(current), values, own))
     baseline = math.exp(median(values))
     return Statistic("mean", baseline, current, own * baseline if own is not None else None, p)
 

@@ -7,13 +7,15 @@ for (:mod:`netconsole.volatile`), and rows that thereby become one are added up.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from netconsole.sense import FigureKind, Sense, sense
+from netconsole.significance import EFFECTIVE_SAMPLES
 from netconsole.snapshot_file import (
     MEASURED,
     Bucket,
@@ -32,6 +34,8 @@ Labels: TypeAlias = tuple[tuple[str, Label], ...]
 Identity: TypeAlias = tuple[str, Kind, str, Labels]
 """Probe, kind, name and labels: what a metric is found by. Its key is the same as text."""
 
+OWN_COST = "self_cost"
+"""How busy the machine was, and what watching cost: conditions of a measurement, and none of its results."""
 EVENT_SIZES = {"ns": 1e6, "us": 1e3, "ms": 1.0, "bytes": 65536.0, "kB": 64.0}
 """A sum of times or bytes has no events that could be counted: a millisecond, or 64 kB, stands for one."""
 _LABEL_NAMES = (
@@ -53,6 +57,8 @@ class Metric:
     histogram: Distribution | None = None
     counter: Identity | None = None
     """The counter that this row is a part of, or the sum that it is the busiest CPU's part of."""
+    series: Sequence[float] = ()
+    """Of a counter: its counts in the intervals of the snapshot, those that are known."""
 
     @property
     def key(self) -> str:
@@ -93,6 +99,16 @@ class Distribution:
         """The mean, exact; None when empty or not known."""
         return self.sum / self.count if self.count and self.sum is not None else None
 
+    @property
+    def mean_error(self) -> float:
+        """Standard error of the mean, of no more samples than are believed to be independent."""
+        n = sum(count for _, _, count in self.buckets)
+        if not n:
+            return 0.0
+        mean = math.fsum((low + high) / 2 * count for low, high, count in self.buckets) / n
+        variance = math.fsum(((low + high) / 2 - mean) ** 2 * count for low, high, count in self.buckets) / n
+        return math.sqrt(variance / min(n, EFFECTIVE_SAMPLES))
+
     def percentile(self, percent: float) -> float | None:
         """The value below which ``percent`` of the samples lie, interpolated within its bucket; None when empty.
 
@@ -128,9 +144,9 @@ class Metrics:
 
 def flatten(snapshot: Snapshot) -> Metrics:
     """All metrics of the probes that measured."""
-    metrics = Metrics(snapshot, Names(snapshot))
+    metrics = Metrics(snapshot, Names(snapshot.facts))
     for name, probe in snapshot.probes.items():
-        if probe.status in MEASURED:
+        if probe.status in MEASURED and name != OWN_COST:
             _counters(metrics, name, probe)
             for table, rows in probe.tables.items():
                 if rows:
@@ -152,7 +168,15 @@ def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
     for counter, data in probe.counters.items():
         if data.total is not None:
             worse = _worse(data.worse, "count", counter, data.unit)
-            metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total))
+            series = _series(probe.history.get(counter, ()), data.total)
+            metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total, series=series))
+
+
+def _series(per_s: Sequence[float | None], total: int) -> list[float]:
+    """Counts of equal intervals from their rates; none where the rates tell of nothing."""
+    known = [rate for rate in per_s if rate is not None and rate >= 0]
+    whole = math.fsum(known)
+    return [rate / whole * total for rate in known] if 0 < whole < math.inf else []
 
 
 def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, Label]]) -> None:

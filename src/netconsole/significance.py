@@ -15,6 +15,9 @@ EFFECTIVE_SAMPLES = 2000
 _EXACT_BELOW = 60
 """Counts smaller than this are tested exactly; for larger ones the normal approximation is good to a few percent."""
 _MAD_TO_SIGMA = 1.4826
+_MIN_DEGREES = 2
+"""Intervals beyond the first of each run from which on bursts are told from chance: two are few, but a burst that fills
+one of three seconds shows."""
 
 
 def rate_p(before: float, before_s: float, now: float, now_s: float, ratio: float = 1.0, burst: float = 1.0) -> float:
@@ -82,6 +85,24 @@ def spread(values: Sequence[float]) -> float | None:
     correction = {3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
     factor = correction.get(len(values), len(values) / (len(values) - 0.8))
     return _MAD_TO_SIGMA * factor * median([abs(value - middle) for value in values])
+
+
+def dispersion(series: Iterable[Sequence[float]]) -> float | None:
+    """Variance by mean of the counts of equal intervals, pooled over runs: 1.0 when events come alone (Poisson), more
+    when they come in bursts of about so many; never less than 1.0. None with too few intervals to tell.
+
+    Each run is held against its own mean: how runs differ is not its matter.
+    """
+    squares = expected = 0.0
+    degrees = 0
+    for counts in series:
+        if len(counts) < 2 or not any(counts):
+            continue
+        mean = math.fsum(counts) / len(counts)
+        squares += math.fsum((count - mean) ** 2 for count in counts)
+        expected += mean * (len(counts) - 1)
+        degrees += len(counts) - 1
+    return max(1.0, squares / expected) if degrees >= _MIN_DEGREES else None
 
 
 def median(values: Sequence[float]) -> float:

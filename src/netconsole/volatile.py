@@ -7,10 +7,11 @@ role, not by number.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from netconsole.fact_keys import parts
-from netconsole.snapshot_file import FactData, Label, Snapshot
+from netconsole.snapshot_file import FactData, Label
 
 _PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
 _VHOST = re.compile(r"vhost-(\d+)$")
@@ -27,14 +28,14 @@ VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _NETNS_LABELS | 
 
 
 class Names:
-    """What the volatile labels of one snapshot stand for."""
+    """What the volatile labels of one host stand for, by its facts."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, facts: Mapping[str, FactData]) -> None:
         self.taps: dict[str, str] = {}
         self.threads: dict[int, str] = {}
         self.devices: set[str] = set()
         self._ports = _EPHEMERAL_DEFAULT
-        for name, fact in snapshot.facts.items():
+        for name, fact in facts.items():
             self._learn(parts(name), fact)
         self._mappers: dict[str, Callable[[Label], Label]] = {
             **dict.fromkeys(DEVICE_LABELS, self.device),
@@ -53,6 +54,11 @@ class Names:
     def device(self, value: Label) -> Label:
         """A tap as its VM's device, any other device by its name."""
         return self.taps.get(value, value) if isinstance(value, str) else value
+
+    @cached_property
+    def known_devices(self) -> frozenset[str]:
+        """The devices of the host's own network namespace, taps as their VM's; empty when the facts do not say."""
+        return frozenset(self.taps.get(name, name) for name in self.devices)
 
     def fact(self, name: str) -> str:
         """The key of a fact with taps as their VM's devices."""

@@ -188,6 +188,36 @@ def test_a_row_missing_from_a_full_table_is_not_a_zero(five: list[Snapshot]) -> 
     assert {one.metric: one.why for one in found.not_comparable}[DROPS].startswith("the table was full")
 
 
+def test_a_burst_is_one_event_and_what_lasts_is_many() -> None:
+    def run(per_s: list[float]) -> Snapshot:
+        total = round(sum(per_s))
+        drops = {"status": "attached", "counters": {"drops": {"total": total, "unit": "packets"}}}
+        return changed(EMPTY, duration_s=float(len(per_s)), probes={"p": {**drops, "history": {"drops": per_s}}})
+
+    quiet = [run([0.0] * 10) for _ in range(5)]
+    assert compare(run([0.0] * 4 + [12.0] + [0.0] * 5), quiet).verdict == "same"
+    assert compare(run([1.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0]), quiet).verdict == "regressed"
+
+
+def test_a_mean_that_one_sample_has_moved_is_no_change() -> None:
+    def run(slowest_us: float) -> Snapshot:
+        buckets = [[1.0, 1.1, 20_000], [slowest_us, slowest_us * 1.1, 1]]
+        data = {"unit": "us", "count": 20_001, "sum": 21_000 + 1.05 * slowest_us, "buckets": buckets}
+        return changed(EMPTY, probes={"p": {"status": "attached", "histograms": {"late": data}}})
+
+    assert compare(run(57_000.0), [run(5.0)] * 5).verdict == "same"
+
+
+def test_how_busy_the_machine_was_is_a_condition_and_no_finding(five: list[Snapshot]) -> None:
+    machine = {"status": "attached", "tables": {"machine": [{"machine_cpu_pct": 90.0}]}}
+    document = made_up.document(77)
+    document["probes"]["self_cost"], document["cost"] = machine, {"machine_cpu_pct": 61.0, "kernel_cpu_pct": None}
+    found = compare(msgspec.convert(document, Snapshot), five)
+    assert found.verdict == "same"
+    [condition] = found.conditions
+    assert (condition.unit, condition.low, condition.high, condition.current) == ("%", None, None, 61.0)
+
+
 def test_other_profiles_are_named(five: list[Snapshot]) -> None:
     found = compare(changed(made_up.document(7), profile={"name": "drops"}), five)
     why = next(one.why for one in found.not_comparable if one.metric == "profile")

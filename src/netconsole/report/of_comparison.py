@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netconsole import figure
-from netconsole.comparison import Comparison, Finding, Side, said
+from netconsole.comparison import Comparison, Condition, Finding, Side, said
 from netconsole.report.blocks import Block, Document, Heading, Line, Lines, Note, Table
 
 MAX_CHANGES = 100
@@ -51,6 +51,9 @@ def of_comparison(comparison: Comparison) -> Document:
         blocks.append(Table(["fact", "baseline", "current", "may explain finding"], rows, omitted=omitted))
     else:
         blocks.append(Note("No fact of the host is known to differ."))
+    if comparison.conditions:
+        rows = [[one.condition, _range(one), figure.quantity(one.current, one.unit)] for one in comparison.conditions]
+        blocks += [Heading("Conditions"), Table(["what", "baseline", "current"], rows, frozenset({1, 2}))]
     if uncertain:
         blocks += [Heading("Large, but may be chance"), _table(uncertain)]
     if comparison.not_comparable:
@@ -93,6 +96,11 @@ def _table(findings: list[Finding]) -> Table:
         )
     head = ["", "direction", "metric", "figure", "baseline", "current", "ratio", "difference", "spread"]
     return Table(head, rows, frozenset({0, 4, 5, 6, 7, 8}))
+
+
+def _range(condition: Condition) -> str:
+    low, high = (figure.quantity(value, condition.unit) for value in (condition.low, condition.high))
+    return low if low == high else f"{low} to {high}"
 
 
 def _word(finding: Finding) -> str:
