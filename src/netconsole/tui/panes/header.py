@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from netconsole import figure
+from netconsole.frames import Host
 from netconsole.tui import actions
 from netconsole.tui.panes import cost
 from netconsole.tui.panes.scene import Scene
@@ -37,19 +38,27 @@ def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) 
     """Host, kernel and profile; live or paused, elapsed time, age of the figures."""
     host = scene.state.host
     right = [*_liveness(scene, pause, kind, now_s), *_age(scene, pause), (" ", "")]
-    left: list[Piece] = [(" netconsole  ", "strong")] if width >= 80 else [(" ", "")]
     if host is None:
-        left.append(("starting the collector…", "look"))
-        return spread(left, right, width)
-    parts = [figure.safe(host.name, 40)]
-    if width >= 60:
-        parts.append(figure.safe(host.kernel, 40))
-    if width >= 80:
-        parts.append(f"{host.cpus} CPUs" if host.cpus != 1 else "1 CPU")
-    left.append((" · ".join(parts), "strong"))
-    if width >= 60:
-        left.append((f" · profile {figure.safe(scene.profile.name, 24)}", ""))
+        return spread([(" netconsole  ", "strong"), ("starting the collector…", "look")], right, width)
+    places = _places(host, figure.safe(scene.profile.name, 24))
+    left = next((place for place in places if cells(place) + 1 + cells(right) <= width), places[-1])
     return spread(left, right, width)
+
+
+def _places(host: Host, profile: str) -> list[Line]:
+    """Where this is, in fewer and fewer words: the profile and the name of the host go last."""
+    name, kernel = figure.safe(host.name, 40), figure.safe(host.kernel, 40)
+    cpus = f"{host.cpus} CPUs" if host.cpus != 1 else "1 CPU"
+    version = kernel.split("-")[0]
+    return [
+        [(" netconsole  ", "strong"), (f"{name} · {kernel} · {cpus}", "strong"), (f" · profile {profile}", "")],
+        [(f" {name} · {kernel} · {cpus}", "strong"), (f" · profile {profile}", "")],
+        [(f" {name} · {kernel}", "strong"), (f" · profile {profile}", "")],
+        [(f" {name} · {kernel}", "strong"), (f" · {profile}", "")],
+        [(f" {name} · {version}", "strong"), (f" · {profile}", "")],
+        [(f" {name}", "strong"), (f" · {profile}", "")],
+        [(f" {name}", "strong")],
+    ]
 
 
 def second_line(scene: Scene, pane: str, levels: Mapping[str, str], width: int) -> Line:
