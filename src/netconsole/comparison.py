@@ -61,7 +61,7 @@ class FactChange(msgspec.Struct, frozen=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """Under what it was measured: no result, and no part of the verdict. ``low`` to ``high`` is the baseline's range."""
+    """Under what it was measured: no part of the verdict. ``low`` to ``high`` is the range of the baseline."""
 
     condition: str
     unit: str

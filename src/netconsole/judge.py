@@ -174,7 +174,7 @@ def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spread
     if not statistics:
         return None
     distance = shape_distance(whole.buckets, current.buckets)
-    floor = MIN_TIME_NS / _NS[now.unit] if now.unit in _NS else 0.0
+    floor = least_difference(now.unit)
     eligible = [statistic for statistic in statistics if _worth(statistic, floor)]
     if not eligible and distance >= SHAPE_MIN:
         shape = _shape(distance, current, before, whole)
@@ -182,6 +182,11 @@ def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spread
     # The most certain of those that moved enough; of equally certain ones, the one that moved most.
     best = min(eligible or statistics, key=lambda one: (max(one.p, 1e-12), -abs(one.log2_ratio)))
     return Judged(now, best, now.unit, bool(eligible), best.log2_ratio, statistics, distance)
+
+
+def least_difference(unit: str) -> float:
+    """A smaller difference of a figure in ``unit`` is not worth a line."""
+    return MIN_TIME_NS / _NS[unit] if unit in _NS else 0.0
 
 
 def log_rates(counts: Sequence[tuple[float, float]]) -> list[float]:

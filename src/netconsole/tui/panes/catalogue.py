@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from netconsole import figure
 from netconsole.probes import Manifest
-from netconsole.tui.panes import cost, events, standsout, vhost
+from netconsole.tui.panes import against, cost, events, standsout, vhost
 from netconsole.tui.panes.scene import Scene, reason
 from netconsole.tui.panes.tables import Block, histogram_block, table_block
 from netconsole.tui.panes.vhost_queues import RINGS, VHOST
@@ -120,6 +120,7 @@ def blocks_of(manifest: Manifest) -> list[Block]:
 
 def _overview(manifests: Mapping[str, Manifest]) -> Pane:
     rows: list[tuple[Placed, ...]] = [(Placed("Stands out", standsout.block(), lines=8),)]
+    rows.append((Placed("Baseline", against.block(), lines=7),))
     for names in _OVERVIEW:
         placed = tuple(Placed(_TABS[name], blocks_of(manifests[name])[0]) for name in names if name in manifests)
         if placed:

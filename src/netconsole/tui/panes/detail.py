@@ -9,11 +9,11 @@ from netconsole.frames import LEDGER_COUNTS
 from netconsole.probes import FindingSpec, Manifest
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState
-from netconsole.tui.panes import events, standsout, vhost
+from netconsole.tui.panes import events, held, standsout, vhost
 from netconsole.tui.panes.scene import STATE_WORDS, Evidence, Scene, reason
 from netconsole.tui.panes.tables import label_text, value_columns
+from netconsole.tui.widgets.bars import PERCENTILES, summary
 from netconsole.tui.widgets.bars import lines as histogram_lines
-from netconsole.tui.widgets.bars import summary
 from netconsole.tui.widgets.look import LEVEL_TONES
 from netconsole.tui.widgets.painted import Line, Piece
 from netconsole.tui.widgets.spark import chart, condense
@@ -46,13 +46,13 @@ def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
         return [[(" this probe is not in the session any more", "dim")]]
     body: Iterator[Line]
     if evidence.kind == "table":
-        body = _table(state, manifest, evidence, width)
+        body = _table(scene, state, manifest, evidence, width)
     elif evidence.kind == "histogram":
-        body = _histogram(state, manifest, evidence, width)
+        body = _histogram(scene, state, manifest, evidence, width)
     elif evidence.kind == "event":
         body = _event(scene, evidence)
     else:
-        body = _probe(state, manifest)
+        body = _probe(scene, state, manifest)
     return [
         *_title(manifest, state, evidence),
         *_stands_out(scene, evidence),
@@ -92,7 +92,7 @@ def _labels(labels: Sequence[tuple[str, object]]) -> Iterator[Line]:
         yield [(f"{_INDENT}{name:<14}", "dim"), (text, "strong")]
 
 
-def _table(state: ProbeState, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
+def _table(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
     spec = manifest.tables[evidence.name]
     table = state.tables.get(evidence.name)
     order = {name: place for place, name in enumerate(spec.labels)}
@@ -109,6 +109,11 @@ def _table(state: ProbeState, manifest: Manifest, evidence: Evidence, width: int
     for value in value_columns(spec):
         yield _value(row, value.name, value.unit, value.kind == "max", lower_bound)
     yield []
+    if scene.against is not None:
+        reference = scene.against.reference
+        values = value_columns(spec)
+        figures = [(one.name, reference.value(state, manifest, evidence.name, row, one)) for one in values]
+        yield from held.lines(figures, reference.name, reference.why_not(state, manifest))
     yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", "")
     yield from _advice(manifest, [f for f in manifest.findings if not f.histogram and f.table == evidence.name], row)
 
@@ -130,7 +135,7 @@ def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: boo
     ]
 
 
-def _histogram(state: ProbeState, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
+def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
     group = state.histograms.get(evidence.name)
     yield from _labels(evidence.key)
     one = group.rows.get(evidence.key) if group else None
@@ -142,6 +147,13 @@ def _histogram(state: ProbeState, manifest: Manifest, evidence: Evidence, width:
     yield [(f"{_INDENT}last interval  ", "dim"), (summary(one.delta, one.unit), "")]
     yield [(f"{_INDENT}since attached ", "dim"), (summary(one.total, one.unit), "")]
     yield []
+    if scene.against is not None:
+        reference = scene.against.reference
+        figures = [
+            (f"p{percent:g}", reference.percentile(state, manifest, evidence.name, one, percent))
+            for percent in PERCENTILES
+        ]
+        yield from held.lines(figures, reference.name, reference.why_not(state, manifest))
     yield [(f"{_INDENT}Since attached", "head")]
     for line in histogram_lines(one.total, one.unit, width - 4, HISTOGRAM_LINES):
         yield [(_INDENT + line, "")]
@@ -168,7 +180,7 @@ def _event(scene: Scene, evidence: Evidence) -> Iterator[Line]:
     yield [(f"{_INDENT}{events.share_seen(scene)}", "dim")]
 
 
-def _probe(state: ProbeState, manifest: Manifest) -> Iterator[Line]:
+def _probe(scene: Scene, state: ProbeState, manifest: Manifest) -> Iterator[Line]:
     if why := reason(state):
         yield [(f"{_INDENT}{why}", "look")]
     for point in state.attach:
@@ -185,6 +197,11 @@ def _probe(state: ProbeState, manifest: Manifest) -> Iterator[Line]:
         counted = state.counters.get(counter)
         written = figure.UNKNOWN if counted is None else figure.count(counted.count.total, bool(state.at_least()))
         yield [(f"{_INDENT}{counter:<18}", "dim"), (f"{written} {spec.unit}", ""), (f"  {spec.help}", "dim")]
+    yield []
+    if scene.against is not None:
+        reference = scene.against.reference
+        counters = [(name, reference.counter(state, manifest, name)) for name in manifest.counters]
+        yield from held.lines(counters, reference.name, reference.why_not(state, manifest))
 
 
 def _chart(history: Sequence[float | None], tick: int, width: int, what: str, unit: str) -> Iterator[Line]:

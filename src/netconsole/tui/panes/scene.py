@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from netconsole import figure
 from netconsole.findings import Finding
 from netconsole.governor import Action
+from netconsole.live_comparison import LiveComparison
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
 from netconsole.session import Connection
@@ -55,6 +56,8 @@ class Scene:
     """What the governor did, oldest first."""
     pinned: frozenset[str] = frozenset()
     """Probes that the governor leaves alone."""
+    against: LiveComparison | None = None
+    """What the figures are held against, while there is a baseline."""
 
     @property
     def interval_s(self) -> float:

@@ -10,7 +10,9 @@ from netconsole import figure
 from netconsole.frames import Label
 from netconsole.probes import Column as ValueSpec
 from netconsole.probes import HistogramSpec, Manifest, TableSpec
-from netconsole.tables import HistogramState, RowKey, RowState, TableState
+from netconsole.state import ProbeState
+from netconsole.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
+from netconsole.tui.panes import held
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
@@ -78,6 +80,13 @@ class Block:
     probe: str | None = None
     heads: bool = True
 
+    def columns_of(self, scene: Scene) -> tuple[Column, ...]:
+        """The columns, and before the trend those of the baseline while there is one."""
+        if scene.against is None or self.probe is None:
+            return self.columns
+        at = next((place for place, column in enumerate(self.columns) if column.name == "history"), len(self.columns))
+        return (*self.columns[:at], *held.COLUMNS, *self.columns[at:])
+
 
 def table_block(manifest: Manifest, name: str) -> Block:
     """The block of a probe's table."""
@@ -117,13 +126,22 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row
     ranked = sorted(table.rows.values(), key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
     labels = spec.labels
     return [
-        Row(Evidence(probe, "table", name, row.key), partial(_row_cells, table, row, spec, labels, lower_bound))
+        Row(
+            Evidence(probe, "table", name, row.key),
+            partial(_row_cells, scene, state, table, row, spec, labels, lower_bound),
+        )
         for row in ranked
     ]
 
 
 def _row_cells(
-    table: TableState, row: RowState, spec: TableSpec, labels: Sequence[str], lower_bound: bool
+    scene: Scene,
+    probe: ProbeState,
+    table: TableState,
+    row: RowState,
+    spec: TableSpec,
+    labels: Sequence[str],
+    lower_bound: bool,
 ) -> dict[str, Cell]:
     cells = {label: _label_cell(label, row.labels.get(label)) for label in labels}
     for value in spec.value:
@@ -131,6 +149,10 @@ def _row_cells(
     total = row.total(spec.sort)
     cells["total"] = Cell(_total(total, lower_bound), total)
     cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
+    if scene.against is not None:
+        value = next(one for one in spec.value if one.name == spec.sort)
+        manifest = scene.manifests[probe.name]
+        cells.update(held.cells(scene.against.reference.value(probe, manifest, table.name, row, value)))
     return cells
 
 
@@ -140,18 +162,27 @@ def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> 
     group = state.histograms.get(name) if state else None
     if state is None or group is None:
         return []
-    lower_bound = bool(state.at_least())
-    rows = []
-    for one in sorted(group.rows.values(), key=_lateness)[:MAX_ROWS]:
-        cells = {column.name: _label_cell(column.name, one.labels.get(column.name)) for column in _labels(spec.key)}
-        cells["n"] = Cell(figure.number(one.per_s, lower_bound), one.per_s)
-        for title, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
-            value = one.percentile(percent, "delta") if one.delta.count else None
-            cells[title] = Cell(figure.quantity(value, one.unit), value)
-        cells["max"] = Cell(figure.quantity(one.total.max, one.unit), one.total.max)
-        cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit=one.unit)
-        rows.append(Row(Evidence(probe, "histogram", name, one.key), cells))
-    return rows
+    ranked = sorted(group.rows.values(), key=_lateness)[:MAX_ROWS]
+    return [
+        Row(Evidence(probe, "histogram", name, one.key), partial(_histogram_cells, scene, state, group, one, spec))
+        for one in ranked
+    ]
+
+
+def _histogram_cells(
+    scene: Scene, probe: ProbeState, group: HistogramsState, one: HistogramState, spec: HistogramSpec
+) -> dict[str, Cell]:
+    cells = {column.name: _label_cell(column.name, one.labels.get(column.name)) for column in _labels(spec.key)}
+    cells["n"] = Cell(figure.number(one.per_s, bool(probe.at_least())), one.per_s)
+    for title, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
+        value = one.percentile(percent, "delta") if one.delta.count else None
+        cells[title] = Cell(figure.quantity(value, one.unit), value)
+    cells["max"] = Cell(figure.quantity(one.total.max, one.unit), one.total.max)
+    cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit=one.unit)
+    if scene.against is not None:
+        manifest = scene.manifests[probe.name]
+        cells.update(held.cells(scene.against.reference.percentile(probe, manifest, group.name, one, 99.0)))
+    return cells
 
 
 def label_text(name: str, value: Label) -> str:

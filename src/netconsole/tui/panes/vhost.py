@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from netconsole import figure
+from netconsole.reference import Reference
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState
+from netconsole.tui.panes import held
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
 from netconsole.tui.panes.tables import MAX_ROWS, SPARK, Block
 from netconsole.tui.panes.vhost_queues import (
@@ -185,7 +187,7 @@ def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
     most = dominating(found)
     batches, suppressed = (row.per_s("batches"), row.per_s("suppressed")) if row else (None, None)
     polled = 100 * suppressed / batches if batches and suppressed is not None else None
-    return {
+    cells = {
         "vm": Cell(figure.safe(queue.vm, 64), str(queue.vm or "")),
         "device": Cell(figure.safe(queue.device, 64), str(queue.device)),
         "queue": Cell(figure.safe(queue.number, 12), queue.number if isinstance(queue.number, int) else None),
@@ -202,6 +204,22 @@ def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
         "suppressed": Cell(figure.number(None if polled is None else round(polled)), polled),
         "history": Cell("", history=partial(_history, scene, queue)),
     }
+    if scene.against is not None:
+        cells.update(_held(scene, scene.against.reference, queue, total))
+    return cells
+
+
+def _held(scene: Scene, reference: Reference, queue: Queue, total: HistogramState | None) -> dict[str, Cell]:
+    """How long interrupts take, where that is measured; else what comes to the guest."""
+    probes, manifests = scene.state.probes, scene.manifests
+    if total is not None and total.delta.count and INTERRUPTS in manifests:
+        late = reference.percentile(probes[INTERRUPTS], manifests[INTERRUPTS], "stages", total, 99.0)
+        return held.cells(late, "irq")
+    row = queue.to_guest
+    if row is None or VHOST not in manifests:
+        return held.cells(None)
+    packets = next(value for value in manifests[VHOST].tables["queues"].value if value.name == "packets")
+    return held.cells(reference.value(probes[VHOST], manifests[VHOST], "queues", row, packets), "rx")
 
 
 def _state(level: str, words: str) -> str:

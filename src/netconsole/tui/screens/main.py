@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from netconsole import figure
 from netconsole.tui import actions
-from netconsole.tui.panes import cost, header, standsout
+from netconsole.tui.panes import against, cost, header, standsout
 from netconsole.tui.panes.catalogue import Pane, Placed
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.header import Pause
@@ -46,6 +46,8 @@ class PaneView(Vertical):
         self.tabs.add_class("tabs")
         self.active = pane.blocks[0].block.name if pane.blocks else ""
         self.one_at_a_time = False
+        self.hidden: frozenset[str] = frozenset({against.NAME})
+        """Blocks that are not there at all now: what needs a baseline."""
 
     def compose(self) -> ComposeResult:
         yield self.tabs
@@ -56,24 +58,25 @@ class PaneView(Vertical):
 
     def tables_shown(self) -> Iterator[tuple[Placed, LineTable]]:
         """The tables on the screen, in reading order."""
-        for placed in self.pane.blocks:
+        for placed in self.blocks:
             table = self.tables[placed.block.name]
             if table.display and (not self.one_at_a_time or self._shown(placed)):
                 yield placed, table
 
     def lay_out(self, width: int, height: int) -> None:
         """Lay out for so many cells: everything where there is room, else one table under tabs."""
-        rows = len(self.pane.rows)
-        fixed = [row[0].lines or 0 for row in self.pane.rows]
+        blocks, there = self.blocks, [row for row in self.pane.rows if row[0].block.name not in self.hidden]
+        rows = len(there)
+        fixed = [row[0].lines or 0 for row in there]
         low = height < sum(fixed) + LEAST_TABLE_LINES * sum(1 for lines in fixed if not lines)
-        narrow = any(len(row) > 1 for row in self.pane.rows) and width < SIDE_BY_SIDE_COLUMNS
-        self.one_at_a_time = len(self.pane.blocks) > 1 and (low or narrow)
+        narrow = any(len(row) > 1 for row in there) and width < SIDE_BY_SIDE_COLUMNS
+        self.one_at_a_time = len(blocks) > 1 and (low or narrow)
         self.answer_first = self.one_at_a_time and rows > 1 and bool(fixed[0]) and height >= 2 * LEAST_TABLE_LINES + 4
-        if self.answer_first and self.active == self.pane.blocks[0].block.name:
-            self.active = self.pane.blocks[1].block.name
+        if self.active in self.hidden or (self.answer_first and self.active == blocks[0].block.name):
+            self.active = blocks[1 if self.answer_first else 0].block.name
         self.tabs.display = self.one_at_a_time
         for container, row in zip(self.query(".row"), self.pane.rows, strict=True):
-            shown = [placed for placed in row if not self.one_at_a_time or self._shown(placed)]
+            shown = [placed for placed in row if self._wanted(placed)]
             container.display = bool(shown)
             for placed in row:
                 self.tables[placed.block.name].display = placed in shown
@@ -85,13 +88,21 @@ class PaneView(Vertical):
     answer_first = False
     """Whether the first table (what stands out) stays above the one that is chosen by tab."""
 
+    @property
+    def blocks(self) -> list[Placed]:
+        """The blocks that are there now, in reading order."""
+        return [placed for placed in self.pane.blocks if placed.block.name not in self.hidden]
+
+    def _wanted(self, placed: Placed) -> bool:
+        return placed.block.name not in self.hidden and (not self.one_at_a_time or self._shown(placed))
+
     def _shown(self, placed: Placed) -> bool:
         first = self.answer_first and placed.block.name == self.pane.blocks[0].block.name
         return first or placed.block.name == self.active
 
     def turn(self, step: int) -> None:
         """The next or previous tab."""
-        names = [placed.block.name for placed in self.pane.blocks][1 if self.answer_first else 0 :]
+        names = [placed.block.name for placed in self.blocks][1 if self.answer_first else 0 :]
         if names:
             at = names.index(self.active) if self.active in names else 0
             self.active = names[(at + step) % len(names)]
@@ -100,12 +111,13 @@ class PaneView(Vertical):
         """Show the scene in the tables that are visible."""
         for placed, table in self.tables_shown():
             block = placed.block
+            table.columns = block.columns_of(scene)
             table.show(block.rows(scene), now_s, block.title(scene), block.note(scene))
         if self.one_at_a_time:
             self.tabs.show(self._tab_line(self.size.width))
 
     def _tab_line(self, width: int) -> Line:
-        names = [(p.tab, p.block.name) for p in self.pane.blocks][1 if self.answer_first else 0 :]
+        names = [(p.tab, p.block.name) for p in self.blocks][1 if self.answer_first else 0 :]
         pieces: list[Piece] = [(" ", "")]
         for tab, name in names:
             tone: Tone = "here" if name == self.active else ""
@@ -192,6 +204,10 @@ class MainScreen(Screen[None]):
         self.query_one("#header", Lines).show(first, second)
         for table in self.view.tables.values():
             table.freeze_order(pause.step != "live")
+        hidden = frozenset() if scene.against is not None else frozenset({against.NAME})
+        if hidden != self.view.hidden:
+            self.view.hidden = hidden
+            self._lay_out()
         self.view.draw(scene, now_s)
         told = missing_text(scene, self.view.pane)
         if bool(told) != self._missing:
@@ -320,7 +336,7 @@ class MainScreen(Screen[None]):
         self.query_one("#footer", Lines).show(cut(line, width))
 
     def _hidden_line(self) -> Line:
-        others = len(self.view.tables) - len(list(self.view.tables_shown()))
+        others = len(self.view.blocks) - len(list(self.view.tables_shown()))
         hidden = f"{others} table{'s' if others > 1 else ''} (Tab), cost (7)" if others else "cost (7)"
         roomy = self.size.width >= 60
         keys: list[Piece] = [(" ?", "key"), (" help " if roomy else " ", "dim"), ("q", "key")]

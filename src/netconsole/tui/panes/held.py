@@ -1,0 +1,72 @@
+"""A figure held against the baseline, in words and figures: ``×4.5 worse``, ``+76.2 us``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netconsole import figure
+from netconsole.comparison import said
+from netconsole.reference import Held
+from netconsole.tui.widgets.columns import Cell, Column
+from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.painted import Line, Piece
+
+COLUMNS = (
+    Column("held", "vs baseline", 14, spare=9),
+    Column("change", "change", 9, right=True, spare=11),
+)
+"""Of every table while there is a baseline; they go before any label that says what a row is."""
+TONES: dict[str, Tone] = {"worse": "look", "better": "ok", "more": "", "less": "", "same": "dim"}
+
+
+def ratio(held: Held) -> str:
+    """How many times the baseline, and whether that is worse: ``×4.50 worse``; ``all`` where rows were added up."""
+    whole = "all " if held.together else ""
+    if held.ratio is None:
+        return f"{whole}new, {held.word}" if held.word != "same" else f"{whole}same"
+    return f"{whole}×{figure.number(held.ratio)} {held.word}"
+
+
+def difference(held: Held) -> str:
+    """Now less baseline, with its sign and unit."""
+    written = said(abs(held.difference), held.unit)
+    return f"{'-' if held.difference < 0 else '+'}{written}"
+
+
+def cells(held: Held | None, of: str = "") -> dict[str, Cell]:
+    """The cells of :data:`COLUMNS`; unknown without a baseline. ``of`` says which figure, where it varies."""
+    if held is None:
+        return {"held": Cell(figure.UNKNOWN, tone="dim"), "change": Cell(figure.UNKNOWN, tone="dim")}
+    tone = TONES[held.word]
+    size = held.ratio if held.ratio is not None else float("inf") if held.now else 1.0
+    return {
+        "held": Cell(f"{of} {ratio(held)}".lstrip(), size, tone),
+        "change": Cell(_short(held), held.difference, tone),
+    }
+
+
+def lines(figures: list[tuple[str, Held | None]], name: str, why_not: str | None) -> Iterator[Line]:
+    """For the page of a row: every figure of the last interval beside that of the baseline."""
+    yield [("  Against baseline ", "head"), (figure.safe(name, 64), "head"), (", the last interval", "dim")]
+    if why_not is not None:
+        yield [(f"  not compared: {figure.safe(why_not)}", "look")]
+    for title, held in figures if why_not is None else ():
+        head: Piece = (f"  {figure.safe(title, 18):<18}", "dim")
+        if held is None:
+            yield [head, ("no baseline for this figure, or nothing in this interval", "dim")]
+            continue
+        values = f"{said(held.now, held.unit)}, baseline {said(held.baseline, held.unit)}"
+        yield [
+            head,
+            (figure.fit(values, 44), ""),
+            (f" {ratio(held)}, {difference(held)}", TONES[held.word]),
+        ]
+    yield []
+
+
+def _short(held: Held) -> str:
+    """The difference for a column of nine cells: of a rate the figure alone, the column beside it has its unit."""
+    time = held.unit.removesuffix("/s") in ("ns", "us", "ms", "s")
+    sign = "-" if held.difference < 0 else "+"
+    size = abs(held.difference)
+    return sign + (figure.duration(size, held.unit) if time and not held.unit.endswith("/s") else figure.number(size))
