@@ -112,25 +112,34 @@ static inline int path_skip_tags(struct path_packet *packet, unsigned char *head
     return 0;
 }
 
-/* The innermost packet; `sent`: it is being sent (its data begin with the link header), else it has just been received. */
-static inline void path_read(struct path_packet *packet, struct sk_buff *skb, int sent, int innermost)
+/* What is read of an sk_buff before its headers: offsets are from `head`. */
+struct path_buffer {
+    unsigned char *head;
+    u32 data;
+    u32 end;            /* of the linear data */
+    u32 network;
+    u32 inner;          /* network header of the packet inside; 0: not set */
+    u16 ethertype;
+    u16 vlan;
+};
+
+static inline void path_read_buffer(struct path_packet *packet, struct path_buffer *buffer, int sent, int innermost)
 {
-    unsigned char *head = NC_GET(skb, head);
-    u32 end = NC_GET(skb, tail), data = (u64)NC_GET(skb, data) - (u64)head;
-    u32 network = NC_GET(skb, network_header), inner = NC_GET(skb, inner_network_header);
+    unsigned char *head = buffer->head;
+    u32 end = buffer->end;
 
     packet->broken = 0;
-    packet->vlan = nc_vlan(skb);
-    packet->ethertype = bpf_ntohs(NC_GET(skb, protocol));
-    packet->at = data;
+    packet->vlan = buffer->vlan;
+    packet->ethertype = buffer->ethertype;
+    packet->at = buffer->data;
     if (sent && (packet->ethertype == 0x8100 || packet->ethertype == 0x88a8))
-        packet->at = data + 14;     /* where the network header is then has changed between kernels */
+        packet->at = buffer->data + 14;     /* where the network header is then has changed between kernels */
     else if (sent)
-        packet->at = network;
-    if (sent && innermost && inner > network && inner < end) {
+        packet->at = buffer->network;
+    if (sent && innermost && buffer->inner > buffer->network && buffer->inner < end) {
         u8 first = 0;
-        bpf_probe_read_kernel(&first, 1, head + inner);
-        packet->at = inner;
+        bpf_probe_read_kernel(&first, 1, head + buffer->inner);
+        packet->at = buffer->inner;
         packet->ethertype = first >> 4 == 4 ? 0x0800 : first >> 4 == 6 ? 0x86dd : 0;
         path_read_layer(packet, head, end);
         return;
@@ -146,6 +155,40 @@ static inline void path_read(struct path_packet *packet, struct sk_buff *skb, in
     }
     if (path_skip_tags(packet, head, end, 0) == 0)
         path_read_layer(packet, head, end);
+}
+
+/* The innermost packet; `sent`: it is being sent (its data begin with the link header), else it has just been received. */
+static inline void path_read(struct path_packet *packet, struct sk_buff *skb, int sent, int innermost)
+{
+    unsigned char *head = NC_GET(skb, head);
+    struct path_buffer buffer = {
+        .head = head,
+        .data = (u64)NC_GET(skb, data) - (u64)head,
+        .end = NC_GET(skb, tail),
+        .network = NC_GET(skb, network_header),
+        .inner = NC_GET(skb, inner_network_header),
+        .ethertype = bpf_ntohs(NC_GET(skb, protocol)),
+        .vlan = nc_vlan(skb),
+    };
+
+    path_read_buffer(packet, &buffer, sent, innermost);
+}
+
+/* The same of a packet inside a switch, in a program that cannot be BTF-typed because its tracepoint is a module's. */
+static inline void path_read_switched(struct path_packet *packet, struct sk_buff *skb, u32 *end)
+{
+    unsigned char *head = NC_READ(skb, head);
+    struct path_buffer buffer = {
+        .head = head,
+        .data = (u64)NC_READ(skb, data) - (u64)head,
+        .end = NC_READ(skb, tail),
+        .network = NC_READ(skb, network_header),
+        .inner = NC_READ(skb, inner_network_header),
+        .ethertype = bpf_ntohs(NC_READ(skb, protocol)),
+    };
+
+    *end = buffer.end;
+    path_read_buffer(packet, &buffer, 1, 1);
 }
 
 /* ---- the fingerprint: what neither a switch, a router, NAT nor a tunnel changes. It does not find a packet, it checks that the one

@@ -1,15 +1,17 @@
 /* host_path - how long packets take through the host between two sets of devices: from netif_receive_skb (net/core/dev.c,
  * __netif_receive_skb_core) to net_dev_start_xmit (net/core/dev.c, xmit_one), the last moment when a packet is not the driver's.
  *
- * All of these tracepoints fire with softirqs off, so no program of this probe ever interrupts another on its CPU.
+ * All of these tracepoints fire with softirqs off, so no program of this probe ever interrupts another on its CPU. That holds for
+ * packets that Open vSwitch's user space sends as well (net/openvswitch/datapath.c, ovs_packet_cmd_execute).
  */
 
 enum {      /* counters */
-    RECEIVED, REUSED, EVICTED, COPIES, CROSSED, PACKETS, SEGMENTS, SLOW, EXCHANGED, UNMATCHED, FROM_HOST,
+    RECEIVED, REUSED, EVICTED, COPIES, CROSSED, PACKETS, SEGMENTS, SLOW, EXCHANGED, UNMATCHED, FROM_HOST, ASKED, RETURNED,
 };
 
 enum { INSIDE = 1, OUTSIDE };                                   /* sets of devices */
-enum { UPCALL, ACTION, FIRST_QUEUE, LAST_QUEUE };               /* moments of a way; its mark: this host sent it into the switch */
+enum { UPCALL, ACTION, FIRST_QUEUE, LAST_QUEUE };               /* moments of a way */
+enum { FROM_DEVICE, FROM_HOST_STACK, FROM_USER_SPACE };         /* marks of a way: where its sk_buff was made */
 
 /* What this CPU had in hand last: whose copies come next, and whose segments. */
 struct hand {
@@ -78,6 +80,16 @@ static inline int flow_wanted(struct nc_config *config, struct desk *desk, struc
     return nc_flow_wanted(config, &desk->flow);
 }
 
+/* A place for a way that begins; the one that has to go for it is counted. */
+static inline struct path_way *place_for(u64 address)
+{
+    struct path_way *way = path_place(address);
+
+    if (way && way->state == PATH_UNDER_WAY)
+        nc_count(way->address == address ? REUSED : EVICTED);
+    return way;
+}
+
 /* ---- a packet enters ---- */
 
 static inline void begin(struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
@@ -97,18 +109,16 @@ static inline void begin(struct nc_config *config, struct sk_buff *skb, struct n
     if (desk->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
     address = address_of(desk, skb);
-    way = path_place(address);
+    way = place_for(address);
     if (!way)
         return;
-    if (way->state == PATH_UNDER_WAY)
-        nc_count(way->address == address ? REUSED : EVICTED);
     way->address = address;
     way->moment_ns[UPCALL] = way->moment_ns[ACTION] = way->moment_ns[FIRST_QUEUE] = way->moment_ns[LAST_QUEUE] = 0;
     way->device[0] = member->name[0];
     way->device[1] = member->name[1];
     path_print_of(&way->print, &desk->packet, nc_data_end(skb));
     way->set = member->set;
-    way->mark = sent;
+    way->mark = sent ? FROM_HOST_STACK : FROM_DEVICE;
     way->state = PATH_UNDER_WAY;
     hand->received = address;
     nc_count(RECEIVED);
@@ -145,11 +155,9 @@ static inline struct path_way *adopt(struct sk_buff *skb, struct hand *hand, str
     path_print_of(&desk->way.print, &desk->packet, nc_data_end(skb));
     if (!desk->way.print.network || !path_same(&desk->way.print, &way->print))
         return NULL;
-    way = path_place(address);
+    way = place_for(address);
     if (!way)
         return NULL;
-    if (way->state == PATH_UNDER_WAY)
-        nc_count(way->address == address ? REUSED : EVICTED);
     desk->way.address = address;
     desk->way.state = PATH_UNDER_WAY;
     desk->way.moment_ns[FIRST_QUEUE] = desk->way.moment_ns[LAST_QUEUE] = 0;
@@ -194,6 +202,153 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
         expect_segments(skb, dev, hand, desk, length);
     return 0;
 }
+
+/* ---- inside Open vSwitch: these tracepoints are a module's, so that kernel memory is read by NC_READ alone ---- */
+
+static inline u64 mix(u64 sum, u64 value)
+{
+    return (sum ^ value) * 0x9e3779b97f4a7c15ULL;
+}
+
+/* What user space sends back is another sk_buff: it is known by its headers, without lengths and checksums, for a checksum that was
+ * left to the device is made on the way up, and a long packet is cut. Odd: no address of an sk_buff. */
+static inline u64 headers_of(struct path_packet *packet, u64 device)
+{
+    u64 sum = mix(device, packet->protocol);
+
+    if (packet->version == 4) {
+        sum = mix(sum, (u64)path_u16(packet, 4) << 16 | path_u16(packet, 6));      /* identification, fragment */
+        sum = mix(sum, (u64)path_u32(packet, 12) << 32 | path_u32(packet, 16));
+        sum = mix(sum, path_u32(packet, 20));
+        sum = mix(sum, packet->protocol == IPPROTO_UDP ? 0 : path_u32(packet, 24));
+    } else if (packet->version == 6) {
+        sum = mix(sum, path_u32(packet, 0));
+        sum = mix(mix(sum, packet->bytes[1]), packet->bytes[2]);
+        sum = mix(mix(sum, packet->bytes[3]), packet->bytes[4]);
+        sum = mix(sum, path_u32(packet, 40));
+        sum = mix(sum, packet->protocol == IPPROTO_UDP ? 0 : path_u32(packet, 44));
+    } else {
+        sum = mix(mix(sum, packet->bytes[0]), packet->bytes[1]);
+    }
+    return sum | 1;
+}
+
+/* A packet that goes to user space waits there under its headers. */
+static inline void ask(struct sk_buff *skb, u64 address, int goes_on)
+{
+    u32 zero = 0, end;
+    struct desk *desk = desks.lookup(&zero);
+    struct path_way *way = path_find(address);
+
+    if (!desk || !way || way->state != PATH_UNDER_WAY)
+        return;
+    path_read_switched(&desk->packet, skb, &end);
+    path_print_of(&desk->way.print, &desk->packet, end);
+    if (!path_same(&desk->way.print, &way->print))
+        return;
+    desk->way = *way;
+    if (!goes_on)
+        way->state = PATH_FREE;
+    desk->way.address = headers_of(&desk->packet, (u64)NC_READ(skb, dev));
+    desk->way.moment_ns[UPCALL] = bpf_ktime_get_ns();
+    desk->way.moment_ns[ACTION] = desk->way.moment_ns[FIRST_QUEUE] = desk->way.moment_ns[LAST_QUEUE] = 0;
+    way = place_for(desk->way.address);
+    if (!way)
+        return;
+    *way = desk->way;
+    nc_count(ASKED);
+}
+
+/* Is this one that waited? Then its way goes on with this sk_buff. */
+static inline void come_back(struct sk_buff *skb, u64 address, struct hand *hand)
+{
+    u32 zero = 0, end;
+    struct desk *desk = desks.lookup(&zero);
+    struct path_way *way;
+    struct path_print print;
+
+    if (!desk)
+        return;
+    path_read_switched(&desk->packet, skb, &end);
+    way = path_find(headers_of(&desk->packet, (u64)NC_READ(skb, dev)));
+    path_print_of(&print, &desk->packet, end);
+    if (!way || way->state != PATH_UNDER_WAY || !path_same(&print, &way->print))
+        return;
+    desk->way = *way;
+    way->state = PATH_FREE;
+    way = place_for(address);
+    if (!way)
+        return;
+    *way = desk->way;
+    way->address = address;
+    way->mark = FROM_USER_SPACE;
+    way->moment_ns[ACTION] = bpf_ktime_get_ns();
+    hand->received = address;
+    nc_count(RETURNED);
+}
+
+/* A packet out of a tunnel may have waited (gro_cells) until its CPU had others in hand. */
+static inline int is_switched(struct path_way *way, struct sk_buff *skb)
+{
+    u32 zero = 0, end;
+    struct desk *desk = desks.lookup(&zero);
+    struct path_print print;
+
+    if (!desk)
+        return 0;
+    path_read_switched(&desk->packet, skb, &end);
+    path_print_of(&print, &desk->packet, end);
+    return path_same(&print, &way->print);
+}
+
+static inline void act(struct sk_buff *skb, u64 address)
+{
+    u32 zero = 0;
+    struct hand *hand = hands.lookup(&zero);
+    struct path_way *way = path_find(address);
+    int known, received;
+
+    if (!hand)
+        return;
+    known = way && way->state == PATH_UNDER_WAY && way->mark != FROM_USER_SPACE;
+    if (known && way->moment_ns[ACTION] && hand->received == address)
+        return;
+    received = NC_READ(skb, skb_iif) != 0;
+    if (!received && !(known && way->mark == FROM_HOST_STACK && hand->received == address)) {
+        come_back(skb, address, hand);
+    } else if (known && !way->moment_ns[ACTION] && (hand->received == address || is_switched(way, skb))) {
+        way->moment_ns[ACTION] = bpf_ktime_get_ns();
+        hand->received = address;
+    }
+}
+
+int on_action(struct bpf_raw_tracepoint_args *ctx)
+{
+    act(NC_ARG(1), ctx->args[1]);
+    return 0;
+}
+
+int on_actions(struct pt_regs *ctx, void *datapath, struct sk_buff *skb)
+{
+    act(skb, (u64)skb);
+    return 0;
+}
+
+#ifdef HAVE_dp_upcall_info_cmd
+int on_upcall(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct dp_upcall_info *upcall = NC_ARG(3);
+
+    ask(NC_ARG(1), ctx->args[1], NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
+    return 0;
+}
+
+int on_upcall_function(struct pt_regs *ctx, void *datapath, struct sk_buff *skb, void *key, struct dp_upcall_info *upcall)
+{
+    ask(skb, (u64)skb, NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
+    return 0;
+}
+#endif
 
 /* ---- a packet leaves ---- */
 

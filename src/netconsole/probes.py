@@ -318,7 +318,9 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
 
 
 def _program(item: Checker) -> ProgramSpec:
-    item.only(("name", "required", "measures", "attach"))
+    item.only(("name", "required", "module", "measures", "attach"))
+    if item.has("module"):
+        item.text("module")
     attach = []
     for one in item.tables("attach"):
         one.only(("point", "function", "takes"))

@@ -101,7 +101,7 @@ class Worker:
 
     def __init__(self, job: Json, noise: Noise) -> None:
         self.job = job
-        self.spec: Json = job["spec"]
+        self.spec: Json = dict(job["spec"], programs=[entry for entry in job["spec"]["programs"] if _has_place(entry)])
         self.descriptors: List[int] = []
         self._noise = noise
         self._facts: Dict[str, int] = {}
@@ -403,6 +403,11 @@ class Worker:
     def _remove_directory(self) -> None:
         if self._directory:
             header_tree.remove(self._directory)
+
+
+def _has_place(entry: Json) -> bool:
+    """False for a program of a module that is not loaded: there is nothing that it could miss."""
+    return "module" not in entry or os.path.exists("/sys/module/{}".format(entry["module"]))
 
 
 def _missing_refusal(missing: List[Json]) -> Refused:

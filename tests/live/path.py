@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from .measurement import Measurement
 from .network import Namespace
 
+HOST_PATH = "host_path"
 INSIDE, OUTSIDE = "nc-in", "nc-out"
 """The host's devices to a and to b."""
 A, B = "10.99.0.1", "10.99.0.2"
@@ -115,3 +117,55 @@ class Host:
     def remove(self) -> None:
         for namespace in self.namespaces:
             namespace.remove()
+
+
+class Watch:
+    """What host_path counted since the watch was made, by direction."""
+
+    def __init__(self, path: Measurement, **knobs: str | int | float) -> None:
+        self.path = path
+        path.set(HOST_PATH, **knobs)
+        path.begin()
+        self._before = self._sums()
+
+    def _sums(self) -> dict[tuple[str, ...], tuple[int, int]]:
+        found = {}
+        for name in ("crossing", "stages"):
+            for one in self.path.histograms(HOST_PATH, name):
+                key = (name, *map(str, one.labels.values()))
+                found[key] = (one.total.count, one.total.sum)
+        return found
+
+    def stop(self) -> None:
+        """Everything that has happened is in the figures from here on."""
+        self.path.settle()
+        now = self._sums()
+        self.sums = {
+            key: (count - self._before.get(key, (0, 0))[0], total - self._before.get(key, (0, 0))[1])
+            for key, (count, total) in now.items()
+        }
+
+    def crossed(self, direction: str) -> int:
+        return self._add("crossing", direction)[0]
+
+    def stage(self, direction: str, stage: str) -> tuple[int, int]:
+        """Samples, and their sum in ns."""
+        return self._add("stages", direction, stage)
+
+    def whole(self, direction: str) -> int:
+        """Sum of all latencies in ns."""
+        return self._add("crossing", direction)[1]
+
+    def _add(self, *key: str) -> tuple[int, int]:
+        chosen = [sums for known, sums in self.sums.items() if known[: len(key)] == key]
+        return sum(count for count, _ in chosen), sum(total for _, total in chosen)
+
+    def counter(self, name: str) -> int:
+        return self.path.counter(HOST_PATH, name)
+
+    def missed(self) -> dict[str, int]:
+        """What the ledger and the counters of incomplete ways hold against the figures; empty when they are exact."""
+        entries = ("join_missed", "map_full", "missed", "parse_failed", "unaccounted")
+        found = {entry: self.path.ledger(HOST_PATH, entry) for entry in entries}
+        found.update({name: self.counter(name) for name in ("evicted", "exchanged", "unmatched")})
+        return {name: count for name, count in found.items() if count}
