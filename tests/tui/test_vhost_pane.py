@@ -49,9 +49,7 @@ def test_a_busy_queue_has_rates_depth_and_the_stage_that_dominates(host: tuple[H
     assert second["irq_p99"] == second["wake"] == "–"
 
 
-@pytest.mark.parametrize(
-    ("unsignalled", "words"), [(30, "stuck: guest polls no more"), (0, "stuck: guest told, takes none")]
-)
+@pytest.mark.parametrize(("unsignalled", "words"), [(30, "stuck: no poll"), (0, "stuck: guest")])
 def test_a_stuck_queue_is_named_and_first(host: tuple[Host, PlayedSession], unsignalled: int, words: str) -> None:
     made, session = host
     session.play(made.interval({(0, 0), (1, 0)}, stuck={(2, 1): unsignalled}))
@@ -60,6 +58,12 @@ def test_a_stuck_queue_is_named_and_first(host: tuple[Host, PlayedSession], unsi
     assert first["state"] == f"!! {words}"
     assert first["dropped"] == "500"
     assert first["depth"] == "0/256"
+
+
+def test_a_queue_that_vhost_has_no_more_is_named(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}, stuck={(2, 1): 0}, detached=True))
+    assert texts(scene_of(session))[0]["state"] == "!! stuck: detached"
 
 
 def test_drops_of_a_queue_that_moves_are_a_full_ring(host: tuple[Host, PlayedSession]) -> None:
@@ -76,6 +80,7 @@ def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> 
     scene = scene_of(session)
     rows = vhost.block().rows(scene)
     assert len(rows) == 1600
+    assert (rows[0].cells["vm"].text, rows[0].cells["state"].text) == ("vm-100", "! late worker")
     worst = max(rows, key=lambda row: float(row.cells["irq_p99"].sort or 0))
     assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
     assert worst.cells["wake"].tone == "look"
@@ -111,8 +116,10 @@ def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, Playe
     page = ["".join(text for text, _ in line) for line in detail.lines(scene_of(session), evidence, 150)]
     (heads,) = [line for line in page if "S1-S2" in line and "S4-S5" in line and "total" in line]
     assert heads.index("S1-S2") < heads.index("S2-S3") < heads.index("total")
-    assert any("of the time" in line and "100 %" in line for line in page)
+    assert any("of time" in line and "100 %" in line for line in page)
     assert any("Slow interrupts" in line for line in page)
+    narrow = ["".join(text for text, _ in line) for line in detail.lines(scene_of(session), evidence, 80)]
+    assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)
 
 
 def test_where_nothing_can_run_the_pane_says_so() -> None:

@@ -34,8 +34,10 @@ class Host:
         *,
         slow: dict[tuple[int, int], int] | None = None,
         stuck: dict[tuple[int, int], int] | None = None,
+        detached: bool = False,
     ) -> Scenario:
-        """`slow`: ns that S1-S2 takes; `stuck`: unsignalled buffers of a queue that delivers nothing and drops all."""
+        """`slow`: ns that S1-S2 takes; `stuck`: unsignalled buffers of a queue that delivers nothing and drops all,
+        `detached`: because QEMU has taken it away from vhost."""
         slow, stuck = slow or {}, stuck or {}
         full = self.ticks == 0
         moving = busy | set(stuck)
@@ -49,6 +51,7 @@ class Host:
                 counts |= {"suppressed": (moved // 8, 1), "starved_runs": (0, 0), "runs": (moved // 4, 1)}
                 gauges = {"depth_buffers": 0 if place in stuck else 200, "size_buffers": 256}
                 gauges |= {"starving": int(place in stuck), "unsignalled_buffers": stuck.get(place, 0)}
+                gauges |= {"detached": int(detached and place in stuck)}
                 vhost.append({"labels": labels(*place, direction=direction), "counts": counts, "gauges": gauges})
             dropped = 500 if place in stuck else 0
             counts = {"packets": (moved + dropped, 1), "ring_full": (dropped, dropped), "taken": (moved, 1)}

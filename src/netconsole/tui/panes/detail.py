@@ -56,7 +56,7 @@ def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
     return [
         *_title(manifest, state, evidence),
         *_stands_out(scene, evidence),
-        *(vhost.detail(scene, evidence) if evidence.name == "queues" else ()),
+        *(vhost.detail(scene, evidence, width) if evidence.name == "queues" else ()),
         *body,
         *_ledger(state),
         *_limits(manifest),
@@ -119,7 +119,7 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Eviden
 
 
 def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: bool) -> Line:
-    head: Piece = (f"{_INDENT}{name:<18}", "dim")
+    head: Piece = (f"{_INDENT}{name:<18} ", "dim")
     if is_gauge:
         return [head, (figure.quantity(row.gauges.get(name), unit), "strong")]
     total = row.total(name)

@@ -5,7 +5,8 @@ What a probe that does not run would tell is unknown; the rest is shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from netconsole import figure
@@ -16,7 +17,9 @@ from netconsole.tui.panes import held
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
 from netconsole.tui.panes.tables import MAX_ROWS, SPARK, Block
 from netconsole.tui.panes.vhost_queues import (
+    EXPLAINED,
     INTERRUPTS,
+    LATE_NS,
     LEVELS,
     RINGS,
     STAGES,
@@ -29,6 +32,7 @@ from netconsole.tui.panes.vhost_queues import (
     queues,
     stages,
     verdict,
+    wake_ns,
 )
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.columns import Cell, Column, Row
@@ -36,18 +40,17 @@ from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Line
 
 STAGE_WORDS = {"S1-S2": "tap → vhost", "S2-S3": "vhost → signal", "S3-S4": "signal → KVM", "S4-S5": "KVM → APIC"}
-LATE_NS = 1_000_000
-"""A worker that comes a millisecond after it was woken is late: a hundred times what it takes on an idle CPU."""
 STAGE_LINES = 10
-STAGE_BAR_COLUMNS = 10
+LEAST_STAGE_COLUMNS, MOST_STAGE_COLUMNS = 15, 25
+SPAN_COLUMNS = 9
 MAX_SLOW = 8
 """Slow interrupts that the page of a queue lists."""
 
 COLUMNS = (
     Column("vm", "VM", 8, grow=2, most=24),
-    Column("device", "dev", 6, grow=1, most=15),
-    Column("queue", "q", 3, right=True),
-    Column("state", "state", 11, grow=1, most=26),
+    Column("device", "dev", 7, grow=1, most=15),
+    Column("queue", "q", 2, right=True),
+    Column("state", "state", 18, grow=1, most=20),
     Column("to_guest", "rx/s", 6, right=True),
     Column("from_guest", "tx/s", 6, right=True, spare=4),
     Column("depth", "free buf", 9, right=True, spare=6),
@@ -110,48 +113,59 @@ def _row(scene: Scene, one: Ranked) -> Row:
     return Row(one.queue.evidence, partial(_cells, scene, one))
 
 
-def detail(scene: Scene, evidence: Evidence) -> Iterator[Line]:
+def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
     """For the page of a queue: its stages side by side, and its slowest interrupts that were sampled."""
     queue = next((queue for queue in queues(scene) if evidence in queue.rows), None)
     if queue is None:
         return
-    level, words = verdict(queue)
-    yield [("  state         ", "dim"), (_state(level, words), LEVEL_TONES[level])]
+    level, words = verdict(scene, queue)
+    meaning = f": {EXPLAINED[words]}" if words in EXPLAINED else ""
+    yield [("  state         ", "dim"), (_state(level, words), LEVEL_TONES[level]), (meaning, "")]
     yield []
     found = stages(scene, queue, of_total=True)
     if not found:
         yield [(f"  stages to the guest's interrupt: {why_silent(scene, INTERRUPTS)}", "dim")]
         yield []
         return
-    yield from _side_by_side(found)
+    yield from _side_by_side(found, width)
     yield from _slow(scene.state.probes[INTERRUPTS], queue)
 
 
-def _side_by_side(found: dict[str, HistogramState]) -> Iterator[Line]:
+def _side_by_side(found: dict[str, HistogramState], columns: int) -> Iterator[Line]:
     """One histogram beside the other, since attached, with what each adds to the whole."""
-    width = 13 + STAGE_BAR_COLUMNS + 2
+    width = max(LEAST_STAGE_COLUMNS, min(MOST_STAGE_COLUMNS, (columns - 2) // (len(STAGES) + 1)))
+
+    def beside(texts: Iterable[str]) -> str:
+        return "  " + "".join(figure.fit(figure.fit(text, width - 1), width) for text in texts).rstrip()
+
     whole = found["total"].total.sum if "total" in found else 0
-    drawn = {stage: bars(one.total, STAGE_LINES) for stage, one in found.items()}
     yield [("  Stages from the tap to the guest's interrupt, since attached", "head")]
-    heads = [f"{stage} {STAGE_WORDS.get(stage, '')}" for stage in drawn]
-    yield [("  " + "".join(figure.fit(head, width) for head in heads), "strong")]
+    yield [(beside(found), "strong")]
+    yield [(beside(STAGE_WORDS.get(stage, "") for stage in found), "dim")]
     for percent in (50.0, 99.0):
-        texts = [f"p{percent:g} {figure.duration(one.percentile(percent), one.unit)}" for one in found.values()]
-        yield [("  " + "".join(figure.fit(text, width) for text in texts), "")]
-    shares = [figure.percent(100 * one.total.sum / whole if whole else None) for one in found.values()]
-    yield [("  " + "".join(figure.fit(f"{share} of the time", width) for share in shares), "")]
-    for place in range(max((len(lines) for lines in drawn.values()), default=0)):
-        cells = []
-        for stage, lines in drawn.items():
-            if place >= len(lines):
-                cells.append(" " * width)
-                continue
-            one = lines[place]
-            largest = max(line.count for line in lines)
-            span = figure.fit(f"< {figure.duration(one.high, found[stage].unit)}", 11, right=True)
-            cells.append(figure.fit(f"{span} {bar(one.count / largest, STAGE_BAR_COLUMNS)}", width))
-        yield [("  " + "".join(cells).rstrip(), "")]
+        values = [figure.duration(one.percentile(percent), one.unit) for one in found.values()]
+        yield [(beside(f"p{percent:g} {value}" for value in values), "")]
+    yield [(beside(f"{_share(one.total.sum, whole)} of time" for one in found.values()), "")]
+    drawn = [_bars(one, width - 1) for one in found.values()]
+    for line in itertools.zip_longest(*drawn, fillvalue=""):
+        yield [(beside(line), "")]
     yield []
+
+
+def _share(part: float, whole: float) -> str:
+    """In whole percent: more would tell two neighbouring stages apart by their noise."""
+    percent = 100 * part / whole if whole else None
+    return "< 1 %" if percent is not None and 0 < percent < 1 else figure.percent(percent and round(percent))
+
+
+def _bars(one: HistogramState, columns: int) -> list[str]:
+    lines = bars(one.total, STAGE_LINES)
+    largest = max((line.count for line in lines), default=0)
+    spans = [figure.fit(f"< {figure.duration(line.high, one.unit)}", SPAN_COLUMNS, right=True) for line in lines]
+    return [
+        f"{span} {bar(line.count / largest, columns - SPAN_COLUMNS - 1)}"
+        for span, line in zip(spans, lines, strict=True)
+    ]
 
 
 def _slow(probe: ProbeState, queue: Queue) -> Iterator[Line]:
@@ -241,16 +255,7 @@ def _depth(row: RowState | None) -> Cell:
 
 
 def _wake(scene: Scene, queue: Queue) -> Cell:
-    """The later of both directions."""
-    probe = scene.state.probes.get(VHOST)
-    group = probe.histograms.get("wake") if probe else None
-    values = []
-    for direction in ("rx", "tx"):
-        one = group.rows.get(queue.labels(direction=direction)) if group else None
-        value = one.percentile(99.0, "delta") if one and one.delta.count else None
-        if value is not None:
-            values.append(value)
-    late = max(values, default=None)
+    late = wake_ns(scene, queue)
     return Cell(figure.duration(late), late, "look" if late and late > LATE_NS else "")
 
 

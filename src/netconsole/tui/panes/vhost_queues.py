@@ -14,6 +14,18 @@ VHOST, RINGS, INTERRUPTS = "vhost_queues", "tun_queues", "irq_path"
 STAGES = ("S1-S2", "S2-S3", "S3-S4", "S4-S5")
 LEVELS = ("!!", "!", "?", "ok", "off")
 """The worst first."""
+LATE_NS = 1_000_000
+"""A worker that comes a millisecond after it was woken is late: a hundred times what it takes on an idle CPU."""
+EXPLAINED = {
+    "stuck: detached": "the ring is full, QEMU has taken the queue from vhost: the VM is paused, or its driver reset",
+    "stuck: guest": "the ring is full, the guest was told of what it got, and gives no buffers: it hangs, or lost that",
+    "stuck: no poll": "the ring is full, the guest wanted no interrupt for what it got, and does not poll either",
+    "stuck: worker": "the ring is full and the worker does not come, although the guest has buffers",
+    "ring full": "the guest takes packets, but fewer than come",
+    "no buffers": "packets for the guest were found, and no buffer to put them in",
+    "late worker": "its worker came over a millisecond after it was woken (p99): who else is on that CPU?",
+}
+"""What a state means, for the page of a queue."""
 
 Place: TypeAlias = tuple[Label, Label, Label]
 """Device, network namespace and queue."""
@@ -95,7 +107,7 @@ class Ranking:
             self._queues = {queue.place: queue for queue in queues(scene)}
             self.idle = {}
             looked_at = set(self._queues)
-        judged = [Ranked(*verdict(self._queues[place]), self._queues[place]) for place in looked_at]
+        judged = [Ranked(*verdict(scene, self._queues[place]), self._queues[place]) for place in looked_at]
         self.active = sorted((one for one in judged if one.level != "off"), key=_worth)
         for one in judged:
             if one.level == "off":
@@ -117,25 +129,38 @@ def queues(scene: Scene) -> list[Queue]:
     ]
 
 
-def verdict(queue: Queue) -> tuple[str, str]:
-    """The state of a queue as a level and in words. A stuck queue is named with what it waits for."""
+def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
+    """The state of a queue as a level and in words, of which EXPLAINED says more."""
     dropped = queue.ring.per_s("ring_full") if queue.ring else None
     row = queue.to_guest
     moved = row.per_s("packets") if row else None
     gauges = row.gauges if row else {}
+    if dropped and gauges.get("detached"):
+        return "!!", "stuck: detached"
     if dropped and row is not None and not moved:
         if gauges.get("starving"):
-            told = "polls no more" if gauges.get("unsignalled_buffers") else "told, takes none"
-            return "!!", f"stuck: guest {told}"
-        return "!!", "stuck: worker asleep"
+            return "!!", "stuck: no poll" if gauges.get("unsignalled_buffers") else "stuck: guest"
+        return "!!", "stuck: worker"
     if dropped:
         return "!!", "ring full"
     if row is not None and (row.per_s("starved_runs") or (gauges.get("starving") and not moved)):
         return "!", "no buffers"
+    late_ns = wake_ns(scene, queue)
+    if late_ns is not None and late_ns > LATE_NS:
+        return "!", "late worker"
     known = [one.per_s("packets") for one in (queue.to_guest, queue.from_guest, queue.ring) if one is not None]
     if not known or any(rate is None for rate in known):
         return "?", "unknown"
     return ("ok", "ok") if any(known) else ("off", "idle")
+
+
+def wake_ns(scene: Scene, queue: Queue) -> float | None:
+    """The p99 from a wake-up to the worker's run, of the later of both directions; None when there was none."""
+    probe = scene.state.probes.get(VHOST)
+    group = probe.histograms.get("wake") if probe else None
+    found = [group.rows.get(queue.labels(direction=direction)) for direction in ("rx", "tx")] if group else []
+    values = [one.percentile(99.0, "delta") for one in found if one is not None and one.delta.count]
+    return max((value for value in values if value is not None), default=None)
 
 
 def stages(scene: Scene, queue: Queue, of_total: bool = False) -> dict[str, HistogramState]:
