@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
-from netconsole import cli_compare
+from netconsole import cli_calibrate, cli_compare
 from netconsole.figure import safe
 from netconsole.problems import BadInput, Unable, bad
 
@@ -39,6 +39,7 @@ app.add_typer(probes_app, name="probes")
 app.add_typer(profiles_app, name="profiles")
 app.add_typer(cli_compare.baseline_app, name="baseline")
 app.command()(cli_compare.compare)
+app.command()(cli_calibrate.calibrate)
 
 ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")]
 ProbeOption = Annotated[

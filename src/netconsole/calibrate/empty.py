@@ -1,0 +1,25 @@
+"""Empty programs on the hooks of real ones: what a hook costs by itself, and how often it is passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from netconsole.probes import COMMON, Manifest
+from netconsole.session import ProbeRequest
+
+NAME = "empty"
+CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"
+
+
+def request(manifests: Iterable[Manifest]) -> ProbeRequest:
+    """A probe of one empty program for every attach point of these."""
+    found: dict[str, Mapping[str, object]] = {}
+    common = ""
+    for manifest in manifests:
+        directory = manifest.directory.parent / COMMON
+        common = common or manifest.common_code() if directory.is_dir() else common
+        for program in manifest.programs:
+            attach = [{"point": one.point, "function": "nothing"} for one in program.attach]
+            found.setdefault(program.attach[0].point, {"name": f"on_{len(found)}", "required": False, "attach": attach})
+    spec = {"probe": {"name": NAME, "version": 1, "modes": ["summary"]}, "programs": list(found.values())}
+    return ProbeRequest(NAME, "summary", {}, spec, CODE, common)

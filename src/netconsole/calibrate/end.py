@@ -1,0 +1,270 @@
+"""One end of the load, in a network namespace of its own. Run as ``python -m netconsole.calibrate.end PARENT``.
+
+The namespace has no name, and the wire is made inside it: both are gone with the last process in them, and the kernel
+kills this one when its parent dies, however that is. Nothing is ever to be seen in the host's own namespace.
+
+Commands are JSON lines on standard input, answered by one line each; the end of the input ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+DEVICE = "nc-load"
+ADDRESSES = ("192.0.2.1", "192.0.2.2")
+"""Of the documentation's block (RFC 5737); nothing but the two ends can see them."""
+MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
+CLOSED_PORT = 9
+PAYLOAD = bytes(64)
+CHUNK = 128 * 1024
+WARM_S = 0.1
+"""Sent before anything is counted: the first packets open windows, fill caches and wake the other CPU."""
+_BATCH = 64
+"""Packets between two looks at the clock."""
+_CLONE_NEWNET = 0x40000000
+_PR_SET_PDEATHSIG = 1
+_BUFFER_BYTES = 8 * 1024 * 1024
+
+Result = dict[str, Any]
+
+
+def main() -> None:
+    """Answer commands until the input ends."""
+    _die_with(int(sys.argv[1]))
+    _own_namespace()
+    gc.disable()  # a collection in the middle of a window would be taken for something that a probe did
+    end = _End()
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = getattr(end, "do_" + command.pop("do"))(**command)
+        except OSError as error:
+            answer = {"error": error.strerror or str(error)}
+        except RuntimeError as error:
+            answer = {"error": str(error)}
+        print(json.dumps(answer or {}), flush=True)
+        gc.collect()
+
+
+class _End:
+    def __init__(self) -> None:
+        self._ports: Mapping[str, int] = {}
+
+    def do_hello(self) -> Result:
+        return {"pid": os.getpid()}
+
+    def do_wire(self, peer: int) -> None:
+        """A pair of devices, one end here, the other in the namespace of process ``peer``."""
+        other = ("type", "veth", "peer", "name", DEVICE, "netns", str(peer))
+        _ip("link", "add", DEVICE, *other)
+
+    def do_address(self, side: int) -> None:
+        """Bring this end of the wire up. The neighbour is told, so that no packet is about that."""
+        _ip("link", "set", DEVICE, "address", MACS[side], "up")
+        _ip("address", "add", f"{ADDRESSES[side]}/24", "dev", DEVICE)
+        _ip("neighbour", "replace", ADDRESSES[1 - side], "lladdr", MACS[1 - side], "dev", DEVICE, "nud", "permanent")
+
+    def do_serve(self) -> Result:
+        """Answer, take in and count, on ports that the kernel chooses."""
+        return {"ports": {"tcp": _listen(), "echo": _bind(_echo), "sink": _bind(_sink)}}
+
+    def do_ports(self, ports: Mapping[str, int]) -> None:
+        """Where the other end serves."""
+        self._ports = ports
+
+    def do_cpus(self, cpus: list[int]) -> None:
+        """Run on these only; threads that are there already included."""
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(task.name), cpus)
+
+    def do_used(self) -> Result:
+        """CPU time of this process so far."""
+        return {"cpu_ns": time.process_time_ns()}
+
+    def do_stream(self, streams: int, seconds: float) -> Result:
+        """Bytes as fast as they go over so many connections."""
+        sockets = [_connect(self._ports["tcp"], b"s") for _ in range(streams)]
+        stop = threading.Event()
+        sent = [0] * streams
+
+        def push(number: int) -> None:
+            wire, chunk = sockets[number], memoryview(bytes(CHUNK))
+            while not stop.is_set():
+                sent[number] += wire.send(chunk)
+
+        threads = [threading.Thread(target=push, args=(number,)) for number in range(streams)]
+        for thread in threads:
+            thread.start()
+        time.sleep(WARM_S)
+        before, began = sum(sent), time.monotonic()
+        time.sleep(seconds)
+        units, elapsed_s = sum(sent) - before, time.monotonic() - began
+        stop.set()
+        for thread in threads:
+            thread.join()
+        for wire in sockets:
+            wire.close()
+        return {"units": units, "seconds": elapsed_s, "units_in_all": sum(sent)}
+
+    def do_round_trips(self, kind: str, seconds: float) -> Result:
+        """One small request after the other, each sent when the answer to the last has come."""
+        wire = _connect(self._ports["tcp"], b"r") if kind == "tcp" else _connected(self._ports["echo"])
+        with wire:
+            warm = len(_exchange(wire, WARM_S))
+            taken = sorted(_exchange(wire, seconds))
+        if not taken:
+            raise RuntimeError("no request was answered")
+        at = {name: taken[min(len(taken) - 1, int(share * len(taken)))] for name, share in _PERCENTILES}
+        return {"units": len(taken), "units_in_all": warm + len(taken), "mean": sum(taken) / len(taken), **at}
+
+    def do_datagrams(self, dropped: bool, seconds: float) -> Result:
+        """Small datagrams as fast as they go, to a socket that takes them or to a port where nobody listens."""
+        to = (ADDRESSES[1], CLOSED_PORT if dropped else self._ports["sink"])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
+            warm = _send(wire, to, WARM_S)
+            cpu_ns = time.process_time_ns()
+            began = time.monotonic()
+            units = _send(wire, to, seconds)
+            return {
+                "units": units,
+                "units_in_all": warm + units,
+                "seconds": time.monotonic() - began,
+                "cpu_ns": time.process_time_ns() - cpu_ns,
+            }
+
+
+_PERCENTILES = (("p50", 0.50), ("p90", 0.90), ("p99", 0.99))
+
+
+def _exchange(wire: socket.socket, seconds: float) -> array[int]:
+    """Nanoseconds of every round trip."""
+    taken, clock, buffer = array("Q"), time.monotonic_ns, bytearray(len(PAYLOAD))
+    until = clock() + int(seconds * 1e9)
+    sent = clock()
+    while sent < until:
+        wire.send(PAYLOAD)
+        wire.recv_into(buffer)
+        now = clock()
+        taken.append(now - sent)
+        sent = now
+    return taken
+
+
+def _send(wire: socket.socket, to: tuple[str, int], seconds: float) -> int:
+    until, sent = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        for _ in range(_BATCH):
+            wire.sendto(PAYLOAD, to)
+        sent += _BATCH
+    return sent
+
+
+def _connected(port: int) -> socket.socket:
+    wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    wire.settimeout(None)
+    wire.connect((ADDRESSES[1], port))
+    return wire
+
+
+def _connect(port: int, purpose: bytes) -> socket.socket:
+    wire = socket.create_connection((ADDRESSES[1], port))
+    wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    wire.send(purpose)
+    return wire
+
+
+# ---- the serving end ----
+
+
+def _listen() -> int:
+    server = socket.create_server((ADDRESSES[1], 0))
+
+    def accept() -> None:
+        while True:
+            wire, _ = server.accept()
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            purpose = wire.recv(1)
+            threading.Thread(target=_echo if purpose == b"r" else _sink, args=(wire,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    return int(server.getsockname()[1])
+
+
+def _bind(serve: Callable[[socket.socket], None]) -> int:
+    wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    wire.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+    wire.bind((ADDRESSES[1], 0))
+    threading.Thread(target=serve, args=(wire,), daemon=True).start()
+    return int(wire.getsockname()[1])
+
+
+_SO_RCVBUFFORCE = 33
+"""include/uapi/asm-generic/socket.h: past net.core.rmem_max, which is the host's."""
+
+
+def _echo(wire: socket.socket) -> None:
+    with wire, contextlib.suppress(OSError):
+        if wire.type == socket.SOCK_DGRAM:
+            while True:
+                request, sender = wire.recvfrom(2048)
+                wire.sendto(request, sender)
+        while request := wire.recv(2048):
+            wire.send(request)
+
+
+def _sink(wire: socket.socket) -> None:
+    buffer = bytearray(2 * CHUNK)
+    with wire, contextlib.suppress(OSError):
+        while wire.recv_into(buffer) or wire.type == socket.SOCK_DGRAM:
+            pass
+
+
+# ---- where it runs ----
+
+
+def _die_with(parent: int) -> None:
+    """Be killed by the kernel when the parent dies; if it is dead already, end now."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us in order
+
+
+def _own_namespace() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET):
+        print(json.dumps({"error": f"no network namespace: {os.strerror(ctypes.get_errno())}"}), flush=True)
+        sys.exit(1)
+    # It talks by itself, and what is measured is not about that. The file is the namespace's own.
+    with contextlib.suppress(OSError):
+        for scope in ("all", "default"):
+            Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
+
+
+def _ip(*words: str) -> None:
+    try:
+        done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, check=False)
+    except OSError as error:
+        raise RuntimeError(f"ip (iproute2) cannot be run: {error.strerror}") from None
+    if done.returncode:
+        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+if __name__ == "__main__":
+    main()

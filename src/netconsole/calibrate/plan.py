@@ -1,0 +1,172 @@
+"""The order of a calibration: without, with, without, with …, every treatment in turn, nothing at all among them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import psutil
+
+from netconsole.calibrate import empty
+from netconsole.calibrate.load import METRICS, WORKLOADS, Load, Workload
+from netconsole.calibrate.tool import Program, Runs, Tool
+from netconsole.probes import Manifest
+from netconsole.problems import Unable
+from netconsole.session import ProbeRequest
+
+NOTHING = "nothing"
+BUSY_PCT = 20.0
+"""On a machine that is busier, what others do is taken for what the probes do; and its load would suffer from ours."""
+_LOOK_S = 1.0
+_SETTLE_S = 0.2
+"""After a compile, until the caches are the traffic's again."""
+_RUN_TIMES_S = 0.2
+TIMED = tuple(load for load in WORKLOADS if load.unit != "byte")
+"""Workloads whose run times are taken: those that are counted in packets or round trips."""
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """What is attached in the stretches "with": a probe in a mode, or several."""
+
+    name: str
+    requests: tuple[ProbeRequest, ...] = ()
+
+
+@dataclass(slots=True)
+class Measured:
+    """What one treatment came to, pair by pair."""
+
+    figures: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
+    """By metric: the stretch before, with, after."""
+    runs: dict[str, list[tuple[Runs, int]]] = field(default_factory=dict)
+    """By workload: what ran, and units moved meanwhile."""
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    written_bytes: int = 0
+    pss_kb: int | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All treatments by name, NOTHING among them, and empty programs by attach point."""
+
+    measured: dict[str, Measured]
+    empty_ns: dict[str, float]
+    busy_pct: float
+
+
+def busy_pct() -> float:
+    """How busy the whole machine is, in percent of its CPUs."""
+    return float(psutil.cpu_percent(interval=_LOOK_S))
+
+
+def duration_s(treatments: int, pairs: int, window_s: float) -> float:
+    """About how long :func:`run` will take."""
+    stretch_s = len(WORKLOADS) * (window_s + 0.12)
+    run_times_s = len(TIMED) * (_RUN_TIMES_S + 0.3)
+    return pairs * ((treatments + 1) * (2 * stretch_s + 0.3) + treatments * (run_times_s + 1.0)) + stretch_s + 3
+
+
+def run(
+    treatments: Sequence[Treatment],
+    manifests: Sequence[Manifest],
+    pairs: int,
+    window_s: float,
+    say: Callable[[str], None],
+    force: bool = False,
+    workloads: Sequence[Workload] = WORKLOADS,
+) -> Outcome:
+    """Measure. Raises Unable when the host is busy (unless ``force``), or cannot make the load or run the probes.
+
+    ``manifests`` are those of the probes in the treatments: empty programs are run on their hooks, too.
+    """
+    busy = busy_pct()
+    if busy > BUSY_PCT and not force:
+        raise Unable(
+            f"this host is busy: {busy:.0f} % of its CPUs, more than {BUSY_PCT:.0f} %; its traffic would hide what"
+            " probes cost, and suffer from the load that is made here; --force measures all the same"
+        )
+    all_of_them = [Treatment(NOTHING), *treatments]
+    outcome = Outcome({one.name: Measured() for one in all_of_them}, {}, busy)
+    began = time.monotonic()
+    with Load() as load, Tool() as tool:
+        outcome.empty_ns = _empty(tool, load, manifests, workloads)
+        before = _stretch(load, workloads, window_s)
+        for number in range(pairs):
+            # Every treatment is first once: what a round begins with is not always the same one's share.
+            turn = number % len(all_of_them)
+            for place, treatment in enumerate([*all_of_them[turn:], *all_of_them[:turn]]):
+                done = (number + place / len(all_of_them)) / pairs
+                say(f"round {number + 1} of {pairs}: {treatment.name}{_left(time.monotonic() - began, done)}")
+                before = _pair(tool, load, treatment, outcome.measured[treatment.name], before, window_s, workloads)
+    return outcome
+
+
+def _pair(
+    tool: Tool,
+    load: Load,
+    treatment: Treatment,
+    measured: Measured,
+    before: Mapping[str, float],
+    window_s: float,
+    workloads: Sequence[Workload],
+) -> dict[str, float]:
+    """One stretch with the treatment, then one without; returns the latter."""
+    for request in treatment.requests:
+        tool.attach(request)
+    time.sleep(_SETTLE_S)
+    used, began = tool.usage(), time.monotonic()
+    during = _stretch(load, workloads, window_s)
+    measured.seconds += time.monotonic() - began
+    now = tool.usage()
+    measured.cpu_s += now.cpu_s - used.cpu_s
+    measured.written_bytes += now.written_bytes - used.written_bytes
+    measured.pss_kb = now.pss_kb
+    if treatment.requests:
+        for workload in workloads:
+            if workload in TIMED:
+                with tool.run_times() as runs:
+                    units = load.run(workload, _RUN_TIMES_S).units_in_all
+                measured.runs.setdefault(workload.name, []).append((runs, units))
+    for request in treatment.requests:
+        tool.detach(request.name)
+    time.sleep(_SETTLE_S)
+    after = _stretch(load, workloads, window_s)
+    for metric in METRICS:
+        if metric.name in during:
+            found = (before[metric.name], during[metric.name], after[metric.name])
+            measured.figures.setdefault(metric.name, []).append(found)
+    return after
+
+
+def _stretch(load: Load, workloads: Sequence[Workload], window_s: float) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for workload in workloads:
+        figures.update(load.run(workload, window_s).figures)
+    return figures
+
+
+def _empty(tool: Tool, load: Load, manifests: Sequence[Manifest], workloads: Sequence[Workload]) -> dict[str, float]:
+    """Nanoseconds that a run of an empty program takes, by attach point; nothing where the kernel does not tell."""
+    request = empty.request(manifests)
+    tool.attach(request)
+    together: dict[str, Program] = {}
+    for workload in workloads:
+        if workload in TIMED:
+            with tool.run_times() as runs:
+                load.run(workload, _RUN_TIMES_S)
+            for program in runs.programs.values():
+                total = together.setdefault(program.attach, Program(program.attach))
+                total.run_count += program.run_count
+                total.run_time_ns += program.run_time_ns
+    tool.detach(request.name)
+    return {one.attach: one.run_time_ns / one.run_count for one in together.values() if one.run_count}
+
+
+def _left(elapsed_s: float, done: float) -> str:
+    if done <= 0:
+        return ""
+    left_s = elapsed_s / done - elapsed_s
+    return f"; about {left_s:.0f} s to go" if left_s < 100 else f"; about {left_s / 60:.0f} min to go"

@@ -1,0 +1,101 @@
+"""What a calibration found, in the shape in which it is stored and printed as JSON (docs/calibrate.md)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from netconsole.calibrate.estimate import Verdict
+from netconsole.snapshot_file import Host
+
+SCHEMA = "netconsole.calibration/1"
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A figure and the interval that it lies in."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One figure of the load: without and with (medians), and by how much it changed, in percent."""
+
+    metric: str
+    title: str
+    unit: str
+    before: float
+    during: float
+    change_pct: Span
+    floor_pct: float
+    verdict: Verdict
+
+
+class ProgramTime(msgspec.Struct, frozen=True):
+    """One BPF program. ``empty_ns`` is what a run of an empty one takes at the same place, measuring included."""
+
+    probe: str
+    name: str
+    attach: str
+    ns_per_run: float | None
+    empty_ns: float | None
+
+
+class InKernel(msgspec.Struct, frozen=True):
+    """What the programs took per packet or round trip of one workload, less what empty ones take."""
+
+    workload: str
+    title: str
+    unit: str
+    runs: float
+    ns: Span
+
+
+class PerCount(msgspec.Struct, frozen=True):
+    """What one count of the probe's own counter costs in the kernel: the estimate where the kernel cannot measure."""
+
+    counter: str
+    unit: str
+    ns: float
+    basis: Literal["run times", "CPU of the sender"]
+
+
+class ToolUse(msgspec.Struct, frozen=True):
+    """The collector's process with the probes, as pidstat shows it; ``idle_cpu_pct`` is without."""
+
+    cpu_pct: float
+    idle_cpu_pct: float
+    pss_kb: int | None
+    written_bytes_per_s: float
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What one treatment costs: a probe in a mode, or all probes of a profile."""
+
+    name: str
+    probes: dict[str, str]
+    """Mode by probe."""
+    versions: dict[str, int]
+    created: str
+    pairs: int
+    window_s: float
+    busy_pct: float
+    """How busy the machine was before."""
+    changes: list[Change]
+    kernel: list[InKernel]
+    programs: list[ProgramTime]
+    per_count: dict[str, PerCount]
+    """By probe."""
+    tool: ToolUse
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """All that was found on one host with one kernel."""
+
+    schema: str
+    netconsole: str
+    host: Host
+    method: str
+    entries: dict[str, Entry]

@@ -1,0 +1,68 @@
+"""Calibrations on disk: one private file for each host and kernel, in $XDG_DATA_HOME/netconsole/calibrations."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+import netconsole
+from netconsole import paths
+from netconsole.calibrate.estimate import METHOD
+from netconsole.calibrate.result import SCHEMA, Calibration, Entry
+from netconsole.figure import safe
+from netconsole.files import write_whole
+from netconsole.host import describe
+from netconsole.problems import bad, read_bytes
+from netconsole.snapshot_file import Host
+
+MAX_BYTES = 4 * 1024 * 1024
+_OTHER = re.compile(r"[^A-Za-z0-9._-]")
+
+_decoder = msgspec.json.Decoder(Calibration)
+
+
+def load() -> Calibration | None:
+    """What was found on this host with this kernel; None when nothing was. Raises BadInput for a broken file."""
+    here = describe()
+    path = _path(here.name, here.kernel)
+    if not path.exists():
+        return None
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        found = _decoder.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise bad(path, "", f"not a calibration: {safe(error)}; remove it and calibrate again") from None
+    if found.schema != SCHEMA:
+        raise bad(path, "schema", f"expected {SCHEMA}; remove it and calibrate again")
+    return found
+
+
+def made(entries: Iterable[Entry]) -> Calibration:
+    """A calibration of this host that holds these."""
+    here = describe()
+    host = Host(here.name, here.kernel, here.arch, here.os, here.cpus, here.boot_id)
+    return Calibration(SCHEMA, netconsole.__version__, host, METHOD, {entry.name: entry for entry in entries})
+
+
+def save(calibration: Calibration) -> Path:
+    """Store it; what was found earlier of other probes on this host with this kernel is kept. Raises BadInput."""
+    path = _path(calibration.host.name, calibration.host.kernel)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad(path.parent, "", f"cannot make this directory: {os.strerror(error.errno or 0).lower()}") from None
+    before = load()
+    if before is not None:
+        calibration = msgspec.structs.replace(calibration, entries={**before.entries, **calibration.entries})
+    write_whole(path, msgspec.json.encode(calibration) + b"\n")
+    return path
+
+
+def _path(host: str, kernel: str) -> Path:
+    """Names come from the host: nothing of them may leave the directory."""
+    name = f"{_OTHER.sub('_', host)[:64]}-{_OTHER.sub('_', kernel)[:64]}.json"
+    return paths.user_data() / "calibrations" / name

@@ -1,0 +1,188 @@
+"""The tool under measurement: the real collector, with the probes of one treatment or without any."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import psutil
+
+from netconsole import frames, paths
+from netconsole.collector_process import CollectorGone, CollectorProcess
+from netconsole.problems import Unable
+from netconsole.session import ProbeRequest
+
+LIMIT_S = 60.0
+"""A probe that is not attached by then is not going to be."""
+INTERVAL_MS = 1000
+"""As in a session."""
+_QUICK_MS = 50
+"""While run times are taken, so that nobody waits a second for the frames of a stretch."""
+
+Found = TypeVar("Found")
+
+
+@dataclass(slots=True)
+class Program:
+    """Runs of one program and the time that they took."""
+
+    attach: str
+    run_count: int = 0
+    run_time_ns: int = 0
+
+
+@dataclass(slots=True)
+class Runs:
+    """What ran in the kernel during a stretch: programs by probe and name, and what the probes counted meanwhile."""
+
+    programs: dict[tuple[str, str], Program] = field(default_factory=dict)
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    measured: bool = False
+    """False where the kernel has no run-time statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the collector's process used so far, as pidstat would show it."""
+
+    cpu_s: float
+    written_bytes: int
+    pss_kb: int | None
+
+
+class Tool:
+    """A collector of our own. Raises Unable when it cannot start, or a probe cannot be attached."""
+
+    def __init__(self) -> None:
+        try:
+            self._process = CollectorProcess(paths.collector_command())
+        except CollectorGone as error:
+            raise Unable(str(error)) from None
+        self._ids = itertools.count(1)
+        self._changed = threading.Condition()
+        self._replies: dict[int, frames.Reply] = {}
+        self._runs: Runs | None = None
+        self._ended = False
+        self._closed_ns = 0
+        threading.Thread(target=self._read, name="calibrate", daemon=True).start()
+        self._command(command="statistics", window_ms=0, every_ms=1)
+
+    def __enter__(self) -> Tool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.close()
+
+    def attach(self, request: ProbeRequest) -> None:
+        """Compile and attach a probe."""
+        self._command(
+            command="load",
+            probe=request.name,
+            spec=request.spec,
+            source=request.code,
+            common=request.common,
+            mode=request.mode,
+            knobs=dict(request.knobs),
+        )
+
+    def detach(self, name: str) -> None:
+        """Take a probe away."""
+        self._command(command="unload", probe=name)
+
+    @contextlib.contextmanager
+    def run_times(self) -> Iterator[Runs]:
+        """Run counts, run times and counters of what happens inside; whole when the ``with`` has ended."""
+        self._command(command="interval", ms=_QUICK_MS)
+        self._interval()
+        runs = Runs()
+        self._command(command="statistics", window_ms=_QUICK_MS, every_ms=_QUICK_MS)  # always on
+        with self._changed:
+            self._runs = runs
+        try:
+            yield runs
+            self._command(command="statistics", window_ms=0, every_ms=1)
+            self._interval()
+        finally:
+            with self._changed:
+                self._runs = None
+        self._command(command="interval", ms=INTERVAL_MS)
+
+    def usage(self) -> Usage:
+        """CPU, memory and output of the collector."""
+        process = psutil.Process(self._process.pid)
+        times = process.cpu_times()
+        pss = getattr(process.memory_full_info(), "pss", None)
+        written = process.io_counters().write_chars
+        return Usage(times.user + times.system, written, None if pss is None else int(pss) // 1024)
+
+    # ---- the collector's words ----
+
+    def _command(self, **command: object) -> None:
+        number = next(self._ids)
+        try:
+            self._process.send({"id": number, **command})
+        except CollectorGone as error:
+            raise Unable(str(error)) from None
+        reply = self._await(lambda: self._replies.pop(number, None), str(command["command"]))
+        if not reply.ok:
+            probe = f"{command['probe']}: " if "probe" in command else ""
+            raise Unable(f"{probe}{reply.error}; netconsole doctor says more")
+
+    def _interval(self) -> None:
+        """Await the end of an interval that began after now."""
+        for _ in range(2):
+            before = self._closed_ns
+            self._await(lambda before=before: self._closed_ns > before or None, "an interval")  # type: ignore[misc]
+
+    def _await(self, found: Callable[[], Found | None], what: str) -> Found:
+        result: list[Found] = []
+
+        def ready() -> bool:
+            now = found()
+            if now is not None:
+                result.append(now)
+            return bool(result) or self._ended
+
+        with self._changed:
+            self._changed.wait_for(ready, LIMIT_S)
+        if not result:
+            why = self._process.why() if self._ended else f"no answer in {LIMIT_S:g} s"
+            raise Unable(f"the collector: {what}: {why}")
+        return result[0]
+
+    def _read(self) -> None:
+        for frame in self._process.frames():
+            with self._changed:
+                self._take(frame)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _take(self, frame: frames.AnyFrame) -> None:
+        if isinstance(frame, frames.Reply):
+            self._replies[frame.id] = frame
+        elif isinstance(frame, frames.Cost) and frame.probe is None:
+            self._closed_ns = frame.mono_ns
+        elif self._runs is not None and frame.probe is not None:
+            if isinstance(frame, frames.Cost):
+                _add_programs(self._runs, frame.probe, frame)
+            elif isinstance(frame, frames.Counters):
+                _add_counts(self._runs.counts, frame.probe, frame.values)
+
+
+def _add_programs(runs: Runs, probe: str, frame: frames.Cost) -> None:
+    runs.measured = runs.measured or frame.statistics is not None
+    for sent in frame.programs:
+        program = runs.programs.setdefault((probe, sent.name), Program(sent.attach))
+        program.run_count += sent.run_count
+        program.run_time_ns += sent.run_time_ns
+
+
+def _add_counts(counts: dict[tuple[str, str], int], probe: str, values: Mapping[str, frames.Count]) -> None:
+    for name, count in values.items():
+        counts[probe, name] = counts.get((probe, name), 0) + count.delta

@@ -1,0 +1,77 @@
+"""A calibration as a report: what every treatment changed, what it took in the kernel, and what the tool used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netconsole import figure
+from netconsole.calibrate.estimate import CONFIDENCE
+from netconsole.calibrate.result import Calibration, Change, Entry, InKernel, ProgramTime
+from netconsole.report.blocks import Block, Document, Heading, Note, Table
+
+_CHANGES = ["figure", "without", "with", "change", f"{CONFIDENCE:.0%} interval", "noise floor", "verdict"]
+_KERNEL = ["in the kernel, less empty programs", "runs", "ns", f"{CONFIDENCE:.0%} interval"]
+_HARDLY = 0.01
+"""Runs per packet below which a workload does not pass the hooks of a probe: timers and neighbours do."""
+_PROGRAMS = ["program", "attached to", "ns a run", "of that an empty one"]
+
+
+def of_calibration(calibration: Calibration, names: Sequence[str] | None = None) -> Document:
+    """All entries, or those of these names."""
+    blocks: list[Block] = []
+    for name in names if names is not None else list(calibration.entries):
+        blocks += _entry(calibration.entries[name])
+    blocks += [Heading("Method"), Note(calibration.method)]
+    host = calibration.host
+    return Document("What watching costs here", f"{host.name}, kernel {host.kernel}, {host.cpus} CPUs", blocks)
+
+
+def _entry(entry: Entry) -> list[Block]:
+    mode = ", ".join(f"{probe} in {mode}" for probe, mode in entry.probes.items())
+    made = f"{entry.created}; {entry.pairs} pairs of {figure.duration(entry.window_s, 's')} for each workload"
+    tool = entry.tool
+    used = (
+        f"The collector used {figure.percent(tool.cpu_pct)} of one core ({figure.percent(tool.idle_cpu_pct)} without"
+        f" probes) and {figure.memory(tool.pss_kb)} (PSS), and wrote {figure.rate(tool.written_bytes_per_s, 'B')};"
+        f" the machine was {figure.percent(entry.busy_pct)} busy before."
+    )
+    blocks: list[Block] = [Heading(entry.name), Note(f"{mode}; {made}.")]
+    blocks.append(Table(_CHANGES, [_change(one) for one in entry.changes], frozenset({1, 2, 3, 4, 5})))
+    passing = [one for one in entry.kernel if one.runs >= _HARDLY]
+    if passing:
+        blocks.append(Table(_KERNEL, [_kernel(one) for one in passing], frozenset({1, 2, 3})))
+    if not entry.kernel:
+        blocks.append(Note("This kernel does not tell what programs take in it."))
+    elif aside := [one.title for one in entry.kernel if one not in passing]:
+        blocks.append(Note(f"It has no hook on the way of: {', '.join(aside)}."))
+    ran = [one for one in entry.programs if one.ns_per_run is not None]
+    if ran:
+        blocks.append(Table(_PROGRAMS, [_program(one) for one in ran], frozenset({2, 3})))
+    return [*blocks, Note(used)]
+
+
+def _change(one: Change) -> list[str]:
+    return [
+        one.title,
+        f"{figure.number(one.before)} {one.unit}",
+        f"{figure.number(one.during)} {one.unit}",
+        f"{_signed(one.change_pct.value)} %",
+        f"{_signed(one.change_pct.low)} to {_signed(one.change_pct.high)} %",
+        f"±{_signed(one.floor_pct).lstrip('+')} %",
+        one.verdict,
+    ]
+
+
+def _kernel(one: InKernel) -> list[str]:
+    what = f"{one.title}, per {one.unit}"
+    span = f"{figure.number(one.ns.low)} to {figure.number(one.ns.high)}"
+    return [what, figure.number(one.runs), figure.number(one.ns.value), span]
+
+
+def _program(one: ProgramTime) -> list[str]:
+    return [f"{one.probe}/{one.name}", one.attach, figure.number(one.ns_per_run), figure.number(one.empty_ns)]
+
+
+def _signed(percent: float) -> str:
+    """A tenth of a percent is the finest that makes sense, and nothing of a figure above a hundred."""
+    return f"{percent:+.1f}" if abs(percent) < 100 else f"{percent:+.0f}"

@@ -1,0 +1,6 @@
+/* idle - does nothing: what a calibration must not find. */
+
+int idle(struct bpf_raw_tracepoint_args *ctx)
+{
+    return 0;
+}

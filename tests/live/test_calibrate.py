@@ -1,0 +1,132 @@
+"""A calibration finds what is there, does not find what is not, and leaves nothing behind however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from netconsole.calibrate import plan
+from netconsole.calibrate.end import DEVICE
+from netconsole.calibrate.judge import entry
+from netconsole.calibrate.load import WORKLOADS, Load
+from netconsole.calibrate.result import Entry
+from netconsole.probes import Manifest, load
+from netconsole.profiles import Profile
+from netconsole.profiles import plan as requests_of
+
+from .network import run
+
+pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+
+PROBES = Path(__file__).parent / "probes"
+WASTE_NS = 2000
+WITHIN = 0.25
+PAIRS = 5
+WINDOW_S = 0.2
+LIMIT_S = 60.0
+NAMES = ("waste", "idle")
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Entry]:
+    """Both artificial probes, calibrated on dropped datagrams, the steadiest workload on a machine that others use."""
+    manifests: dict[str, Manifest] = {name: load(PROBES / name) for name in NAMES}
+    treatments = [plan.Treatment(name, tuple(requests_of(Profile(name), manifests, [name]))) for name in NAMES]
+    workloads = [one for one in WORKLOADS if one.name == "dropped"]
+    outcome = plan.run(treatments, list(manifests.values()), PAIRS, WINDOW_S, print, True, workloads)
+    return {one.name: entry(one, outcome, manifests, PAIRS, WINDOW_S) for one in treatments}
+
+
+def test_a_probe_that_wastes_two_microseconds_a_packet_is_found_in_the_kernel(found: dict[str, Entry]) -> None:
+    (in_kernel,) = found["waste"].kernel
+    print(in_kernel)
+    assert in_kernel.ns.value == pytest.approx(WASTE_NS, rel=WITHIN)
+    assert in_kernel.ns.low > 0
+    per_count = found["waste"].per_count["waste"]
+    assert per_count.basis == "run times" and per_count.ns == pytest.approx(WASTE_NS, rel=WITHIN)
+
+
+def test_and_in_what_it_takes_from_the_sender(found: dict[str, Entry]) -> None:
+    change = next(one for one in found["waste"].changes if one.metric == "dropped.cpu_ns")
+    print(change)
+    assert change.verdict == "slower"
+    assert change.during - change.before == pytest.approx(WASTE_NS, rel=WITHIN)
+
+
+def test_a_program_that_does_nothing_takes_nothing_more_than_an_empty_one(found: dict[str, Entry]) -> None:
+    (in_kernel,) = found["idle"].kernel
+    print(in_kernel)
+    waste = found["waste"].kernel[0].ns.value
+    assert abs(in_kernel.ns.value) < 0.02 * waste
+
+
+def test_what_the_collector_used_is_known(found: dict[str, Entry]) -> None:
+    tool = found["idle"].tool
+    assert tool.pss_kb and tool.pss_kb < 64 * 1024
+    assert tool.written_bytes_per_s > 0
+
+
+def test_nothing_of_the_load_is_in_the_hosts_namespace_and_it_is_gone_after_it() -> None:
+    with Load() as load_:
+        children = psutil.Process().children()
+        assert len(children) >= 2
+        names = {link["ifname"] for link in json.loads(run("ip", "-j", "link", "show"))}
+        assert DEVICE not in names
+        figures = load_.run(WORKLOADS[2], 0.05).figures
+        assert figures["tcp_round_trip.p50_us"] > 0
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_kill_9_leaves_no_process_and_no_namespace(tmp_path: Path) -> None:
+    code = "import sys; from netconsole.cli import run; sys.exit(run(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, "calibrate", "--probe", "kernel_drops", "--force"]
+    environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "round 1" in line:
+            break
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) >= 3  # two ends and the collector
+    namespaces = {Path(f"/proc/{child.pid}/ns/net").stat().st_ino for child in children}
+    ours = namespaces - {Path("/proc/self/ns/net").stat().st_ino}
+    assert len(ours) == 2
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until(lambda: not any(psutil.pid_exists(child.pid) and alive(child) for child in children))
+    until(lambda: not ours & namespaces_now())
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def alive(child: psutil.Process) -> bool:
+    try:
+        return bool(child.is_running() and child.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def namespaces_now() -> set[int]:
+    """Network namespaces that a process is in."""
+    found = set()
+    for entry_ in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            found.add(entry_.stat().st_ino)
+        except OSError:
+            continue
+    return found
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < deadline, f"did not come to pass in {LIMIT_S:g} s"
+        time.sleep(0.05)
