@@ -261,6 +261,31 @@ struct nc_place {
 };
 
 static inline void nc_place_of(struct nc_place *place, struct net_device *dev)
+/* The same, whole, for each CPU in an array: BPF_PERCPU_ARRAY(late, struct nc_cpu_histogram, n). For hooks so hot that the call which a
+ * hash costs would be half of their time. */
+#define NC_SLOTS 496    /* that a u64 can have */
+
+struct nc_cpu_histogram {
+    u64 sum;
+    u64 max;
+    u64 min_inverted;
+    u64 counts[NC_SLOTS];
+};
+
+static inline void nc_cpu_histogram_add(struct nc_cpu_histogram *histogram, u64 value)
+{
+    u32 slot = nc_slot(value);
+
+    if (!histogram || slot >= NC_SLOTS)
+        return;
+    nc_add(&histogram->counts[slot], 1);
+    nc_add(&histogram->sum, value);
+    if (value > histogram->max)
+        histogram->max = value;
+    if (~value > histogram->min_inverted)
+        histogram->min_inverted = ~value;
+}
+
 {
     struct net *net = NC_GET(dev, nd_net.net);
 #if NC_DIRECT

@@ -17,12 +17,7 @@ struct cpu_row {
 };
 BPF_ARRAY(cpus, struct cpu_row, NC_CPUS);
 
-struct late_key {
-    u32 cpu;
-    u32 softirq;
-    u32 slot;
-};
-BPF_TABLE("hash", struct late_key, struct nc_bucket, late, NC_ROWS_late);      /* its key names the CPU: nobody else writes the row */
+BPF_PERCPU_ARRAY(late, struct nc_cpu_histogram, NET_RX_SOFTIRQ + 1);    /* by softirq */
 
 struct exhausted_key {
     struct nc_place place;
@@ -104,8 +99,6 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
 {
     u32 softirq = ctx->args[0];
     struct nc_config *config = nc_config_get();
-    struct late_key key = { .cpu = bpf_get_smp_processor_id(), .softirq = softirq };
-    struct nc_bucket none = {};
     struct times *times;
     u64 now, raised_ns;
 
@@ -123,8 +116,7 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
         nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
-    key.slot = nc_slot(now - raised_ns);
-    nc_bucket_add(late.lookup_or_try_init(&key, &none), now - raised_ns);
+    nc_cpu_histogram_add(late.lookup(&softirq), now - raised_ns);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, softirq, now, now - raised_ns);
     return 0;

@@ -2,9 +2,10 @@
 
 import os
 import struct
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
-from netconsole_collector import bpf, config, decode, device_sets, rings, usage
+from netconsole_collector import bpf, checks, config, decode, device_sets, rings, usage
+from netconsole_collector.cpu_histograms import CpuHistograms
 from netconsole_collector.names import Names
 from netconsole_collector.statistics import Statistics
 from netconsole_collector.tables import Histograms, Table
@@ -49,7 +50,7 @@ class RunningProbe:
         self._fds: Dict[str, int] = dict(answer["maps"])
         self._maps: Dict[str, bpf.Map] = {}
         self._tables: List[Table] = []
-        self._histograms: List[Histograms] = []
+        self._histograms: List[Union[Histograms, CpuHistograms]] = []
         self._buffers: Dict[str, Any] = {}
         self._layouts: List[Any] = []
         self._totals: Dict[str, int] = {}
@@ -68,7 +69,9 @@ class RunningProbe:
         for name, spec in self.spec.get("tables", {}).items():
             self._tables.append(Table(name, spec, self._map(spec["map"]), names))
         for name, spec in self.spec.get("histograms", {}).items():
-            self._histograms.append(Histograms(name, spec, self._map(spec["map"]), names))
+            bpf_map = self._map(spec["map"])
+            kind = CpuHistograms if bpf_map.info.type == bpf.MAP_PERCPU_ARRAY else Histograms
+            self._histograms.append(kind(name, spec, bpf_map, names))
         for name, spec in self.spec.get("events", {}).items():
             map_name = spec["map"]
             if map_name not in self._buffers:
@@ -204,9 +207,8 @@ class RunningProbe:
         missed = [bpf.program_info(fd).missed for fd in self.program_fds]
         entries = {name: ledger[name] for name in _LEDGER if name not in ("seen", "submitted")}
         entries["missed"] = sum(one or 0 for one in missed)
-        entries["evicted"] = sum(
-            reader.evicted for reader in [t.reader for t in self._tables] + [h.reader for h in self._histograms]
-        )
+        entries["evicted"] = sum(table.reader.evicted for table in self._tables)
+        entries["evicted"] += sum(histogram.evicted for histogram in self._histograms)
         entries["shed"] = self._shed
         entries["unaccounted"] = sum(self._unaccounted.values())
         if self._readings % _MAPS_KB_EVERY == 1:

@@ -181,12 +181,17 @@ class Histograms:
         self.name = name
         self.unit = spec["unit"]
         key = list(spec["key"]) + [{"name": _SLOT, "type": "u32"}]
-        self.reader = MapReader(bpf_map, key, _BUCKET, names, "histogram " + name)
+        self._reader = MapReader(bpf_map, key, _BUCKET, names, "histogram " + name)
+
+    @property
+    def evicted(self) -> int:
+        """Slots that went away."""
+        return self._reader.evicted
 
     def read(self, full: bool) -> List[Json]:
         """{"labels", "delta", "total"} of those that changed, or of all."""
         grouped: Dict[Tuple[Any, ...], List[Change]] = {}
-        for change in self.reader.read():
+        for change in self._reader.read():
             identity = tuple(value for name, value in change.labels.items() if name != _SLOT)
             grouped.setdefault(identity, []).append(change)
         result = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netconsole import histogram
-from netconsole_collector import tables
+from netconsole_collector import cpu_histograms, tables
 from netconsole_collector.bpf import MapInfo
 from netconsole_collector.decode import LayoutError
 from netconsole_collector.names import Names
@@ -203,3 +203,53 @@ def test_histograms_agree_with_the_values() -> None:
     assert (four["delta"]["min"], four["delta"]["max"]) == (0, 987654321)
     assert (five["labels"], five["total"]["min"]) == ({"cpu": 5}, 1)
     assert [one["labels"]["cpu"] for one in found.read(full=True)] == [4, 5]
+
+
+class CpuArray:
+    """A per-CPU array of whole histograms, of which only the last index counts."""
+
+    cpus = CPUS
+    slot_bytes = 8 * (3 + cpu_histograms.SLOTS)
+
+    def __init__(self, value_size: int = slot_bytes) -> None:
+        self.info = MapInfo(6, 1, 4, value_size, 4, "fake")
+        self._words = [[0] * (3 + cpu_histograms.SLOTS) for _ in range(CPUS)]
+
+    def add(self, cpu: int, value: int) -> None:
+        words = self._words[cpu]
+        words[0] += value
+        words[1], words[2] = max(words[1], value), max(words[2], ~value & (1 << 64) - 1)
+        words[3 + histogram.index(value)] += 1
+
+    def items(self) -> list[tuple[bytes, bytes]]:
+        values = b"".join(struct.pack(f"={len(words)}Q", *words) for words in self._words)
+        return [(struct.pack("=I", index), bytes(len(values)) if index < 3 else values) for index in range(4)]
+
+
+CPU_SPEC = {"key": [{"name": "cpu", "type": "u32"}, {"name": "softirq", "type": "u32", "as": "softirq"}], "unit": "ns"}
+
+
+def test_histograms_of_cpus_agree_with_the_values() -> None:
+    fake = CpuArray()
+    found = cpu_histograms.CpuHistograms("late", CPU_SPEC, fake, Names())  # type: ignore[arg-type]
+    assert found.read(full=True) == []
+    values = [0, 3, 3, 1000, 1 << 63]
+    for value in values:
+        fake.add(1, value)
+    (one,) = found.read(full=False)
+    assert one["labels"] == {"cpu": 1, "softirq": "NET_RX"}
+    assert one["delta"] == one["total"]
+    assert (one["total"]["count"], one["total"]["sum"]) == (5, sum(values))
+    assert (one["total"]["min"], one["total"]["max"]) == (0, values[-1])
+    assert one["total"]["buckets"] == [[0, 1], [3, 2], [histogram.index(1000), 1], [histogram.index(values[-1]), 1]]
+    assert found.read(full=False) == []
+    fake.add(1, 1000)
+    (one,) = found.read(full=False)
+    assert one["delta"]["buckets"] == [[histogram.index(1000), 1]] and one["total"]["count"] == 6
+    assert one["delta"]["sum"] == 1000
+    assert [one["total"]["count"] for one in found.read(full=True)] == [6]
+
+
+def test_histograms_of_cpus_of_another_size_are_refused() -> None:
+    with pytest.raises(LayoutError, match="nc_cpu_histogram"):
+        cpu_histograms.CpuHistograms("late", CPU_SPEC, CpuArray(value_size=32), Names())  # type: ignore[arg-type]
