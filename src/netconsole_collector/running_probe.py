@@ -4,7 +4,7 @@ import os
 import struct
 from typing import Any, Dict, List, Optional, Union
 
-from netconsole_collector import bpf, checks, config, decode, device_sets, rings, usage
+from netconsole_collector import bpf, config, decode, device_sets, rings, usage
 from netconsole_collector.cpu_histograms import CpuHistograms
 from netconsole_collector.names import Names
 from netconsole_collector.statistics import Statistics
