@@ -1,7 +1,7 @@
 /* tap.h - what the probes of a virtual machine's data path share: to which queue of which tap a packet, socket or virtqueue belongs.
  *
  * Private structures of tun and vhost_net are read where the modules' own BTF says. Nothing is believed because of that alone: each object
- * is checked against another that must point back to it, and one that does not is counted as a stranger and left alone.
+ * is checked against another that must point back to it, and one that does not is counted as a stranger and left alone. Needs checks.h.
  */
 #ifndef NETCONSOLE_TAP_H
 #define NETCONSOLE_TAP_H
@@ -27,6 +27,27 @@ static inline int tap_of_socket(struct tap_queue *tap, struct socket *sock)
     tap->queue = queue;
     nc_place_of(&tap->place, NC_READ(tun, dev));
     return 0;
+}
+
+/* macvtap and ipvtap have sockets of another kind (drivers/net/tap.c): no queue of a tap, and no wrong layout either. */
+static inline int is_macvtap(struct socket *sock)
+{
+    struct sock *sk = NC_READ(sock, sk);
+    struct proto *protocol = NC_READ(sk, __sk_common.skc_prot);
+    char name[4] = {};
+
+    bpf_probe_read_kernel(name, sizeof(name), &protocol->name);
+    return name[0] == 't' && name[1] == 'a' && name[2] == 'p' && !name[3];
+}
+
+/* tap_of_socket, as the check that a probe has for what vhost calls its backend. */
+static inline int checked_tap_of_socket(struct tap_queue *tap, struct socket *sock, u32 check)
+{
+    int stranger = tap_of_socket(tap, sock);
+
+    if (!stranger || !is_macvtap(sock))
+        nc_check(check, !stranger);
+    return stranger;
 }
 
 /* What netdev_priv of a tun device gives (include/linux/netdevice.h: behind the device, at a multiple of 32 bytes). */

@@ -12,6 +12,7 @@
  */
 
 enum { INTERRUPTS };    /* counters */
+enum { BACKEND, LINE }; /* checks */
 
 /* ---- S1, by address of the packet: an array of sets (its look-up is inlined); a packet that never left is displaced by age ---- */
 #define SETS 8192
@@ -172,12 +173,18 @@ int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     struct queue_row *row;
 
     /* The guest's transmit queue has the same socket, but no ring. */
-    if (!config || !batch || !batch->packets || !NC_READ(nvq, rx_ring))
+    if (!config || !NC_READ(nvq, rx_ring))
+        return 0;
+    if (!batch) {               /* given without having been read from this socket: at most once, when this probe comes in between */
+        nc_check(BACKEND, 0);
+        return 0;
+    }
+    if (!batch->packets)
         return 0;
     interrupt.ns[0] = batch->first_ns;
     interrupt.packets = batch->packets;
     batch->packets = 0;
-    if (tap_of_socket(&tap, (void *)socket) || !nc_place_wanted(config, &tap.place))
+    if (checked_tap_of_socket(&tap, (void *)socket, BACKEND) || !nc_place_wanted(config, &tap.place))
         return 0;
     if (!interrupt.ns[0]) {     /* the first packet came before this probe, or by XDP */
         nc_ledger_add(NC_JOIN_MISSED);
@@ -240,6 +247,7 @@ int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync
         return 0;
     interrupt->ns[3] = bpf_ktime_get_ns();
     interrupt->gsi = NC_READ(irqfd, gsi);
+    nc_check(LINE, !NC_READ(irqfd, irq_entry.type) || NC_READ(irqfd, irq_entry.gsi) == interrupt->gsi);
     deliver(eventfd);
     return 0;
 }

@@ -5,6 +5,7 @@
  */
 
 enum { WAKEUPS, HALTS };    /* counters */
+enum { LINE };              /* checks */
 
 struct line_key {
     u32 vm;                 /* process of the VM */
@@ -51,6 +52,7 @@ static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd)
     struct delivery *delivery;
     int zero = 0;
 
+    nc_check(LINE, !NC_READ(irqfd, irq_entry.type) || NC_READ(irqfd, irq_entry.gsi) == key.gsi);
     delivery = deliveries.lookup(&zero);
     if (delivery) {
         delivery->line = key;

@@ -9,7 +9,8 @@
  * began (vhost had more to do, or the tap had room again) are not on this path.
  */
 
-enum { RUNS };      /* counters */
+enum { RUNS };              /* counters */
+enum { BACKEND, KICK };     /* checks */
 
 struct kicks {
     u64 first_ns;   /* K1 of the first that no run has answered */
@@ -121,7 +122,9 @@ int begun(struct pt_regs *ctx, struct vhost_work *work)
     u32 thread = bpf_get_current_pid_tgid();
     struct run run = {};
 
-    if (!config || !sock || !kick || !kick->first_ns || tap_of_socket(&run.tap, sock) || !nc_place_wanted(config, &run.tap.place))
+    if (!nc_check(KICK, kick != NULL) || !kick->first_ns || !config)
+        return 0;
+    if (checked_tap_of_socket(&run.tap, sock, BACKEND) || !nc_place_wanted(config, &run.tap.place))
         return 0;
     count = kick->count;
     run.kicks = count - kick->answered;

@@ -5,6 +5,7 @@
  */
 
 enum { RUNS, STRANGERS, SIGNALS };      /* counters */
+enum { BACKEND, RING };                 /* checks */
 enum { RX, TX };
 
 struct queue_row {
@@ -14,8 +15,12 @@ struct queue_row {
     u64 batches, signals, suppressed;
     u64 run_ns;
     u64 depth_buffers, size_buffers, unsignalled_buffers, starving;    /* gauges, at the end of the last run */
+    u64 detached;                                                       /* gauge */
 };
 BPF_TABLE("hash", struct tap_queue, struct queue_row, queues, NC_ROWS_queues);
+
+/* include/uapi/linux/vhost.h: _IOW(0xAF, 0x30, struct vhost_vring_file) */
+#define VHOST_NET_SET_BACKEND 0x4008AF30
 
 /* One writer each, the worker: plain hashes, not one copy per CPU of every queue of every machine. */
 BPF_TABLE("hash", struct tap_queue, struct nc_bucket, wake, NC_ROWS_wake);
@@ -116,8 +121,12 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     struct worker *worker, none = {};
     u64 now = bpf_ktime_get_ns();
 
-    if (!config || !sock)       /* the guest's driver has not set it up, or is gone */
+    if (!config)
         return 0;
+    if (!sock) {                /* the guest's driver has not set it up, or is gone: not for long, where vhost runs */
+        nc_check(BACKEND, 0);
+        return 0;
+    }
     worker = threads.lookup_or_try_init(&tid, &none);
     if (!worker)
         return 0;
@@ -126,7 +135,7 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     worker->vq = 0;
     worker->tap.direction[0] = direction == RX ? 'r' : 't';
     worker->tap.direction[1] = 'x';
-    if (tap_of_socket(&worker->tap, sock)) {
+    if (checked_tap_of_socket(&worker->tap, sock, BACKEND)) {
         nc_count(STRANGERS);
         return 0;
     }
@@ -135,8 +144,13 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     worker->packets = worker->buffers = worker->bytes = worker->batches = worker->signals = worker->unsignalled = 0;
     worker->kicks = worker->arrivals = 0;
     worker->call = (u64)NC_READ(vq, call_ctx.ctx);
-    if (direction == RX)
+    if (direction == RX) {
+        struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
+        struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
+
+        nc_check(RING, NC_READ(nvq, rx_ring) == &tfile->tx_ring);
         ring_size(vq, &worker->consumed, &worker->waiting);
+    }
     account_wakeups(worker, (u64)work, now, kicked);
     worker->since_ns = now;
     worker->vq = (u64)vq;
@@ -329,6 +343,7 @@ int ended(struct pt_regs *ctx)
         nc_ledger_add(NC_MAP_FULL);
         return 0;
     }
+    row->detached = 0;
     look_at_ring(row, vq);
     if (worker->tap.direction[0] == 'r')
         account_rx(worker, row, vq);
@@ -351,6 +366,29 @@ int ended(struct pt_regs *ctx)
         account_cpu(worker, bpf_get_current_pid_tgid(), now, 0);
         worker->running_ns = now;
     }
+    return 0;
+}
+
+/* ---- QEMU takes a queue away from vhost: the machine is paused, its driver reset, or it leaves for another host ---- */
+
+int configured(struct pt_regs *ctx, struct file *file, unsigned int request, unsigned long argument)
+{
+    struct vhost_net *net = NC_READ(file, private_data);
+    struct vhost_vring_file wanted = {};
+    struct vhost_virtqueue *vq;
+    struct tap_queue tap = {};
+    struct queue_row *row;
+
+    if (request != VHOST_NET_SET_BACKEND || bpf_probe_read_user(&wanted, sizeof(wanted), (void *)argument) || wanted.fd >= 0)
+        return 0;
+    vq = (void *)&net->vqs[wanted.index & TX].vq;
+    if (tap_of_socket(&tap, NC_READ(vq, private_data)))
+        return 0;
+    tap.direction[0] = wanted.index == RX ? 'r' : 't';
+    tap.direction[1] = 'x';
+    row = queues.lookup(&tap);
+    if (row)
+        row->detached = 1;
     return 0;
 }
 

@@ -33,6 +33,7 @@ SHOWN_AS = (
 EXTRA_LABELS = {"drop_reason": ("class", "provenance"), "tap": ("vm",)}
 """Labels that the collector adds beside a label of this kind."""
 POINTS = ("raw_tracepoint", "tracepoint", "fentry", "fexit", "kprobe", "kretprobe")
+MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
 COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us")
 FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
@@ -242,7 +243,9 @@ def _text(path: Path) -> str:
 
 
 def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) -> Manifest:
-    root.only(("probe", "knobs", "programs", "counters", "tables", "histograms", "events", "findings"), "section")
+    root.only(
+        ("probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "events", "findings"), "section"
+    )
     probe = root.table("probe")
     probe.only((*_WORDS, "cost", "modes", "source", "btf_modules", "include"))
     name = probe.text("name")
@@ -260,6 +263,11 @@ def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) ->
     programs = tuple(_program(item) for item in root.tables("programs"))
     if source == "bpf" and not programs and not root.has("programs"):
         root.wrong("programs", "missing: a probe with source bpf has at least one program")
+    for item in root.tables("checks"):  # of the collector, which is given the raw document
+        item.only(("slot", "says", "programs"))
+        item.integer("slot", None, 0, MAX_CHECKS - 1)
+        item.text("says")
+        item.texts("programs", choices=[program.name for program in programs])
     modes = cast("list[Mode]", probe.texts("modes", ["summary"], MODES))
     if "summary" not in modes:
         probe.wrong("modes", 'expected a list that holds "summary"')

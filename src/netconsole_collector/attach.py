@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import struct
-from typing import NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from netconsole_collector import bpf
 
@@ -24,6 +24,7 @@ _PERF_ATTR_BYTES = 112
 _PERF_FLAG_FD_CLOEXEC = 8
 _PERF_EVENT_IOC_ENABLE = 0x2400
 _PERF_EVENT_IOC_SET_BPF = 0x40042408
+_NO_KPROBES = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
 _KRETPROBE = 1
 """config bit 0 of the kprobe PMU (format/retprobe)."""
 
@@ -54,6 +55,22 @@ def tracefs() -> Optional[str]:
     return next((path for path in _TRACEFS if os.access(os.path.join(path, "events"), os.R_OK | os.X_OK)), None)
 
 
+def hopeless(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """On a kernel without kprobes: a manifest's required programs that have nothing else, with what to say of each.
+
+    Known before anything is compiled, and a better reason than the types of modules that are not loaded either.
+    """
+    if os.path.exists(_PMU.format("kprobe")):
+        return []
+    missing = []
+    for program in programs:
+        points = [alternative["point"] for alternative in program["attach"]]
+        if program.get("required", True) and all(parse(point).kind in ("kprobe", "kretprobe") for point in points):
+            tried = [{"point": point, "why": _NO_KPROBES, "detail": ""} for point in points]
+            missing.append({"name": program["name"], "measures": program["measures"], "tried": tried})
+    return missing
+
+
 def check(point: Point) -> None:
     """Raises NotHere for what can be known without trying: cheap, and with a better reason than an errno."""
     if point.kind == "tracepoint":
@@ -65,7 +82,7 @@ def check(point: Point) -> None:
             )
     elif point.kind in ("kprobe", "kretprobe"):
         if not os.path.exists(_PMU.format("kprobe")):
-            raise NotHere("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
+            raise NotHere(_NO_KPROBES)
         if not _in_kallsyms(point.name):
             raise NotHere(
                 "no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name)

@@ -167,6 +167,8 @@ class Collector:
             return
         for body in bodies:
             self._output.send(body, mono, wall)
+        if probe.stand_down():
+            self._attached_status(probe)
 
     def _send(self, body: Json) -> None:
         self._output.send(body, _mono_ns(), _wall_ns())
@@ -335,16 +337,11 @@ class Collector:
         self._reply(load.id, answer["why"])
 
     def _attached_status(self, probe: RunningProbe) -> None:
-        missing = probe.answer["missing"]
-        reasons = [
-            "{} is not measured: {}".format(one["measures"], "; ".join(tried["why"] for tried in one["tried"]))
-            for one in missing
-        ]
-        why = "; ".join(reasons + ([probe.note] if probe.note else []))
+        missing = probe.missing
+        why = "; ".join(_reasons(missing) + ([probe.note] if probe.note else []))
         points = [tried["point"] for one in missing for tried in one["tried"]]
         state = "degraded" if missing else "attached"
-        attached = [program["attach"] for program in probe.programs]
-        self._status(probe.name, state, probe.mode, probe.knobs, why or None, None, attached, points)
+        self._status(probe.name, state, probe.mode, probe.knobs, why or None, None, probe.attached, points)
 
     def _status(
         self,
@@ -404,6 +401,17 @@ class Collector:
             "collector": {"pid": os.getpid(), "python": platform.python_version(), "version": VERSION},
             "capabilities": capabilities.all_of(self._python),
         }
+
+
+def _reasons(missing: List[Json]) -> List[str]:
+    """What is not measured, and why: programs that lack the same reason are named together."""
+    measured: Dict[str, List[str]] = {}
+    for one in missing:
+        what = measured.setdefault("; ".join(tried["why"] for tried in one["tried"]), [])
+        if one["measures"] not in what:
+            what.append(one["measures"])
+    verb = {True: "is", False: "are"}
+    return ["{} {} not measured: {}".format(", ".join(w), verb[len(w) == 1], why) for why, w in measured.items()]
 
 
 def _mode(command: Json) -> str:

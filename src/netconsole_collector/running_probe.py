@@ -4,7 +4,7 @@ import os
 import struct
 from typing import Any, Dict, List, Optional, Union
 
-from netconsole_collector import bpf, config, decode, device_sets, rings, usage
+from netconsole_collector import bpf, checks, config, decode, device_sets, rings, usage
 from netconsole_collector.cpu_histograms import CpuHistograms
 from netconsole_collector.names import Names
 from netconsole_collector.statistics import Statistics
@@ -46,6 +46,9 @@ class RunningProbe:
         self.note: Optional[str] = None
         """Why it is not as its user asked for; part of its status."""
         self.knobs: Json = {}
+        self.missing: List[Json] = list(answer["missing"])
+        """Programs that do not run, with what was tried and why it did not do."""
+        self._checks: Optional[checks.Checks] = None
         self._names = names
         self._fds: Dict[str, int] = dict(answer["maps"])
         self._maps: Dict[str, bpf.Map] = {}
@@ -77,6 +80,8 @@ class RunningProbe:
             if map_name not in self._buffers:
                 self._buffers[map_name] = _buffer(self._fd(map_name))
             self._layouts.append((map_name, name, decode.Layout(spec["record"])))
+        if self.spec.get("checks"):
+            self._checks = checks.Checks(self.spec["checks"], self._map(checks.MAP))
 
     def _fd(self, name: str) -> int:
         if name not in self._fds:
@@ -235,14 +240,36 @@ class RunningProbe:
             "maps_kb": self._maps_kb,
         }
 
+    # ---- checks ----
+
+    def stand_down(self) -> bool:
+        """Detaches programs whose check of the kernel's structures has failed; True when there are any."""
+        failed = self._checks.newly_failed() if self._checks else []
+        for check in failed:
+            for program in self.programs:
+                if program["name"] in check["programs"] and program["link"] >= 0:
+                    self._detach_one(program)
+                    measures = next(p["measures"] for p in self.spec["programs"] if p["name"] == program["name"])
+                    tried = [{"point": program["attach"], "why": check["says"], "detail": ""}]
+                    self.missing.append({"name": program["name"], "measures": measures, "tried": tried})
+        return bool(failed)
+
+    @property
+    def attached(self) -> List[str]:
+        """The attach points of the programs that run."""
+        return [program["attach"] for program in self.programs if program["link"] >= 0]
+
     # ---- end ----
 
     def detach(self) -> None:
         """Stops the programs; counters stand still from here on and can be read once more."""
         for program in self.programs:
-            if program["link"] >= 0:
-                os.close(program["link"])
-                program["link"] = -1
+            self._detach_one(program)
+
+    def _detach_one(self, program: Json) -> None:
+        if program["link"] >= 0:
+            os.close(program["link"])
+            program["link"] = -1
 
     def close(self) -> None:
         """Gives everything back to the kernel."""

@@ -25,6 +25,12 @@ def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
         for name, counter in spec.get("counters", {}).items():
             if not isinstance(counter["slot"], int):
                 return "counter {}: no slot".format(name)
+        names = {program["name"]: program["measures"] for program in spec["programs"]} if spec.get("checks") else {}
+        for check in spec.get("checks", []):
+            if not isinstance(check["slot"], int) or not isinstance(check["says"], str):
+                return "check {}: slot is a number and says a text".format(check["slot"])
+            if not all(name in names for name in check["programs"]):
+                return "check {}: it names a program that there is not".format(check["slot"])
         spec["probe"].get("modes")
     except (KeyError, TypeError, AttributeError) as error:
         return "{} is missing or of the wrong type".format(error)

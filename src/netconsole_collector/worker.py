@@ -61,11 +61,9 @@ Json = Dict[str, Any]
 class Refused(Exception):
     """The probe cannot run; ``state`` is failed or unsupported, the message one sentence, ``detail`` the full text."""
 
-    missing: List[Json] = []
-    """Programs that could not be attached, with what was tried."""
-
     def __init__(self, why: str, state: str = "failed", help: Optional[str] = None, detail: str = "") -> None:
         super().__init__(why)
+        self.missing: List[Json] = []  # programs that could not be attached, with what was tried
         self.state = state
         self.help = help
         self.detail = detail
@@ -131,6 +129,15 @@ class Worker:
             self._remove_directory()
 
     def _load(self) -> Json:
+        if not self.job.get("compile_only"):
+            hopeless = attach.hopeless(self.spec["programs"])
+            if hopeless:
+                what = ", ".join(dict.fromkeys(one["measures"] for one in hopeless))
+                refused = Refused(
+                    "{}; it cannot measure {}".format(hopeless[0]["tried"][0]["why"], what), "unsupported"
+                )
+                refused.missing = hopeless
+                raise refused
         bcc = _import_bcc()
         self._memlock = _raise_memlock()
         types = self._kernel_types(bcc)

@@ -8,7 +8,7 @@ from typing import cast
 
 from tests.live.measurement import CHECKOUT, PYTHON, Measurement
 
-from netconsole import frames
+from netconsole import frames, probes
 from netconsole.collector_process import CollectorProcess
 
 from .errors import LabError
@@ -70,6 +70,22 @@ class InsideMeasurement(Measurement):
         """Loads a probe unless it is there."""
         if probe not in self.statuses:
             self.load(probe, mode, **knobs)
+
+    def load_altered(self, probe: str, right: str, wrong: str) -> str:
+        """Loads a shipped probe with one expression of its source replaced; returns the name that it goes by."""
+        manifest = probes.load(CHECKOUT / "probes" / probe)
+        source = manifest.code()
+        assert right in source
+        name = f"{probe}_altered"
+        reply = self.command(
+            command="load",
+            probe=name,
+            spec=manifest.raw,
+            source=source.replace(right, wrong),
+            common=manifest.common_code(),
+        )
+        assert reply.ok, reply.error
+        return name
 
     def assert_whole(self, *probes: str) -> None:
         """Nothing has escaped these probes since `begin`: no run was skipped, no row or start was missing."""

@@ -6,13 +6,18 @@ import struct
 
 import pytest
 
+from netconsole import probes
+from netconsole_collector import attach, btf, prototypes
+
 from .btf import KernelBtf, btf_files, elf_section, unpack_image
 from .errors import LabUnavailable
 from .fetch import Kernel, fetch, kernels
+from .hypervisor import CHECKOUT
 
 pytestmark = pytest.mark.lab
 
 BTF_MAGIC = 0xEB9F
+VM_PATH = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 
 
 @pytest.fixture(scope="module", params=kernels(), ids=lambda kernel: kernel.name)
@@ -36,6 +41,38 @@ def test_vmlinux_and_modules_have_types(files: KernelBtf) -> None:
         assert header + max(type_at + type_length, string_at + string_length) == len(data)
     assert b"\0sk_buff\0" in files.vmlinux.read_bytes()
     assert b"\0vhost_virtqueue\0" in files.modules["vhost"].read_bytes()
+
+
+def with_modules(files: KernelBtf, *names: str) -> btf.Btf:
+    return btf.Btf(str(files.vmlinux), [str(files.modules[name]) for name in ("irqbypass", "kvm", *names)])
+
+
+@pytest.mark.parametrize("vendor", ["kvm_intel", "kvm_amd"])
+@pytest.mark.parametrize("probe", VM_PATH)
+def test_the_way_to_a_guest_can_be_measured_on_either_vendor(files: KernelBtf, probe: str, vendor: str) -> None:
+    """The lab emulates AMD; of Intel, posted interrupts or not, there is what the modules say of themselves."""
+    types = with_modules(files, vendor, "tun", "tap", "vhost_iotlb", "vhost", "vhost_net")
+    for program in probes.load(CHECKOUT / "probes" / probe).raw["programs"]:  # type: ignore[attr-defined]
+        problems = []
+        for alternative in program["attach"]:
+            point = attach.parse(alternative["point"])
+            if point.kind == "raw_tracepoint":
+                known = types.named(f"btf_trace_{point.name}", (btf.TYPEDEF,))
+                problems.append(None if known else f"no tracepoint {point.name}")
+            else:
+                problems.append(prototypes.problem(types, point.name, alternative.get("takes", [])))
+        assert None in problems, problems
+
+
+@pytest.mark.parametrize(("vendor", "delivery"), [("kvm_intel", "vmx"), ("kvm_amd", "svm")])
+def test_interrupts_are_accepted_before_vendors_part(files: KernelBtf, vendor: str, delivery: str) -> None:
+    """S5 is in kvm itself, its last argument the vector; what a vendor does with it (posting, say) comes behind."""
+    types = with_modules(files, vendor)
+    (accepted,) = types.named("btf_trace_kvm_apic_accept_irq", (btf.TYPEDEF,))
+    taken = [prototypes.spelled(types, one) for one in types.parameter_types(types.strip(accepted))]
+    assert taken == ["void *", "__u32", "__u16", "__u16", "__u8"]
+    assert with_modules(files).named("__apic_accept_irq", (btf.FUNC,))
+    assert prototypes.problem(types, f"{delivery}_deliver_interrupt", ["kvm_lapic *", "int", "int", "int"]) is None
 
 
 def test_what_is_no_kernel_is_refused() -> None:

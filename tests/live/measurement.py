@@ -137,6 +137,11 @@ class Measurement:
                 found.append(Row(row.labels, counts, row.gauges))
         return found
 
+    def all_rows(self, probe: str, table: str, /, **labels: frames.Label) -> list[frames.Row]:
+        """As they were read last, also those that did not change."""
+        with self._changed:
+            return [row for row in self._rows.get((probe, table), {}).values() if labels.items() <= row.labels.items()]
+
     def total(self, probe: str, table: str, value: str = "count", /, **labels: frames.Label) -> int:
         """The sum of a value over the rows that have these labels."""
         return sum(row.counts[value] for row in self.rows(probe, table, **labels))

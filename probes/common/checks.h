@@ -1,0 +1,24 @@
+/* checks.h - what a program believes of the kernel's structures, held against living objects while it runs.
+ *
+ * nc_check(slot, holds) counts what it is told and gives it back. The collector reads both counts: a check that has failed some times and
+ * never held is a layout that is not what the type information says, and it detaches the programs that the manifest names for it.
+ */
+#ifndef NETCONSOLE_CHECKS_H
+#define NETCONSOLE_CHECKS_H
+
+#define NC_CHECKS 8
+struct nc_checked {
+    u64 held, failed;
+};
+BPF_PERCPU_ARRAY(nc_checks, struct nc_checked, NC_CHECKS);
+
+static inline int nc_check(u32 slot, int holds)
+{
+    struct nc_checked *checked = nc_checks.lookup(&slot);
+
+    if (checked)
+        __sync_fetch_and_add(holds ? &checked->held : &checked->failed, 1);
+    return holds;
+}
+
+#endif /* NETCONSOLE_CHECKS_H */
