@@ -116,6 +116,8 @@ class LiveSession:
     ) -> Future[None]:
         """See :class:`netconsole.session.Session`."""
         request = self._requests.get(probe)
+        if request is None and mode is not None and not knobs and self._sources.set_mode(probe, mode):
+            return _done()
         if request is None:
             return _refused(f"{probe}: is not a probe that takes knobs")
         wanted = _changed(request, mode, knobs)
@@ -351,6 +353,12 @@ def _load(request: ProbeRequest) -> dict[str, object]:
         "mode": request.mode,
         "knobs": dict(request.knobs),
     }
+
+
+def _done() -> Future[None]:
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future
 
 
 def _refused(why: str) -> Future[None]:

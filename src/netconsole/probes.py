@@ -23,7 +23,7 @@ COMMON_HEADER = "netconsole.h"
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
 MODES: tuple[Mode, ...] = ("counters", "summary", "details")
-SOURCES = ("bpf", "links", "sockets", "softnet", "self")
+SOURCES = ("bpf", "links", "sockets", "softnet", "ovs", "self")
 LEVELS = ("!", "!!")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (

@@ -5,9 +5,23 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Protocol, TypeAlias, TypedDict
+from typing import ClassVar, Protocol, TypeAlias, TypedDict, runtime_checkable
 
-from netconsole.frames import AnyFrame, Cost, Count, Counters, Label, Mode, ProbeState, Row, Status, Table, Usage
+from netconsole.frames import (
+    AnyFrame,
+    Cost,
+    Count,
+    Counters,
+    Event,
+    Label,
+    Mode,
+    ProbeState,
+    Row,
+    Scalar,
+    Status,
+    Table,
+    Usage,
+)
 from netconsole.frames import Source as SourceName
 
 FULL_EVERY = 10
@@ -65,6 +79,10 @@ class FrameMaker:
             **self._stamp(probe), name=name, interval_ns=self.interval_ns, full=full, rows=rows, omitted=omitted
         )
 
+    def event(self, probe: str, name: str, fields: Mapping[str, Scalar]) -> Event:
+        """One detail, seen in this interval."""
+        return Event(**self._stamp(probe), name=name, fields=dict(fields))
+
     def cost(self, usage: Usage) -> Cost:
         """The end of the interval."""
         return Cost(**self._stamp(None), interval_ns=self.interval_ns, usage=usage)
@@ -93,6 +111,13 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Give everything back."""
+
+
+@runtime_checkable
+class HasModes(Protocol):
+    """A source that tells more in mode details; the mode may change between two readings, and from another thread."""
+
+    mode: Mode
 
 
 class Accumulator:

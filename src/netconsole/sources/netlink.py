@@ -135,7 +135,7 @@ def _messages(chunk: memoryview) -> Iterator[tuple[int, int, memoryview]]:
         offset += (length + 3) & ~3
 
 
-def _attributes(body: memoryview, offset: int) -> Iterator[tuple[int, memoryview]]:
+def attributes(body: memoryview, offset: int) -> Iterator[tuple[int, memoryview]]:
     while offset + _ATTRIBUTE.size <= len(body):
         length, kind = _ATTRIBUTE.unpack_from(body, offset)
         if length < _ATTRIBUTE.size or offset + length > len(body):
@@ -149,11 +149,11 @@ def _root(body: memoryview) -> Qdisc | None:
     if parent != TC_H_ROOT:
         return None
     name = ""
-    for kind, value in _attributes(body, _TCMSG.size):
+    for kind, value in attributes(body, _TCMSG.size):
         if kind == TCA_KIND:
             name = bytes(value).rstrip(b"\0").decode("ascii", "replace")
         elif kind == TCA_STATS2:
-            for statistic, figures in _attributes(value, 0):
+            for statistic, figures in attributes(value, 0):
                 if statistic == TCA_STATS_QUEUE and len(figures) >= _QUEUE.size:
                     packets, waiting, drops, requeues, overlimits = _QUEUE.unpack_from(figures)
                     return Qdisc(ifindex, name, packets, waiting, drops, requeues, overlimits)
@@ -163,7 +163,7 @@ def _root(body: memoryview) -> Qdisc | None:
 def _bound(protocol: str, body: memoryview) -> BoundSocket:
     family, _, port, address, waiting, inode = _DIAG.unpack_from(body)
     drops = None
-    for kind, value in _attributes(body, _DIAG.size):
+    for kind, value in attributes(body, _DIAG.size):
         if kind == INET_DIAG_SKMEMINFO and len(value) >= 4 * (SK_MEMINFO_DROPS + 1):
             drops = struct.unpack_from("=I", value, 4 * SK_MEMINFO_DROPS)[0]
     size = 4 if family == socket.AF_INET else 16

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from netconsole.frames import AnyFrame
+from netconsole.frames import AnyFrame, Mode
 from netconsole.session import ProbeRequest
-from netconsole.sources.base import FrameMaker, Source, SourceError
+from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
+from netconsole.sources.ovs_flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
@@ -19,6 +20,7 @@ FACTORIES: dict[str, Callable[[], Source]] = {
     "links": Links,
     "softnet": Softnet,
     "sockets": SocketGroups,
+    "ovs": OvsFlows,
     "self": OwnCost,
 }
 """By the name that a manifest gives as its source."""
@@ -36,7 +38,7 @@ class SourceRunner:
         self._deliver = deliver
         self._make = FrameMaker(numbers)
         self._own = OwnCost()
-        self._sources = [(request, FACTORIES[request.source]()) for request in requests if request.source in FACTORIES]
+        self._sources = [(request, _made(request)) for request in requests if request.source in FACTORIES]
         self._failing: dict[str, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
@@ -44,6 +46,14 @@ class SourceRunner:
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
+
+    def set_mode(self, name: str, mode: Mode) -> bool:
+        """Change the mode of a source with its next reading, whose status says so; False when it has but one."""
+        for request, source in self._sources:
+            if request.name == name and isinstance(source, HasModes):
+                source.mode = mode
+                return True
+        return False
 
     def close(self) -> None:
         """End the thread; at most one reading is awaited. Idempotent."""
@@ -90,3 +100,10 @@ class SourceRunner:
         if self._failing.pop(request.name, None) is not None:
             found.insert(0, self._make.status(request.name, "attached", request.mode))
         return found
+
+
+def _made(request: ProbeRequest) -> Source:
+    source = FACTORIES[request.source]()
+    if isinstance(source, HasModes):
+        source.mode = request.mode
+    return source

@@ -314,7 +314,8 @@ class ConsoleApp(App[None]):
     def _knobbed(self) -> Iterator[str]:
         with self.session.view() as state:
             names = list(state.probes)
-        return (name for name in names if name in self.manifests and self.manifests[name].knobs)
+        known = (self.manifests[name] for name in names if name in self.manifests)
+        return (manifest.name for manifest in known if manifest.knobs or len(manifest.modes) > 1)
 
 
 def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> str:

@@ -1,0 +1,143 @@
+"""Open vSwitch's datapaths in the kernel and their ports, by generic netlink (include/uapi/linux/openvswitch.h)."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from netconsole.sources.netlink import Netlink, attributes
+
+DATAPATHS, PORTS = "ovs_datapath", "ovs_vport"
+_NETLINK_GENERIC = 16
+_GENL_ID_CTRL = 16
+_CTRL_CMD_GETFAMILY = 3
+_CTRL_ATTR_FAMILY_ID, _CTRL_ATTR_FAMILY_NAME = 1, 2
+_CMD_GET = 3
+"""OVS_DP_CMD_GET and OVS_VPORT_CMD_GET."""
+_DP_NAME, _DP_STATS, _DP_MEGAFLOW_STATS, _DP_USER_FEATURES, _DP_MASKS_CACHE_SIZE, _DP_PER_CPU_PIDS = 1, 3, 4, 5, 7, 8
+_DISPATCH_PER_CPU = 1 << 2
+"""OVS_DP_F_DISPATCH_UPCALL_PER_CPU, since 5.15: before, every port has its own list of handlers."""
+_PORT_NUMBER, _PORT_TYPE, _PORT_NAME, _PORT_UPCALL_PID, _PORT_STATS = 1, 2, 3, 5, 6
+_TYPES = {1: "netdev", 2: "internal", 3: "gre", 4: "vxlan", 5: "geneve"}
+
+_GENERIC = struct.Struct("=BBxx")
+_OVS = struct.Struct("=BBxxi")
+"""genlmsghdr and struct ovs_header."""
+_STATS = struct.Struct("=QQQQ")
+_MASKS = struct.Struct("=QI4xQ")
+_PORT_STATS_LAYOUT = struct.Struct("=8Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Datapath:
+    """A datapath of the kernel: its counters since it was made. None: this kernel does not tell.
+
+    ``sockets`` are those of handlers to which upcalls go; a datapath that has none loses all of them. None where
+    every port has its own (before 5.15): see :class:`Port`.
+    """
+
+    index: int
+    name: str
+    hits: int
+    misses: int
+    lost: int
+    flows: int
+    masks: int | None
+    mask_hits: int | None
+    cache_hits: int | None
+    cache_size: int | None
+    sockets: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port; ``counts`` are rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_drops, tx_drops."""
+
+    number: int
+    name: str
+    type: str
+    counts: tuple[int, ...]
+    sockets: int
+
+
+class OvsNetlink:
+    """The families of a kernel that has the module loaded."""
+
+    def __init__(self) -> None:
+        """Raises OSError; FileNotFoundError when openvswitch is not loaded."""
+        self._netlink = Netlink(_NETLINK_GENERIC)
+        try:
+            families = self._families()
+            self._datapaths, self._ports = families[DATAPATHS], families[PORTS]
+        except KeyError:
+            self._netlink.close()
+            raise FileNotFoundError(2, "the kernel module openvswitch is not loaded") from None
+        except OSError:
+            self._netlink.close()
+            raise
+
+    def datapaths(self) -> list[Datapath]:
+        """Those of this network namespace. Raises OSError."""
+        request = _OVS.pack(_CMD_GET, 2, 0)
+        return [_datapath(body) for body in self._netlink.dump(self._datapaths, request)]
+
+    def ports(self, datapath: Datapath) -> list[Port]:
+        """The ports of a datapath. Raises OSError."""
+        request = _OVS.pack(_CMD_GET, 1, datapath.index)
+        return [_port(body) for body in self._netlink.dump(self._ports, request)]
+
+    def close(self) -> None:
+        """Close the netlink socket."""
+        self._netlink.close()
+
+    def _families(self) -> dict[str, int]:
+        found = {}
+        for body in self._netlink.dump(_GENL_ID_CTRL, _GENERIC.pack(_CTRL_CMD_GETFAMILY, 1)):
+            values = dict(attributes(body, _GENERIC.size))
+            found[_text(values[_CTRL_ATTR_FAMILY_NAME])] = int.from_bytes(values[_CTRL_ATTR_FAMILY_ID], sys.byteorder)
+        return found
+
+
+def _datapath(body: memoryview) -> Datapath:
+    _, _, index = _OVS.unpack_from(body)
+    values = dict(attributes(body, _OVS.size))
+    hits, misses, lost, flows = _STATS.unpack_from(values[_DP_STATS])
+    masks = mask_hits = cache_hits = None
+    if _DP_MEGAFLOW_STATS in values:
+        mask_hits, masks, cache_hits = _MASKS.unpack_from(values[_DP_MEGAFLOW_STATS])
+    cache_size = _number(values, _DP_MASKS_CACHE_SIZE)
+    sockets = None
+    if (_number(values, _DP_USER_FEATURES) or 0) & _DISPATCH_PER_CPU:
+        sockets = _sockets(values.get(_DP_PER_CPU_PIDS))
+    return Datapath(
+        index, _text(values[_DP_NAME]), hits, misses, lost, flows, masks, mask_hits,
+        cache_hits if cache_size is not None else None, cache_size, sockets,
+    )  # fmt: skip
+
+
+def _port(body: memoryview) -> Port:
+    values = dict(attributes(body, _OVS.size))
+    number = _number(values, _PORT_NUMBER) or 0
+    kind = _number(values, _PORT_TYPE) or 0
+    counts = _PORT_STATS_LAYOUT.unpack_from(values[_PORT_STATS])
+    name = _text(values[_PORT_NAME])
+    return Port(number, name, _TYPES.get(kind, str(kind)), counts, _sockets(values.get(_PORT_UPCALL_PID)))
+
+
+def _sockets(pids: memoryview | None) -> int:
+    """Different netlink sockets in a list of ports; 0 stands for none."""
+    if pids is None:
+        return 0
+    numbers = {pid for (pid,) in struct.iter_unpack("=I", pids[: len(pids) & ~3])}
+    return len(numbers - {0})
+
+
+def _number(values: Mapping[int, memoryview], attribute: int) -> int | None:
+    value = values.get(attribute)
+    return None if value is None else int.from_bytes(value[:4], sys.byteorder)
+
+
+def _text(value: memoryview) -> str:
+    return bytes(value).rstrip(b"\0").decode("utf-8", "backslashreplace")

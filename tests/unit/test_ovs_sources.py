@@ -1,0 +1,188 @@
+"""What Open vSwitch says, read: control socket, its texts, and the netlink messages of its kernel module."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from netconsole.sources.ovs_netlink import _datapath, _port
+from netconsole.sources.ovs_vswitchd import flows_in, revalidation_in, userspace_in
+from netconsole.sources.unixctl import Refused, Unixctl, UnixctlError, directories
+
+UPCALL_SHOW = """netdev@ovs-netdev:
+  flows         : (current 0) (avg 0) (max 0) (limit 10000)
+  dump duration : 1ms
+  ufid enabled : true
+
+  5: (keys 0)
+system@ovs-system:
+  flows         : (current 8412) (avg 8100) (max 9000) (limit 200000)
+  offloaded flows : 12
+  dump duration : 37ms
+  ufid enabled : true
+
+  23: (keys 4206)
+"""
+DPCTL_SHOW = """netdev@ovs-netdev:
+  lookups: hit:499 missed:1 lost:0
+  flows: 1
+  port 0: ovs-netdev (tap)
+    RX packets:0 errors:0 dropped:0 overruns:0 frame:0
+    TX packets:0 errors:0 dropped:7 aborted:0 carrier:0
+    collisions:0
+    RX bytes:0  TX bytes:0
+  port 2: veth-a
+    RX packets:500 errors:1 dropped:2 overruns:0 frame:0
+    TX packets:3 errors:4 dropped:5 aborted:0 carrier:0
+    collisions:0
+    RX bytes:53000 (51.8 KiB)  TX bytes:6
+  port 4: vx1 (vxlan: packet_type=ptap)
+    RX packets:9 errors:0 dropped:0 overruns:0 frame:0
+    TX packets:0 errors:0 dropped:0 aborted:0 carrier:0
+    collisions:0
+    RX bytes:1  TX bytes:0
+"""
+FLOWS = """flow-dump from the main thread:
+recirc_id(0),in_port(vnet0),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:0a,dst=02:00:00:00:00:0b),eth_type(0x0800),\
+ipv4(frag=no), packets:499, bytes:52894, used:1.041s, actions:vnet1,ct(commit)
+recirc_id(0x2),in_port(vnet0),eth_type(0x0806),arp(sip=10.0.0.1), packets:0, bytes:0, used:never, actions:drop
+"""
+
+
+def serve(path: Path, answer: Callable[[dict[str, object]], bytes]) -> threading.Thread:
+    """A server that answers one request after another on one connection, and ends with it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+
+    def run() -> None:
+        connection, _ = listener.accept()
+        with listener, connection:
+            while request := connection.recv(65536):
+                for part in answer(json.loads(request)).split(b"|"):
+                    connection.sendall(part)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def reply(request: dict[str, object], **content: object) -> bytes:
+    return json.dumps({"id": request["id"], "result": None, "error": None, **content}).encode()
+
+
+def test_questions_and_answers(tmp_path: Path) -> None:
+    def answer(request: dict[str, object]) -> bytes:
+        if request["method"] == "nonsense":
+            return reply(request, error='"nonsense" is not a valid command')
+        # In two parts, the first of which ends with a brace.
+        return reply(request, result=f"{{{request['params']}}} and more").replace(b"}", b"}|", 1)
+
+    thread = serve(tmp_path / "ctl", answer)
+    unixctl = Unixctl(tmp_path / "ctl")
+    assert unixctl.ask("dpctl/show", "-s") == "{['-s']} and more"
+    with pytest.raises(Refused, match=r"nonsense: .*not a valid command"):
+        unixctl.ask("nonsense")
+    assert unixctl.ask("again") == "{[]} and more"
+    unixctl.close()
+    thread.join(10)
+
+
+@pytest.mark.parametrize("said", [b"[]}", b'{"id": 77}', b"\xff}"])
+def test_what_is_no_answer_is_refused(tmp_path: Path, said: bytes) -> None:
+    thread = serve(tmp_path / "ctl", lambda request: said)
+    unixctl = Unixctl(tmp_path / "ctl")
+    with pytest.raises(UnixctlError, match="upcall/show"):
+        unixctl.ask("upcall/show", timeout_s=0.05)
+    unixctl.close()
+    thread.join(10)
+
+
+def test_without_a_server_the_path_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnixctlError, match=r"nobody\.ctl: No such file"):
+        Unixctl(tmp_path / "nobody.ctl")
+
+
+def test_the_directory_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OVS_RUNDIR", raising=False)
+    assert directories()[0] == Path("/run/openvswitch")
+    monkeypatch.setenv("OVS_RUNDIR", "/elsewhere")
+    assert directories() == [Path("/elsewhere")]
+
+
+def test_revalidation_of_each_datapath() -> None:
+    found = revalidation_in(UPCALL_SHOW)
+    assert {name: (one.dump_ms, one.flow_limit) for name, one in found.items()} == {
+        "netdev@ovs-netdev": (1, 10000),
+        "system@ovs-system": (37, 200000),
+    }
+
+
+def test_a_datapath_in_user_space() -> None:
+    found = userspace_in("ovs-netdev", DPCTL_SHOW)
+    assert (found.hits, found.misses, found.lost, found.flows) == (499, 1, 0, 1)
+    assert [(port.name, port.type) for port in found.ports] == [
+        ("ovs-netdev", "tap"),
+        ("veth-a", "netdev"),
+        ("vx1", "vxlan"),
+    ]
+    assert found.ports[1].counts == (500, 3, 53000, 6, 1, 4, 2, 5)
+    with pytest.raises(UnixctlError, match="form"):
+        userspace_in("x", "nothing of the kind")
+
+
+def test_flows_without_what_every_flow_has() -> None:
+    first, second = flows_in(FLOWS)
+    assert first.match == "in_port(vnet0),eth(src=02:00:00:00:00:0a,dst=02:00:00:00:00:0b)"
+    assert (first.actions, first.packets, first.bytes) == ("vnet1,ct(commit)", 499, 52894)
+    assert (second.match, second.actions) == ("recirc_id(0x2),in_port(vnet0),arp(sip=10.0.0.1)", "drop")
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def message(index: int, *attributes: bytes) -> memoryview:
+    return memoryview(struct.pack("=BBxxi", 1, 2, index) + b"".join(attributes))
+
+
+def u32(*numbers: int) -> bytes:
+    return struct.pack(f"={len(numbers)}I", *numbers)
+
+
+NAME = attribute(1, b"ovs-system\0")
+STATS = attribute(3, struct.pack("=4Q", 1000, 20, 3, 17))
+MEGAFLOWS = attribute(4, struct.pack("=QI4xQQ", 5000, 4, 900, 0))
+
+
+@pytest.mark.parametrize(
+    ("pids", "handlers"), [(attribute(8, u32(11, 12, 11, 0)), 2), (attribute(8, b""), 0), (b"", 0)]
+)
+def test_a_datapath_that_dispatches_by_cpu(pids: bytes, handlers: int) -> None:
+    found = _datapath(message(7, NAME, STATS, MEGAFLOWS, attribute(5, u32(1 << 2)), attribute(7, u32(256)), pids))
+    assert (found.index, found.name) == (7, "ovs-system")
+    assert (found.hits, found.misses, found.lost, found.flows) == (1000, 20, 3, 17)
+    assert (found.masks, found.mask_hits, found.cache_hits, found.cache_size) == (4, 5000, 900, 256)
+    assert found.sockets == handlers
+
+
+def test_what_an_older_kernel_does_not_tell_is_unknown() -> None:
+    found = _datapath(message(7, NAME, STATS, MEGAFLOWS, attribute(5, u32(1))))
+    assert (found.cache_hits, found.cache_size, found.sockets) == (None, None, None)
+
+
+def test_a_port_with_its_own_handlers() -> None:
+    counts = tuple(range(8))
+    body = message(
+        7, attribute(1, u32(3)), attribute(2, u32(4)), attribute(3, b"vx\xff\0"),
+        attribute(5, u32(11, 12)), attribute(6, struct.pack("=8Q", *counts)),
+    )  # fmt: skip
+    found = _port(body)
+    assert (found.number, found.name, found.type, found.sockets) == (3, r"vx\xff", "vxlan", 2)
+    assert found.counts == counts
