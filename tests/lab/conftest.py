@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -96,8 +97,10 @@ def hypervisor(testbed: Testbed) -> Hypervisor:
 def vm_path(testbed: Testbed, lab: Lab) -> InsideMeasurement:
     """A collector with the probes of the way between tap and guest, details without a limit."""
     collector = lab.collector(testbed)
-    for probe in ("vhost_queues", "tun_queues", "kvm_irqs"):
-        collector.need(probe)
-    for probe in ("irq_path", "tx_kick_path"):
-        collector.need(probe, "details", events_per_s=10_000, threshold_us=0)
+    with ThreadPoolExecutor() as pool:  # the collector compiles two at once
+        loads = [pool.submit(collector.need, probe) for probe in ("vhost_queues", "tun_queues", "kvm_irqs")]
+        for probe in ("irq_path", "tx_kick_path"):
+            loads.append(pool.submit(collector.need, probe, "details", events_per_s=10_000, threshold_us=0))
+    for load in loads:
+        load.result()
     return collector

@@ -28,6 +28,25 @@ KERNEL_ARGUMENTS = (
     "console=ttyS0 panic=-1 quiet mitigations=off init_on_alloc=0 clearcpuid=rep_good"  # as the hypervisor's
 )
 
+# The monitor prints its prompt when a command has been carried out.
+MONITOR = """
+import socket, sys
+monitor = socket.socket(socket.AF_UNIX)
+monitor.connect(sys.argv[1])
+monitor.settimeout(20)
+said = b""
+def until(prompts):
+    global said
+    while said.count(b"(qemu)") < prompts:
+        part = monitor.recv(4096)
+        if not part:
+            sys.exit("the monitor hung up: " + said.decode())
+        said += part
+until(1)
+monitor.sendall(sys.argv[2].encode() + b"\\n")
+until(2)
+"""
+
 
 @dataclass(frozen=True)
 class Address:
@@ -65,6 +84,10 @@ class Guest:
     @property
     def console_file(self) -> str:
         return f"{RUN_DIRECTORY}/{self.name}.console"
+
+    @property
+    def monitor_socket(self) -> str:
+        return f"{RUN_DIRECTORY}/{self.name}.monitor"
 
     def start(self) -> None:
         """Boots it and waits for its shell; starts over when it hangs. Raises LabError when it never comes up."""
@@ -146,6 +169,10 @@ class Guest:
         """Pings once a second in the background until it stops."""
         self.run(f"ping {to.ip} >/dev/null 2>&1 &")
 
+    def be_quiet(self) -> None:
+        """Ends what it sends in the background."""
+        self.run("echo stop >/proc/net/pktgen/pgctrl; killall ping 2>/dev/null; true")
+
     def _generator(self, queue: int, settings: list[str]) -> None:
         thread = f"/proc/net/pktgen/kpktgend_{queue}"
         # All threads start together: those of other queues must have nothing left to send.
@@ -153,6 +180,10 @@ class Guest:
         settings = ["clone_skb 0", f"queue_map_min {queue}", f"queue_map_max {queue}", *settings]
         lines += [f"echo {setting} >{_generator_of(queue)}" for setting in settings]
         self.run(" && ".join(lines))
+
+    def monitor(self, command: str) -> None:
+        """Has its QEMU carry out a command of the human monitor."""
+        self.hypervisor.run("python3", "-c", MONITOR, self.monitor_socket, command)
 
     def console(self) -> str:
         """The last lines of its kernel console."""
@@ -180,6 +211,7 @@ class Guest:
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-name", self.name),
             *("-kernel", hypervisor.image_inside, "-initrd", image, "-append", KERNEL_ARGUMENTS),
             *("-serial", f"file:{self.console_file}", "-serial", "stdio"),
+            *("-monitor", f"unix:{self.monitor_socket},server=on,wait=off"),
             *("-netdev", f"tap,id=net,ifname={self.card.tap},script=no,downscript=no,vhost=on,queues={queues}"),
             *("-device", f"virtio-net-pci,netdev=net,mac={self.card.mac},{mq}"),
         )

@@ -9,14 +9,17 @@ import pytest
 from tests.live.measurement import Row
 
 from .collector import InsideMeasurement
+from .peer import DEVICE, FAR, RING_BUFFERS, Peer
 from .testbed import Testbed
-from .traffic import flood, frozen, ping
+from .traffic import flood, frozen, paused, ping
 
 pytestmark = pytest.mark.lab
 
 PINGS = 40
 FLOOD = 5000
 SENT = 5000
+OFFERED = 400
+VHOST_BATCH = 64  # VHOST_NET_BATCH: what vhost has taken from the ring and cannot deliver
 DRAIN_LIMIT_S = 20.0
 
 
@@ -43,6 +46,10 @@ def vhost(vm_path: InsideMeasurement, direction: str, device: str = "vnet0") -> 
     rows = vm_path.rows("vhost_queues", "queues", device=device, direction=direction)
     assert len(rows) == 1, rows
     return rows[0]
+
+
+def vhost_packets(vm_path: InsideMeasurement, device: str) -> int:
+    return vm_path.total("vhost_queues", "queues", "packets", device=device, direction="rx")
 
 
 def test_everything_attaches(vm_path: InsideMeasurement) -> None:
@@ -117,6 +124,77 @@ def test_batches_of_the_guest_are_counted_packet_by_packet(testbed: Testbed, vm_
     assert row.counts["suppressed"] > 0, "a guest that polls wants no interrupts"
 
 
+def test_a_guest_that_wants_no_interrupts(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """Packet by packet: each batch is one interrupt, or one that is suppressed, as the guest wants."""
+    with Peer(testbed.hypervisor) as peer:
+        peer.offer(RING_BUFFERS)
+        peer.want_interrupts(False)
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, OFFERED)
+        vm_path.until(lambda: vhost_packets(vm_path, DEVICE) == OFFERED, "all packets")
+        row = vhost(vm_path, "rx", DEVICE)
+        assert row.counts["suppressed"] == row.counts["batches"] > 0
+        assert row.counts["signals"] == 0
+        assert row.gauges["unsignalled_buffers"] == row.counts["buffers"] == peer.used() == OFFERED
+
+        peer.want_interrupts(True)
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, OFFERED)
+        vm_path.until(lambda: vhost_packets(vm_path, DEVICE) == OFFERED, "all packets")
+        row = vhost(vm_path, "rx", DEVICE)
+        assert row.counts["signals"] == row.counts["batches"] > 0
+        assert row.counts["suppressed"] == row.gauges["unsignalled_buffers"] == 0
+        assert row.gauges["depth_buffers"] == RING_BUFFERS - 2 * OFFERED
+
+
+def test_a_guest_that_gives_no_more_buffers(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """What it offered is used, the tap's ring filled, the rest dropped, to the packet; and that it is stuck is told."""
+    with Peer(testbed.hypervisor) as peer:
+        peer.offer(OFFERED)
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, FLOOD)
+        vm_path.settle()
+        (ring,) = vm_path.rows("tun_queues", "queues", device=DEVICE)
+        row = vhost(vm_path, "rx", DEVICE)
+        dropped = testbed.hypervisor.counter(DEVICE, "tx_dropped")
+        assert ring.counts["packets"] == FLOOD
+        assert ring.counts["taken"] == row.counts["packets"] == peer.used() == OFFERED
+        assert ring.counts["ring_full"] == dropped > 0
+        size = ring.gauges["size"] or 0
+        assert 0.9 * size < FLOOD - OFFERED - dropped <= size + VHOST_BATCH
+        assert (row.gauges["depth_buffers"], row.gauges["starving"]) == (0, 1)
+
+        testbed.hypervisor.run("sleep", "1.1")  # the definition of stuck: nothing taken for a second
+        flood(testbed.hypervisor, FAR, 10)
+        vm_path.settle()
+        assert vm_path.total("tun_queues", "queues", "stuck", device=DEVICE) >= 10
+
+        peer.refill(True)
+        vm_path.until(lambda: vhost(vm_path, "rx", DEVICE).gauges["starving"] == 0, "the end of it")
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, OFFERED)
+        vm_path.until(lambda: vhost_packets(vm_path, DEVICE) == OFFERED, "all packets")
+        assert vm_path.total("tun_queues", "queues", "ring_full", device=DEVICE) == 0
+    vm_path.assert_whole("vhost_queues", "tun_queues")
+
+
+def test_a_paused_machine(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """QEMU takes the queues away from vhost: that is told, and every packet that then finds the ring full."""
+    guest = testbed.guests[0]
+    ping(testbed.hypervisor, guest, 1)
+    vm_path.begin()
+    before = tap(testbed)
+    with paused(guest):
+        flood(testbed.hypervisor, guest.card.at.ip, FLOOD)
+        vm_path.settle()
+        rows = vm_path.all_rows("vhost_queues", "queues", device="vnet0", direction="rx")
+        assert [row.gauges["detached"] for row in rows] == [1]
+        dropped = since(before, tap(testbed)).tx_dropped
+        assert vm_path.total("tun_queues", "queues", "ring_full", device="vnet0") == dropped > FLOOD / 2
+    vm_path.until(lambda: vhost_packets(vm_path, "vnet0") > 0, "the machine to go on")
+    assert vhost(vm_path, "rx").gauges["detached"] == 0
+
+
 @pytest.mark.parametrize("queue", [0, 1])
 def test_queues_of_one_device_are_apart(testbed: Testbed, vm_path: InsideMeasurement, queue: int) -> None:
     vm_path.begin()
@@ -134,7 +212,7 @@ def test_a_guest_that_stops_reading(testbed: Testbed, vm_path: InsideMeasurement
     vm_path.begin()
     before = tap(testbed)
     with frozen(testbed.hypervisor, guest):
-        flood(testbed.hypervisor, guest, FLOOD)
+        flood(testbed.hypervisor, guest.card.at.ip, FLOOD)
         vm_path.settle()
         stuck = vhost(vm_path, "rx")
         (ring,) = vm_path.rows("tun_queues", "queues", device="vnet0")

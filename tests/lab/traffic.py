@@ -10,7 +10,22 @@ from .hypervisor import Hypervisor
 from .l2 import Guest
 
 PING_LIMIT_S = 60.0
-YIELDING = 19  # nice: a seventieth of the CPU, beside a process of nice 0
+BUSY_S = 0.2
+FREE_S = 0.02
+
+# Takes a CPU from everything that is not of a real-time class, and lets go of it again and again.
+HOG = """
+import os, sys, time
+busy_s, free_s = float(sys.argv[1]), float(sys.argv[2])
+os.sched_setaffinity(0, {1})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+print("busy", flush=True)
+while True:
+    end = time.monotonic() + busy_s
+    while time.monotonic() < end:
+        pass
+    time.sleep(free_s)
+"""
 
 # Through the whole stack, unlike pktgen, which keeps a reference to every packet: those are never seen as dropped.
 FLOOD = """
@@ -32,14 +47,24 @@ def ping(hypervisor: Hypervisor, guest: Guest, count: int, *, interval_s: float 
     return times
 
 
-def flood(hypervisor: Hypervisor, guest: Guest, count: int) -> None:
+def flood(hypervisor: Hypervisor, ip: str, count: int) -> None:
     """Sends exactly `count` UDP datagrams of 60 bytes from a socket of the hypervisor."""
-    hypervisor.run("python3", "-c", FLOOD, guest.card.at.ip, str(count))
+    hypervisor.run("python3", "-c", FLOOD, ip, str(count))
+
+
+@contextlib.contextmanager
+def paused(guest: Guest) -> Iterator[None]:
+    """The guest does not run: QEMU's monitor has stopped it, and QEMU has taken its queues away from vhost."""
+    guest.monitor("stop")
+    try:
+        yield
+    finally:
+        guest.monitor("cont")
 
 
 @contextlib.contextmanager
 def frozen(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
-    """The guest does not run: its QEMU is stopped. vhost, a kernel thread, goes on until the ring is used up."""
+    """The guest does not run: its QEMU gets no CPU. vhost, a kernel thread, goes on until the ring is used up."""
     pid = qemu_pid(hypervisor, guest)
     hypervisor.run("kill", "-STOP", pid)
     try:
@@ -50,17 +75,13 @@ def frozen(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
 
 @contextlib.contextmanager
 def worker_on_a_busy_cpu(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
-    """The guest's vhost workers share one CPU with a loop that never sleeps, and yield to it."""
+    """The guest's vhost workers get a CPU for 20 ms in every 220: what comes in between waits, 100 ms on average."""
     pids = worker_pids(hypervisor, guest)
-    with hypervisor.start("taskset", "-c", "1", "python3", "-c", "print(1, flush=True)\nwhile True: pass") as loop:
-        loop.wait_for(b"1")
-        for pid in pids:
-            hypervisor.shell(f"taskset -pc 1 {pid}; renice -n {YIELDING} -p {pid}")
-        try:
-            yield
-        finally:
-            for pid in pids:
-                hypervisor.shell(f"taskset -pc 0,1 {pid}; renice -n 0 -p {pid}")
+    hypervisor.shell("\n".join(f"taskset -pc 1 {pid}" for pid in pids))
+    with hypervisor.start("python3", "-c", HOG, str(BUSY_S), str(FREE_S)) as hog:
+        hog.wait_for(b"busy")
+        yield
+    hypervisor.shell("\n".join(f"taskset -pc 0,1 {pid}" for pid in pids))
 
 
 def qemu_pid(hypervisor: Hypervisor, guest: Guest) -> str:
