@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
-from netconsole import cli_calibrate, cli_compare
+from netconsole import cli_calibrate, cli_compare, cli_record
 from netconsole.figure import safe
 from netconsole.problems import BadInput, Unable, bad
 
@@ -40,6 +40,7 @@ app.add_typer(profiles_app, name="profiles")
 app.add_typer(cli_compare.baseline_app, name="baseline")
 app.command()(cli_compare.compare)
 app.command()(cli_calibrate.calibrate)
+app.command()(cli_record.record)
 
 ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")]
 ProbeOption = Annotated[

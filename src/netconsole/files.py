@@ -10,6 +10,8 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from netconsole.problems import bad
@@ -29,13 +31,14 @@ def write_whole(path: Path, content: bytes) -> None:
             path.write_bytes(content)
             return
         # A link is followed: its target is replaced, as an editor would.
-        _replace(path.resolve() if path.is_symlink() else path, content)
+        replace(path.resolve() if path.is_symlink() else path, partial(_write_all, content))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise bad(path, "", f"cannot write: {why[:1].lower()}{why[1:]}") from None
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace(path: Path, fill: Callable[[int], None]) -> None:
+    """Put what ``fill`` writes to the descriptor it is given in the place of a file. Raises OSError."""
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     temporary = f".{path.name[:64]}.{secrets.token_hex(6)}"
     named = False
@@ -47,7 +50,7 @@ def _replace(path: Path, content: bytes) -> None:
             descriptor = os.open(temporary, flags, MODE, dir_fd=directory)
             named = True
         try:
-            _write_all(descriptor, content)
+            fill(descriptor)
             os.fsync(descriptor)
             if not named:
                 unnamed = f"/proc/self/fd/{descriptor}"
@@ -70,7 +73,7 @@ def _replace(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
+def _write_all(content: bytes, descriptor: int) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -1,4 +1,4 @@
-"""A measurement without a screen: start the session, wait until every probe is settled, measure, end in any case.
+"""Measuring and recording without a screen: start, wait until every probe is settled, measure, end in any case.
 
 Progress goes to standard error. SIGINT, SIGTERM and SIGHUP end the run early, with what was measured until the end of
 the current interval; a second one ends it at once.
@@ -13,13 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
+from typing import Protocol
 
 from netconsole import figure, snapshot
 from netconsole.governing import Governing, said
 from netconsole.governor import Action
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
-from netconsole.session import Session
+from netconsole.recorder import Recorder
+from netconsole.session import Recordable, Session
 from netconsole.snapshot_file import FactData, Snapshot
 from netconsole.state import State
 
@@ -27,7 +29,12 @@ SETTLE_LIMIT_S = 60.0
 """Probes that are not attached by then are reported as they are, and the run goes on without them."""
 LAST_INTERVAL_LIMIT_S = 3.0
 """How long the end of the last interval is awaited."""
+_FOR_EVER_S = 10 * 365 * 86400.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class RecordableSession(Session, Recordable, Protocol):
+    """A session that can be recorded."""
 
 
 class Interrupted(Exception):
@@ -89,12 +96,10 @@ def measure(
         _next_interval(session, stop)
         if stop.requested:
             raise Interrupted("ended while the probes were starting")
+        _say_refused(session)
         with session.view() as state:
             start = snapshot.mark(state)
-            refused = [probe for probe in state.probes.values() if not probe.measuring]
-            count = len(state.probes) - len(refused)
-            for probe in refused:
-                _say(f"{probe.name}: {probe.status}: {figure.safe(probe.why or 'no reason known')}")
+            count = sum(probe.measuring for probe in state.probes.values())
         _say(f"measuring with {count} probes for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         until_ns = start.mono_ns + round(duration_s * 1e9)
         # Half an interval of tolerance: ten intervals of 1.0004 s are the ten seconds that were asked for.
@@ -105,6 +110,31 @@ def measure(
         with session.view() as state:
             actions = governing.actions if governing is not None else ()
             return snapshot.build(state, manifests, profile, start, read, actions=actions)
+
+
+def record(
+    session: RecordableSession, recorder: Recorder, duration_s: float | None, governing: Governing | None = None
+) -> bool:
+    """Record ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close both.
+
+    None: until the end is asked for, or the recorder ends by itself. True when a BPF probe was attached, or none is.
+    """
+    stop = _Stop()
+    session.on_news(stop.heard)
+    if governing is not None:
+        governing.on_action(_say_action)
+        governing.start()
+    with _signals(stop), contextlib.closing(recorder), contextlib.closing(session):
+        session.attach(recorder)
+        session.start()
+        stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S)
+        attached = _say_refused(session)
+        length = "until Ctrl-C" if duration_s is None else f"for {duration_s:g} s; Ctrl-C ends early and keeps it"
+        _say(f"recording to {figure.safe(recorder.progress.path)} {length}")
+        stop.wait(lambda: recorder.progress.ended is not None, duration_s or _FOR_EVER_S)
+        if recorder.progress.ended is None:
+            _next_interval(session, stop)
+        return attached
 
 
 def statistics_every_s(duration_s: float) -> float:
@@ -120,6 +150,16 @@ def facts() -> Mapping[str, FactData]:
         key: FactData(value=fact.value, source=fact.source, why=fact.why, volatile=fact.volatile)
         for key, fact in collect().items()
     }
+
+
+def _say_refused(session: Session) -> bool:
+    """Say which probes do not run, and why. True when one of the collector's does, or there is none."""
+    with session.view() as state:
+        for probe in state.probes.values():
+            if not probe.measuring:
+                _say(f"{probe.name}: {probe.status}: {figure.safe(probe.why or 'no reason known')}")
+        own = [probe.measuring for probe in state.probes.values() if probe.source == "collector"]
+    return not own or any(own)
 
 
 def _next_interval(session: Session, stop: _Stop) -> None:

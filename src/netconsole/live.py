@@ -14,7 +14,10 @@ from typing import Literal
 from netconsole import frames, host
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import AnyFrame, Mode, Scalar
-from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest
+from netconsole.governing import EVERY_MS, WINDOW_MS, needs_windows
+from netconsole.paths import collector_command
+from netconsole.profiles import Profile
+from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest, Sink
 from netconsole.sources.runner import SourceRunner
 from netconsole.state import State
 
@@ -56,6 +59,7 @@ class LiveSession:
         self._state = State()
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[News], None]] = []
+        self._sinks: list[Sink] = []
         self._closing = threading.Event()
         self._close_lock = threading.Lock()
         self._process: CollectorProcess | None = None
@@ -89,6 +93,16 @@ class LiveSession:
     def on_news(self, callback: Callable[[News], None]) -> None:
         """See :class:`netconsole.session.Session`."""
         self._callbacks.append(callback)
+
+    def attach(self, sink: Sink) -> None:
+        """See :class:`netconsole.session.Recordable`."""
+        with self._lock:
+            self._sinks.append(sink)
+
+    def detach(self, sink: Sink) -> None:
+        """See :class:`netconsole.session.Recordable`."""
+        with self._lock:
+            self._sinks.remove(sink)
 
     def connection(self) -> Connection:
         """See :class:`netconsole.session.Session`."""
@@ -246,6 +260,8 @@ class LiveSession:
 
     def _apply(self, batch: Sequence[AnyFrame]) -> None:
         with self._lock:
+            for sink in self._sinks:
+                sink.take(self._state, tuple(batch))
             for frame in batch:
                 self._state.apply(frame)
 
@@ -275,20 +291,18 @@ class LiveSession:
         self, probe: str, state: frames.ProbeState, mode: Mode, why: str | None = None, help: str | None = None
     ) -> None:
         """A status of the console's own about a probe, as an ordinary frame."""
-        with self._lock:
-            self._state.apply(
-                frames.Status(
-                    source="console",
-                    probe=probe,
-                    seq=next(self._console_seq),
-                    mono_ns=time.monotonic_ns(),
-                    wall_ns=time.time_ns(),
-                    state=state,
-                    mode=mode,
-                    why=why,
-                    help=help,
-                )
-            )
+        status = frames.Status(
+            source="console",
+            probe=probe,
+            seq=next(self._console_seq),
+            mono_ns=time.monotonic_ns(),
+            wall_ns=time.time_ns(),
+            state=state,
+            mode=mode,
+            why=why,
+            help=help,
+        )
+        self._apply([status])
 
     # ---- commands ----
 
@@ -337,6 +351,15 @@ class LiveSession:
             _, (_, future) = self._replies.popitem()
             if not future.done():
                 future.set_exception(CommandError(why))
+
+
+def session_of(requests: Sequence[ProbeRequest], profile: Profile, every_s: float | None = None) -> LiveSession:
+    """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
+    if needs_windows(profile):
+        return LiveSession(
+            collector_command(), requests, statistics_every_s=EVERY_MS / 1000, statistics_window_ms=WINDOW_MS
+        )
+    return LiveSession(collector_command(), requests, statistics_every_s=every_s)
 
 
 def _changed(request: ProbeRequest, mode: Mode | None, knobs: Mapping[str, Scalar] | None) -> ProbeRequest:

@@ -6,13 +6,13 @@ interval ends. They learn of news through :meth:`Session.on_news`, from a thread
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
-from netconsole.frames import Mode, Scalar
+from netconsole.frames import AnyFrame, Mode, Scalar
 from netconsole.state import State
 
 Phase = Literal["starting", "live", "lost", "ended"]
@@ -97,3 +97,21 @@ class Session(Protocol):
 
     def close(self) -> None:
         """End the measurement; every probe is gone when this returns. Idempotent, at most about 2 s."""
+
+
+class Sink(Protocol):
+    """Takes the frames of a session as they come: a recorder."""
+
+    def take(self, state: State, batch: Sequence[AnyFrame]) -> None:
+        """A batch that is about to be applied to ``state``, under the session's lock. Be short, and never fail."""
+
+
+@runtime_checkable
+class Recordable(Protocol):
+    """A session whose frames can be had."""
+
+    def attach(self, sink: Sink) -> None:
+        """Hand every batch from now on to ``sink``, in the order in which they are applied."""
+
+    def detach(self, sink: Sink) -> None:
+        """No more batches for ``sink``."""

@@ -92,7 +92,7 @@ def build(
     actions: Iterable[Action] = (),
 ) -> Snapshot:
     """The snapshot of what happened from the mark to the last whole interval. Call it inside ``Session.view``."""
-    mono_ns, _ = _closed(state)
+    mono_ns, wall_ns = _closed(state)
     duration_ns = max(0, mono_ns - since.mono_ns)
     restarted = state.collector.restarts != since.restarts
     probes = {}
@@ -103,7 +103,7 @@ def build(
         probes[name] = _probe(probe, manifests.get(name), start, span_ns, fresh)
     return Snapshot(
         schema=SCHEMA,
-        created=datetime.fromtimestamp(time.time(), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=datetime.fromtimestamp(wall_ns / 1e9 or time.time(), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         netconsole=netconsole.__version__,
         host=_host(state),
         profile=ProfileData(name=profile.name, budget=profile.budget.as_dict()),

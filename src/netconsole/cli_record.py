@@ -1,0 +1,90 @@
+"""The commands `record` and `replay`: thin, like those of :mod:`netconsole.cli`, which adds them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netconsole.figure import memory, safe
+from netconsole.problems import Unable, bad
+
+DONE = 0
+BROKEN_BUDGET = 1
+BAD_OUTPUT = 2
+INTERRUPTED = 130
+DEFAULT_PROFILE = "summary"
+MOST_S = 720 * 3600.0
+MOST_BYTES = 1000 * 1024**3
+_SIZE = re.compile(r"([0-9]{1,7})(MB|GB)")
+_BYTES = {"MB": 1024**2, "GB": 1024**3}
+
+MaxSize = Annotated[
+    str, typer.Option("--max-size", metavar="SIZE", help="Keep the newest part, such as 100MB; at least 1MB.")
+]
+MaxTime = Annotated[
+    str, typer.Option("--max-time", metavar="TIME", help="Keep the newest part, such as 30m, 12h; at least 1m.")
+]
+
+
+def record(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to; never overwritten.")],
+    profile: Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")] = DEFAULT_PROFILE,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option("--probe", metavar="NAME", help="Run only this probe of the profile; repeatable."),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long, such as 90s, 10m, 2h. Default: until Ctrl-C.")
+    ] = None,
+    max_size: MaxSize = "256MB",
+    max_time: MaxTime = "24h",
+) -> int:
+    """Record without a screen: everything that the console would see, for netconsole replay. Progress on stderr."""
+    from netconsole import headless
+    from netconsole.cli import _choose
+    from netconsole.governing import Governing
+    from netconsole.live import session_of
+    from netconsole.profiles import parse_duration
+    from netconsole.recorder import Recorder, describe
+
+    duration_s = None if duration is None else parse_duration(duration)
+    if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
+        raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
+    max_bytes, max_s = bounds(max_size, max_time)
+    manifests, chosen, requests = _choose(profile, probe)
+    header = describe(chosen, {request.name: request.mode for request in requests}, manifests)
+    recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
+    session = session_of(requests, chosen)
+    try:
+        attached = headless.record(session, recorder, duration_s, Governing(session, chosen, manifests))
+    except headless.Interrupted as error:
+        print(f"netconsole: interrupted ({error}); what was recorded is in {safe(output)}", file=sys.stderr)
+        return INTERRUPTED
+    progress = recorder.progress
+    if progress.ended is not None:
+        print(f"netconsole: {progress.ended}", file=sys.stderr)
+        return BROKEN_BUDGET if progress.over_budget else BAD_OUTPUT
+    left_out = f", {progress.left_out} frames left out to keep the budget" if progress.left_out else ""
+    print(f"netconsole: {memory(progress.bytes / 1024)} in {safe(output)}{left_out}", file=sys.stderr)
+    if not attached:
+        raise Unable("no BPF probe could be attached; netconsole doctor says why and what would help")
+    return DONE
+
+
+def bounds(size: str, time: str) -> tuple[int, float]:
+    """Bytes and seconds of the bounds of a recording. Raises BadInput."""
+    from netconsole.profiles import parse_duration
+    from netconsole.recording_writer import LEAST_BYTES, LEAST_S
+
+    match = _SIZE.fullmatch(size)
+    max_bytes = int(match[1]) * _BYTES[match[2]] if match else 0
+    if not LEAST_BYTES <= max_bytes <= MOST_BYTES:
+        raise bad("--max-size", "", f'expected a size from 1MB to 1000GB such as "100MB", found "{safe(size, 40)}"')
+    max_s = parse_duration(time)
+    if max_s is None or not LEAST_S <= max_s <= MOST_S:
+        raise bad("--max-time", "", f'expected a time from 1m to 720h such as "12h", found "{safe(time, 40)}"')
+    return max_bytes, max_s
