@@ -4,9 +4,11 @@ import json
 import os
 import select
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, TextIO
 
 from netconsole_collector import VERSION, bpf, capabilities
+from netconsole_collector.collector import MAX_WORKERS
 from netconsole_collector.compile_job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.spec import spec_problem
@@ -25,7 +27,9 @@ def doctor(stdin: TextIO, stdout: TextIO, python: str) -> int:
         sys.stderr.write("standard input: expected a JSON list of load commands\n")
         return EXIT_WRONG_INPUT
     found = capabilities.all_of(python, is_thorough=True)
-    probes = {command.get("probe", "?"): _try(command, python, found) for command in commands}
+    with ThreadPoolExecutor(MAX_WORKERS) as pool:
+        answers = pool.map(lambda command: _try(command, python, found), commands)
+        probes = {command.get("probe", "?"): answer for command, answer in zip(commands, answers)}
     document = {"schema": SCHEMA, "version": VERSION, "host": host(), "capabilities": found, "probes": probes}
     json.dump(document, stdout, indent=1)
     stdout.write("\n")
