@@ -162,14 +162,14 @@ MEGAFLOWS = attribute(4, struct.pack("=QI4xQQ", 5000, 4, 900, 0))
 
 
 @pytest.mark.parametrize(
-    ("pids", "handlers"), [(attribute(8, u32(11, 12, 11, 0)), 2), (attribute(8, b""), 0), (b"", 0)]
+    ("pids", "handlers"), [(attribute(8, u32(11, 12, 11, 0)), 2), (attribute(8, u32(0)), 0), (b"", None)]
 )
 def test_a_datapath_that_dispatches_by_cpu(pids: bytes, handlers: int) -> None:
-    found = _datapath(message(7, NAME, STATS, MEGAFLOWS, attribute(5, u32(1 << 2)), attribute(7, u32(256)), pids))
+    found = _datapath(message(7, NAME, STATS, MEGAFLOWS, attribute(5, u32(1 << 3)), attribute(7, u32(256)), pids))
     assert (found.index, found.name) == (7, "ovs-system")
     assert (found.hits, found.misses, found.lost, found.flows) == (1000, 20, 3, 17)
     assert (found.masks, found.mask_hits, found.cache_hits, found.cache_size) == (4, 5000, 900, 256)
-    assert found.sockets == handlers
+    assert (found.per_cpu, found.sockets) == (True, handlers)
 
 
 def test_what_an_older_kernel_does_not_tell_is_unknown() -> None:

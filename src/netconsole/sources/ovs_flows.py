@@ -148,7 +148,7 @@ class OvsFlows:
 
     def _kernel(self, datapaths: Sequence[Datapath], revalidation: dict[str, Revalidation]) -> Iterator[Reading]:
         for one in datapaths:
-            sockets = self._port_sockets.get(one.name) if one.sockets is None else one.sockets
+            sockets = one.sockets if one.per_cpu else self._port_sockets.get(one.name)
             gauges: dict[str, int | float | None] = {
                 **_table_gauges(one.flows, revalidation.get(f"system@{one.name}")),
                 "masks": one.masks,

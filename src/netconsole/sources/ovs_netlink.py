@@ -17,7 +17,7 @@ _CTRL_ATTR_FAMILY_ID, _CTRL_ATTR_FAMILY_NAME = 1, 2
 _CMD_GET = 3
 """OVS_DP_CMD_GET and OVS_VPORT_CMD_GET."""
 _DP_NAME, _DP_STATS, _DP_MEGAFLOW_STATS, _DP_USER_FEATURES, _DP_MASKS_CACHE_SIZE, _DP_PER_CPU_PIDS = 1, 3, 4, 5, 7, 8
-_DISPATCH_PER_CPU = 1 << 2
+_DISPATCH_PER_CPU = 1 << 3
 """OVS_DP_F_DISPATCH_UPCALL_PER_CPU, since 5.15: before, every port has its own list of handlers."""
 _PORT_NUMBER, _PORT_TYPE, _PORT_NAME, _PORT_UPCALL_PID, _PORT_STATS = 1, 2, 3, 5, 6
 _TYPES = {1: "netdev", 2: "internal", 3: "gre", 4: "vxlan", 5: "geneve"}
@@ -34,8 +34,8 @@ _PORT_STATS_LAYOUT = struct.Struct("=8Q")
 class Datapath:
     """A datapath of the kernel: its counters since it was made. None: this kernel does not tell.
 
-    ``sockets`` are those of handlers to which upcalls go; a datapath that has none loses all of them. None where
-    every port has its own (before 5.15): see :class:`Port`.
+    ``sockets`` are those of handlers to which upcalls go; a datapath that has none loses all of them. ``per_cpu`` says
+    that it has one list of them; else (always before 5.15) every port has its own: see :class:`Port`.
     """
 
     index: int
@@ -48,6 +48,7 @@ class Datapath:
     mask_hits: int | None
     cache_hits: int | None
     cache_size: int | None
+    per_cpu: bool
     sockets: int | None
 
 
@@ -108,12 +109,12 @@ def _datapath(body: memoryview) -> Datapath:
     if _DP_MEGAFLOW_STATS in values:
         mask_hits, masks, cache_hits = _MASKS.unpack_from(values[_DP_MEGAFLOW_STATS])
     cache_size = _number(values, _DP_MASKS_CACHE_SIZE)
-    sockets = None
-    if (_number(values, _DP_USER_FEATURES) or 0) & _DISPATCH_PER_CPU:
-        sockets = _sockets(values.get(_DP_PER_CPU_PIDS))
+    per_cpu = bool((_number(values, _DP_USER_FEATURES) or 0) & _DISPATCH_PER_CPU)
+    # A kernel that does not tell the list looks like one that has none: unknown.
+    sockets = _sockets(values[_DP_PER_CPU_PIDS]) if per_cpu and _DP_PER_CPU_PIDS in values else None
     return Datapath(
         index, _text(values[_DP_NAME]), hits, misses, lost, flows, masks, mask_hits,
-        cache_hits if cache_size is not None else None, cache_size, sockets,
+        cache_hits if cache_size is not None else None, cache_size, per_cpu, sockets,
     )  # fmt: skip
 
 
