@@ -15,6 +15,7 @@ from netconsole.frames import Label
 from netconsole.probes import FindingSpec, Manifest
 from netconsole.profiles import Budget
 from netconsole.session import Connection
+from netconsole.spending import Limit, Spending, spendings
 from netconsole.state import ProbeState, State
 from netconsole.tables import RowKey
 
@@ -27,7 +28,7 @@ OVER_BUDGET_AFTER = 10
 """Intervals in a row for what watching costs: starting up is dear, and over by then."""
 FACTS = ("lost", "failed", "ledger", "governed")
 """A lost collector, a failed probe and a loss are facts and not measurements: these need not wait."""
-BUDGET_RULES = ("kernel_cpu_pct", "user_cpu_pct", "memory_mb")
+BUDGET_RULES = ("kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "memory_mb", "events_per_s")
 LEAVES_AFTER = 5
 """Quiet intervals in a row."""
 ENDED_SHOWN = 60
@@ -215,22 +216,27 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
 
 
 def _costs(state: State, budget: Budget) -> Iterator[Match]:
-    in_kernel = state.kernel_cpu_pct
-    if budget.kernel_cpu_pct is not None and in_kernel is not None and in_kernel > budget.kernel_cpu_pct:
-        dearest = max(state.probes.values(), key=lambda probe: probe.cost.kernel_cpu_pct or 0.0)
-        share = figure.percent(dearest.cost.kernel_cpu_pct)
-        yield _over("kernel_cpu_pct", f"{figure.percent(in_kernel)} of a core in the kernel, most of it {dearest.name}"
-                    f" ({share})", figure.percent(budget.kernel_cpu_pct))  # fmt: skip
-    usages = (state.collector.usage, state.console.usage)
-    shares = [usage.cpu_pct for usage in usages if usage.cpu_pct is not None]
-    if budget.user_cpu_pct is not None and shares and sum(shares) > budget.user_cpu_pct:
-        yield _over("user_cpu_pct", f"{figure.percent(sum(shares))} of a core in console and collector",
-                    figure.percent(budget.user_cpu_pct))  # fmt: skip
-    sizes = [usage.pss_kb or usage.rss_kb for usage in usages]
-    known = [size for size in sizes if size is not None]
-    if budget.memory_mb is not None and known and sum(known) > budget.memory_mb * 1024:
-        yield _over("memory_mb", f"{figure.memory(sum(known))} in console and collector",
-                    figure.memory(budget.memory_mb * 1024))  # fmt: skip
+    for one in spendings(state, budget):
+        if one.word == "over":
+            unit, of = _COSTS[one.name]
+            what = f"{figure.number(one.measured)}{unit} {of}{_dearest(state, one)}"
+            yield _over(one.name, what, f"{figure.number(one.limit)}{unit}")
+
+
+_COSTS: dict[Limit, tuple[str, str]] = {
+    "kernel_cpu_pct": (" %", "of a core in the kernel"),
+    "ns_per_packet": (" ns", "in the kernel for each packet that it takes in"),
+    "user_cpu_pct": (" %", "of a core in console and collector"),
+    "memory_mb": (" MB", "in console and collector"),
+    "events_per_s": (" events/s", "from the probes"),
+}
+
+
+def _dearest(state: State, one: Spending) -> str:
+    if one.name not in ("kernel_cpu_pct", "ns_per_packet"):
+        return ""
+    dearest = max(state.probes.values(), key=lambda probe: probe.cost.kernel_cpu_pct or 0.0)
+    return f", most of it {dearest.name} ({figure.percent(dearest.cost.kernel_cpu_pct)})"
 
 
 def _over(limit: str, what: str, allowed: str) -> Match:

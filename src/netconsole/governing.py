@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
+from netconsole import spending
 from netconsole.frames import Scalar
-from netconsole.governor import Action, Governor, Level, Move, Reading, ladder
+from netconsole.governor import Action, Governor, Level, Move, Overhead, Reading, ladder
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile, plan
 from netconsole.session import News, Session
@@ -88,7 +89,15 @@ class Governing:
             return
         with self._session.view() as state:
             at_s = _now_s(state)
-            readings = {name: _reading(state, probe) for name, probe in state.probes.items() if probe.measuring}
+            packets_per_s = spending.packets_per_s(state)
+            readings = {
+                name: _reading(state, probe, packets_per_s) for name, probe in state.probes.items() if probe.measuring
+            }
+            kb = spending.memory_kb(state)
+            overheads: dict[Overhead, float | None] = {
+                "user_cpu_pct": spending.user_cpu_pct(state),
+                "memory_mb": None if kb is None else kb / 1024,
+            }
             found = {name: (probe.status, probe.mode, dict(probe.knobs)) for name, probe in state.probes.items()}
         if at_s is None:
             return
@@ -100,7 +109,7 @@ class Governing:
             if self.profile.ttl_s is not None and at_s - self._began_s >= self.profile.ttl_s:
                 self._end_of_time(at_s)
             else:
-                self._carry_out(self._governor.observe(at_s, readings))
+                self._carry_out(self._governor.observe(at_s, readings, overheads))
 
     def _meet(self, name: str, status: str, mode: Level, knobs: dict[str, Scalar], at_s: float) -> None:
         """Take note of how a probe is: new, gone, or changed by somebody else since it was last asked for something."""
@@ -192,7 +201,8 @@ def said(action: Action) -> str:
 def needs_windows(profile: Profile) -> bool:
     """Whether the profile's budget needs run-time statistics in every interval."""
     budget = profile.budget
-    return budget.kernel_cpu_pct is not None and budget.action != "warn"
+    keeps = budget.kernel_cpu_pct is not None or budget.ns_per_packet is not None
+    return keeps and budget.action != "warn"
 
 
 def _now_s(state: State) -> float | None:
@@ -200,8 +210,11 @@ def _now_s(state: State) -> float | None:
     return None if closed is None else closed / 1e9
 
 
-def _reading(state: State, probe: ProbeState) -> Reading:
+def _reading(state: State, probe: ProbeState, packets_per_s: float | None) -> Reading:
     submitted = probe.cost.events.get("submitted")
     interval_ns = state.collector.interval_ns
     events = submitted.delta * 1e9 / interval_ns if submitted is not None and interval_ns else None
-    return Reading(probe.cost.kernel_cpu_pct, events)
+    share = probe.cost.kernel_cpu_pct
+    if share is None or packets_per_s is None or packets_per_s < spending.MIN_PACKETS_PER_S:
+        return Reading(share, events)
+    return Reading(share, events, share * 1e7 / packets_per_s)

@@ -14,7 +14,10 @@ from netconsole.frames import Mode, Scalar
 from netconsole.profiles import Budget
 
 Level: TypeAlias = Mode | Literal["off"]
-Limited: TypeAlias = Literal["kernel_cpu_pct", "events_per_s"]
+Limited: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "events_per_s"]
+"""What every probe has a share in: it is kept by giving up some of the dearest one."""
+Overhead: TypeAlias = Literal["user_cpu_pct", "memory_mb"]
+"""What our processes take: no probe has a measured share in it. It is said, or ends the profile that asks for that."""
 
 SETTLE_S = 10.0
 """Nothing is taken back sooner than this after the last change of a probe, and only if there was room all the while."""
@@ -32,6 +35,8 @@ ROOM = 0.6
 """Up to this share of the limit, something is taken back: well below AIM, so that it does not swing."""
 BURST = 1.25
 """A burst of events is no excess: the kernel's token buckets save up a quarter of a second's worth (collector.md)."""
+OVERHEAD_AFTER = 10
+"""Intervals in a row before what our processes take counts: starting up is dear, and over by then."""
 BLIND_S = 0.5
 """Figures that come so soon after a move are of the time before it."""
 
@@ -64,6 +69,8 @@ class Reading:
     """In-kernel time, percent of one core."""
     events_per_s: float | None = None
     """Events submitted."""
+    ns_per_packet: float | None = None
+    """In-kernel time for each packet that the kernel takes in; None also when there are hardly any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +154,8 @@ class Governor:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._probes: dict[str, _Standing] = {}
-        self._over: dict[Limited, int] = {}
-        self._told: set[Limited] = set()
+        self._over: dict[Limited | Overhead, int] = {}
+        self._told: set[Limited | Overhead] = set()
         self._acted_s: float | None = None
         self._stopped = False
 
@@ -196,7 +203,9 @@ class Governor:
         self._over.clear()  # what it may save has not been tried yet
         return Move(Action(at_s, probe, "no longer pinned", "the user asked for it"))
 
-    def observe(self, at_s: float, readings: Mapping[str, Reading]) -> list[Move]:
+    def observe(
+        self, at_s: float, readings: Mapping[str, Reading], overheads: Mapping[Overhead, float | None] | None = None
+    ) -> list[Move]:
         """The figures of an interval. Returns what to do; the governor reckons with its being done."""
         if self._acted_s is not None and at_s - self._acted_s < BLIND_S:
             return []
@@ -210,7 +219,7 @@ class Governor:
             if total > limit:
                 is_over = True
                 self._over[limited] = self._over.get(limited, 0) + 1
-                if limited == "events_per_s" and total <= BURST * limit and self._over[limited] <= PATIENCE:
+                if self._may_be_a_burst(limited, total, limit):
                     continue
                 # One limit at a time: what is given up for the first may be enough for the second.
                 moves = moves or self._exceeded(at_s, limited, costs, total, limit)
@@ -219,6 +228,7 @@ class Governor:
                 if limited in self._told and total <= AIM * limit:
                     self._told.discard(limited)
                     moves.append(Move(Action(at_s, "", "within the budget again", _WORDS[limited], total, limit)))
+        moves += self._keep_overheads(at_s, overheads or {})
         raised = self._raise(at_s, readings, may=not is_over and not self._stopped)
         moves += raised
         if any(move.rung for move in moves):
@@ -229,11 +239,42 @@ class Governor:
 
     def _limits(self) -> list[tuple[Limited, float]]:
         budget = self._budget
-        both: list[tuple[Limited, float | None]] = [
+        all_of_them: list[tuple[Limited, float | None]] = [
             ("kernel_cpu_pct", budget.kernel_cpu_pct),
+            ("ns_per_packet", budget.ns_per_packet),
             ("events_per_s", budget.events_per_s),
         ]
-        return [(name, limit) for name, limit in both if limit is not None]
+        return [(name, limit) for name, limit in all_of_them if limit is not None]
+
+    def _may_be_a_burst(self, limited: Limited, total: float, limit: float) -> bool:
+        """Whether an excess is borne for now: of events a small one, per packet one that few packets may explain."""
+        if limited == "kernel_cpu_pct" or self._over[limited] > PATIENCE:
+            return False
+        return limited == "ns_per_packet" or total <= BURST * limit
+
+    def _keep_overheads(self, at_s: float, overheads: Mapping[Overhead, float | None]) -> list[Move]:
+        moves: list[Move] = []
+        limits: dict[Overhead, float | None] = {
+            "user_cpu_pct": self._budget.user_cpu_pct,
+            "memory_mb": self._budget.memory_mb,
+        }
+        for name, limit in limits.items():
+            measured = overheads.get(name)
+            if limit is None or measured is None:
+                continue
+            if measured <= limit:
+                self._over[name] = 0
+                self._told.discard(name)
+                continue
+            self._over[name] = self._over.get(name, 0) + 1
+            if self._over[name] < OVERHEAD_AFTER:
+                continue
+            if self._budget.action == "stop":
+                moves += self._stop(at_s, name, measured, limit)
+            else:
+                says = "over the budget; no probe has a known share in it: a leaner profile, or fewer of them"
+                moves += self._tell(at_s, name, measured, limit, says)
+        return moves
 
     def _exceeded(
         self, at_s: float, limited: Limited, costs: Mapping[str, float | None], total: float, limit: float
@@ -285,7 +326,7 @@ class Governor:
                 expected[dearest] = (costs[dearest] or 0.0) * (share / now if now else 0.0)
         return targets
 
-    def _stop(self, at_s: float, limited: Limited, total: float, limit: float) -> list[Move]:
+    def _stop(self, at_s: float, limited: Limited | Overhead, total: float, limit: float) -> list[Move]:
         if self._over[limited] < PATIENCE:  # a single window may be a hiccup, and stopping is for good
             return []
         moves = []
@@ -297,7 +338,7 @@ class Governor:
         self._stopped = self._stopped or bool(moves)
         return moves or self._tell(at_s, limited, total, limit, "over the budget, and what is left is pinned")
 
-    def _tell(self, at_s: float, limited: Limited, total: float, limit: float, says: str) -> list[Move]:
+    def _tell(self, at_s: float, limited: Limited | Overhead, total: float, limit: float, says: str) -> list[Move]:
         """Said once for each time that the limit is exceeded."""
         if limited in self._told:
             return []
@@ -362,18 +403,23 @@ class Governor:
         standing.moved_s, standing.room_since_s = at_s, None
 
 
-_WORDS: dict[Limited, str] = {
+_WORDS: dict[Limited | Overhead, str] = {
     "kernel_cpu_pct": "in-kernel time of all probes, percent of one core",
+    "ns_per_packet": "in-kernel time of all probes, ns for each packet that the kernel takes in",
+    "user_cpu_pct": "CPU of console and collector, percent of one core",
+    "memory_mb": "memory of console and collector, MB",
     "events_per_s": "events of all probes a second",
 }
 
 
 def _share(rung: Rung, limited: Limited) -> float:
-    return rung.kernel_share if limited == "kernel_cpu_pct" else rung.events_share
+    return rung.events_share if limited == "events_per_s" else rung.kernel_share
 
 
 def _cost(reading: Reading, limited: Limited) -> float | None:
-    return reading.kernel_cpu_pct if limited == "kernel_cpu_pct" else reading.events_per_s
+    if limited == "events_per_s":
+        return reading.events_per_s
+    return reading.ns_per_packet if limited == "ns_per_packet" else reading.kernel_cpu_pct
 
 
 def _total(costs: Iterable[float | None]) -> float | None:

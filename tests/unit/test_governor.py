@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from netconsole.governor import (
     MAX_SETTLE_S,
+    OVERHEAD_AFTER,
     REACTION_S,
     SETTLE_S,
     Governor,
@@ -205,6 +206,32 @@ def test_a_few_events_too_many_are_borne_for_two_intervals_only() -> None:
     governor.add("drops", DETAILS)
     moves = [governor.observe(float(second), {"drops": Reading(0.1, 110.0)}) for second in range(1, 4)]
     assert [len(found) for found in moves] == [0, 0, 1]
+
+
+def test_time_per_packet_is_kept_like_time() -> None:
+    governor = Governor(Budget(ns_per_packet=300, action="degrade"))
+    governor.add("drops", DETAILS)
+    moves = [governor.observe(float(second), {"drops": Reading(1.0, 0.0, 330.0)}) for second in range(1, 4)]
+    assert [len(found) for found in moves] == [0, 0, 1]  # few packets may explain one interval, not three
+    assert moves[2][0].rung and moves[2][0].action.limit == 300 and "packet" in moves[2][0].action.because
+    assert governor.observe(4.0, {"drops": Reading(1.0, 0.0, None)}) == []  # hardly any packets: nothing is known
+
+
+@pytest.mark.parametrize("action", ["warn", "degrade", "stop"])
+def test_what_our_processes_take_is_said_once_or_ends_it(action: str) -> None:
+    governor = Governor(Budget(user_cpu_pct=5.0, memory_mb=100.0, action=action))  # type: ignore[arg-type]
+    governor.add("drops", DETAILS)
+    governor.add("queues", DETAILS, pinned=True)
+    told = []
+    for second in range(1, 40):
+        overheads = {"user_cpu_pct": 9.0, "memory_mb": 90.0}
+        told += governor.observe(float(second), {"drops": Reading(0.1, 0.0)}, overheads)  # type: ignore[arg-type]
+        assert not told or second >= OVERHEAD_AFTER
+    assert (told[0].action.measured, told[0].action.limit) == (9.0, 5.0)
+    rung = governor.rung("drops")
+    assert rung is not None and (rung.mode == "off") == (action == "stop")
+    assert governor.rung("queues") == DETAILS[0]
+    assert len(told) == (2 if action == "stop" else 1)  # and then, that what is left is pinned
 
 
 def test_the_user_takes_back_what_was_given_up() -> None:

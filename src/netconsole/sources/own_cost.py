@@ -11,6 +11,8 @@ import psutil
 from netconsole.frames import AnyFrame, Count, Row, Usage
 from netconsole.sources.base import FrameMaker
 
+BEFORE_S = 0.3
+"""The machine is looked at at least so long before watching begins: /proc/stat counts in ticks of 10 ms."""
 PSS_EVERY = 5
 """The kernel walks our page tables for PSS: about 1 ms, so not at every interval."""
 
@@ -23,14 +25,20 @@ class OwnCost:
     def __init__(self) -> None:
         self._process = psutil.Process(os.getpid())
         self._cpu_ns = time.process_time_ns()
+        self._made = (time.monotonic(), self._cpu_ns, _machine_ms())
+        self._before_pct: float | None = None
         self._machine: tuple[int, int] | None = None
         self._totals = (0, 0)
         self._reading = 0
         self._pss_kb: int | None = None
 
     def open(self) -> None:
-        """Begin to count."""
-        self._machine = _machine_ms()
+        """Begin to count. What the machine did until now, less what we did ourselves, is how busy it was before."""
+        self._machine = now = _machine_ms()
+        made_s, own_ns, (busy, all_cpus) = self._made
+        if time.monotonic() - made_s >= BEFORE_S and now[1] > all_cpus:
+            own_ms = (time.process_time_ns() - own_ns) / 1e6
+            self._before_pct = 100 * max(0.0, now[0] - busy - own_ms) / (now[1] - all_cpus)
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """The machine's one row."""
@@ -42,7 +50,10 @@ class OwnCost:
             "busy_ms": Count(delta=busy, total=self._totals[0]),
             "all_ms": Count(delta=all_cpus, total=self._totals[1]),
         }
-        gauges: dict[str, int | float | None] = {"machine_cpu_pct": 100 * busy / all_cpus if all_cpus else None}
+        gauges: dict[str, int | float | None] = {
+            "machine_cpu_pct": 100 * busy / all_cpus if all_cpus else None,
+            "before_cpu_pct": self._before_pct,
+        }
         return [make.table(self.name, "machine", [Row(labels={}, counts=counts, gauges=gauges)], full=True)]
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from netconsole import figure
 from netconsole.probes import Manifest
-from netconsole.tui.panes import against, cost, events, standsout, vhost
+from netconsole.tui.panes import against, budget, cost, events, standsout, vhost
 from netconsole.tui.panes.scene import Scene, reason
 from netconsole.tui.panes.tables import Block, histogram_block, table_block
 from netconsole.tui.panes.vhost_queues import RINGS, VHOST
@@ -81,7 +81,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
     cost_rows = (
         (Placed("Probes", cost.probes_block()),),
         (Placed("Programs", cost.programs_block()),),
-        (Placed("Processes", cost.processes_block(), lines=6),),
+        (Placed("Budget", budget.block(), lines=10), Placed("Processes", cost.processes_block(), lines=10)),
         (Placed("Actions", cost.actions_block(), lines=5),),
     )
     made = [

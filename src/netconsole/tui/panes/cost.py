@@ -1,132 +1,15 @@
-"""What watching costs, against the profile's budget, and how every probe and process of ours is doing."""
+"""How every probe, program and process of ours is doing, and what was done to keep the budget."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from netconsole import figure
-from netconsole.costs import UsageState
-from netconsole.frames import LEDGER_COUNTS
-from netconsole.state import ProbeState, SourceState
+from netconsole.state import ProbeState
+from netconsole.tui.panes.budget import core_share
 from netconsole.tui.panes.scene import STATE_WORDS, Evidence, Scene, reason
 from netconsole.tui.panes.tables import Block
 from netconsole.tui.widgets.columns import Cell, Column, Row
-from netconsole.tui.widgets.look import Tone
-from netconsole.tui.widgets.painted import Piece
-
-STEADY_INTERVALS = 10
-STARTING_INTERVALS = 5
-"""Starting up is dear: it is not held against the budget."""
-NEAR = 0.8
-"""From this share of a limit on, a cost is near it."""
-
-VERDICT_TONES: dict[str, Tone] = {
-    "ok": "ok",
-    "near": "look",
-    "over": "act",
-    "no budget": "dim",
-    "starting": "dim",
-    "?": "unknown",
-}
-
-
-def user_cpu_pct(scene: Scene) -> float | None:
-    """CPU of collector and console together, percent of one core, typically; None while neither is known."""
-    known = [share for source in scene.state.sources.values() if (share := steady_cpu_pct(source)) is not None]
-    return sum(known) if known else None
-
-
-def steady_cpu_pct(source: SourceState) -> float | None:
-    """The median of the last intervals: what one of our processes takes when it does not happen to start or tidy up."""
-    known = sorted(v for v in source.usage.cpu_history(source.timeline, STEADY_INTERVALS) if v is not None)
-    return known[(len(known) - 1) // 2] if known else None
-
-
-def total_cpu_pct(scene: Scene) -> float | None:
-    """Kernel and user space together, percent of one core; None while nothing is known."""
-    known = [part for part in (scene.state.kernel_cpu_pct, user_cpu_pct(scene)) if part is not None]
-    return sum(known) if known else None
-
-
-def memory_kb(scene: Scene) -> int | None:
-    """Memory of collector and console: PSS where it is known, else RSS; None while nothing is known."""
-    known = [kb for u in _usages(scene) if (kb := u.rss_kb if u.pss_kb is None else u.pss_kb) is not None]
-    return sum(known) if known else None
-
-
-def core_share(percent: float | None) -> str:
-    """A share of a core to two decimals: what is smaller than that costs nothing worth a digit."""
-    if percent is None:
-        return figure.UNKNOWN
-    if 0 < percent < 0.01:
-        return "<0.01"
-    return f"{percent:.2f}" if percent < 100 else figure.number(percent)
-
-
-def verdict(scene: Scene) -> str:
-    """ok, near or over the tightest limit of the budget; ``no budget`` without one, ``starting`` at first."""
-    budget = scene.profile.budget
-    kb = memory_kb(scene)
-    pairs = [
-        (scene.state.kernel_cpu_pct, budget.kernel_cpu_pct),
-        (user_cpu_pct(scene), budget.user_cpu_pct),
-        (None if kb is None else kb / 1024, budget.memory_mb),
-    ]
-    if all(limit is None for _, limit in pairs):
-        return "no budget"
-    if max(source.intervals for source in scene.state.sources.values()) < STARTING_INTERVALS:
-        return "starting"
-    shares = [value / limit for value, limit in pairs if value is not None and limit]
-    if not shares:
-        return "?"
-    return "over" if max(shares) > 1 else "near" if max(shares) >= NEAR else "ok"
-
-
-def headline(scene: Scene) -> list[Piece]:
-    """The total in words: ``cost 1.3 % of a core · 58 MB · ok``."""
-    word = verdict(scene)
-    return [("cost ", "dim"), (f"{_total_cpu(scene)} of a core · {_memory(scene)} · ", ""), (word, VERDICT_TONES[word])]
-
-
-def short_headline(scene: Scene) -> list[Piece]:
-    """The same for narrow terminals: ``1.3 % 58 MB ok``."""
-    word = verdict(scene)
-    said = [] if word == "no budget" else [(f" {word}", VERDICT_TONES[word])]
-    return [(f"{_total_cpu(scene)} {_memory(scene)}", ""), *said]
-
-
-def shortest_headline(scene: Scene) -> list[Piece]:
-    """What is left where not even that fits: ``1.3 % ok``."""
-    word = verdict(scene)
-    return [(f"{_total_cpu(scene)} ", ""), (word, VERDICT_TONES[word])]
-
-
-def strip(scene: Scene) -> list[list[Piece]]:
-    """The total taken apart, each part a group; the last ones can be left out where there is no room."""
-    state = scene.state
-    limit = scene.profile.budget.kernel_cpu_pct
-    runs = [p for probe in state.probes.values() for p in probe.cost.programs.values()]
-    counted = sum(program.run_count for program in runs)
-    per_run = sum(program.run_time_ns for program in runs) / counted if counted else None
-    about = "≈ " if state.kernel_cpu_estimated else ""
-    ledger = state.ledger_totals()
-    lost = ledger.get("lost", 0)
-    lower = sum(count for name, count in ledger.items() if name in LEDGER_COUNTS)
-    groups: list[list[Piece]] = [
-        [
-            ("in kernel ", "dim"),
-            (f"{about}{core_share(state.kernel_cpu_pct)} %", ""),
-            (f" of {figure.percent(limit)}" if limit is not None else "", "dim"),
-        ],
-        [("collector ", "dim"), (_usage(steady_cpu_pct(state.collector), state.collector.usage.pss_kb), "")],
-        [("console ", "dim"), (_usage(steady_cpu_pct(state.console), state.console.usage.rss_kb), "")],
-        [("lost ", "dim"), (figure.number(lost), "look" if lost else "")],
-        [("uncounted ", "dim"), (figure.number(lower), "look" if lower else "")],
-        [("run ", "dim"), (figure.duration(per_run), "")],
-        [("machine ", "dim"), (figure.percent(state.machine_cpu_pct), "")],
-        [("to terminal ", "dim"), (figure.rate(scene.output.bytes_per_s, "B"), "")],
-    ]
-    return groups
 
 
 def probes_block() -> Block:
@@ -270,26 +153,6 @@ def action_rows(scene: Scene) -> list[Row]:
         )
         for number, action in reversed(list(enumerate(scene.actions)))
     ]
-
-
-def _total_cpu(scene: Scene) -> str:
-    """One decimal: what changes in the second is noise, and would be sent to the terminal every time."""
-    total = total_cpu_pct(scene)
-    return f"{figure.UNKNOWN} %" if total is None else f"{total:.1f} %"
-
-
-def _memory(scene: Scene) -> str:
-    kb = memory_kb(scene)
-    return f"{figure.UNKNOWN} MB" if kb is None else f"{round(kb / 1024)} MB"
-
-
-def _usages(scene: Scene) -> list[UsageState]:
-    return [source.usage for source in scene.state.sources.values()]
-
-
-def _usage(cpu_pct: float | None, kb: int | None) -> str:
-    cpu = figure.UNKNOWN if cpu_pct is None else f"{cpu_pct:.1f}"
-    return f"{cpu} % {figure.UNKNOWN if kb is None else round(kb / 1024)} MB"
 
 
 def _attention(state: ProbeState) -> int:

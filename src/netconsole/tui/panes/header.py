@@ -10,7 +10,7 @@ from typing import Literal
 from netconsole import figure
 from netconsole.frames import Host
 from netconsole.tui import actions
-from netconsole.tui.panes import cost
+from netconsole.tui.panes import budget
 from netconsole.tui.panes.scene import Scene
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece, cells, spread
@@ -63,7 +63,7 @@ def _places(host: Host, profile: str) -> list[Line]:
 
 def second_line(scene: Scene, pane: str, levels: Mapping[str, str], width: int) -> Line:
     """The panes with their keys, those that need attention marked; at the right what all this costs."""
-    costs = [[*cost.headline(scene), (" ", "")], cost.short_headline(scene), cost.shortest_headline(scene)]
+    costs = [[*budget.headline(scene), (" ", "")], budget.short_headline(scene), budget.shortest_headline(scene)]
     for tabs in (_tabs(pane, levels, True), _tabs(pane, levels, False)):
         for right in costs:
             if cells(tabs) + 1 + cells(right) <= width:

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from netconsole import figure
 from netconsole.tui import actions
-from netconsole.tui.panes import against, cost, header, standsout
+from netconsole.tui.panes import against, budget, header, standsout
 from netconsole.tui.panes.catalogue import Pane, Placed
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.header import Pause
@@ -367,7 +367,7 @@ def _table(placed: Placed) -> LineTable:
 
 def _cost_line(scene: Scene, width: int) -> Line:
     pieces: list[Piece] = [(" cost: ", "strong")]
-    for group in cost.strip(scene):
+    for group in budget.strip(scene):
         joint: Piece = (" · ", "dim") if len(pieces) > 1 else ("", "")
         if cells(pieces) + cells([joint, *group]) > width:
             continue

@@ -1,0 +1,79 @@
+"""Every cost is held against the limit that a profile sets for it, and what is not known is not held against any."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole import frames
+from netconsole.profiles import Budget
+from netconsole.spending import Spending, duty_pct, machine_change_pct, spendings, worst
+from netconsole.state import State
+
+SECOND_NS = 1_000_000_000
+
+
+def measured(packets_per_s: int = 100_000, kernel_pct: float = 3.0, events: int = 50) -> State:
+    """Two intervals of a probe, the packets that the kernel took in, and both our processes."""
+    state = State()
+    for second in (1, 2):
+        stamp = {"seq": 100 * second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
+
+        def frame(kind: type[frames.AnyFrame], stamp: dict[str, int] = stamp, **values: object) -> None:
+            state.apply(kind(**{**stamp, "interval_ns": SECOND_NS, **values}))  # type: ignore[arg-type]
+
+        for probe in ("drops", "softnet"):
+            state.apply(frames.Status(**stamp, probe=probe, state="attached", mode="summary"))  # type: ignore[arg-type]
+        row = frames.Row(labels={"cpu": 0}, counts={"processed": frames.Count(packets_per_s, packets_per_s)})
+        frame(frames.Table, probe="softnet", name="cpus", full=True, rows=[row])
+        window = frames.Statistics(window_ns=SECOND_NS // 10, interval_ns=SECOND_NS, estimated=False)
+        program = frames.Program("drop", "here", 10, round(kernel_pct / 100 * window.window_ns), 0)
+        sent = {"submitted": frames.Count(events, events)}
+        frame(frames.Cost, probe="drops", programs=[program], statistics=window, events=sent)
+        busy = frames.Row(labels={}, counts={}, gauges={"machine_cpu_pct": 12.0, "before_cpu_pct": 10.5})
+        frame(frames.Table, source="console", probe="self_cost", name="machine", full=True, rows=[busy])
+        usage = frames.Usage(cpu_ns=20_000_000, rss_kb=60 * 1024, pss_kb=50 * 1024)
+        frame(frames.Cost, source="console", usage=usage)
+        frame(frames.Cost, usage=usage)
+    return state
+
+
+def named(state: State, budget: Budget) -> dict[str, Spending]:
+    return {one.name: one for one in spendings(state, budget)}
+
+
+def test_every_cost_is_known_and_held_against_its_own_limit() -> None:
+    budget = Budget(kernel_cpu_pct=2.0, ns_per_packet=350, user_cpu_pct=10, memory_mb=120, events_per_s=50)
+    found = named(measured(), budget)
+    assert {name: one.word for name, one in found.items()} == {
+        "kernel_cpu_pct": "over",
+        "ns_per_packet": "near",
+        "user_cpu_pct": "ok",
+        "memory_mb": "near",
+        "events_per_s": "near",
+    }
+    assert found["ns_per_packet"].measured == pytest.approx(300)  # 3 % of a second for 100 000 packets
+    assert found["user_cpu_pct"].measured == pytest.approx(4)
+    assert found["memory_mb"].measured == pytest.approx(100)
+    assert worst(list(found.values())) == "over"
+
+
+def test_a_few_packets_say_nothing_about_the_cost_of_one() -> None:
+    assert named(measured(packets_per_s=900), Budget(ns_per_packet=1))["ns_per_packet"].word == "?"
+
+
+def test_without_figures_or_limits_nothing_is_claimed() -> None:
+    assert {one.word for one in spendings(State(), Budget(kernel_cpu_pct=1, ns_per_packet=1))} == {"?", "no limit"}
+    assert worst(spendings(measured(), Budget())) == "no limit"
+    assert worst(spendings(State(), Budget(kernel_cpu_pct=1))) == "?"
+
+
+def test_a_limit_of_no_events_is_kept_or_broken() -> None:
+    assert named(measured(events=0), Budget(events_per_s=0))["events_per_s"].word == "ok"
+    assert named(measured(events=1), Budget(events_per_s=0))["events_per_s"].word == "over"
+
+
+def test_what_measuring_takes_and_what_the_machine_does_are_known() -> None:
+    state = measured()
+    assert duty_pct(state) == pytest.approx(10)
+    assert machine_change_pct(state) == pytest.approx(1.5)
+    assert duty_pct(State()) is None and machine_change_pct(State()) is None
