@@ -2,15 +2,6 @@
 #ifndef NETCONSOLE_DEVICES_H
 #define NETCONSOLE_DEVICES_H
 
-/* Text in a key without a string: the bytes of a label, eight at a time. */
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define NC_CHAR(c, n) ((u64)(c) << (8 * (n)))
-#else
-#define NC_CHAR(c, n) ((u64)(c) << (56 - 8 * (n)))
-#endif
-#define NC_WORD(a, b, c, d, e, f, g, h) (NC_CHAR(a, 0) | NC_CHAR(b, 1) | NC_CHAR(c, 2) | NC_CHAR(d, 3) | \
-    NC_CHAR(e, 4) | NC_CHAR(f, 5) | NC_CHAR(g, 6) | NC_CHAR(h, 7))
-
 #define NC_SETS 2
 #define NC_PATTERNS 4     /* names, prefixes and kinds of one set */
 

@@ -54,6 +54,15 @@ static inline void *nc_pointer(u64 value)
 }
 #define NC_ARG(n) nc_pointer(ctx->args[n])
 
+/* Text in a key without a string: the bytes of a label, eight at a time. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define NC_CHAR(c, n) ((u64)(c) << (8 * (n)))
+#else
+#define NC_CHAR(c, n) ((u64)(c) << (56 - 8 * (n)))
+#endif
+#define NC_WORD(a, b, c, d, e, f, g, h) (NC_CHAR(a, 0) | NC_CHAR(b, 1) | NC_CHAR(c, 2) | NC_CHAR(d, 3) | \
+    NC_CHAR(e, 4) | NC_CHAR(f, 5) | NC_CHAR(g, 6) | NC_CHAR(h, 7))
+
 /* ---- configuration: written by the collector on the running probe ---- */
 
 #define NC_F_DEVICE 1u
@@ -252,15 +261,6 @@ static inline void nc_bucket_add(struct nc_bucket *bucket, u64 value)
         bucket->min_inverted = ~value;
 }
 
-/* ---- where: a device is its name and its network namespace, for an index is only unique inside one, and may be used again ---- */
-
-struct nc_place {
-    u64 device[2];      /* name */
-    u32 netns;          /* inode */
-    u32 pad;
-};
-
-static inline void nc_place_of(struct nc_place *place, struct net_device *dev)
 /* The same, whole, for each CPU in an array: BPF_PERCPU_ARRAY(late, struct nc_cpu_histogram, n). For hooks so hot that the call which a
  * hash costs would be half of their time. */
 #define NC_SLOTS 496    /* that a u64 can have */
@@ -286,6 +286,15 @@ static inline void nc_cpu_histogram_add(struct nc_cpu_histogram *histogram, u64 
         histogram->min_inverted = ~value;
 }
 
+/* ---- where: a device is its name and its network namespace, for an index is only unique inside one, and may be used again ---- */
+
+struct nc_place {
+    u64 device[2];      /* name */
+    u32 netns;          /* inode */
+    u32 pad;
+};
+
+static inline void nc_place_of(struct nc_place *place, struct net_device *dev)
 {
     struct net *net = NC_GET(dev, nd_net.net);
 #if NC_DIRECT
