@@ -331,8 +331,10 @@ def _program(item: Checker) -> ProgramSpec:
         item.text("module")
     attach = []
     for one in item.tables("attach"):
-        one.only(("point", "function", "takes"))
+        one.only(("point", "function", "takes", "when"))
         one.texts("takes")
+        if one.has("when"):
+            one.text("when")
         point = one.text("point")
         kind = point.partition(":")[0]
         if point and (kind not in POINTS or not point.partition(":")[2]):

@@ -69,6 +69,22 @@ _INFERRED: Dict[str, Optional[str]] = {
 }
 """Function that drops → reason, for kernels that give none (before 5.17). A guess from where it happened."""
 
+_NO_REASON = "NOT_SPECIFIED"
+_OVS_OWN = {0x7FFF0001: "OVS_DROP_LAST_ACTION", 0x7FFF0002: "OVS_DROP_METER"}
+"""What probes/ovs_drops sees by itself before 6.7, by the names that the kernel has given it since."""
+_OVS_INFERRED = {
+    "ovs_vport_send": "OVS_TOO_LARGE",
+    "ovs_fragment": "OVS_FRAGMENT",
+    "do_output": "OVS_NO_PORT",
+    "do_execute_actions": "OVS_ACTION_FAILED",
+    "ovs_ct_execute": "OVS_DROP_CONNTRACK",
+    "clone_execute": "OVS_DROP_DEFERRED_LIMIT",
+    "ovs_execute_actions": "OVS_DROP_RECURSION_LIMIT",
+    "ovs_dp_process_packet": "OVS_UPCALL_FAILED",
+    "ovs_vport_receive": "OVS_MALFORMED",
+}
+"""Function of net/openvswitch → reason, where the kernel names none."""
+
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
 
@@ -101,6 +117,12 @@ def describe(names: Dict[str, str], reason: int, location: Optional[str]) -> Dic
 
     Without names (a kernel before 5.17) the reason is inferred from the function that dropped, else "unknown".
     """
+    inferred = _OVS_OWN.get(reason)
+    is_unnamed = not reason >> _SUBSYSTEM_SHIFT and names.get(str(reason), _NO_REASON) == _NO_REASON
+    if inferred is None and is_unnamed:
+        inferred = _OVS_INFERRED.get(location or "")
+    if inferred:
+        return {"reason": inferred, "class": _ovs_class(inferred), "provenance": INFERRED}
     core_reasons = any(not key.startswith("subsystem") for key in names)
     if not core_reasons and not reason:
         inferred = _INFERRED.get(location or "")
@@ -119,6 +141,9 @@ def describe(names: Dict[str, str], reason: int, location: Optional[str]) -> Dic
 
 
 def _class(name: str, reason: int) -> str:
-    if reason >> _SUBSYSTEM_SHIFT:  # openvswitch names its own: an explicit drop action is somebody's rule
-        return BENIGN if name in ("OVS_DROP_EXPLICIT", "OVS_DROP_LAST_ACTION") else SUSPICIOUS
-    return _CLASSES.get(name, UNKNOWN)
+    return _ovs_class(name) if reason >> _SUBSYSTEM_SHIFT else _CLASSES.get(name, UNKNOWN)
+
+
+def _ovs_class(name: str) -> str:
+    """Openvswitch names its own: an explicit drop action is somebody's rule."""
+    return BENIGN if name in ("OVS_DROP_EXPLICIT", "OVS_DROP_LAST_ACTION") else SUSPICIOUS

@@ -1,0 +1,191 @@
+/* ovs.h - Open vSwitch's kernel datapath: its ports, and the packet as its own parser saw it (net/openvswitch/flow.h, struct sw_flow_key).
+ *
+ * The parser has judged every header before a packet can become an upcall, and of user space's copy it judges them again: what is taken
+ * from its key is the same on both sides, whatever was on the wire. Private structures are read where the module's own BTF says.
+ */
+#ifndef NETCONSOLE_OVS_H
+#define NETCONSOLE_OVS_H
+
+#define OVS_LOCAL_CHAIN 4   /* of the hash bucket that has the local port: only ports 1024, 2048 … lie before it */
+
+/* The datapath's own port, of which it has its name (ovs_dp_name). NULL when it is not found. */
+static inline struct vport *ovs_local_port(struct datapath *dp)
+{
+    struct hlist_head *ports = NC_READ(dp, ports);
+    struct hlist_node *node = NC_READ(ports, first);
+
+#pragma unroll
+    for (int i = 0; i < OVS_LOCAL_CHAIN && node; i++) {
+        struct vport *vport = (void *)node - offsetof(struct vport, dp_hash_node);
+        if (!NC_READ(vport, port_no))
+            return vport;
+        node = NC_READ(node, next);
+    }
+    return NULL;
+}
+
+static inline void ovs_datapath_name(u64 *name, struct datapath *dp)
+{
+    struct vport *vport = ovs_local_port(dp);
+    struct net_device *dev = vport ? NC_READ(vport, dev) : NULL;
+
+    if (dev)
+        bpf_probe_read_kernel(name, 16, &dev->name);
+}
+
+/* The port that a device is: another module's (a link has it as its receive handler's), or an internal one. NULL when it is none: what is
+ * read must name the device. */
+static inline struct vport *ovs_port_of(struct net_device *dev)
+{
+    struct vport *vport = (void *)NC_READ(dev, rx_handler_data);
+#ifdef HAVE_net_device_priv
+    struct internal_dev *internal = (void *)dev + offsetof(struct net_device, priv);
+#else
+    struct internal_dev *internal = (void *)dev + ((sizeof(struct net_device) + 31) & ~31);     /* netdev_priv */
+#endif
+
+    if (vport && NC_READ(vport, dev) == dev)
+        return vport;
+    vport = NC_READ(internal, vport);
+    return vport && NC_READ(vport, dev) == dev ? vport : NULL;
+}
+
+/* The port by which the packet came in, from the packet's control block. It is believed when it names this datapath; else there is none. */
+static inline struct net_device *ovs_input_device(struct sk_buff *skb, struct datapath *dp)
+{
+    struct ovs_skb_cb *cb = (void *)skb + offsetof(struct sk_buff, cb);
+    struct vport *vport = NC_READ(cb, input_vport);
+
+    return vport && NC_READ(vport, dp) == dp ? NC_READ(vport, dev) : NULL;
+}
+
+/* ---- the flow of a packet ---- */
+
+struct ovs_flow {
+    u64 source[2];      /* IPv4 as ::ffff:a.b.c.d; of ARP its protocol addresses */
+    u64 target[2];
+    u16 source_port;    /* host byte order; type and code of ICMP */
+    u16 target_port;
+    u16 ethertype;
+    u16 vlan;           /* outer tag with its bit for "there is one"; network byte order */
+    u16 cvlan;
+    u16 in_port;
+    u32 recirculation;
+    u16 l4;             /* as in struct nc_flow */
+    u8 mac[12];
+    u8 fragment;        /* OVS_FRAG_TYPE_* */
+    u8 pad;
+};
+
+/* What of a key tells flows apart, without what the parser leaves as it finds it (the tunnel's options come first in it). */
+struct ovs_key {
+    struct sw_flow_key key;
+};
+#define OVS_KEY_FROM offsetof(struct sw_flow_key, phy)
+
+static inline void ovs_flow_of(struct ovs_flow *flow, struct ovs_key *copy, struct sw_flow_key *from)
+{
+    struct sw_flow_key *key = &copy->key;
+    u16 ethertype;
+
+    bpf_probe_read_kernel((void *)key + OVS_KEY_FROM, sizeof(*key) - OVS_KEY_FROM, (void *)from + OVS_KEY_FROM);
+    ethertype = bpf_ntohs(key->eth.type);
+    __builtin_memset(flow, 0, sizeof(*flow));
+    flow->ethertype = ethertype;
+    flow->vlan = key->eth.vlan.tci;
+    flow->cvlan = key->eth.cvlan.tci;
+    flow->in_port = key->phy.in_port;
+    flow->recirculation = key->recirc_id;
+    flow->l4 = NC_L4_NONE;
+    __builtin_memcpy(flow->mac, &key->eth.src, 6);
+    __builtin_memcpy(flow->mac + 6, &key->eth.dst, 6);
+    if (ethertype == 0x0800 || ethertype == 0x0806 || ethertype == 0x8035) {
+        nc_map_ipv4(flow->source, key->ipv4.addr.src);
+        nc_map_ipv4(flow->target, key->ipv4.addr.dst);
+    } else if (ethertype == 0x86dd) {
+        __builtin_memcpy(flow->source, &key->ipv6.addr.src, 16);
+        __builtin_memcpy(flow->target, &key->ipv6.addr.dst, 16);
+    }
+    if (ethertype != 0x0800 && ethertype != 0x86dd)
+        return;
+    flow->l4 = key->ip.proto;
+    flow->fragment = key->ip.frag;
+    /* The parser clears what it cannot read, and no packet has neither protocol nor addresses. */
+    if (!flow->l4 && !key->ipv4.addr.src && !key->ipv4.addr.dst)
+        flow->l4 = NC_L4_UNPARSED;
+    if (flow->l4 == 6 || flow->l4 == 17 || flow->l4 == 132 || flow->l4 == 1 || flow->l4 == 58) {
+        flow->source_port = bpf_ntohs(key->tp.src);
+        flow->target_port = bpf_ntohs(key->tp.dst);
+    }
+}
+
+static inline int ovs_has_ports(struct ovs_flow *flow)
+{
+    return flow->l4 == 6 || flow->l4 == 17 || flow->l4 == 132;
+}
+
+/* For the filters, which are those of other probes. */
+static inline void ovs_plain_flow(struct nc_flow *plain, struct ovs_flow *flow)
+{
+    __builtin_memcpy(plain->source, flow->source, sizeof(plain->source));
+    __builtin_memcpy(plain->target, flow->target, sizeof(plain->target));
+    plain->source_port = ovs_has_ports(flow) ? flow->source_port : 0;
+    plain->target_port = ovs_has_ports(flow) ? flow->target_port : 0;
+    plain->ethertype = flow->ethertype;
+    plain->vlan = bpf_ntohs(flow->vlan) & 0x0fff;
+    plain->l4 = flow->l4;
+}
+
+/* ---- the packet itself: what user space gives back is a copy, with its checksums filled in, and all of it in one piece. So it is known
+ * by its flow, its length and those headers that the parser had pulled together before: packets that are the same in all of this
+ * are taken in the order in which they came. ---- */
+
+struct ovs_packet {
+    struct ovs_flow flow;
+    u32 length;         /* from the network header on */
+    u32 ip_id;          /* identification and fragment; flow label */
+    u32 transport[2];   /* TCP: sequence and acknowledgement; ICMP: identifier and sequence */
+};
+
+/* A copy that is cut short (sFlow) does not come back: its length does not matter. */
+static inline void ovs_packet_of(struct ovs_packet *packet, struct sk_buff *skb)
+{
+    unsigned char *head = NC_READ(skb, head);
+    u32 network = NC_READ(skb, network_header), transport = NC_READ(skb, transport_header);
+    u32 data = (u64)NC_READ(skb, data) - (u64)head;
+    struct ovs_flow *flow = &packet->flow;
+
+    packet->length = NC_READ(skb, len) - (network - data);
+    packet->ip_id = packet->transport[0] = packet->transport[1] = 0;
+    if (flow->l4 == NC_L4_NONE || flow->l4 == NC_L4_UNPARSED)
+        return;
+    bpf_probe_read_kernel(&packet->ip_id, 4, head + network + (flow->ethertype == 0x0800 ? 4 : 0));
+    if (flow->fragment == OVS_FRAG_TYPE_LATER)
+        return;
+    if (flow->l4 == 6 && (flow->source_port || flow->target_port))
+        bpf_probe_read_kernel(packet->transport, 8, head + transport + 4);
+    else if ((flow->l4 == 1 || flow->l4 == 58) && transport + 8 - network <= packet->length)
+        bpf_probe_read_kernel(packet->transport, 4, head + transport + 4);
+}
+
+static inline u64 ovs_mix(u64 print, u64 *words, u32 count)
+{
+#pragma unroll
+    for (u32 i = 0; i < count; i++) {
+        print = (print ^ words[i]) * 0x9e3779b97f4a7c15ull;
+        print ^= print >> 29;
+    }
+    return print;
+}
+
+static inline u64 ovs_flow_print(struct ovs_flow *flow)
+{
+    return ovs_mix(1, (void *)flow, sizeof(*flow) / 8);
+}
+
+static inline u64 ovs_packet_print(struct ovs_packet *packet)
+{
+    return ovs_mix(2, (void *)packet, sizeof(*packet) / 8);
+}
+
+#endif /* NETCONSOLE_OVS_H */

@@ -1,0 +1,305 @@
+/* ovs_drops - packets that Open vSwitch's kernel datapath drops: by reason, place in the datapath, port and flow.
+ *
+ * From 6.7 the datapath says why (enum ovs_drop_reason): the kernel's tracepoint kfree_skb is all that is needed. Before, packets that a
+ * flow drops end like those that were sent (consume_skb), and nothing but the flow's actions tells: each packet's are looked at
+ * (ovs_execute_actions), and meters are asked (ovs_meter_execute). Errors go by kfree_skb in any kernel, from an address in the module.
+ */
+
+enum { DROPS };     /* counters */
+
+/* What the kernel has no name for before 6.7 (netconsole_collector/drop_reasons.py). */
+enum { FLOW_WITHOUT_OUTPUT = 0x7fff0001, METER };
+
+struct drop_key {
+    u64 location;
+    struct nc_place port;
+    u32 reason;
+    u32 pad;
+};
+BPF_TABLE("percpu_hash", struct drop_key, u64, drops, NC_ROWS_drops);
+
+struct flow_key {
+    u64 port[2];
+    u32 netns;
+    u32 reason;
+    u64 source[2];
+    u64 target[2];
+    u16 target_port;
+    u16 ethertype;
+    u16 l4;
+    u16 vlan;
+};
+BPF_TABLE("lru_hash", struct flow_key, u64, flows, NC_ROWS_flows);
+
+struct drop_event {
+    u64 mono_ns;
+    struct drop_key key;
+    u64 source[2];
+    u64 target[2];
+    u16 source_port;
+    u16 target_port;
+    u16 ethertype;
+    u16 vlan;
+    u16 l4;
+    u16 pad[3];
+    u32 length;
+    u32 cpu;
+};
+BPF_PERCPU_ARRAY(records, struct drop_event, 1);
+
+static inline void count_flow(struct drop_key *drop, struct nc_flow *flow)
+{
+    struct flow_key key = {
+        .port = { drop->port.device[0], drop->port.device[1] },
+        .netns = drop->port.netns,
+        .reason = drop->reason,
+        .source = { flow->source[0], flow->source[1] },
+        .target = { flow->target[0], flow->target[1] },
+        .target_port = flow->target_port,
+        .ethertype = flow->ethertype,
+        .l4 = flow->l4,
+        .vlan = flow->vlan,
+    };
+    u64 none = 0, *count = flows.lookup_or_try_init(&key, &none);
+
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+}
+
+static inline void sample(void *ctx, struct nc_config *config, struct sk_buff *skb, struct drop_key *key, struct nc_flow *flow)
+{
+    u64 now = bpf_ktime_get_ns();
+    struct drop_event *record;
+    int zero = 0;
+
+    if (!nc_event_allowed(config, now))
+        return;
+    record = records.lookup(&zero);
+    if (!record)
+        return;
+    record->mono_ns = now;
+    record->key = *key;
+    __builtin_memcpy(record->source, flow->source, sizeof(record->source));
+    __builtin_memcpy(record->target, flow->target, sizeof(record->target));
+    record->source_port = flow->source_port;
+    record->target_port = flow->target_port;
+    record->ethertype = flow->ethertype;
+    record->vlan = flow->vlan;
+    record->l4 = flow->l4;
+    record->length = NC_READ(skb, len);
+    record->cpu = bpf_get_smp_processor_id();
+    nc_submit(ctx, record, sizeof(*record));
+}
+
+static inline void count_drop(void)     /* of several programs */
+{
+    u32 slot = DROPS;
+    u64 *counter = nc_counters.lookup(&slot);
+
+    if (counter)
+        __sync_fetch_and_add(counter, 1);
+}
+
+/* In the datapath skb->dev is the port by which the packet came in, until it is sent. */
+static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 reason)
+{
+    struct drop_key key = { .location = location, .reason = reason };
+    struct nc_config *config = nc_config_get();
+    struct net_device *dev = NC_READ(skb, dev);
+    struct nc_flow flow = {};
+    u64 *count, none = 0;
+
+    if (!config)
+        return;
+    if (dev)
+        nc_place_of(&key.port, dev);
+    if (!nc_place_wanted(config, &key.port))
+        return;
+    nc_parse(&flow, skb);
+    nc_parse_ports(&flow, skb);
+    if (!nc_flow_wanted(config, &flow))
+        return;
+    count_drop();
+    count = drops.lookup_or_try_init(&key, &none);
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+    count_flow(&key, &flow);
+    if (config->flags & NC_F_DETAILS)
+        sample(ctx, config, skb, &key, &flow);
+}
+
+/* ---- freed as dropped, by a function of the module ---- */
+
+struct text_range {
+    u64 start, end;
+};
+BPF_ARRAY(module_text, struct text_range, 1);
+
+/* Where the module lies, from a port: its datapath's local port is always the module's own, and that has the right name. */
+static inline void learn_from(struct text_range *text, struct vport *port)
+{
+    struct vport *local = ovs_local_port(NC_READ(port, dp));
+    struct vport_ops *ops;
+    struct module *module;
+    u64 name[2] = {};
+
+    if (!local)
+        return;
+    ops = (void *)NC_READ(local, ops);
+    module = (void *)NC_READ(ops, owner);
+    bpf_probe_read_kernel(name, 12, &module->name);
+    if (name[0] != NC_WORD('o', 'p', 'e', 'n', 'v', 's', 'w', 'i') || name[1] != NC_WORD('t', 'c', 'h', 0, 0, 0, 0, 0))
+        return;
+#ifdef HAVE_module_core_layout
+    text->start = (u64)NC_READ(module, core_layout.base);
+    text->end = text->start + NC_READ(module, core_layout.text_size);
+#else
+    text->start = (u64)NC_READ(module, mem[MOD_TEXT].base);
+    text->end = text->start + NC_READ(module, mem[MOD_TEXT].size);
+#endif
+}
+
+/* Of a packet: the module's functions free netlink messages as well, and those have no port. */
+static inline int in_datapath(struct sk_buff *skb, u64 location)
+{
+    struct net_device *dev = NC_READ(skb, dev);
+    struct text_range *text;
+    struct vport *port;
+    u32 zero = 0;
+
+    text = module_text.lookup(&zero);
+    if (!text || !dev || (text->end && (location < text->start || location >= text->end)))
+        return 0;
+    port = ovs_port_of(dev);
+    if (!port)
+        return 0;
+    if (!text->end)
+        learn_from(text, port);
+    return location >= text->start && location < text->end;
+}
+
+static inline u32 reason_of(struct bpf_raw_tracepoint_args *ctx)
+{
+#if NARGS_kfree_skb >= 3
+    return ctx->args[2];
+#else
+    return 0;
+#endif
+}
+
+/* Those that the datapath gives as the decision of a flow. */
+static inline int is_by_flow(u32 reason)
+{
+#ifdef HAVE_OVS_DROP_LAST_ACTION
+    return reason == OVS_DROP_LAST_ACTION || reason == OVS_DROP_EXPLICIT || reason == OVS_DROP_EXPLICIT_WITH_ERROR;
+#else
+    return 0;
+#endif
+}
+
+#define SUBSYSTEM(reason) ((reason) >> 16)
+
+int freed(struct bpf_raw_tracepoint_args *ctx)
+{
+    u32 reason = reason_of(ctx);
+    struct sk_buff *skb = NC_ARG(0);
+    u64 location = ctx->args[1];
+
+    if (is_by_flow(reason))
+        return 0;
+#ifdef HAVE_SKB_DROP_REASON_SUBSYS_OPENVSWITCH
+    if (SUBSYSTEM(reason) == SKB_DROP_REASON_SUBSYS_OPENVSWITCH) {
+#ifdef HAVE_OVS_DROP_METER
+        if (reason != OVS_DROP_METER)
+#endif
+            account(ctx, skb, location, reason);
+        return 0;
+    }
+#endif
+    if (in_datapath(skb, location))
+        account(ctx, skb, location, reason);
+    return 0;
+}
+
+/* ---- dropped by a flow ---- */
+
+#ifdef HAVE_OVS_DROP_LAST_ACTION
+int freed_by_flow(struct bpf_raw_tracepoint_args *ctx)
+{
+    if (is_by_flow(reason_of(ctx)))
+        account(ctx, NC_ARG(0), ctx->args[1], reason_of(ctx));
+    return 0;
+}
+#endif
+
+#define ACTIONS 24      /* more than that are not looked at: such a flow is taken for one with an output */
+
+/* Does the packet go anywhere? It does when the last action sends it or takes it over. Conntrack and meters account for what they drop. */
+static inline int has_output(struct sw_flow_actions *actions)
+{
+    u32 length = NC_READ(actions, actions_len), at = 0;
+    struct { struct nlattr header; u32 value; } last;
+    struct nlattr action = {};
+
+    if (!length)
+        return 0;
+    bpf_probe_read_kernel(&last, sizeof(last), (void *)actions->actions + length - sizeof(last));
+    if (last.header.nla_len == sizeof(last) && (last.header.nla_type == OVS_ACTION_ATTR_OUTPUT || last.header.nla_type == OVS_ACTION_ATTR_RECIRC))
+        return 1;
+#pragma unroll
+    for (u32 i = 0; i < ACTIONS && at < length; i++) {
+        bpf_probe_read_kernel(&action, sizeof(action), (void *)actions->actions + at);
+        if (action.nla_type == OVS_ACTION_ATTR_CT || action.nla_type == OVS_ACTION_ATTR_METER)
+            return 1;
+        at += (action.nla_len + 3) & ~3;
+    }
+    return at < length || action.nla_type == OVS_ACTION_ATTR_OUTPUT || action.nla_type == OVS_ACTION_ATTR_USERSPACE ||
+        action.nla_type == OVS_ACTION_ATTR_RECIRC || action.nla_type == OVS_ACTION_ATTR_SAMPLE ||
+        action.nla_type == OVS_ACTION_ATTR_CLONE || action.nla_type == OVS_ACTION_ATTR_CHECK_PKT_LEN;
+}
+
+int executed(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, struct sw_flow_actions *actions)
+{
+    if (!has_output(actions))
+        account(ctx, skb, PT_REGS_IP(ctx), FLOW_WITHOUT_OUTPUT);
+    return 0;
+}
+
+/* ---- dropped by a meter ---- */
+
+struct metered_packet {
+    u64 skb;
+    u64 location;
+};
+BPF_PERCPU_ARRAY(metered_packets, struct metered_packet, 1);
+
+int metering(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb)
+{
+    struct metered_packet *packet;
+    u32 zero = 0;
+
+    packet = metered_packets.lookup(&zero);
+    if (packet) {
+        packet->skb = (u64)skb;
+        packet->location = PT_REGS_IP(ctx);
+    }
+    return 0;
+}
+
+int metered(struct pt_regs *ctx)
+{
+    struct metered_packet *packet;
+    u32 zero = 0;
+
+    packet = metered_packets.lookup(&zero);
+    if (!packet || !packet->skb)
+        return 0;
+    if ((u8)PT_REGS_RC(ctx))
+        account(ctx, nc_pointer(packet->skb), packet->location, METER);
+    packet->skb = 0;
+    return 0;
+}
