@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .errors import LabError
@@ -28,6 +31,22 @@ ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema
 ovsdb-server conf.db --remote=punix:{directory}/db.sock --pidfile --detach --log-file={directory}/ovsdb-server.log
 ovs-vsctl --no-wait init
 ovs-vswitchd --pidfile --detach --log-file={directory}/ovs-vswitchd.log
+"""
+
+# Gives the datapath these sockets for upcalls (OVS_DP_CMD_SET, before: those that it had are printed).
+SET_SOCKETS = """
+import struct, sys
+from netconsole.sources import netlink, ovs_netlink
+families = ovs_netlink.OvsNetlink()
+attribute = lambda kind, *numbers: struct.pack(f"=HH{len(numbers)}I", 4 + 4 * len(numbers), kind, *numbers)
+(body,) = families._netlink.dump(families._datapaths, struct.pack("=BBxxi", 3, 2, 0))
+index, values = struct.unpack_from("=4xi", body)[0], dict(netlink.attributes(body, 8))
+print(*struct.unpack(f"={len(values[8]) // 4}I", values[8]))
+features = int.from_bytes(values[5], sys.byteorder)
+request = struct.pack("=BBxxi", 4, 2, index) + attribute(5, features) + attribute(8, *map(int, sys.argv[1:]))
+made = families._netlink._socket
+made.send(struct.pack("=IHHII", 16 + len(request), families._datapaths, 5, 77, 0) + request)
+assert struct.unpack_from("=i", made.recv(4096), 16)[0] == 0
 """
 
 
@@ -61,6 +80,21 @@ class OpenVSwitch:
 
     def vsctl(self, *arguments: str) -> str:
         return self.hypervisor.run("ovs-vsctl", *arguments).text
+
+    @contextlib.contextmanager
+    def without_handlers(self) -> Iterator[None]:
+        """The datapath has no socket for upcalls: as with `lose_all_upcalls`, but it can be taken back."""
+        had = self._set_sockets("0").split()
+        try:
+            yield
+        finally:
+            self._set_sockets(*had)
+
+    def _set_sockets(self, *sockets: str) -> str:
+        from .hypervisor import CHECKOUT
+
+        command = (sys.executable, "-c", SET_SOCKETS, *sockets)
+        return self.hypervisor.run("env", f"PYTHONPATH={CHECKOUT / 'src'}", *command).text
 
     def upcalls(self) -> dict[str, int]:
         """The datapath's lookups: hit, missed (upcalls asked for), lost (upcalls that did not reach the switch)."""
