@@ -207,7 +207,9 @@ class Recorder:
             self._on_end(self._ended)
 
 
-def describe(profile: Profile, modes: Mapping[str, Mode], manifests: Mapping[str, Manifest]) -> Header:
+def describe(
+    profile: Profile, modes: Mapping[str, Mode], manifests: Mapping[str, Manifest], note: str | None = None
+) -> Header:
     """The header of a recording of this host that begins now; ``modes`` are those of the probes that run."""
     probes = {
         name: RecordedProbe(manifests[name].version if name in manifests else None, mode)
@@ -222,6 +224,7 @@ def describe(profile: Profile, modes: Mapping[str, Mode], manifests: Mapping[str
         profile=RecordedProfile(profile.name, profile.budget.as_dict()),
         probes=probes,
         leads="collector" if by_collector else "console",
+        note=note,
     )
 
 

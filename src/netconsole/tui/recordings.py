@@ -1,0 +1,73 @@
+"""The recording that a key begins and ends, or that was asked for on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from netconsole import figure
+from netconsole.probes import Manifest
+from netconsole.problems import BadInput
+from netconsole.profiles import Profile
+from netconsole.recorder import Progress, Recorder, default_path, describe
+from netconsole.session import Recordable, Session
+from netconsole.tui.widgets.look import Tone
+
+
+class Recordings:
+    """At most one recording at a time."""
+
+    def __init__(self, session: Session, manifests: Mapping[str, Manifest]) -> None:
+        self._session = session
+        self._manifests = manifests
+        self._recorder: Recorder | None = None
+        self._last: Progress | None = None
+
+    @property
+    def progress(self) -> Progress | None:
+        """How the recording stands that runs, or that ended by itself; None without one."""
+        return None if self._recorder is None else self._recorder.progress
+
+    def adopt(self, recorder: Recorder) -> None:
+        """Take over a recorder that is attached to the session already."""
+        self._recorder = recorder
+
+    def toggle(self, profile: Profile, on_end: Callable[[str], None]) -> tuple[str, Tone]:
+        """Begin one, or end the one that runs. Returns what to tell the user, and its tone."""
+        if self._recorder is not None:
+            self.close()
+            return self._said(), "ok"
+        session = self._session
+        if not isinstance(session, Recordable):
+            return "this session cannot be recorded", "look"
+        with session.view() as state:
+            modes = {name: probe.mode for name, probe in state.probes.items()}
+        try:
+            recorder = Recorder(
+                default_path(), describe(profile, modes, self._manifests), profile.budget, on_end=on_end
+            )
+        except BadInput as error:
+            return str(error), "act"
+        self._recorder = recorder
+        session.attach(recorder)
+        return f"recording to {figure.safe(recorder.progress.path)}", "ok"
+
+    def close(self) -> None:
+        """End the recording that runs, if there is one."""
+        if self._recorder is None:
+            return
+        if isinstance(self._session, Recordable):
+            self._session.detach(self._recorder)
+        self._recorder.close()
+        self._last, self._recorder = self._recorder.progress, None
+
+    def told(self) -> str:
+        """Where the last recording is, for the line after the exit; empty without one."""
+        return f"; {self._said()}" if self._last is not None else ""
+
+    def _said(self) -> str:
+        last = self._last
+        if last is None:
+            return ""
+        if last.ended is not None:
+            return last.ended
+        return f"recording of {figure.memory(round(last.bytes / 1024))} in {figure.safe(last.path)}"
