@@ -112,6 +112,7 @@ class Recording:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file = -1
         self.broken_frames = 0
         """Lines that were no frames: passed over, and counted once for each time that they were read."""
         try:
@@ -129,10 +130,10 @@ class Recording:
             if not self.blocks:
                 raise bad(path, "", "nothing was recorded in it: its header is all there is")
         except OSError as error:
-            os.close(self._file)
+            self.close()
             raise bad(path, "", f"cannot read: {_lower(error.strerror or str(error))}") from None
         except BadInput:
-            os.close(self._file)
+            self.close()
             raise
 
     def close(self) -> None:
@@ -140,6 +141,8 @@ class Recording:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    __del__ = close
 
     @property
     def begin(self) -> Mark:
