@@ -41,6 +41,7 @@ app.add_typer(cli_compare.baseline_app, name="baseline")
 app.command()(cli_compare.compare)
 app.command()(cli_calibrate.calibrate)
 app.command()(cli_record.record)
+app.command()(cli_record.replay)
 
 ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")]
 ProbeOption = Annotated[
@@ -80,11 +81,14 @@ def console(
     context: typer.Context,
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Record all of it; the file is never overwritten.")
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Say the version and end.")] = False,
 ) -> int:
     """Open the console, live."""
     if context.invoked_subcommand is not None:
-        for name, given in (("--profile", profile != DEFAULT_PROFILE), ("--probe", bool(probe))):
+        for name, given in (("--profile", profile != DEFAULT_PROFILE), ("--probe", probe), ("--record", record)):
             if given:
                 raise bad(name, "", f"belongs after the command: netconsole {context.invoked_subcommand} {name} …")
         return DONE
@@ -95,21 +99,26 @@ def console(
         return DONE
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise bad("netconsole", "", "no terminal here; `netconsole snapshot` measures without one")
-    manifests, chosen, requests = _choose(profile, probe)
-    from netconsole.governing import EVERY_MS, WINDOW_MS, Governing, needs_windows
-    from netconsole.live import STATISTICS_WINDOW_MS, LiveSession
-    from netconsole.paths import collector_command
+    try:
+        manifests, chosen, requests = _choose(profile, probe)
+    except Unable as error:
+        shown = cli_record.offer(str(error))
+        if shown is None:
+            raise
+        return shown
+    from netconsole.governing import Governing
+    from netconsole.live import session_of
+    from netconsole.recorder import Recorder, describe
     from netconsole.tui.app import run as run_console
 
-    governed = needs_windows(chosen)
-    session = LiveSession(
-        collector_command(),
-        requests,
-        statistics_every_s=EVERY_MS / 1000 if governed else None,
-        statistics_window_ms=WINDOW_MS if governed else STATISTICS_WINDOW_MS,
-    )
+    session = session_of(requests, chosen)
+    recorder = None
+    if record is not None:
+        modes = {request.name: request.mode for request in requests}
+        recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
+        session.attach(recorder)
     try:
-        return run_console(session, chosen, manifests, Governing(session, chosen, manifests))
+        return run_console(session, chosen, manifests, Governing(session, chosen, manifests), recorder)
     finally:
         session.close()
 

@@ -19,8 +19,8 @@ from textual.binding import Binding
 from netconsole import paths
 from netconsole.problems import BadInput, Problem, bad, close, read_toml
 
-Scope: TypeAlias = Literal["app", "main", "table", "over"]
-"""Where a key works: everywhere, on the main screen, in a table, on a screen that lies over the main one."""
+Scope: TypeAlias = Literal["app", "main", "table", "over", "replay"]
+"""Where a key works: everywhere, on the main screen, in a table, on a screen over it, in a replay."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,17 @@ ACTIONS: tuple[Action, ...] = (
     Action("pause", "p,space", "Pause", "holds the order of rows, then the screen", "pause", label="p pause"),
     Action("snapshot", "s", "Snapshot", "write all figures as JSON to a file", "snapshot", label="s snapshot"),
     Action("screenshot", "S", "Screenshot", "write this screen as SVG to a file", "screenshot"),
+    Action("record", "w", "Record", "write everything from now on to a file, to be replayed; again: end it", "record"),
+    Action("replay.on", "full_stop", "Step on", "one interval on, and stand still there", "step(1)", "replay"),
+    Action("replay.back", "comma", "Step back", "one interval back, and stand still there", "step(-1)", "replay"),
+    Action("replay.forward", "right_square_bracket", "10 s on", "ten seconds on", "jump_by(10)", "replay"),
+    Action("replay.rewind", "left_square_bracket", "10 s back", "ten seconds back", "jump_by(-10)", "replay"),
+    Action("replay.far_forward", "right_curly_bracket", "A minute on", "a minute on", "jump_by(60)", "replay"),
+    Action("replay.far_rewind", "left_curly_bracket", "A minute back", "a minute back", "jump_by(-60)", "replay"),
+    Action("replay.faster", "plus,equals_sign", "Faster", "the next speed up", "speed(1)", "replay"),
+    Action("replay.slower", "minus", "Slower", "the next speed down", "speed(-1)", "replay"),
+    Action("replay.time", "t", "Go to a time", "a time of day, or from the beginning, or from here", "time", "replay"),
+    Action("replay.since", "m", "Mark", "a snapshot (s) is of the stretch from this moment on", "since", "replay"),
     Action("help", "question_mark,f1", "Help", "what is measured, how, and what is not seen", "help", label="? help"),
     Action("palette", "colon,ctrl+p", "Commands", "every action by name", "command_palette", label=": commands"),
     Action("quit", "q,ctrl+c", "Quit", "end: every probe is gone before the prompt is back", "leave", label="q quit"),
@@ -97,6 +108,15 @@ def written(action: Action, keymap: Mapping[str, str]) -> str:
 _NAMES = {
     "question_mark": "?",
     "slash": "/",
+    "full_stop": ".",
+    "comma": ",",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "plus": "+",
+    "equals_sign": "=",
+    "minus": "-",
     "colon": ":",
     "greater_than_sign": ">",
     "less_than_sign": "<",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from netconsole.replay import ReplaySession
 from netconsole.tui import terminal
 from netconsole.tui.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from netconsole.governing import Governing
     from netconsole.probes import Manifest
     from netconsole.profiles import Profile
+    from netconsole.recorder import Recorder
     from netconsole.session import Session
 
 EXIT_DONE = 0
@@ -22,7 +24,11 @@ EXIT_BAD_USAGE = 2
 
 
 def run(
-    session: Session, profile: Profile, manifests: Mapping[str, Manifest], governing: Governing | None = None
+    session: Session,
+    profile: Profile,
+    manifests: Mapping[str, Manifest],
+    governing: Governing | None = None,
+    recorder: Recorder | None = None,
 ) -> int:
     """Show a session until its user or a signal ends it, and close it. Returns the exit code.
 
@@ -46,7 +52,7 @@ def run(
         session.start()
         from netconsole.problems import BadInput
         from netconsole.tui.actions import load_keys
-        from netconsole.tui.console import ConsoleApp, describe_end
+        from netconsole.tui.console import ConsoleApp
         from netconsole.tui.driver import ConsoleDriver
 
         try:
@@ -55,11 +61,21 @@ def run(
             print_quietly(f"netconsole: {error}")
             return EXIT_BAD_USAGE
         ConsoleDriver.terminal = screen
-        app = ConsoleApp(session, profile, manifests, keymap, lifeline, governing)
+        if isinstance(session, ReplaySession):
+            from netconsole.tui.replay import ReplayApp
+
+            app = ReplayApp(session, profile, manifests, keymap, lifeline)
+        else:
+            app = ConsoleApp(session, profile, manifests, keymap, lifeline, governing)
+        if recorder is not None:
+            app.recordings.adopt(recorder)
         app.run(mouse=False)
         session.close()
-        print_quietly(describe_end(session, started_s, app.snapshots))
+        app.recordings.close()
+        print_quietly(app.farewell(started_s))
         return EXIT_INTERRUPTED if lifeline.reason else app.return_code or EXIT_DONE
     finally:
         session.close()
+        if recorder is not None:
+            recorder.close()
         lifeline.finish()

@@ -33,6 +33,7 @@ from netconsole.tui.panes.header import Pause, stated_age_s
 from netconsole.tui.panes.scene import LOOK_EVERY_S, Evidence, Output, Scene
 from netconsole.tui.panes.standsout import Standing
 from netconsole.tui.pump import Pump
+from netconsole.tui.recordings import Recordings
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable
 
@@ -58,6 +59,8 @@ class ConsoleApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("app"))
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "colon"
+    SCOPES: ClassVar[tuple[actions.Scope, ...]] = ("app", "main")
+    """What the palette offers."""
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class ConsoleApp(App[None]):
         self._main = MainScreen(panes(manifests, self._probes_here()))
         self.snapshots: list[Path] = []
         """Snapshots written so far."""
+        self.recordings = Recordings(session, manifests)
         self._sent = (time.monotonic(), 0)
         self._bytes_per_s: float | None = None
 
@@ -144,14 +148,17 @@ class ConsoleApp(App[None]):
         output = Output(self._output_rate(), self.pump.skipped)
         governing = self._governing
         done = (governing.actions, governing.pinned) if governing is not None else ((), frozenset[str]())
+        progress = self.recordings.progress
         if self._frozen is not None:
             age_s = None if age_s is None else age_s + time.monotonic() - self.pause.since_s
             state, standing = self._frozen
-            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, standing, *done)
+            picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
+            yield Scene(*picture, *done, recording=progress)
             return
         with self.session.view() as state:
             standing = self._standing
-            yield Scene(state, self.manifests, self.profile, connection, age_s, delay_s, output, standing, *done)
+            picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
+            yield Scene(*picture, *done, recording=progress)
 
     def _observe(self) -> bool:
         """Take note of news: findings count every interval, drawn or not. True when there is something to draw.
@@ -272,6 +279,15 @@ class ConsoleApp(App[None]):
             self.snapshots.append(path)
         self.call_later(self._main.say, told, tone)
 
+    def action_record(self) -> None:
+        """Begin a recording in the working directory, or end the one that runs."""
+        self._main.say(*self.recordings.toggle(self.profile, self._recording_ended))
+        self.draw()
+
+    def _recording_ended(self, why: str) -> None:
+        """By itself, in a thread of the recorder."""
+        self.call_later(self._main.say, why, "act")
+
     def action_screenshot(self, filename: str | None = None, path: str | None = None) -> None:
         """Write the screen as SVG; name and place are not asked for, so that nothing is ever overwritten."""
         _, told, tone = save("picture", "svg", picture(self.export_screenshot(title="netconsole")))
@@ -294,7 +310,7 @@ class ConsoleApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """The palette: every action of the registry."""
         for action in actions.ACTIONS:
-            if action.scope in ("app", "main") and action.id not in ("palette", "unfilter", "next", "previous"):
+            if action.scope in self.SCOPES and action.id not in ("palette", "unfilter", "next", "previous"):
                 yield SystemCommand(action.title, action.help, self._runner(action))
 
     def _runner(self, action: actions.Action):  # type: ignore[no-untyped-def]
@@ -316,6 +332,10 @@ class ConsoleApp(App[None]):
             names = list(state.probes)
         known = (self.manifests[name] for name in names if name in self.manifests)
         return (manifest.name for manifest in known if manifest.knobs or len(manifest.modes) > 1)
+
+    def farewell(self, started_s: float) -> str:
+        """One line for after the exit."""
+        return describe_end(self.session, started_s, self.snapshots) + self.recordings.told()
 
 
 def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> str:

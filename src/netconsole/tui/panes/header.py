@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from netconsole import figure
 from netconsole.frames import Host
+from netconsole.replay import Position
 from netconsole.tui import actions
 from netconsole.tui.panes import budget
 from netconsole.tui.panes.scene import Scene
+from netconsole.tui.widgets.bars import bar
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece, cells, spread
 
 FRESH_INTERVALS = 2.0
 """Figures may be two intervals old before it is worth a word: one to come, one on its way to the screen."""
 _JOINT: Piece = (" · ", "dim")
+_BAR_COLUMNS = 20
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ def stated_age_s(scene: Scene) -> int | None:
 def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) -> Line:
     """Host, kernel and profile; live or paused, elapsed time, age of the figures."""
     host = scene.state.host
-    right = [*_liveness(scene, pause, kind, now_s), *_age(scene, pause), (" ", "")]
+    right = [*_recording(scene), *_liveness(scene, pause, kind, now_s), *_age(scene, pause), (" ", "")]
     if host is None:
         return spread([(" netconsole  ", "strong"), ("starting the collector…", "look")], right, width)
     places = _places(host, figure.safe(scene.profile.name, 24))
@@ -87,6 +91,8 @@ def _tabs(pane: str, levels: Mapping[str, str], titles: bool) -> list[Piece]:
 
 
 def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece]:
+    if scene.replay is not None:
+        return _recorded(scene.replay)
     connection = scene.connection
     paused = f"{max(0, int(now_s - pause.since_s))} s"
     if connection.phase == "lost":
@@ -102,12 +108,51 @@ def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece
     return [("LIVE" if kind == "live" else kind.upper(), "ok"), (f" {elapsed}", ""), _JOINT]
 
 
+def _recorded(place: Position) -> list[Piece]:
+    """When the figures were recorded, in the time zone of whoever looks at them."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(place.wall_ns / 1e9))
+    return [("RECORDING", "look"), (f" {at}", "strong")]
+
+
+def _recording(scene: Scene) -> list[Piece]:
+    """That this session is being recorded, and how much there is."""
+    progress = scene.recording
+    if progress is None:
+        return []
+    if progress.ended is not None:
+        return [("!! RECORDING ENDED", "act"), _JOINT]
+    return [(f"REC {figure.memory(round(progress.bytes / 1024, -1))}", "look"), _JOINT]
+
+
+def replay_line(place: Position, width: int) -> Line:
+    """Where in a recording this is, how fast it goes, and the keys that move it."""
+    if place.trouble is not None and width >= _BAR_COLUMNS * 4:
+        keys: list[Piece] = [(f"! {figure.safe(place.trouble, 60)}", "look")]
+    else:
+        pairs = (("p", "pause"), (", .", "step"), ("[ ]", "10 s"), ("- +", "speed"), ("t", "time"), ("m", "mark"))
+        keys = [piece for key, word in pairs for piece in ((key, "key"), (f" {word}  ", "dim"))]
+    word = "END" if place.at_end else "PLAYING" if place.playing else "PAUSED"
+    tone: Tone = "ok" if word == "PLAYING" else "look"
+    length = f"{figure.elapsed(place.length_s)}{' (cut)' if place.cut else ''}"
+    left: list[Piece] = [(f" {word} ×{place.speed:g} ", tone), (f"{figure.elapsed(place.at_s)} of {length} ", "")]
+    if place.since_s > 0:
+        left.append((f"mark {figure.elapsed(place.since_s)} ", "dim"))
+    if width - cells(left) > _BAR_COLUMNS + 2:
+        share = place.at_s / place.length_s if place.length_s else 1.0
+        left.append((f"{figure.fit(bar(share, _BAR_COLUMNS), _BAR_COLUMNS)}▏ ", "dim"))
+    while keys and cells(left) + cells(keys) > width:
+        del keys[-2:]
+    return [*left, *keys]
+
+
 def _fresh_s(scene: Scene) -> int:
     """Two intervals in whole seconds; an interval is never exactly as long as it was meant to be."""
     return max(1, round(FRESH_INTERVALS * scene.interval_s))
 
 
 def _age(scene: Scene, pause: Pause) -> list[Piece]:
+    if scene.replay is not None:
+        return []
     stated = stated_age_s(scene)
     if stated is None:
         return [("no data yet", "dim")]

@@ -12,6 +12,8 @@ from netconsole.governor import Action
 from netconsole.live_comparison import LiveComparison
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
+from netconsole.recorder import Progress
+from netconsole.replay import Position
 from netconsole.session import Connection
 from netconsole.state import ProbeState, State
 from netconsole.tables import RowKey
@@ -58,6 +60,10 @@ class Scene:
     """Probes that the governor leaves alone."""
     against: LiveComparison | None = None
     """What the figures are held against, while there is a baseline."""
+    recording: Progress | None = None
+    """How the recording of this session stands, if there is one."""
+    replay: Position | None = None
+    """Where in a recording this moment is, if it is replayed."""
 
     @property
     def interval_s(self) -> float:

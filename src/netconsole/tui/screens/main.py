@@ -133,6 +133,9 @@ class MainScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("main"))
     AUTO_FOCUS = ""
+    header_lines = 2
+    without: frozenset[str] = frozenset()
+    """Actions that the footer leaves out, for there is nothing to do for them."""
 
     def __init__(self, panes: Mapping[str, Pane]) -> None:
         super().__init__()
@@ -159,6 +162,7 @@ class MainScreen(Screen[None]):
         """The screen can be drawn."""
 
     def on_mount(self) -> None:
+        self.query_one("#header").styles.height = self.header_lines
         self._lay_out()
         self.focus_first()
         self.post_message(self.Ready())
@@ -201,7 +205,8 @@ class MainScreen(Screen[None]):
         width = self.size.width
         first = header.first_line(scene, pause, kind, now_s, width)
         second = header.second_line(scene, self.current, standsout.levels(scene, self._probes_of), width)
-        self.query_one("#header", Lines).show(first, second)
+        third = [] if scene.replay is None else [header.replay_line(scene.replay, width)]
+        self.query_one("#header", Lines).show(first, second, *third)
         for table in self.view.tables.values():
             table.freeze_order(pause.step != "live")
         hidden = frozenset() if scene.against is not None else frozenset({against.NAME})
@@ -319,7 +324,8 @@ class MainScreen(Screen[None]):
         self.query_one("#cost").display = not small
         self.query_one("#missing").display = self._missing
         self.query_one("#body").display = not self._missing
-        self.view.lay_out(width, height - (EDGE_LINES - 1 if small else EDGE_LINES))
+        edge = EDGE_LINES + self.header_lines - 2
+        self.view.lay_out(width, height - (edge - 1 if small else edge))
 
     def _redraw(self) -> None:
         self.app.call_later(self.app.run_action, "redraw")
@@ -332,7 +338,7 @@ class MainScreen(Screen[None]):
         elif width < FULL_COLUMNS or height < FULL_LINES:
             line = self._hidden_line()
         else:
-            line = footer_line(width, isinstance(self.focused, LineTable))
+            line = footer_line(width, isinstance(self.focused, LineTable), self.without)
         self.query_one("#footer", Lines).show(cut(line, width))
 
     def _hidden_line(self) -> Line:
@@ -343,13 +349,13 @@ class MainScreen(Screen[None]):
         return [*keys, (" quit " if roomy else " ", "dim"), (f"hidden: {hidden}", "dim")]
 
 
-def footer_line(width: int, in_table: bool) -> Line:
+def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset()) -> Line:
     """The keys that matter here, the most important ones first; what does not fit is left to the palette and help."""
     ids = ["quit", "help", "palette", "pause", "filter", "knobs", "snapshot"]
     if in_table:
         ids = ["table.open", "filter", "table.sort", "pause", "knobs", "snapshot", "help", "palette", "quit"]
     least = {"quit", "help", "table.open", "pause"}
-    labels = [(action_id, actions.get(action_id).label) for action_id in ids]
+    labels = [(action_id, actions.get(action_id).label) for action_id in ids if action_id not in without]
     while labels and sum(len(label) + 2 for _, label in labels) > width:
         droppable = [pair for pair in labels if pair[0] not in least]
         labels.remove((droppable or labels)[-1])
