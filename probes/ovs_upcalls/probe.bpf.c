@@ -269,10 +269,12 @@ static inline void give_up(struct nc_config *config, struct desk *desk, struct w
         nc_add(&row->unanswered, 1);
 }
 
-/* Looks at the first packet of a ring; 0 when that has still time. `rotate`: then it goes to the end, to free its place. */
+/* Looks at the first packet of a ring; 0 when that has still time. `rotate`: then it goes to the end, to free its place. Two CPUs may look at
+ * the same one: each moves on to the next of the number that it has read, so that none is passed over. */
 static inline int sweep(struct nc_config *config, struct ring *ring, u32 cpu, u64 now, int rotate)
 {
-    struct ring_slot *slot = slot_of(cpu, ring->swept), *end = slot_of(cpu, ring->written);
+    u64 number = *(volatile u64 *)&ring->swept;
+    struct ring_slot *slot = slot_of(cpu, number), *end = slot_of(cpu, ring->written);
     struct waiting_key key = {};
     struct waiting *packet;
     struct desk *desk;
@@ -283,7 +285,7 @@ static inline int sweep(struct nc_config *config, struct ring *ring, u32 cpu, u6
     key.twin = slot->twin;
     packet = waiting.lookup(&key);
     if (!packet || (u32)packet->since_ns != slot->since) {
-        ring->swept++;                  /* answered */
+        ring->swept = number + 1;       /* answered */
         return 1;
     }
     if (between(packet->since_ns, now) < limit_ns(config)) {
@@ -291,14 +293,14 @@ static inline int sweep(struct nc_config *config, struct ring *ring, u32 cpu, u6
             return 0;
         *end = *slot;
         ring->written++;
-        ring->swept++;
+        ring->swept = number + 1;
         return 1;
     }
     desk = desk_of(SWEEP_DESK);
     if (!desk)
         return 0;
     desk->packet = *packet;
-    ring->swept++;
+    ring->swept = number + 1;
     if (!waiting.delete(&key))
         give_up(config, desk, &key);
     return 1;
