@@ -39,9 +39,9 @@ app.add_typer(probes_app, name="probes")
 app.add_typer(profiles_app, name="profiles")
 app.add_typer(cli_compare.baseline_app, name="baseline")
 app.command()(cli_compare.compare)
-app.command()(cli_calibrate.calibrate)
 app.command()(cli_record.record)
 app.command()(cli_record.replay)
+app.command()(cli_calibrate.calibrate)
 
 ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")]
 ProbeOption = Annotated[
@@ -81,6 +81,9 @@ def console(
     context: typer.Context,
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Hold every figure against it.")
+    ] = None,
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Record all of it; the file is never overwritten.")
     ] = None,
@@ -88,7 +91,9 @@ def console(
 ) -> int:
     """Open the console, live."""
     if context.invoked_subcommand is not None:
-        for name, given in (("--profile", profile != DEFAULT_PROFILE), ("--probe", probe), ("--record", record)):
+        belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe}
+        belongs |= {"--baseline": baseline, "--record": record}
+        for name, given in belongs.items():
             if given:
                 raise bad(name, "", f"belongs after the command: netconsole {context.invoked_subcommand} {name} …")
         return DONE
@@ -99,6 +104,11 @@ def console(
         return DONE
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise bad("netconsole", "", "no terminal here; `netconsole snapshot` measures without one")
+    against = None
+    if baseline is not None:
+        from netconsole.baseline import resolve
+
+        against = baseline, resolve(baseline)[0]
     try:
         manifests, chosen, requests = _choose(profile, probe)
     except Unable as error:
@@ -107,6 +117,7 @@ def console(
             raise
         return shown
     from netconsole.governing import Governing
+    from netconsole.headless import facts
     from netconsole.live import session_of
     from netconsole.recorder import Recorder, describe
     from netconsole.tui.app import run as run_console
@@ -118,7 +129,7 @@ def console(
         recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
         session.attach(recorder)
     try:
-        return run_console(session, chosen, manifests, Governing(session, chosen, manifests), recorder)
+        return run_console(session, chosen, manifests, Governing(session, chosen, manifests), facts, against, recorder)
     finally:
         session.close()
 

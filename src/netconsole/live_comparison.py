@@ -83,6 +83,11 @@ class LiveComparison:
             self._thread = threading.Thread(target=self._compare, name="live comparison", daemon=True)
             self._thread.start()
 
+    def join(self) -> None:
+        """Wait until the window that is being judged is."""
+        if self._thread is not None:
+            self._thread.join()
+
     def _begin(self, state: State) -> None:
         mark = self._mark = snapshot.mark(state)
         # Half an interval of tolerance: five intervals of 1.0004 s are the five seconds.

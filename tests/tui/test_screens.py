@@ -376,34 +376,6 @@ async def test_the_palette_runs_an_action() -> None:
         assert one.main.current == "drops"
 
 
-async def test_the_snapshot_is_written_whole_and_said_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from netconsole.snapshot_file import load
-
-    monkeypatch.chdir(tmp_path)
-    async with running() as one:
-        await one.press("s")
-        await one.app.workers.wait_for_complete()
-        await one.pilot.pause()
-        (path,) = one.app.snapshots
-        assert f"snapshot written to {path}" in one.text()
-        assert load(path).probes["kernel_drops"].tables["drops"]
-        assert path.stat().st_mode & 0o777 == 0o600
-        assert "Enter" in await one.press("escape"), "the keys are back"
-
-
-async def test_a_snapshot_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nowhere = tmp_path / "gone"
-    nowhere.mkdir()
-    monkeypatch.chdir(nowhere)
-    nowhere.rmdir()
-    async with running() as one:
-        await one.press("s")
-        await one.app.workers.wait_for_complete()
-        await one.pilot.pause()
-        assert one.app.snapshots == []
-        assert "cannot write" in one.text() or "directory" in one.text()
-
-
 async def test_a_picture_of_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with running() as one:

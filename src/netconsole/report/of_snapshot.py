@@ -30,6 +30,8 @@ MAX_EVENTS = 20
 FACT_AREAS = ("kernel/", "cpu/", "memory/", "module/", "conntrack/", "ovs/", "vm/", "nic/", "tc/", "sysctl/net.core.")
 """Facts that a report lists, in this order; the rest is in the JSON document."""
 MAX_FACTS = 300
+NOTE = "Note"
+"""The heading over what the user typed."""
 
 
 def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> Document:
@@ -43,7 +45,7 @@ def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = N
     )
     blocks: list[Block] = []
     if snapshot.note:
-        blocks += [Heading("Note"), Note(snapshot.note)]
+        blocks += [Heading(NOTE), Note(snapshot.note)]
     blocks += [Heading("What stands out"), Lines(_summary(snapshot, manifests))]
     blocks += [Heading("Budget"), *_budget(snapshot)]
     blocks += [Heading("Not measured"), *_not_measured(snapshot)]

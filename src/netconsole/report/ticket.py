@@ -12,7 +12,7 @@ from netconsole.probes import Manifest
 from netconsole.redact import Redactor, user_key
 from netconsole.report.blocks import Block, Document, Heading
 from netconsole.report.of_comparison import of_comparison
-from netconsole.report.of_snapshot import of_snapshot
+from netconsole.report.of_snapshot import NOTE, of_snapshot
 from netconsole.report.to_html import to_html
 from netconsole.report.to_markdown import to_markdown
 from netconsole.snapshot_file import Snapshot, encode
@@ -57,9 +57,13 @@ def render(
 
 
 def _with(document: Document, compared: Document) -> Document:
-    """The comparison goes first: what changed is half of the answer."""
+    """The comparison goes first, behind the user's own words: what changed is half of the answer."""
+    blocks = document.blocks
+    words = 2 if blocks and blocks[0] == Heading(NOTE) else 0
     headings: list[Block] = [
         Heading(f"Compared with the baseline: {block.text.lower()}") if isinstance(block, Heading) else block
         for block in compared.blocks
     ]
-    return Document(document.title, f"{document.subtitle}. {compared.subtitle}", [*headings, *document.blocks])
+    return Document(
+        document.title, f"{document.subtitle}. {compared.subtitle}", [*blocks[:words], *headings, *blocks[words:]]
+    )

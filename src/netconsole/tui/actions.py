@@ -19,8 +19,8 @@ from textual.binding import Binding
 from netconsole import paths
 from netconsole.problems import BadInput, Problem, bad, close, read_toml
 
-Scope: TypeAlias = Literal["app", "main", "table", "over", "replay"]
-"""Where a key works: everywhere, on the main screen, in a table, on a screen over it, in a replay."""
+Scope: TypeAlias = Literal["app", "main", "table", "over", "facts", "replay"]
+"""Where a key works: everywhere, on the main screen, in a table, on a screen over it, on the facts, in a replay."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("table.sort", "greater_than_sign,o", "Sort", "by the next column", "sort(1)", "table", "< > sort"),
     Action("table.sort_back", "less_than_sign", "Sort back", "by the column before", "sort(-1)", "table"),
     Action("table.reverse", "r", "Reverse", "the other way round", "reverse", "table", "r reverse"),
+    Action("facts", "f", "Facts", "how the host is configured, and where that was read", "app.facts", "main"),
+    Action("baseline", "b", "Baseline", "hold every figure against a baseline, or none", "app.baseline", "main"),
+    Action("facts.filter", "slash", "Filter facts", "only facts that contain a text; Esc: all", "filter", "facts"),
     Action("over.back", "escape,backspace", "Back", "exactly where one was", "back", "over", "Esc back"),
     Action("pause", "p,space", "Pause", "holds the order of rows, then the screen", "pause", label="p pause"),
-    Action("snapshot", "s", "Snapshot", "write all figures as JSON to a file", "snapshot", label="s snapshot"),
+    Action("snapshot", "s", "Snapshot", "measure and write a file for a ticket", "app.snapshot", "main", "s snapshot"),
     Action("screenshot", "S", "Screenshot", "write this screen as SVG to a file", "screenshot"),
     Action("record", "w", "Record", "write everything from now on to a file, to be replayed; again: end it", "record"),
     Action("replay.on", "full_stop", "Step on", "one interval on, and stand still there", "step(1)", "replay"),
@@ -166,11 +169,15 @@ def _flat(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
+_NEVER_TOGETHER: tuple[set[Scope], ...] = ({"main", "over"}, {"main", "facts"})
+"""Scopes of screens of which only one is in front."""
+
+
 def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Keys that two actions claim which may be there at the same time."""
     taken: dict[str, Action] = {}
     for action in ACTIONS:
         for key in keymap.get(action.id, action.keys).split(","):
             other = taken.setdefault(key, action)
-            if other is not action and {other.scope, action.scope} != {"main", "over"}:
+            if other is not action and {other.scope, action.scope} not in _NEVER_TOGETHER:
                 yield action.id, f"'{key}' already belongs to '{other.id}'; give one of them another key"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from netconsole.profiles import Profile
     from netconsole.recorder import Recorder
     from netconsole.session import Session
+    from netconsole.tui.console import Baseline, ReadFacts
 
 EXIT_DONE = 0
 EXIT_BAD_USAGE = 2
@@ -28,6 +29,8 @@ def run(
     profile: Profile,
     manifests: Mapping[str, Manifest],
     governing: Governing | None = None,
+    read_facts: ReadFacts | None = None,
+    baseline: Baseline | None = None,
     recorder: Recorder | None = None,
 ) -> int:
     """Show a session until its user or a signal ends it, and close it. Returns the exit code.
@@ -66,7 +69,7 @@ def run(
 
             app = ReplayApp(session, profile, manifests, keymap, lifeline)
         else:
-            app = ConsoleApp(session, profile, manifests, keymap, lifeline, governing)
+            app = ConsoleApp(session, profile, manifests, keymap, lifeline, governing, read_facts, baseline)
         if recorder is not None:
             app.recordings.adopt(recorder)
         app.run(mouse=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -19,15 +19,18 @@ from netconsole import figure, snapshot
 from netconsole.findings import Finding, Findings
 from netconsole.governing import Governing, said
 from netconsole.governor import Action
+from netconsole.live_comparison import LiveComparison
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
+from netconsole.reference import Reference
 from netconsole.session import Session
-from netconsole.snapshot_file import encode
+from netconsole.snapshot_file import FactData, Snapshot
 from netconsole.state import State
 from netconsole.tui import actions, caches
 from netconsole.tui.driver import ConsoleDriver
 from netconsole.tui.files import picture, save
 from netconsole.tui.lifeline import Lifeline
+from netconsole.tui.panes.against import Key as AgainstKey
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.header import Pause, stated_age_s
 from netconsole.tui.panes.scene import LOOK_EVERY_S, Evidence, Output, Scene
@@ -37,6 +40,12 @@ from netconsole.tui.recordings import Recordings
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable
 
+if TYPE_CHECKING:
+    from netconsole.tui.screens.snapshot import Wanted
+
+ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
+Baseline: TypeAlias = tuple[str, Sequence[Snapshot]]
+"""A name and the snapshots under it."""
 RATE_OVER_S = 2.0
 """Output per second is the mean of so long."""
 AT_LEAST_EVERY_S = 1.9
@@ -70,7 +79,10 @@ class ConsoleApp(App[None]):
         keymap: Mapping[str, str] | None = None,
         lifeline: Lifeline | None = None,
         governing: Governing | None = None,
+        read_facts: ReadFacts | None = None,
+        baseline: Baseline | None = None,
     ) -> None:
+        """``read_facts`` reads the configuration of the host that is measured; None: nobody knows it."""
         super().__init__(driver_class=ConsoleDriver, ansi_color=True)
         self.theme = "ansi-dark"
         self.session = session
@@ -91,6 +103,9 @@ class ConsoleApp(App[None]):
         self._main = MainScreen(panes(manifests, self._probes_here()))
         self.snapshots: list[Path] = []
         """Snapshots written so far."""
+        self._read_facts = read_facts
+        self._first_baseline = baseline
+        self.against: LiveComparison | None = None
         self.recordings = Recordings(session, manifests)
         self._sent = (time.monotonic(), 0)
         self._bytes_per_s: float | None = None
@@ -121,6 +136,9 @@ class ConsoleApp(App[None]):
             self._governing.on_action(self._heard)
         self.set_interval(LOOK_EVERY_S, self.pump.news)
         self.pump.news()
+        if self._first_baseline is not None:
+            self.hold_against(*self._first_baseline)
+            self._first_baseline = None
 
     def leave(self) -> None:
         """End, from any thread."""
@@ -148,17 +166,17 @@ class ConsoleApp(App[None]):
         output = Output(self._output_rate(), self.pump.skipped)
         governing = self._governing
         done = (governing.actions, governing.pinned) if governing is not None else ((), frozenset[str]())
-        progress = self.recordings.progress
-        if self._frozen is not None:
-            age_s = None if age_s is None else age_s + time.monotonic() - self.pause.since_s
-            state, standing = self._frozen
+
+        def made(state: State, standing: Sequence[Finding], age_s: float | None) -> Scene:
             picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
-            yield Scene(*picture, *done, recording=progress)
+            return Scene(*picture, *done, self.against, self.recordings.progress)
+
+        if self._frozen is not None:
+            held_s = time.monotonic() - self.pause.since_s
+            yield made(*self._frozen, None if age_s is None else age_s + held_s)
             return
         with self.session.view() as state:
-            standing = self._standing
-            picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
-            yield Scene(*picture, *done, recording=progress)
+            yield made(state, self._standing, age_s)
 
     def _observe(self) -> bool:
         """Take note of news: findings count every interval, drawn or not. True when there is something to draw.
@@ -171,6 +189,8 @@ class ConsoleApp(App[None]):
             self._standing = self._findings.update(state, connection)
             statuses = [probe.status for probe in state.probes.values()]
             seen = (state.collector.intervals, connection.phase, tuple(statuses))
+            if self.against is not None:
+                self.against.tick(state)
         now_s = time.monotonic()
         age_s = self.session.age_s()
         honest = self._stated_s is None or age_s is None or age_s + LOOK_EVERY_S <= self._stated_s
@@ -266,18 +286,65 @@ class ConsoleApp(App[None]):
             self.profile = self._governing.profile
 
     def action_snapshot(self) -> None:
-        """Write everything measured so far as JSON; in a thread, since a host of many VMs fills megabytes."""
-        self._main.say("writing a snapshot…")
-        self.run_worker(self._write_snapshot, name="snapshot", thread=True, exclusive=True, exit_on_error=False)
+        """Ask for time, note, form and file; then measure and write."""
+        from netconsole.tui.screens.snapshot import SnapshotScreen
 
-    def _write_snapshot(self) -> None:
+        self.push_screen(SnapshotScreen(self.session, self._take, self._write, self._written))
+
+    def _take(self, since: snapshot.Mark, note: str | None) -> Snapshot:
+        """In a thread."""
+        facts = self._read_facts() if self._read_facts is not None else {}
         with self.session.view() as state:
             actions = self._governing.actions if self._governing is not None else ()
-            made = snapshot.build(state, self.manifests, self.profile, snapshot.beginning(state), actions=actions)
-        path, told, tone = save("snapshot", "json", encode(made))
-        if path is not None:
-            self.snapshots.append(path)
-        self.call_later(self._main.say, told, tone)
+            return snapshot.build(state, self.manifests, self.profile, since, facts, note, actions)
+
+    def _write(self, taken: Snapshot, wanted: Wanted) -> None:
+        """In a thread. Raises BadInput."""
+        from netconsole.files import write_whole
+        from netconsole.report import ticket
+
+        against = self.against
+        reference = ticket.reference(against.reference.name) if against is not None else None
+        redactor = ticket.redactor(wanted.redact)
+        write_whole(wanted.file, ticket.render(taken, wanted.form, self.manifests, reference, redactor)[0])
+
+    def _written(self, path: Path) -> None:
+        self.snapshots.append(path)
+        here = Path.cwd()
+        shown = path.relative_to(here) if path.is_relative_to(here) else path
+        self._main.say(f"snapshot written to {figure.safe(shown)}", "ok")
+
+    def action_facts(self) -> None:
+        from netconsole.tui.screens.facts import FactsScreen
+
+        self.push_screen(FactsScreen(self._read_facts))
+
+    def action_baseline(self) -> None:
+        from netconsole.tui.screens.baselines import BaselinesScreen
+
+        current = self.against.reference.name if self.against is not None else None
+        self.push_screen(BaselinesScreen(self.profile.name, current, self.hold_against))
+
+    def hold_against(self, name: str | None, snapshots: Sequence[Snapshot] = ()) -> None:
+        """Hold every figure against these snapshots from now on; None: against nothing."""
+        if name is None:
+            self.against = None
+            self._main.say("no baseline any more")
+            return
+        self._main.say(f"baseline {figure.safe(name, 40)}: reading the configuration of the host…")
+        self.run_worker(lambda: self._hold(name, snapshots), name="against", thread=True, exit_on_error=False)
+
+    def _hold(self, name: str, snapshots: Sequence[Snapshot]) -> None:
+        """In a thread: to make figures of large snapshots takes a while."""
+        facts = self._read_facts() if self._read_facts is not None else {}
+        reference = Reference(name, snapshots, facts)
+        held = LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self._read_facts)
+        self.call_later(self._held, held)
+
+    def _held(self, against: LiveComparison) -> None:
+        self.against = against
+        self._main.say(f"every figure is held against the baseline {figure.safe(against.reference.name, 40)}", "ok")
+        self.action_redraw()
 
     def action_record(self) -> None:
         """Begin a recording in the working directory, or end the one that runs."""
@@ -298,11 +365,20 @@ class ConsoleApp(App[None]):
 
         key = message.key
         evidence = key.evidence if isinstance(key, Standing) else key
+        if isinstance(key, AgainstKey):
+            evidence = self._evidence_of(key.metric)
         if isinstance(evidence, Evidence):
             if evidence.probe:
                 self.push_screen(DetailScreen(evidence))
             else:
                 self.call_later(self._main.action_pane, "cost")
+
+    def _evidence_of(self, metric: str) -> Evidence:
+        """The row that a finding of the comparison is of, else its probe."""
+        with self.session.view() as state:
+            found = self.against.reference.locate(state.probes, self.manifests, metric) if self.against else None
+        probe = metric.partition("/")[0]
+        return Evidence(*found) if found is not None else Evidence(probe, "probe", probe, ())
 
     def on_screen_resume(self) -> None:
         self.call_later(self.action_redraw)

@@ -1,4 +1,4 @@
-"""Files that the console writes at a key: snapshots and pictures of the screen, in the working directory."""
+"""Pictures of the screen, written at a key into the working directory."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _title(scene: Scene) -> str:
         parts.append(f"{worse} worse" if worse else "nothing worse")
         parts.append(f"of {standing.comparison.compared} figures")
         age_s = max(0, int(time.monotonic() - standing.ended_s))
-        parts.append(f"{standing.window_s:.0f} s, {age_s} s ago")
+        parts.append(f"the {standing.window_s:.0f} s until {age_s} s ago")
     return " · ".join(parts)
 
 

@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from netconsole import figure
 from netconsole.comparison import said
 from netconsole.reference import Held
+from netconsole.sense import TIME_UNITS
 from netconsole.tui.widgets.columns import Cell, Column
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece
 
 COLUMNS = (
-    Column("held", "vs baseline", 14, spare=9),
-    Column("change", "change", 9, right=True, spare=11),
+    Column("held", "vs baseline", 14, spare=4),
+    Column("change", "change", 9, right=True, spare=8),
 )
-"""Of every table while there is a baseline; they go before any label that says what a row is."""
+"""Of every table while there is a baseline."""
+NS_PER_PERCENT = 1e7
+"""Nanoseconds in a second that make one percent of a core."""
 TONES: dict[str, Tone] = {"worse": "look", "better": "ok", "more": "", "less": "", "same": "dim"}
 
 
@@ -65,8 +68,10 @@ def lines(figures: list[tuple[str, Held | None]], name: str, why_not: str | None
 
 
 def _short(held: Held) -> str:
-    """The difference for a column of nine cells: of a rate the figure alone, the column beside it has its unit."""
-    time = held.unit.removesuffix("/s") in ("ns", "us", "ms", "s")
-    sign = "-" if held.difference < 0 else "+"
-    size = abs(held.difference)
-    return sign + (figure.duration(size, held.unit) if time and not held.unit.endswith("/s") else figure.number(size))
+    """The difference for a column of nine cells; packets, bytes and the like are named by the column beside it."""
+    sign, size = "-" if held.difference < 0 else "+", abs(held.difference)
+    if held.unit == "ns/s":
+        return sign + figure.percent(size / NS_PER_PERCENT)
+    if held.unit in TIME_UNITS:
+        return sign + figure.duration(size, held.unit)
+    return f"{sign}{figure.number(size)}{'/s' if held.unit.endswith('/s') else ''}"

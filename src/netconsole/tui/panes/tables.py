@@ -13,6 +13,7 @@ from netconsole.probes import HistogramSpec, Manifest, TableSpec
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
 from netconsole.tui.panes import held
+from netconsole.tui.panes.held import NS_PER_PERCENT
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
@@ -22,8 +23,6 @@ SPARK = 24
 MAX_ROWS = 2000
 """Rows of one table that are drawn; more than anyone reads, few enough to sort every second."""
 
-NS_PER_PERCENT = 1e7
-"""Nanoseconds in a second that make one percent of a core."""
 TOTAL_COLUMNS = 9
 """Totals below ten million with all their digits."""
 

@@ -91,6 +91,10 @@ class LineTable(Painted, can_focus=True):
         """The keys of the rows, in the order shown, the filter applied."""
         return list(self._keys)
 
+    def row(self, key: Hashable | None) -> Row | None:
+        """The row of a key; None when it is not there."""
+        return self._rows.get(key)
+
     def freeze_order(self, frozen: bool) -> None:
         """Keep rows in their places until further notice."""
         self._order.frozen = frozen

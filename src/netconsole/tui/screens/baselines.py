@@ -1,0 +1,143 @@
+"""Choose a baseline to hold the figures against, from a list that says what each is good for; or none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from netconsole import baseline, figure, host
+from netconsole.baseline import Summary
+from netconsole.problems import BadInput
+from netconsole.snapshot_file import Host, Snapshot
+from netconsole.tui import actions
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.lines import Lines
+from netconsole.tui.widgets.linetable import LineTable
+from netconsole.tui.widgets.look import Tone
+
+NONE = ""
+"""The key of the row that takes the baseline away."""
+COLUMNS = (
+    Column("name", "baseline", 16, grow=1, most=40),
+    Column("runs", "runs", 4, right=True),
+    Column("created", "last run", 20, spare=3),
+    Column("profiles", "profile", 12, grow=1, most=24, spare=2),
+    Column("notes", "good for", 30, grow=4, spare=1),
+)
+
+
+class BaselinesScreen(Screen[None]):
+    """Enter chooses, Esc leaves everything as it is. Reading happens in a thread: baselines may be large."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("over"))
+
+    def __init__(
+        self, profile: str, current: str | None, choose: Callable[[str | None, Sequence[Snapshot]], None]
+    ) -> None:
+        """``choose`` is called with the name and the snapshots of what was chosen."""
+        super().__init__()
+        self._profile = profile
+        self._current = current
+        self._choose = choose
+        self._busy = False
+
+    def compose(self) -> ComposeResult:
+        yield LineTable("baselines", "Baselines", COLUMNS, id="baselines")
+        yield Lines(id="told")
+        yield Lines(id="over-footer")
+
+    def on_mount(self) -> None:
+        self.query_one("#over-footer", Lines).show(
+            [
+                (" Enter", "key"),
+                (" choose ", "dim"),
+                ("↑ ↓", "key"),
+                (" baseline ", "dim"),
+                ("Esc", "key"),
+                (" back", "dim"),
+            ]
+        )
+        table = self.query_one(LineTable)
+        table.show([], time.monotonic(), note="reading the baselines…")
+        table.focus()
+        self.run_worker(self._read, name="baselines", thread=True, exit_on_error=False)
+
+    def action_back(self) -> None:
+        self.dismiss()
+
+    def _read(self) -> None:
+        here = host.describe()
+        found = baseline.summaries(Host(name=here.name, kernel=here.kernel), self._profile)
+        self.app.call_later(self._show, found)
+
+    def _show(self, found: Sequence[Summary]) -> None:
+        if not self.is_mounted:
+            return
+        rows = [_row(one, self._current) for one in found]
+        if self._current is not None:
+            rows.insert(0, Row(NONE, {"name": Cell("no baseline"), "notes": Cell("takes it away", tone="dim")}))
+        note = "there are none yet: netconsole baseline save NAME FILE… makes one of snapshots"
+        self.query_one(LineTable).show(rows, time.monotonic(), note=note)
+        self._tell_row()
+
+    def on_key(self) -> None:
+        self.call_later(self._tell_row)
+
+    def _tell_row(self) -> None:
+        """All of what the baseline under the cursor is good for."""
+        table = self.query_one(LineTable)
+        row = table.row(table.cursor_key)
+        if row is not None and not self._busy:
+            self._tell(row.cells["notes"].text, row.cells["notes"].tone)
+
+    @on(LineTable.Opened)
+    def _opened(self, message: LineTable.Opened) -> None:
+        message.stop()
+        if self._busy or not isinstance(message.key, str):
+            return
+        if message.key == NONE:
+            self._choose(None, ())
+            self.dismiss()
+            return
+        self._busy = True
+        self._tell(f"reading {figure.safe(message.key, 40)}…", "")
+        self.run_worker(lambda: self._load(str(message.key)), name="baseline", thread=True, exit_on_error=False)
+
+    def _load(self, name: str) -> None:
+        try:
+            snapshots = baseline.load(name).snapshots
+        except BadInput as error:
+            self.app.call_later(self._refused, str(error))
+        else:
+            self.app.call_later(self._chosen, name, snapshots)
+
+    def _refused(self, why: str) -> None:
+        self._busy = False
+        self._tell(why, "act")
+
+    def _chosen(self, name: str, snapshots: Sequence[Snapshot]) -> None:
+        self._choose(name, snapshots)
+        self.dismiss()
+
+    def _tell(self, text: str, tone: Tone) -> None:
+        if self.is_mounted:
+            self.query_one("#told", Lines).show([(f" {text}", tone)])
+
+
+def _row(one: Summary, current: str | None) -> Row:
+    named = f"{one.name} (in use)" if one.name == current else one.name
+    tone: Tone = "" if one.snapshots else "act"
+    cells = {
+        "name": Cell(figure.safe(named, 80), one.name, "strong"),
+        "runs": Cell(figure.count(one.snapshots) if one.snapshots else figure.UNKNOWN, one.snapshots),
+        "created": Cell(figure.safe(one.created, 20) or figure.UNKNOWN, one.created),
+        "profiles": Cell(figure.safe(", ".join(one.profiles), 40) or figure.UNKNOWN),
+        "notes": Cell(figure.safe("; ".join(one.notes), 200), tone=tone),
+    }
+    return Row(one.name, cells)

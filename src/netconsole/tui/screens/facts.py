@@ -1,0 +1,137 @@
+"""The facts of the host: how it is configured, each with where that was read; unknown is unknown, with the reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+from textual.widgets import Input
+
+from netconsole import figure
+from netconsole.snapshot_file import FactData
+from netconsole.tui import actions
+from netconsole.tui.screens.over import wrap
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.lines import Lines
+from netconsole.tui.widgets.linetable import LineTable
+from netconsole.tui.widgets.painted import Line
+
+Facts = Mapping[str, FactData]
+NOT_KNOWN = "not known: the facts of the measured host are not in this stream of figures"
+TOLD_LINES = 3
+COLUMNS = (
+    Column("fact", "fact", 30, grow=2, most=60),
+    Column("value", "value", 24, grow=4),
+    Column("source", "source", 20, grow=2, most=50, spare=1),
+)
+
+
+class FactsScreen(Screen[None]):
+    """All facts, to be filtered with / as any table. They are read once, in a thread, when the screen is opened."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("over"), *actions.bindings("facts")]
+
+    def __init__(self, read: Callable[[], Facts] | None) -> None:
+        """``read`` is None when nobody knows them: a recording without them."""
+        super().__init__()
+        self._read = read
+
+    def compose(self) -> ComposeResult:
+        yield LineTable("facts", "Facts of the host", COLUMNS, id="facts")
+        yield Lines(id="told")
+        yield Lines(id="over-footer")
+        box = Input(id="filter", compact=True, placeholder="show facts that contain…")
+        box.display = False
+        yield box
+
+    def on_mount(self) -> None:
+        self.query_one("#over-footer", Lines).show(
+            [(" /", "key"), (" filter ", "dim"), ("↑ ↓", "key"), (" scroll ", "dim"), ("Esc", "key"), (" back", "dim")]
+        )
+        table = self.query_one(LineTable)
+        table.focus()
+        if self._read is None:
+            table.show([], time.monotonic(), note=NOT_KNOWN)
+            return
+        table.show([], time.monotonic(), note="reading…")
+        self.run_worker(self._load, name="facts", thread=True, exit_on_error=False)
+
+    def _load(self) -> None:
+        assert self._read is not None
+        facts = self._read()
+        self.app.call_later(self._show, facts)
+
+    def _show(self, facts: Facts) -> None:
+        if not self.is_mounted:
+            return
+        unknown = sum(fact.value is None for fact in facts.values())
+        title = f"Facts of the host · {len(facts)}" + (f", {unknown} unknown" if unknown else "")
+        rows = [_row(name, fact) for name, fact in sorted(facts.items())]
+        self.query_one(LineTable).show(rows, time.monotonic(), title, "no facts")
+        self._tell_row()
+
+    # ---- keys
+
+    def action_back(self) -> None:
+        """Takes the filter away first, then the screen."""
+        table = self.query_one(LineTable)
+        if table.filter:
+            table.set_filter("")
+            self.query_one("#filter", Input).value = ""
+        else:
+            self.dismiss()
+
+    def action_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.value = self.query_one(LineTable).filter
+        box.display = True
+        self.set_focus(box)
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, event: Input.Changed) -> None:
+        self.query_one(LineTable).set_filter(event.value)
+        self._tell_row()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_done(self) -> None:
+        self.query_one("#filter").display = False
+        self.query_one(LineTable).focus()
+
+    def on_key(self, event: events.Key) -> None:
+        self.call_later(self._tell_row)
+        if event.key == "escape" and isinstance(self.focused, Input):
+            event.stop()
+            event.prevent_default()
+            self.query_one(LineTable).set_filter("")
+            self._filter_done()
+
+    def _tell_row(self) -> None:
+        """The whole of a long value, below the table."""
+        table = self.query_one(LineTable)
+        row = table.row(table.cursor_key)
+        if row is not None:
+            line: Line = [(f" {row.cells['fact'].text} = ", "strong"), (row.cells["value"].text, "")]
+            self.query_one("#told", Lines).show(*wrap(line, self.size.width)[:TOLD_LINES])
+
+
+def _row(name: str, fact: FactData) -> Row:
+    if fact.value is None:
+        value = Cell(f"? unknown: {figure.safe(fact.why or 'no reason known', 400)}", tone="unknown")
+    else:
+        written = ", ".join(map(str, fact.value)) if isinstance(fact.value, list) else _written(fact.value)
+        value = Cell(figure.safe(written, 2000) or '""', written)
+    cells = {
+        "fact": Cell(figure.safe(name, 200), name),
+        "value": value,
+        "source": Cell(figure.safe(fact.source, 200), fact.source, "dim"),
+    }
+    return Row(name, cells)
+
+
+def _written(value: str | int | float | bool) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -1,0 +1,265 @@
+"""The snapshot dialog: how long, a note, where, in which form; then the time that remains, and one line if it fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widgets import Input
+
+from netconsole import figure, output, snapshot
+from netconsole.figure import safe
+from netconsole.problems import BadInput, bad
+from netconsole.profiles import parse_duration
+from netconsole.session import Session
+from netconsole.snapshot_file import Snapshot
+from netconsole.tui import actions
+from netconsole.tui.panes.scene import Scene
+from netconsole.tui.widgets.bars import bar
+from netconsole.tui.widgets.choice import Choice
+from netconsole.tui.widgets.lines import Lines
+from netconsole.tui.widgets.look import Tone
+
+FORMATS = ("json", "md", "html")
+LOOK_EVERY_S = 0.2
+MAX_DURATION_S = 24 * 3600.0
+MAX_NOTE = 2000
+BAR_COLUMNS = 30
+_HINTS = {
+    "time": "from now on, such as 10s or 2m; empty: everything since the start",
+    "note": "what you see or suspect, for whoever reads it",
+    "form": "json can be compared and loaded; md for a ticket; html for a page with charts",
+    "file": "a new file; nothing is overwritten",
+    "redact": "yes: pseudonyms in place of addresses, MACs, names of host, VMs and processes",
+}
+
+Step = Literal["asking", "measuring", "writing"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was asked for. ``duration_s`` is None for everything since the start."""
+
+    duration_s: float | None
+    note: str | None
+    form: str
+    file: Path
+    redact: bool
+
+
+class SnapshotScreen(Screen[None]):
+    """Enter measures and writes, Esc leaves without a file. The figures on the screen below go on meanwhile."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *actions.bindings("over"),
+        Binding("down", "app.focus_next", show=False),
+        Binding("up", "app.focus_previous", show=False),
+    ]
+
+    def __init__(
+        self,
+        session: Session,
+        take: Callable[[snapshot.Mark, str | None], Snapshot],
+        write: Callable[[Snapshot, Wanted], None],
+        written: Callable[[Path], None],
+    ) -> None:
+        """``take`` makes the snapshot and ``write`` the file, both in a thread; ``written`` is told of it."""
+        super().__init__()
+        self.step: Step = "asking"
+        self._session = session
+        self._take = take
+        self._write = write
+        self._written = written
+        self._wanted: Wanted | None = None
+        self._taken: Snapshot | None = None
+        """Was measured and could not be written: the next Enter writes it elsewhere, and measures nothing anew."""
+        self._mark: snapshot.Mark | None = None
+        self._until_s = 0.0
+
+    def compose(self) -> ComposeResult:
+        with self._session.view() as state:
+            host = state.host.name if state.host is not None else ""
+        live = self._session.kind == "live"
+        yield Lines(id="dialog-title")
+        yield _field("time", "10s" if live else "")
+        yield _field("note", "")
+        yield _choice("form", FORMATS)
+        yield _field("file", default_file(host, FORMATS[0]))
+        yield _choice("redact", ("no", "yes"))
+        yield Lines(id="hint")
+        yield Lines(id="told")
+        yield Lines(id="over-footer")
+
+    def on_mount(self) -> None:
+        self.query_one("#dialog-title", Lines).show(
+            [(" Snapshot", "strong"), ("  figures, histograms, losses, cost and the configuration of the host", "dim")]
+        )
+        self._footer()
+        self.query_one("#field-note", Input).focus()
+        self.set_interval(LOOK_EVERY_S, self._look)
+
+    def draw(self, _scene: Scene) -> None:
+        """An interval has ended. Looked at later: the session is being looked at already."""
+        self.call_later(self._look)
+
+    def action_back(self) -> None:
+        """Leave; what is being measured is dropped, a file that is being written is written whole."""
+        if self.step != "writing":
+            self.dismiss()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        name = (event.widget.id or "").removeprefix("field-")
+        self.query_one("#hint", Lines).show([(f"   {_HINTS.get(name, '')}", "dim")])
+
+    @on(Choice.Changed)
+    def _form_changed(self) -> None:
+        """The ending of the file follows the form."""
+        box = self.query_one("#field-file", Input)
+        path = Path(box.value)
+        if path.suffix.lstrip(".") in FORMATS:
+            box.value = str(path.with_suffix(f".{self._choice('form')}"))
+
+    @on(Input.Changed, "#field-file")
+    def _file_changed(self, event: Input.Changed) -> None:
+        """And the form follows the ending of the file."""
+        self.query_one("#field-form", Choice).choose(Path(event.value).suffix.lstrip("."))
+
+    @on(Input.Submitted)
+    @on(Choice.Submitted)
+    def _submitted(self) -> None:
+        if self.step != "asking":
+            return
+        try:
+            wanted = self._wanted = self._read()
+        except BadInput as error:
+            self._tell(str(error), "act")
+            return
+        with self._session.view() as state:
+            if self._taken is None:
+                self._mark = snapshot.beginning(state) if wanted.duration_s is None else snapshot.mark(state)
+        if self._taken is not None or wanted.duration_s is None:
+            self._begin_writing()
+            return
+        self.step = "measuring"
+        self._until_s = time.monotonic() + wanted.duration_s
+        self._footer()
+        self._look()
+
+    def _look(self) -> None:
+        """Draw the time that remains; write when the last interval has ended."""
+        wanted, mark = self._wanted, self._mark
+        if self.step != "measuring" or wanted is None or wanted.duration_s is None or mark is None:
+            return
+        with self._session.view() as state:
+            source = state.collector if state.collector.intervals else state.console
+            closed_ns, interval_ns = source.closed_mono_ns or 0, source.interval_ns or 1_000_000_000
+        # Half an interval of tolerance, as without a screen: ten intervals of 1.0004 s are the ten seconds.
+        if closed_ns - mark.mono_ns >= wanted.duration_s * 1e9 - interval_ns // 2:
+            self._begin_writing()
+            return
+        left_s = self._until_s - time.monotonic()
+        share = 1 - max(0.0, left_s) / wanted.duration_s
+        remaining = f"{left_s:.0f} s left" if left_s >= 0.5 else "the last interval is awaited"
+        drawn = figure.fit(bar(share, BAR_COLUMNS), BAR_COLUMNS)
+        lost = self._session.connection().phase != "live" and self._session.kind == "live"
+        told = "; the collector is lost: figures will be since it is back" if lost else ""
+        self._tell(f"measuring {drawn} {100 * share:3.0f} %, {remaining}{told}", "look" if lost else "")
+
+    def _begin_writing(self) -> None:
+        self.step = "writing"
+        self._tell("reading the configuration of the host, writing…", "")
+        self._footer()
+        self.run_worker(self._finish, name="snapshot", thread=True, exclusive=True, exit_on_error=False)
+
+    def _finish(self) -> None:
+        """In a thread: a host of many VMs fills megabytes."""
+        wanted, mark = self._wanted, self._mark
+        assert wanted is not None and mark is not None
+        try:
+            if self._taken is None:
+                self._taken = self._take(mark, wanted.note)
+            self._write(self._taken, wanted)
+        except BadInput as error:
+            self.app.call_later(self._failed, str(error))
+        except OSError as error:
+            self.app.call_later(self._failed, f"{wanted.file}: {error.strerror}")
+        else:
+            self.app.call_later(self._done, wanted.file)
+
+    def _failed(self, why: str) -> None:
+        self.step = "asking"
+        self._tell(f"{safe(why)}; Enter tries again with what was measured", "act")
+        self._footer()
+        self.query_one("#field-file", Input).focus()
+
+    def _done(self, file: Path) -> None:
+        self._written(file.absolute())
+        self.dismiss()
+
+    def _read(self) -> Wanted:
+        """What was typed. Raises BadInput in one line; checked before anything is measured."""
+        values = {name: self.query_one(f"#field-{name}", Input).value.strip() for name in ("time", "note", "file")}
+        duration_s = parse_duration(values["time"]) if values["time"] else None
+        if values["time"] and (duration_s is None or not 0 < duration_s <= MAX_DURATION_S):
+            raise bad("time", "", f'expected a time such as 10s or 2m, found "{safe(values["time"], 40)}"')
+        if not values["file"]:
+            raise bad("file", "", "missing: where it is to be written")
+        file = Path(values["file"]).expanduser()
+        form = output.chosen(self._choice("form"), file, FORMATS, FORMATS[0])
+        if file.exists():
+            raise bad(file, "", "is there already: name another file")
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            raise bad(file, "", "no permission to write there")
+        return Wanted(duration_s, values["note"][:MAX_NOTE] or None, form, file, self._choice("redact") == "yes")
+
+    def _choice(self, name: str) -> str:
+        return self.query_one(f"#field-{name}", Choice).value
+
+    def _tell(self, text: str, tone: Tone) -> None:
+        if self.is_mounted:
+            self.query_one("#told", Lines).show([(f" {text}", tone)])
+
+    def _footer(self) -> None:
+        if not self.is_mounted:
+            return
+        keys = {
+            "asking": (("Enter", "measure and write"), ("↑ ↓", "field"), ("← →", "choice"), ("Esc", "leave")),
+            "measuring": (("Esc", "stop, write nothing"),),
+            "writing": (("", "writing"),),
+        }[self.step]
+        pieces: list[tuple[str, Tone]] = []
+        for key, word in keys:
+            pieces += [(f" {key}", "key"), (f" {word} ", "dim")]
+        self.query_one("#over-footer", Lines).show(pieces)
+
+
+def default_file(host: str, form: str) -> str:
+    """A name with host and time, in the working directory; the host's name may hold anything."""
+    named = re.sub(r"[^A-Za-z0-9.-]+", "-", host).strip("-.")[:40]
+    return f"netconsole-{named + '-' if named else ''}{time.strftime('%Y%m%d-%H%M%S')}.{form}"
+
+
+def _field(name: str, value: str) -> Horizontal:
+    box = Input(value, id=f"field-{name}", compact=True, select_on_focus=False)
+    return Horizontal(_label(name), box, classes="field")
+
+
+def _choice(name: str, words: Sequence[str]) -> Horizontal:
+    return Horizontal(_label(name), Choice(words, id=f"field-{name}"), classes="field")
+
+
+def _label(name: str) -> Lines:
+    label = Lines()
+    label.add_class("field-name")
+    label.show([(f" {name}", "strong")])
+    return label

@@ -1,0 +1,73 @@
+"""A running console on a played session, for tests that press keys."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from played import PROFILE, PlayedSession, screen_text
+from scenes import PROBE_DIRECTORY, Scenario, host, interval
+from textual.pilot import Pilot
+
+from netconsole import probes
+from netconsole.snapshot_file import FactData
+from netconsole.tui.console import ConsoleApp
+
+FACTS = {
+    "kernel/release": FactData(value="6.1.0-56-amd64", source="/proc/sys/kernel/osrelease"),
+    "nic/[bold]x/offload/rx-gro": FactData(value=True, source="ethtool -k"),
+    "cpu/governor": FactData(source="/sys/devices/system/cpu", why="no frequency scaling here"),
+}
+
+
+class Running:
+    """The application, its pilot and its session."""
+
+    def __init__(self, app: ConsoleApp, pilot: Pilot[None], session: PlayedSession) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.session = session
+        self.tick = 100
+
+    async def press(self, *keys: str) -> str:
+        """Press keys; what the screen shows then."""
+        await self.pilot.press(*keys)
+        return await self.settled()
+
+    async def type(self, text: str) -> str:
+        """Type a text."""
+        return await self.press(*("space" if key == " " else key for key in text))
+
+    async def play(self, intervals: int = 1) -> str:
+        """Intervals of the host go by; what the screen shows then."""
+        for _ in range(intervals):
+            self.tick += 1
+            self.session.play(interval(Scenario(), self.tick))
+            await self.pilot.pause()
+        return await self.settled()
+
+    async def settled(self) -> str:
+        """What the screen shows when threads have done their work."""
+        await self.app.workers.wait_for_complete()
+        against = self.app.against
+        if against is not None:
+            against.join()
+        for _ in range(3):
+            await self.pilot.pause()
+        return screen_text(self.app)
+
+
+@asynccontextmanager
+async def running(
+    size: tuple[int, int] = (120, 40), facts: Mapping[str, FactData] | None = FACTS, **options: Any
+) -> AsyncIterator[Running]:
+    """The console on a host with trouble; ``facts`` is None where nobody knows them."""
+    session = PlayedSession(host(12))
+    manifests = probes.load_all([PROBE_DIRECTORY])
+    app = ConsoleApp(session, PROFILE, manifests, read_facts=None if facts is None else lambda: facts, **options)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        one = Running(app, pilot, session)
+        await one.play(3)
+        yield one
