@@ -169,6 +169,10 @@ class Guest:
         """Pings once a second in the background until it stops."""
         self.run(f"ping {to.ip} >/dev/null 2>&1 &")
 
+    def be_quiet(self) -> None:
+        """Ends what it sends in the background."""
+        self.run("echo stop >/proc/net/pktgen/pgctrl; killall ping 2>/dev/null; true")
+
     def _generator(self, queue: int, settings: list[str]) -> None:
         thread = f"/proc/net/pktgen/kpktgend_{queue}"
         # All threads start together: those of other queues must have nothing left to send.
