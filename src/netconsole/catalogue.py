@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from netconsole import figure, forecast
+from netconsole.calibrate.result import Calibration, Entry
 from netconsole.figure import safe
+from netconsole.forecast import Forecast
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile
+
+if TYPE_CHECKING:
+    from netconsole.forecasting import Outlook
 
 COLUMNS = 80
 
@@ -21,8 +27,8 @@ def probe_list(manifests: Mapping[str, Manifest]) -> str:
     )
 
 
-def probe_text(manifest: Manifest) -> str:
-    """Everything about one probe that matters before it is switched on."""
+def probe_text(manifest: Manifest, calibration: Calibration | None = None, outlook: Outlook | None = None) -> str:
+    """Everything about one probe that matters before it is switched on; its cost here as far as that was measured."""
     lines = [f"{manifest.name}, version {manifest.version}: {manifest.title}", "", *_wrapped(manifest.summary)]
     if manifest.cannot_see:
         lines += ["", *_wrapped(f"Cannot see: {manifest.cannot_see}")]
@@ -32,6 +38,11 @@ def probe_text(manifest: Manifest) -> str:
         f"modes     {', '.join(manifest.modes)}",
         f"source    {manifest.source}",
     ]
+    if manifest.source == "bpf":
+        lines += ["", *_costs_here(manifest, calibration)]
+    if outlook is not None:
+        lines += ["", "forecast for now"]
+        lines += [line for one in outlook.forecasts for line in _indented(forecast.said(one))]
     if manifest.knobs:
         lines += ["", "knobs, with their defaults"]
         lines += [f"  {name} = {_toml(value)}" for name, value in manifest.knobs.items()]
@@ -49,9 +60,13 @@ def probe_text(manifest: Manifest) -> str:
     return "\n".join(lines)
 
 
-def probe_json(manifest: Manifest) -> dict[str, Any]:
-    """A probe for a script."""
+def probe_json(
+    manifest: Manifest, calibration: Calibration | None = None, outlook: Outlook | None = None
+) -> dict[str, Any]:
+    """A probe for a script. ``calibrated`` is by mode, empty when nothing was measured on this host and kernel."""
     return {
+        "calibrated": {mode: _calibrated_json(entry, manifest) for mode, entry in _entries(manifest, calibration)},
+        **({"forecast": [_forecast_json(one) for one in outlook.forecasts]} if outlook is not None else {}),
         "name": manifest.name,
         "version": manifest.version,
         "title": manifest.title,
@@ -82,6 +97,59 @@ def probe_json(manifest: Manifest) -> dict[str, Any]:
         "histograms": {
             name: {"unit": one.unit, "labels": list(one.labels)} for name, one in manifest.histograms.items()
         },
+    }
+
+
+def _entries(manifest: Manifest, calibration: Calibration | None) -> list[tuple[str, Entry]]:
+    """By mode, the newest entry of this version of the probe, and of it alone where there is one."""
+    found: dict[str, Entry] = {}
+    entries = calibration.entries.values() if calibration is not None else ()
+    for entry in sorted(entries, key=lambda one: (len(one.probes) == 1, one.created)):
+        if entry.versions.get(manifest.name) == manifest.version:
+            found[entry.probes[manifest.name]] = entry
+    return sorted(found.items())
+
+
+def _costs_here(manifest: Manifest, calibration: Calibration | None) -> list[str]:
+    entries = _entries(manifest, calibration)
+    if not entries:
+        return [*_wrapped(f"cost here: not calibrated; netconsole calibrate --probe {manifest.name} measures it")]
+    lines = ["cost here, as calibrated"]
+    for mode, entry in entries:
+        alone = "" if len(entry.probes) == 1 else f", among the probes of {entry.name}"
+        lines.append(f"  in {safe(mode, 20)}, {safe(entry.created, 40)}{safe(alone, 60)}")
+        for program in entry.programs:
+            if program.probe == manifest.name:
+                took = figure.quantity(program.ns_per_run, "ns")
+                empty = figure.quantity(program.empty_ns, "ns")
+                lines.append(f"    {safe(program.name, 24):24} {took} a run; an empty program {empty}")
+        per_count = entry.per_count.get(manifest.name)
+        if per_count is not None:
+            found = f"{figure.quantity(per_count.ns, 'ns')} for each of {per_count.counter} (by {per_count.basis})"
+            lines += _indented(f"{found}: the estimate where a kernel tells no run times", 4)
+    return lines
+
+
+def _calibrated_json(entry: Entry, manifest: Manifest) -> dict[str, Any]:
+    per_count = entry.per_count.get(manifest.name)
+    return {
+        "entry": entry.name,
+        "created": entry.created,
+        "ns_per_run": {one.name: one.ns_per_run for one in entry.programs if one.probe == manifest.name},
+        "per_count": None if per_count is None else {"counter": per_count.counter, "ns": per_count.ns},
+    }
+
+
+def _forecast_json(one: Forecast) -> dict[str, Any]:
+    return {
+        "mode": one.mode,
+        "basis": one.times.basis,
+        "is_least": one.is_least,
+        "runs_per_s": one.runs_per_s,
+        "kernel_cpu_pct": one.kernel_cpu_pct,
+        "ns_per_packet": one.ns_per_packet,
+        "by_cpu": {str(cpu): pct for cpu, pct in sorted(one.by_cpu.items())},
+        "missing": list(one.missing),
     }
 
 
@@ -133,6 +201,11 @@ def _entry(name: str, text: str) -> str:
 
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(safe(text, 2000), COLUMNS)
+
+
+def _indented(text: str, columns: int = 2) -> list[str]:
+    indent = " " * columns
+    return textwrap.wrap(safe(text, 2000), COLUMNS, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
 def _toml(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
-from netconsole import cli_calibrate, cli_compare, cli_record
+from netconsole import cli_calibrate, cli_compare, cli_forecast, cli_record
 from netconsole.figure import safe
 from netconsole.problems import BadInput, Unable, bad
 
@@ -87,12 +87,13 @@ def console(
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Record all of it; the file is never overwritten.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help=cli_forecast.FORCE_HELP)] = False,
     version: Annotated[bool, typer.Option("--version", help="Say the version and end.")] = False,
 ) -> int:
     """Open the console, live."""
     if context.invoked_subcommand is not None:
         belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe}
-        belongs |= {"--baseline": baseline, "--record": record}
+        belongs |= {"--baseline": baseline, "--record": record, "--force": force}
         for name, given in belongs.items():
             if given:
                 raise bad(name, "", f"belongs after the command: netconsole {context.invoked_subcommand} {name} …")
@@ -122,6 +123,7 @@ def console(
     from netconsole.recorder import Recorder, describe
     from netconsole.tui.app import run as run_console
 
+    cli_forecast.before_start(chosen, manifests, requests, force, may_ask=True)
     session = session_of(requests, chosen)
     recorder = None
     if record is not None:
@@ -147,6 +149,7 @@ def snapshot(
         str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Compare with it; 1 when something is worse.")
     ] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for addresses and names.")] = False,
+    force: Annotated[bool, typer.Option("--force", help=cli_forecast.FORCE_HELP)] = False,
 ) -> int:
     """Measure without a screen and write what was measured. Progress goes to standard error."""
     from netconsole.profiles import parse_duration
@@ -162,17 +165,11 @@ def snapshot(
     redactor = ticket.redactor(redact)
     manifests, chosen, requests = _choose(profile, probe)
     from netconsole import headless
-    from netconsole.governing import EVERY_MS, WINDOW_MS, Governing, needs_windows
-    from netconsole.live import STATISTICS_WINDOW_MS, LiveSession
-    from netconsole.paths import collector_command
+    from netconsole.governing import Governing
+    from netconsole.live import session_of
 
-    governed = needs_windows(chosen)
-    session = LiveSession(
-        collector_command(),
-        requests,
-        statistics_every_s=EVERY_MS / 1000 if governed else headless.statistics_every_s(duration_s),
-        statistics_window_ms=WINDOW_MS if governed else STATISTICS_WINDOW_MS,
-    )
+    cli_forecast.before_start(chosen, manifests, requests, force)
+    session = session_of(requests, chosen, headless.statistics_every_s(duration_s))
     governing = Governing(session, chosen, manifests)
     try:
         taken = headless.measure(session, manifests, chosen, duration_s, headless.facts, governing)
@@ -222,16 +219,25 @@ def probes_list(as_json: JsonOption = False) -> int:
 
 
 @probes_app.command("show")
-def probes_show(name: str, as_json: JsonOption = False) -> int:
-    """What one probe measures, how, and what it cannot see."""
+def probes_show(
+    name: str,
+    as_json: JsonOption = False,
+    forecast: Annotated[
+        bool, typer.Option("--forecast", help="Count its hooks for a moment: what would it cost now?")
+    ] = False,
+) -> int:
+    """What one probe measures, how, what it cannot see, and what it was found to cost on this host."""
     from netconsole import catalogue
+    from netconsole.calibrate import store
     from netconsole.probes import load_all, pick
 
     manifest = pick(load_all(), name, "netconsole probes show")
+    calibration = store.load()
+    outlook = cli_forecast.of_every_mode(manifest) if forecast else None
     if as_json:
-        _print_json(catalogue.probe_json(manifest))
+        _print_json(catalogue.probe_json(manifest, calibration, outlook))
     else:
-        print(catalogue.probe_text(manifest))
+        print(catalogue.probe_text(manifest, calibration, outlook))
     return DONE
 
 

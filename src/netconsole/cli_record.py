@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from netconsole import cli_forecast
 from netconsole.figure import elapsed, memory, safe
 from netconsole.problems import Unable, bad, close
 
@@ -51,6 +52,7 @@ def record(
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT", help="What there is to see, for whoever replays it.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help=cli_forecast.FORCE_HELP)] = False,
 ) -> int:
     """Record without a screen: everything that the console would see, for netconsole replay. Progress on stderr."""
     from netconsole import headless
@@ -65,13 +67,15 @@ def record(
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
     max_bytes, max_s = bounds(max_size, max_time)
     manifests, chosen, requests = _choose(profile, probe)
+    cli_forecast.before_start(chosen, manifests, requests, force)
     header = describe(chosen, {request.name: request.mode for request in requests}, manifests, note and note[:MAX_NOTE])
     recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
     session = session_of(requests, chosen)
     try:
         attached = headless.record(session, recorder, duration_s, Governing(session, chosen, manifests))
     except headless.Interrupted as error:
-        print(f"netconsole: interrupted ({error}); what was recorded is in {safe(output)}", file=sys.stderr)
+        kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"
+        print(f"netconsole: interrupted, {kept}: {error}", file=sys.stderr)
         return INTERRUPTED
     progress = recorder.progress
     if progress.ended is not None:

@@ -47,6 +47,8 @@ class ProbeCost:
     maps_kb: int | None = None
     events: dict[str, Count] = field(default_factory=dict)
     ledger: dict[str, Count] = field(default_factory=dict)
+    measurable: bool = True
+    """Whether the kernel tells run times at all, as far as is known."""
 
     def apply(self, frame: frames.Cost) -> None:
         """Take over the cost frame of a probe."""
@@ -54,6 +56,7 @@ class ProbeCost:
         self.maps_kb = frame.maps_kb
         self.events = frame.events
         self.ledger = frame.ledger
+        self.measurable = frame.statistics is not None
         window_ns = frame.statistics.window_ns if frame.statistics else 0
         total: float | None = None
         for sent in frame.programs[:MAX_PROGRAMS]:
@@ -77,6 +80,12 @@ class ProbeCost:
     def counts_lost(self) -> dict[str, int]:
         """Ledger entries, if any, that make the probe's counts a lower bound (≥)."""
         return self._entries(LEDGER_COUNTS)
+
+    @property
+    def unmeasured(self) -> int:
+        """What was counted in the last interval and is in no histogram, to keep the cost down (docs/frames.md)."""
+        entry = self.ledger.get("unmeasured")
+        return entry.delta if entry else 0
 
     def samples_lost(self) -> dict[str, int]:
         """Ledger entries, if any, that make the probe's events a share of what happened."""

@@ -235,8 +235,8 @@ _COSTS: dict[Limit, tuple[str, str]] = {
 def _dearest(state: State, one: Spending) -> str:
     if one.name not in ("kernel_cpu_pct", "ns_per_packet"):
         return ""
-    dearest = max(state.probes.values(), key=lambda probe: probe.cost.kernel_cpu_pct or 0.0)
-    return f", most of it {dearest.name} ({figure.percent(dearest.cost.kernel_cpu_pct)})"
+    dearest = max(state.probes.values(), key=lambda probe: probe.kernel_cpu_pct or 0.0)
+    return f", most of it {dearest.name} ({figure.percent(dearest.kernel_cpu_pct)})"
 
 
 def _over(limit: str, what: str, allowed: str) -> Match:

@@ -11,7 +11,8 @@ from concurrent.futures import Future
 from functools import partial
 
 from netconsole import spending
-from netconsole.frames import Scalar
+from netconsole.forecast import said as said_forecast
+from netconsole.frames import Mode, Scalar
 from netconsole.governor import Action, Governor, Level, Move, Overhead, Reading, ladder
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile, plan
@@ -81,6 +82,19 @@ class Governing:
             if move is not None:
                 self._carry_out([move])
         return move is not None
+
+    def look_ahead(self, manifest: Manifest, mode: Mode) -> tuple[str, str | None]:
+        """What a probe would cost in a mode, in one line, and the limit that it would exceed beside all that runs.
+
+        Counts its hooks for a moment. Raises Unable when that cannot be done here.
+        """
+        from netconsole.forecasting import excess_beside, look_ahead, running_times
+
+        with self._session.view() as state:
+            running = {manifest.name: running_times(state, manifest.name)}
+        (one,) = look_ahead([(manifest, mode)], running).forecasts
+        with self._session.view() as state:
+            return said_forecast(one), excess_beside(state, one, self.profile.budget)
 
     # ---- every interval ----
 
@@ -214,7 +228,7 @@ def _reading(state: State, probe: ProbeState, packets_per_s: float | None) -> Re
     submitted = probe.cost.events.get("submitted")
     interval_ns = state.collector.interval_ns
     events = submitted.delta * 1e9 / interval_ns if submitted is not None and interval_ns else None
-    share = probe.cost.kernel_cpu_pct
+    share = probe.kernel_cpu_pct
     if share is None or packets_per_s is None or packets_per_s < spending.MIN_PACKETS_PER_S:
         return Reading(share, events)
     return Reading(share, events, share * 1e7 / packets_per_s)

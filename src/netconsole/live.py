@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from netconsole import frames, host
+from netconsole.calibrate import store
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import AnyFrame, Mode, Scalar
 from netconsole.governing import EVERY_MS, WINDOW_MS, needs_windows
@@ -19,7 +20,7 @@ from netconsole.paths import collector_command
 from netconsole.profiles import Profile
 from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest, Sink
 from netconsole.sources.runner import SourceRunner
-from netconsole.state import State
+from netconsole.state import PerCount, State
 
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waits before the first, second, ... restart of a collector that was lost."""
@@ -45,8 +46,12 @@ class LiveSession:
         back_off_s: Sequence[float] = BACK_OFF_S,
         statistics_every_s: float | None = None,
         statistics_window_ms: int = STATISTICS_WINDOW_MS,
+        per_count: PerCount | None = None,
     ) -> None:
-        """``statistics_every_s``: how often the kernel's run-time statistics are sampled; None leaves the default."""
+        """``statistics_every_s``: how often the kernel's run-time statistics are sampled; None leaves the default.
+
+        ``per_count``: what a count of a probe costs, for kernels without such statistics.
+        """
         self._command = list(command)
         self._environment = environment
         self._interval_s = interval_s
@@ -57,6 +62,7 @@ class LiveSession:
         self._detached: dict[str, str | None] = {}
         """Probes that were unloaded, and why: a collector that is started again does not load them."""
         self._state = State()
+        self._state.per_count = per_count or {}
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[News], None]] = []
         self._sinks: list[Sink] = []
@@ -355,11 +361,14 @@ class LiveSession:
 
 def session_of(requests: Sequence[ProbeRequest], profile: Profile, every_s: float | None = None) -> LiveSession:
     """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
-    if needs_windows(profile):
-        return LiveSession(
-            collector_command(), requests, statistics_every_s=EVERY_MS / 1000, statistics_window_ms=WINDOW_MS
-        )
-    return LiveSession(collector_command(), requests, statistics_every_s=every_s)
+    governed = needs_windows(profile)
+    return LiveSession(
+        collector_command(),
+        requests,
+        statistics_every_s=EVERY_MS / 1000 if governed else every_s,
+        statistics_window_ms=WINDOW_MS if governed else STATISTICS_WINDOW_MS,
+        per_count=store.per_count(),
+    )
 
 
 def _changed(request: ProbeRequest, mode: Mode | None, knobs: Mapping[str, Scalar] | None) -> ProbeRequest:

@@ -145,6 +145,15 @@ def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str
     return requests
 
 
+def choice(values: Mapping[str, object], manifest: Manifest) -> Choice:
+    """What was typed for one probe, checked as the section of a profile. Raises BadInput; its keys are those given."""
+    item = Checker("", values)
+    found = _choice(item, manifest, Choice())
+    if item.problems:
+        raise BadInput(item.problems)
+    return found
+
+
 def _load(
     path: Path, manifests: Mapping[str, Manifest], directories: Sequence[Path] | None, below: tuple[str, ...]
 ) -> Profile:

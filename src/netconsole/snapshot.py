@@ -279,13 +279,15 @@ def _ledger(probe: ProbeState, start: _ProbeMark) -> dict[str, int]:
 
 def _probe_cost(probe: ProbeState, start: _ProbeMark) -> dict[str, Any]:
     runs, time_ns = _scaled(probe, start)
+    calibrated_ns = _calibrated(probe, start) if time_ns is None else None
     events = {name: count.total - start.events.get(name, 0) for name, count in probe.cost.events.items()}
     full = probe.cost.ledger.get("map_full")
     return {
         "run_count": runs,
-        "run_time_ns": time_ns,
+        "run_time_ns": calibrated_ns if time_ns is None else time_ns,
         "ns_per_run": time_ns / runs if runs and time_ns is not None else None,
-        "estimated": probe.cost.estimated,
+        "estimated": probe.cost.estimated or calibrated_ns is not None,
+        "calibrated": calibrated_ns is not None,
         "submitted": events.get("submitted"),
         "suppressed": events.get("suppressed"),
         "lost": events.get("lost"),
@@ -308,6 +310,15 @@ def _scaled(probe: ProbeState, start: _ProbeMark) -> tuple[int | None, int | Non
         runs += (run_count - before[1]) * share
         time_ns += (run_time_ns - before[2]) * share
     return (round(runs), round(time_ns)) if measured else (None, None)
+
+
+def _calibrated(probe: ProbeState, start: _ProbeMark) -> int | None:
+    """Run time by what calibration found a count to cost, where the kernel does not tell; None where it does."""
+    known = None if probe.cost.measurable else probe.per_count.get((probe.name, probe.mode))
+    counter = probe.counters.get(known[0]) if known is not None else None
+    if known is None or counter is None:
+        return None
+    return round((counter.count.total - start.counters.get(known[0], 0)) * known[1])
 
 
 def _cost(state: State, probes: Mapping[str, ProbeData], since: Mark, duration_ns: int) -> dict[str, Any]:

@@ -7,13 +7,18 @@ clock, a file or the kernel, and memory is bounded whatever the stream holds.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from netconsole import frames
 from netconsole.costs import ProbeCost, UsageState
 from netconsole.frames import AnyFrame, Mode, Scalar, Source
 from netconsole.series import SAMPLES, Series, Timeline
 from netconsole.tables import CountState, HistogramsState, TableState, per_second
+
+PerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
+"""By probe and mode: a counter of it, and the ns in the kernel that one count of it was found to cost."""
 
 MAX_PROBES = 64
 MAX_NAMES = 64
@@ -53,6 +58,23 @@ class ProbeState:
     events_shed: int = 0
     cost: ProbeCost = field(default_factory=ProbeCost)
     _arrived_now: int = 0
+    per_count: PerCount = field(default_factory=dict)
+
+    @property
+    def kernel_cpu_pct(self) -> float | None:
+        """Its time in the kernel, percent of one core: measured in the last window, else by calibration, else None."""
+        if self.cost.measurable:
+            return self.cost.kernel_cpu_pct
+        known = self.per_count.get((self.name, self.mode))
+        counter = self.counters.get(known[0]) if known is not None else None
+        if known is None or counter is None or counter.count.per_s is None:
+            return None
+        return counter.count.per_s * known[1] / 1e7
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether that figure is not measured: the kernel cannot, and what a count costs was found by calibration."""
+        return not self.cost.measurable and self.kernel_cpu_pct is not None
 
     @property
     def measuring(self) -> bool:
@@ -177,6 +199,8 @@ class State:
         self.probes: dict[str, ProbeState] = {}
         self.first_mono_ns: int | None = None
         self.first_wall_ns: int | None = None
+        self.per_count: PerCount = {}
+        """What a count costs on this host: for kernels that do not tell run times."""
         self._lost_seen: dict[Source, int] = {"collector": 0, "console": 0}
 
     @property
@@ -192,15 +216,18 @@ class State:
     @property
     def kernel_cpu_pct(self) -> float | None:
         """Time of all our programs in the kernel, percent of one core, by the last windows; None before the first."""
-        known = [
-            p.cost.kernel_cpu_pct for p in self.probes.values() if p.measuring and p.cost.kernel_cpu_pct is not None
-        ]
+        known = [pct for p in self.probes.values() if p.measuring and (pct := p.kernel_cpu_pct) is not None]
         return sum(known) if known else None
 
     @property
     def kernel_cpu_estimated(self) -> bool:
-        """Whether that figure was scaled up from sampling windows."""
-        return any(probe.cost.estimated for probe in self.probes.values() if probe.measuring)
+        """Whether that figure was scaled up from sampling windows, or comes from calibration."""
+        return any(p.cost.estimated or p.is_calibrated for p in self.probes.values() if p.measuring)
+
+    @property
+    def kernel_cpu_calibrated(self) -> bool:
+        """Whether some of it is not measured here and now, but by what calibration found."""
+        return any(probe.is_calibrated for probe in self.probes.values() if probe.measuring)
 
     @property
     def machine_cpu_pct(self) -> float | None:
@@ -260,6 +287,7 @@ class State:
         probe = self.probes.get(name)
         if probe is None and len(self.probes) < MAX_PROBES:
             probe = self.probes[name] = ProbeState(name, frame.source, self.sources[frame.source].timeline)
+            probe.per_count = self.per_count
         if probe is not None and probe.source != frame.source and not isinstance(frame, frames.Status):
             # The console may speak of a collector's probe (it is lost), but who measures it owns its clock.
             probe.source, probe.timeline = frame.source, self.sources[frame.source].timeline

@@ -86,6 +86,7 @@ class PlayedSession:
         return self._answer()
 
     def unload(self, probe: str) -> Future[None]:
+        self.asked.append((probe, "off", None))
         return self._answer()
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from textual.widgets import Input
 
 from netconsole.session import Connection
 from netconsole.tui.console import ConsoleApp
+from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable
@@ -347,8 +348,43 @@ async def test_an_unknown_mode_is_refused_here() -> None:
         await one.press("e")
         one.app.screen.query_one("#knob-mode", Input).value = "loud"
         text = await one.press("enter")
-        assert "mode: expected summary" in text and "'loud'" in text
+        assert "mode: expected one of counters, summary, details, off" in text and '"loud"' in text
         assert one.session.asked == []
+
+
+async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_over_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The played probes run nowhere, so none of them is dear.
+    monkeypatch.setattr(form_of_knobs, "is_dear", lambda manifest, mode: mode == "details")
+    async with running() as one:
+        above: list[str | None] = ["3 % of a core in all, the budget is 2 %", None]
+        one.app._look_ahead = lambda: lambda manifest, mode: (f"{manifest.name} in {mode}: ≈ 420 ns", above.pop(0))  # type: ignore[method-assign]
+        one.table("kernel_drops-drops").focus()
+        await one.press("e")
+        form = one.app.screen
+        form.query_one("#knob-mode", Input).value = "details"
+        await one.press("enter")
+        await one.app.workers.wait_for_complete()
+        text = " ".join((await one.press()).split())
+        assert "over the budget: 3 % of a core in all, the budget is 2 %; Enter again" in text and "≈ 420 ns" in text
+        assert one.session.asked == []
+        assert "applied" in await one.press("enter")
+        assert [(probe, mode) for probe, mode, _ in one.session.asked] == [("kernel_drops", "details")]
+        form.query_one("#knob-events_per_s", Input).value = "50"  # something else: to be forecast again
+        await one.press("enter")
+        await one.app.workers.wait_for_complete()
+        assert "kernel_drops in details: ≈ 420 ns" in await one.press()
+        assert len(one.session.asked) == 2 and not above
+
+
+async def test_a_probe_is_switched_off_where_its_knobs_are() -> None:
+    async with running() as one:
+        one.table("kernel_drops-drops").focus()
+        await one.press("e")
+        one.app.screen.query_one("#knob-mode", Input).value = "off"
+        assert "applied" in await one.press("enter")
+        assert one.session.asked == [("kernel_drops", "off", None)]
 
 
 async def test_help_is_about_the_pane_in_front() -> None:

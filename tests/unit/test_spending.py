@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from netconsole import frames
-from netconsole.profiles import Budget
+from netconsole.profiles import Budget, Profile
+from netconsole.snapshot import beginning, build
 from netconsole.spending import Spending, duty_pct, machine_change_pct, spendings, worst
 from netconsole.state import State
 
@@ -65,6 +66,25 @@ def test_without_figures_or_limits_nothing_is_claimed() -> None:
     assert {one.word for one in spendings(State(), Budget(kernel_cpu_pct=1, ns_per_packet=1))} == {"?", "no limit"}
     assert worst(spendings(measured(), Budget())) == "no limit"
     assert worst(spendings(State(), Budget(kernel_cpu_pct=1))) == "?"
+
+
+def test_where_the_kernel_tells_no_run_times_the_calibration_stands_for_them() -> None:
+    state = State()
+    state.per_count = {("drops", "summary"): ("packets", 500.0)}
+    for second in (1, 2):
+        stamp = {"seq": 10 * second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
+        state.apply(frames.Status(**stamp, probe="drops", state="attached", mode="summary"))  # type: ignore[arg-type]
+        count = {"packets": frames.Count(20_000, 20_000 * second)}
+        state.apply(frames.Counters(**stamp, probe="drops", interval_ns=SECOND_NS, values=count))
+        state.apply(frames.Cost(**stamp, probe="drops", interval_ns=SECOND_NS, statistics=None))
+        state.apply(frames.Cost(**stamp, interval_ns=SECOND_NS))
+    assert state.kernel_cpu_pct == pytest.approx(1.0)  # 20 000 times half a microsecond in a second
+    assert state.kernel_cpu_calibrated and state.kernel_cpu_estimated
+    assert named(state, Budget(kernel_cpu_pct=0.5))["kernel_cpu_pct"].word == "over"
+    cost = build(state, {}, Profile("x"), beginning(state)).probes["drops"].cost
+    assert (cost["run_time_ns"], cost["calibrated"], cost["run_count"]) == (20_000_000, True, None)
+    state.probes["drops"].per_count = {}
+    assert state.kernel_cpu_pct is None and not state.kernel_cpu_calibrated
 
 
 def test_a_limit_of_no_events_is_kept_or_broken() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
@@ -15,9 +16,11 @@ from netconsole.calibrate.estimate import METHOD
 from netconsole.calibrate.result import SCHEMA, Calibration, Entry
 from netconsole.figure import safe
 from netconsole.files import write_whole
+from netconsole.frames import Mode
 from netconsole.host import describe
-from netconsole.problems import bad, read_bytes
+from netconsole.problems import BadInput, bad, read_bytes
 from netconsole.snapshot_file import Host
+from netconsole.state import PerCount
 
 MAX_BYTES = 4 * 1024 * 1024
 _OTHER = re.compile(r"[^A-Za-z0-9._-]")
@@ -39,6 +42,27 @@ def load() -> Calibration | None:
     if found.schema != SCHEMA:
         raise bad(path, "schema", f"expected {SCHEMA}; remove it and calibrate again")
     return found
+
+
+def known() -> Calibration | None:
+    """The same; a broken file is no reason not to measure, and is nothing known."""
+    try:
+        return load()
+    except BadInput:
+        return None
+
+
+def per_count() -> PerCount:
+    """What a count of each probe was found to cost on this host, by probe and mode."""
+    found = known()
+    entries = sorted(found.entries.values(), key=lambda one: one.created) if found is not None else []
+    return {
+        (probe, mode): (one.per_count[probe].counter, one.per_count[probe].ns)
+        for one in entries
+        for probe, text in one.probes.items()
+        for mode in get_args(Mode)
+        if mode == text and probe in one.per_count
+    }
 
 
 def made(entries: Iterable[Entry]) -> Calibration:

@@ -15,6 +15,7 @@ from netconsole import frames, paths
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.problems import Unable
 from netconsole.session import ProbeRequest
+from netconsole.tables import RowKey, row_key
 
 LIMIT_S = 60.0
 """A probe that is not attached by then is not going to be."""
@@ -43,6 +44,10 @@ class Runs:
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     measured: bool = False
     """False where the kernel has no run-time statistics."""
+    rows: dict[tuple[str, str, RowKey], int] = field(default_factory=dict)
+    """By probe, table and labels: what the first value of a row grew by."""
+    elapsed_ns: dict[str, int] = field(default_factory=dict)
+    """By probe: the intervals that all this is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +178,13 @@ class Tool:
                 _add_programs(self._runs, frame.probe, frame)
             elif isinstance(frame, frames.Counters):
                 _add_counts(self._runs.counts, frame.probe, frame.values)
+            elif isinstance(frame, frames.Table):
+                _add_rows(self._runs.rows, frame.probe, frame)
 
 
 def _add_programs(runs: Runs, probe: str, frame: frames.Cost) -> None:
     runs.measured = runs.measured or frame.statistics is not None
+    runs.elapsed_ns[probe] = runs.elapsed_ns.get(probe, 0) + frame.interval_ns
     for sent in frame.programs:
         program = runs.programs.setdefault((probe, sent.name), Program(sent.attach))
         program.run_count += sent.run_count
@@ -186,3 +194,9 @@ def _add_programs(runs: Runs, probe: str, frame: frames.Cost) -> None:
 def _add_counts(counts: dict[tuple[str, str], int], probe: str, values: Mapping[str, frames.Count]) -> None:
     for name, count in values.items():
         counts[probe, name] = counts.get((probe, name), 0) + count.delta
+
+
+def _add_rows(rows: dict[tuple[str, str, RowKey], int], probe: str, frame: frames.Table) -> None:
+    for row in frame.rows:
+        key = (probe, frame.name, row_key(row.labels))
+        rows[key] = rows.get(key, 0) + next(iter(row.counts.values())).delta

@@ -41,6 +41,7 @@ from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable
 
 if TYPE_CHECKING:
+    from netconsole.tui.screens.knobs import LookAhead
     from netconsole.tui.screens.snapshot import Wanted
 
 ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
@@ -266,7 +267,12 @@ class ConsoleApp(App[None]):
             self._main.say("no probe of this session takes knobs", "look")
             return
         wanted = probe or self._main.probe()
-        self.push_screen(KnobsScreen(self.session, self.manifests, names, wanted if wanted in names else names[0]))
+        first = wanted if wanted in names else names[0]
+        self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._look_ahead()))
+
+    def _look_ahead(self) -> LookAhead | None:
+        """Forecasts for the host that is measured; None where nothing can be started on it."""
+        return None if self._governing is None else self._governing.look_ahead
 
     def action_pin(self) -> None:
         """The probe of the row or table in front, else the one that was lowered last."""

@@ -119,7 +119,7 @@ def rows(scene: Scene) -> list[Row]:
     uncounted = figure.number(_uncounted(ledger))
     duty = duty_pct(state)
     notes: dict[Limit, str] = {
-        "kernel_cpu_pct": "all our programs, of one core",
+        "kernel_cpu_pct": _kernel_note(scene),
         "ns_per_packet": _packet_note(scene),
         "user_cpu_pct": "collector and console, of one core",
         "memory_mb": "collector and console",
@@ -160,6 +160,8 @@ def _plain(what: str, now: str, note: str) -> Row:
 
 def _group(scene: Scene, one: Spending) -> list[Piece]:
     about = "≈ " if one.name in ("kernel_cpu_pct", "ns_per_packet") and scene.state.kernel_cpu_estimated else ""
+    if one.name == "kernel_cpu_pct" and scene.state.kernel_cpu_calibrated:
+        about = "calibrated ≈ "
     unit = _UNITS[one.name]
     now = _digits(one, one.measured)
     pieces: list[Piece] = [(f"{_TITLES[one.name]} ", "dim"), (f"{about if one.measured is not None else ''}{now}", "")]
@@ -198,6 +200,14 @@ def _machine(scene: Scene) -> str:
     change = machine_change_pct(scene.state)
     said = "" if change is None else f" ({change:+.1f})"
     return f"{figure.percent(scene.state.machine_cpu_pct)}{said}"
+
+
+def _kernel_note(scene: Scene) -> str:
+    if scene.state.kernel_cpu_calibrated:
+        return "of one core, by calibration: this kernel tells no run times"
+    if scene.state.kernel_cpu_pct is None and any(not p.cost.measurable for p in scene.state.probes.values()):
+        return "this kernel tells no run times; netconsole calibrate finds an estimate"
+    return "all our programs, of one core"
 
 
 def _packet_note(scene: Scene) -> str:

@@ -32,7 +32,7 @@ def probes_block() -> Block:
 
 def probe_rows(scene: Scene) -> list[Row]:
     """Probes that need attention first, then by what they cost in the kernel."""
-    states = sorted(scene.state.probes.values(), key=lambda one: (_attention(one), -(one.cost.kernel_cpu_pct or 0.0)))
+    states = sorted(scene.state.probes.values(), key=lambda one: (_attention(one), -(one.kernel_cpu_pct or 0.0)))
     return [_probe_row(scene, one) for one in states]
 
 
@@ -177,7 +177,7 @@ def _probe_row(scene: Scene, state: ProbeState) -> Row:
             "probe": Cell(figure.safe(state.name, 48), state.name),
             "state": Cell(word, word, tone),
             "mode": Cell(state.mode, state.mode),
-            "kernel": Cell(core_share(state.cost.kernel_cpu_pct), state.cost.kernel_cpu_pct),
+            "kernel": Cell(core_share(state.kernel_cpu_pct), state.kernel_cpu_pct),
             "run": Cell(figure.number(per_run), per_run),
             "maps": Cell(figure.memory(state.cost.maps_kb), state.cost.maps_kb),
             "events": Cell(figure.number(submitted), submitted),

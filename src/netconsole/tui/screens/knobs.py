@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import ClassVar, cast
+from functools import partial
+from typing import ClassVar, TypeAlias, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,9 +16,12 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole import figure
-from netconsole.frames import Scalar
-from netconsole.knobs import refusal, unit_of
+from netconsole.forecast import is_dear
+from netconsole.frames import Mode, Scalar
+from netconsole.knobs import unit_of
 from netconsole.probes import Manifest
+from netconsole.problems import BadInput, Unable
+from netconsole.profiles import Choice, choice
 from netconsole.session import Session
 from netconsole.tui import actions
 from netconsole.tui.widgets.lines import Lines
@@ -24,10 +29,18 @@ from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line
 
 MODE = "mode"
+OFF = "off"
+RANK = (OFF, "counters", "summary", "details")
+"""Modes by what they cost."""
+LookAhead: TypeAlias = Callable[[Manifest, Mode], tuple[str, str | None]]
+"""What a probe would cost in a mode, in one line, and which limit of the budget it would exceed. Raises Unable."""
 
 
 class KnobsScreen(Screen[None]):
-    """A form of one line per knob. Enter applies, Esc leaves everything as it is."""
+    """A form of one line per knob. Enter applies, Esc leaves everything as it is.
+
+    What makes a probe dearer is forecast first, and asked for once more when it would exceed the budget.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("over"),
@@ -37,8 +50,18 @@ class KnobsScreen(Screen[None]):
         Binding("pageup", "turn(-1)", show=False),
     ]
 
-    def __init__(self, session: Session, manifests: Mapping[str, Manifest], probes: list[str], probe: str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        manifests: Mapping[str, Manifest],
+        probes: list[str],
+        probe: str,
+        look_ahead: LookAhead | None = None,
+    ) -> None:
         super().__init__()
+        self._look_ahead = look_ahead
+        self._asked: Choice | None = None
+        """What was refused for the budget, and is done when it is asked for again."""
         self._session = session
         self._manifests = manifests
         self._probes = probes
@@ -49,10 +72,10 @@ class KnobsScreen(Screen[None]):
         with self._session.view() as state:
             known = state.probes.get(self.probe)
             values = {**manifest.knobs, **(known.knobs if known else {})}
-            mode = known.mode if known else "summary"
+            mode = OFF if known is None or known.status == OFF else known.mode
         yield Lines(id="knobs-title")
         with VerticalScroll(id="knobs", can_focus=False):
-            yield self._field(MODE, mode, " or ".join(manifest.modes))
+            yield self._field(MODE, mode, ", ".join((OFF, *manifest.modes)))
             for name in manifest.knobs:
                 yield self._field(name, values.get(name), hint(name, manifest.knobs[name]))
         yield Lines(id="told")
@@ -81,36 +104,78 @@ class KnobsScreen(Screen[None]):
         manifest = self._manifests[self.probe]
         texts = {box.id.removeprefix("knob-"): box.value for box in self.query(Input) if box.id}
         mode = texts.pop(MODE).strip()
-        if mode not in manifest.modes:
-            self._tell(f"mode: expected {' or '.join(manifest.modes)}, found {figure.safe(mode, 40)!r}", "act")
+        knobs = {} if mode == OFF else {name: parse(text, manifest.knobs[name]) for name, text in texts.items()}
+        try:
+            wanted = choice({MODE: mode, **knobs}, manifest)
+        except BadInput as error:
+            first = error.problems[0]
+            self._tell(f"{first.key}: {first.message}", "act")
+            self.query_one(f"#knob-{first.key}", Input).focus()
             return
-        knobs: dict[str, Scalar] = {}
-        for name, text in texts.items():
-            knobs[name] = parse(text, manifest.knobs[name])
-            why = refusal(name, knobs[name], manifest.knobs[name])
-            if why is not None:
-                self._tell(f"{name}: {why}", "act")
-                self.query_one(f"#knob-{name}", Input).focus()
-                return
-        self._tell("asking the collector…", "")
-        future = self._session.set(self.probe, mode, knobs)
-        future.add_done_callback(self._answered)
+        if self._look_ahead is None or wanted == self._asked or not self._is_dearer(wanted):
+            self._apply_now(wanted)
+            return
+        self._tell("counting for a moment what it would cost here…", "")
+        ask = partial(self._forecast, self._look_ahead, manifest, wanted)
+        self.run_worker(ask, thread=True, exit_on_error=False)
 
-    def _answered(self, future: Future[None]) -> None:
+    def _is_dearer(self, wanted: Choice) -> bool:
+        """Whether it has to be forecast: a mode that costs more than the one that runs."""
+        with self._session.view() as state:
+            known = state.probes.get(self.probe)
+            now = known.mode if known is not None and known.measuring else OFF
+        dear = wanted.mode != "off" and is_dear(self._manifests[self.probe], wanted.mode)
+        return dear and RANK.index(wanted.mode) > RANK.index(now)
+
+    def _forecast(self, look_ahead: LookAhead, manifest: Manifest, wanted: Choice) -> None:
+        """In a thread."""
+        if wanted.mode == "off":
+            return
+        try:
+            said, above = look_ahead(manifest, wanted.mode)
+        except Unable as error:
+            said, above = f"no forecast: {error}", None
+        self.app.call_later(self._forecast_made, manifest.name, wanted, said, above)
+
+    def _forecast_made(self, probe: str, wanted: Choice, said: str, above: str | None) -> None:
+        if not self.is_mounted or probe != self.probe:
+            return
+        if above is None:
+            self._apply_now(wanted, said)
+        else:
+            self._asked = wanted
+            self._tell(f"over the budget: {above}; Enter again does it all the same. {said}", "act")
+
+    def _apply_now(self, wanted: Choice, said: str = "") -> None:
+        self._asked = None
+        self._tell(f"asking the collector… {said}", "")
+        with self._session.view() as state:
+            known = state.probes.get(self.probe)
+            is_off = known is None or not known.measuring
+        if wanted.mode == "off":
+            future = self._session.unload(self.probe)
+        elif is_off:
+            future = self._session.reload(self.probe, wanted.mode, wanted.knobs)
+        else:
+            future = self._session.set(self.probe, wanted.mode, wanted.knobs)
+        future.add_done_callback(partial(self._answered, said))
+
+    def _answered(self, said: str, future: Future[None]) -> None:
         """Runs in a thread of the session."""
         error = future.exception()
-        self.app.call_later(self._told, error)
+        self.app.call_later(self._told, error, said)
 
-    def _told(self, error: BaseException | None) -> None:
+    def _told(self, error: BaseException | None, said: str) -> None:
         if not self.is_mounted:
             return
         if error is None:
-            self._tell("applied to the running probe", "ok")
+            self._tell(f"applied. {said}" if said else "applied to the running probe", "ok")
         else:
             self._tell(f"refused: {figure.safe(error)}", "act")
 
     def _tell(self, text: str, tone: Tone) -> None:
-        self.query_one("#told", Lines).show([(f" {text}", tone)])
+        lines = textwrap.wrap(figure.safe(text, 600), max(20, self.size.width - 2))
+        self.query_one("#told", Lines).show(*([(f" {line}", tone)] for line in lines))
 
     def _field(self, name: str, value: Scalar, told: str) -> Horizontal:
         label = Lines()
@@ -133,6 +198,7 @@ def hint(name: str, default: Scalar) -> str:
         "netns": "inode of the network namespace; 0: all",
         "events_per_s": "budget of sampled events in mode details",
         "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
+        "waits_per_s": "above it not every wait is measured; 0: all are",
         "threshold_us": "only events above it, microseconds; the counts stay whole",
     }
     if name in words:

@@ -1,0 +1,71 @@
+"""What dear probes will cost, said on standard error before they start; refused, or asked for, above the budget."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from netconsole.problems import Unable
+
+FORCE_HELP = "Start also what is forecast to be over the budget."
+
+if TYPE_CHECKING:
+    from netconsole.forecasting import Outlook
+    from netconsole.probes import Manifest
+    from netconsole.profiles import Profile
+    from netconsole.session import ProbeRequest
+
+
+def before_start(
+    profile: Profile,
+    manifests: Mapping[str, Manifest],
+    requests: Sequence[ProbeRequest],
+    force: bool = False,
+    may_ask: bool = False,
+) -> None:
+    """Say the forecast. Raises Unable when it exceeds the budget and nobody said that it is wanted all the same."""
+    from netconsole import forecast
+
+    modes = {request.name: request.mode for request in requests}
+    dear = [(manifest, modes[manifest.name]) for manifest in forecast.wanted(profile, requests, manifests)]
+    if not dear:
+        return
+    from netconsole.forecasting import look_ahead
+
+    try:
+        outlook = look_ahead(dear)
+    except Unable as error:
+        _say(f"no forecast of what it will cost: {error}")
+        return
+    for one in outlook.forecasts:
+        _say(forecast.said(one))
+    above = forecast.excess(outlook.forecasts, profile.budget, 0.0, outlook.packets_per_s)
+    if above is None or force:
+        return
+    why = f"profile {profile.name} would be over its budget from the start: {above}"
+    if may_ask and _is_wanted(why):
+        return
+    raise Unable(f"{why}; --force starts it all the same, and the governor then gives up what is too much")
+
+
+def of_every_mode(manifest: Manifest) -> Outlook:
+    """What each mode of a probe would cost now. Raises BadInput and Unable."""
+    from netconsole.forecasting import look_ahead
+    from netconsole.host import require
+    from netconsole.problems import bad
+    from netconsole.profiles import Profile, plan
+
+    if manifest.source != "bpf":
+        raise bad("--forecast", manifest.name, "is not in the kernel: its cost is the console's own CPU time")
+    require(plan(Profile(manifest.name), {manifest.name: manifest}, [manifest.name]))
+    return look_ahead([(manifest, mode) for mode in manifest.modes])
+
+
+def _is_wanted(why: str) -> bool:
+    print(f"netconsole: {why}; start all the same? (y/N) ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _say(line: str) -> None:
+    print(f"netconsole: {line}", file=sys.stderr, flush=True)

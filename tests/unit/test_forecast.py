@@ -1,0 +1,155 @@
+"""A forecast is time per run × live rate, by CPU; it says what it is from, and is held against the budget first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole import cli_forecast, forecasting
+from netconsole.calibrate import hooks
+from netconsole.calibrate.result import Calibration, Entry, PerCount, ProgramTime, ToolUse
+from netconsole.catalogue import probe_json, probe_text
+from netconsole.forecast import Hook, Passing, Times, excess, forecast, is_dear, said, times_of, wanted
+from netconsole.forecasting import Outlook, excess_beside
+from netconsole.frames import Mode
+from netconsole.probes import load
+from netconsole.problems import Unable
+from netconsole.profiles import Budget, Choice, Profile, plan
+from netconsole.snapshot_file import Host
+from netconsole.state import State
+
+PROBES = Path(__file__).parents[2] / "probes"
+DROPS = load(PROBES / "kernel_drops")
+QUEUES = load(PROBES / "tx_queue_latency")
+MANIFESTS = {"kernel_drops": DROPS, "tx_queue_latency": QUEUES}
+FREE = "raw_tracepoint:kfree_skb"
+STORM = Passing({FREE: Hook({0: 50_000.0, 3: 150_000.0}, 60.0)}, packets_per_s=200_000.0)
+
+
+def entry(mode: Mode, ns: float, created: str = "2026-11-01T00:00:00Z", version: int = DROPS.version) -> Entry:
+    return Entry(
+        name=f"kernel_drops:{mode}",
+        probes={"kernel_drops": mode},
+        versions={"kernel_drops": version},
+        created=created,
+        pairs=5,
+        window_s=0.4,
+        busy_pct=1.0,
+        changes=[],
+        kernel=[],
+        programs=[ProgramTime("kernel_drops", "drop", FREE, ns, 60.0)],
+        per_count={"kernel_drops": PerCount("drops", "packets", ns, "run times")},
+        tool=ToolUse(1.0, 0.5, 12_000, 1000.0),
+    )
+
+
+def calibration(*entries: Entry) -> Calibration:
+    host = Host("h", "6.18", "x86_64", "Linux", 2, "")
+    return Calibration("netconsole.calibration/1", "1", host, "t", {str(n): one for n, one in enumerate(entries)})
+
+
+def test_a_forecast_is_time_per_run_times_rate_of_each_cpu() -> None:
+    one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", "calibrated 2026-11-01"))
+    assert one.by_cpu == pytest.approx({0: 2.1, 3: 6.3})
+    assert (one.kernel_cpu_pct, one.ns_per_packet) == (pytest.approx(8.4), pytest.approx(420))
+    assert said(one) == (
+        "kernel_drops in details: ≈ 420 ns per packet, 6.3 % of CPU 3, 8.4 % of a core in all"
+        " (200k runs/s now; calibrated 2026-11-01)"
+    )
+
+
+def test_without_times_a_program_that_only_counts_is_the_least_that_it_can_be() -> None:
+    one = forecast(DROPS, "summary", STORM, None)
+    assert one.is_least and one.kernel_cpu_pct == pytest.approx(1.2)
+    assert "at least 60 ns per packet" in said(one) and "not calibrated" in said(one)
+
+
+def test_hooks_that_nothing_passes_cost_nothing_and_those_that_are_not_there_are_told() -> None:
+    assert "nothing now" in said(forecast(DROPS, "summary", Passing({FREE: Hook()}), None))
+    one = forecast(QUEUES, "summary", Passing({FREE: Hook({0: 10.0}, 50.0)}, 10.0), None)
+    assert len(one.missing) == 3 and "3 of its hooks are not here" in said(one)
+    assert one.ns_per_packet is None and "50 ns a run" in said(one)  # ten packets say nothing about the cost of one
+
+
+def test_the_surest_times_are_taken() -> None:
+    both = calibration(entry("summary", 90.0), entry("details", 110.0), entry("details", 120.0, "2026-11-02T00:00:00Z"))
+    found = times_of(DROPS, "details", both, {"drop": 95.0})
+    assert found is not None and (found.ns["drop"], found.basis) == (120.0, "calibrated")
+    only = calibration(entry("summary", 90.0))
+    found = times_of(DROPS, "details", only, {"drop": 95.0})
+    assert found is not None and (found.ns["drop"], found.basis) == (95.0, "running")
+    found = times_of(DROPS, "details", only)
+    assert found is not None and found.basis == "calibrated otherwise" and "in summary" in found.says
+    assert times_of(DROPS, "details", calibration(entry("details", 90.0, version=DROPS.version + 1))) is None
+
+
+def test_the_limits_are_held_against_all_that_runs() -> None:
+    one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", ""))
+    assert excess([one], Budget(kernel_cpu_pct=9.0)) is None
+    assert "the budget is 9 %" in (excess([one], Budget(kernel_cpu_pct=9.0), other_pct=1.0) or "")
+    assert "ns per packet" in (excess([one], Budget(ns_per_packet=300), 0.0, 200_000.0) or "")
+    assert excess([one], Budget(ns_per_packet=300), 0.0, 10.0) is None
+    assert excess_beside(State(), one, Budget(kernel_cpu_pct=8.0)) is not None
+
+
+def test_details_and_what_runs_with_every_packet_are_dear() -> None:
+    assert is_dear(DROPS, "details") and not is_dear(DROPS, "summary") and is_dear(QUEUES, "summary")
+    both = Profile("x", probes={"kernel_drops": Choice("details"), "tx_queue_latency": Choice("summary")})
+    requests = plan(both, MANIFESTS)
+    assert [one.name for one in wanted(both, requests, MANIFESTS)] == ["kernel_drops"]
+    kept = Profile("x", budget=Budget(kernel_cpu_pct=1.0, action="degrade"), probes=both.probes)
+    assert len(wanted(kept, requests, MANIFESTS)) == 2
+
+
+@pytest.mark.parametrize(("limit", "force", "starts"), [(9.0, False, True), (2.0, False, False), (2.0, True, True)])
+def test_what_would_be_over_the_budget_is_refused_before_it_starts(
+    limit: float,
+    force: bool,
+    starts: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", ""))
+    monkeypatch.setattr(forecasting, "look_ahead", lambda _: Outlook([one], 200_000.0))
+    profile = Profile("x", budget=Budget(kernel_cpu_pct=limit), probes={"kernel_drops": Choice("details")})
+    if starts:
+        cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
+    else:
+        with pytest.raises(Unable, match=r"8\.4 % of a core in all, the budget is 2 %; --force"):
+            cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
+    assert "≈ 420 ns per packet, 6.3 % of CPU 3" in capsys.readouterr().err
+
+
+def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: object) -> Outlook:
+        raise Unable("no BPF here")
+
+    monkeypatch.setattr(forecasting, "look_ahead", fails)
+    profile = Profile("x", budget=Budget(kernel_cpu_pct=1.0), probes={"kernel_drops": Choice("details")})
+    cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS))
+    assert "no forecast of what it will cost: no BPF here" in capsys.readouterr().err
+
+
+def test_hooks_are_counted_once_each_without_the_probe() -> None:
+    request = hooks.request([DROPS, QUEUES])
+    programs = request.spec["programs"]
+    assert isinstance(programs, list)
+    points = [program["attach"][0]["point"] for program in programs]
+    assert len(points) == len(set(points)) == 4 and FREE in points
+    assert all(f"int hook_{number}(" in request.code for number in range(4))
+    assert not any({"leads", "follows"} & set(program) for program in programs)
+
+
+def test_show_prints_what_is_known_of_this_host() -> None:
+    found = calibration(entry("details", 110.0))
+    text = probe_text(DROPS, found)
+    assert "in details, 2026-11-01" in text and "110 ns a run; an empty program 60 ns" in text
+    assert "110 ns for each of drops (by run times)" in text
+    assert "not calibrated; netconsole calibrate --probe kernel_drops" in probe_text(DROPS)
+    one = forecast(DROPS, "details", STORM, None)
+    document = probe_json(DROPS, found, Outlook([one], None))
+    assert document["calibrated"]["details"]["ns_per_run"] == {"drop": 110.0}
+    assert document["forecast"][0]["by_cpu"] == pytest.approx({"0": 0.3, "3": 0.9})
