@@ -7,13 +7,14 @@ import subprocess
 from .network import Namespace
 
 CLOSED_PORT = 9
+LIMIT_S = 120.0
 
 _SENDER = """
-import mmap, socket, struct, sys, time
+import mmap, select, socket, struct, sys, time
 FRAME, BLOCK, BLOCKS = 128, 4096, 16
 COUNT = BLOCK * BLOCKS // FRAME
 SOL_PACKET, PACKET_TX_RING, TP_STATUS_SEND_REQUEST = 263, 13, 1
-rate, seconds, port = float(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+rate, port = float(sys.argv[1]), int(sys.argv[2])
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 wire.setsockopt(SOL_PACKET, PACKET_TX_RING, struct.pack("=4I", BLOCK, BLOCKS, FRAME, COUNT))
 wire.bind(("lo", 0x0800))
@@ -27,7 +28,7 @@ packet = bytes(12) + b"\\x08\\0" + ip[:10] + struct.pack(">H", checksum) + ip[12
 header = struct.pack("=QIIHHII", TP_STATUS_SEND_REQUEST, len(packet), len(packet), 0, 0, 0, 0)  # struct tpacket_hdr
 image = (header + packet).ljust(FRAME, b"\\0") * COUNT
 sent, begin = 0, time.monotonic()
-while time.monotonic() - begin < seconds:
+while not select.select([sys.stdin], [], [], 0)[0]:  # until the end of standard input
     ring[:] = image
     done = wire.send(b"")
     assert done == COUNT * len(packet), done
@@ -40,13 +41,20 @@ print(sent)
 
 
 class Storm:
-    """At most ``rate_per_s`` packets for some seconds; every one of them is dropped."""
+    """At most ``rate_per_s`` packets until it is stopped; every one of them is dropped."""
 
-    def __init__(self, namespace: Namespace, rate_per_s: int, seconds: float) -> None:
-        self._process: subprocess.Popen[str] = namespace.start(_SENDER, rate_per_s, seconds, CLOSED_PORT)
+    def __init__(self, namespace: Namespace, rate_per_s: int) -> None:
+        self._process: subprocess.Popen[str] = namespace.start(_SENDER, rate_per_s, CLOSED_PORT)
 
-    def sent(self) -> int:
-        """How many it was, after it ended."""
-        out, _ = self._process.communicate(timeout=120)
+    def __enter__(self) -> Storm:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def stop(self) -> int:
+        """End it; how many it was."""
+        out, _ = self._process.communicate(timeout=LIMIT_S)
         assert self._process.returncode == 0
         return int(out)
