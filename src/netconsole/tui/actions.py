@@ -46,6 +46,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("pane.6", "6", "Host", "softirqs, sockets and links", "pane('host')", "main"),
     Action("pane.7", "7", "Cost", "what watching costs, and the state of every probe", "pane('cost')", "main"),
     Action("pane.8", "8", "Events", "sampled details, newest first", "pane('events')", "main"),
+    Action("pane.9", "9", "Path", "how long packets take, by direction, stage and flow", "pane('path')", "main"),
     Action("next", "tab,right", "Next table", "to the next table or tab", "next_table(1)", "main"),
     Action("previous", "shift+tab,left", "Previous table", "to the table or tab before", "next_table(-1)", "main"),
     Action("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from netconsole import figure
 from netconsole.probes import Manifest
-from netconsole.tui.panes import against, budget, cost, events, standsout, vhost
+from netconsole.tui.panes import against, budget, cost, events, ovs, path, standsout, vhost
+from netconsole.tui.panes.ovs_datapaths import DROPS, FLOWS, UPCALLS
+from netconsole.tui.panes.path_ways import HOST, LOCAL
 from netconsole.tui.panes.scene import Scene, reason
 from netconsole.tui.panes.tables import Block, histogram_block, table_block
 from netconsole.tui.panes.vhost_queues import RINGS, VHOST
@@ -24,13 +26,17 @@ class Placed:
 
 @dataclass(frozen=True)
 class Pane:
-    """A pane: rows of blocks, side by side where there is room. ``missing`` is said when no probe of it measures."""
+    """A pane: rows of blocks, side by side where there is room.
+
+    ``missing`` is said when no probe of it measures; ``profile`` is one that has its probes.
+    """
 
     name: str
     title: str
     rows: tuple[tuple[Placed, ...], ...]
     probes: tuple[str, ...]
     missing: str = ""
+    profile: str = ""
 
     @property
     def blocks(self) -> list[Placed]:
@@ -63,21 +69,26 @@ _VHOST_BLOCKS = (
     ("In this guest", "virtio_guest", "queues"),
 )
 """Tab, probe, and table or histogram."""
+_OVS = (FLOWS, UPCALLS, DROPS)
+_PATH = (HOST, LOCAL)
 DOCTOR = "'netconsole doctor' says what this host can show, and what would help."
 STACKED = 4
 """More tables than this are put side by side in pairs ..."""
 PAIRED_COLUMNS = 10
 """... unless they have more columns than this."""
 
+HEALTH_LINES, WAY_LINES = 6, 13
+"""Of the tables on top of the panes OVS and Path: a few datapaths; two directions of four stages."""
+
 VHOST_MISSING = "No vhost queues: no probe here watches vhost-net."
-OVS_MISSING = "No Open vSwitch figures: no probe here watches its upcalls or flows; what it drops is in pane 4."
+OVS_MISSING = "No Open vSwitch figures: no probe here watches its datapath."
+PATH_MISSING = "No latency of packets through this host: no probe here times them."
 
 
 def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[str, Pane]:
     """All panes by name, in the order of their keys. Full panes have the tables of the probes that are ``running``."""
     here = {name: manifest for name, manifest in manifests.items() if name in running}
-    ovs = _matching(manifests, "ovs", "openvswitch")
-    other = [name for name in manifests if name not in {*_TABS, "self_cost", *_VHOST, *ovs}]
+    other = [name for name in manifests if name not in {*_TABS, "self_cost", *_VHOST, *_OVS, *_PATH}]
     cost_rows = (
         (Placed("Probes", cost.probes_block()),),
         (Placed("Programs", cost.programs_block()),),
@@ -87,12 +98,13 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
     made = [
         _overview(manifests),
         _vhost([name for name in _VHOST if name in manifests], here),
-        _full("ovs", "Open vSwitch", ovs, here, OVS_MISSING),
+        _ovs([name for name in _OVS if name in manifests], here),
         _full("drops", "Drops", _FULL["drops"], here),
         _full("queues", "Queues", _FULL["queues"], here),
         _full("host", "Host", (*_FULL["host"], *other), here),
         Pane("cost", "Cost", cost_rows, ()),
         Pane("events", "Events", ((Placed("Events", events.events_block()),),), ()),
+        _path([name for name in _PATH if name in manifests], here),
     ]
     return {pane.name: pane for pane in made}
 
@@ -104,11 +116,12 @@ def missing(scene: Scene, pane: Pane) -> str:
     states = [scene.state.probes[name] for name in pane.probes if name in scene.state.probes]
     if any(state.measuring or not state.settled for state in states):
         return ""
-    told = [f"{state.name} is {state.status}: {reason(state)}." for state in states if reason(state)]
+    told = next((f"{state.name} is {state.status}: {reason(state)}." for state in states if reason(state)), "")
     idle = [name for name in pane.probes if name in scene.manifests and name not in scene.state.probes]
     if idle and not told:
-        told = [f"{pane.title}: not in profile {figure.safe(scene.profile.name)}; start with --probe {idle[0]}."]
-    return " ".join([*(told or [pane.missing]), DOCTOR])
+        way_in = f"--profile {pane.profile}" if pane.profile else f"--probe {idle[0]}"
+        told = f"{pane.title}: not in profile {figure.safe(scene.profile.name)}; start with {way_in}."
+    return f"{told or pane.missing} {DOCTOR}"
 
 
 def blocks_of(manifest: Manifest) -> list[Block]:
@@ -147,7 +160,39 @@ def _vhost(probes: Sequence[str], manifests: Mapping[str, Manifest]) -> Pane:
             block = table_block if name in manifest.tables else histogram_block
             more.append(Placed(tab, block(manifest, name)))
     rows += [tuple(more[at : at + 2]) for at in range(0, len(more), 2)]
-    return Pane("vhost", "vhost", tuple(rows), tuple(probes), VHOST_MISSING)
+    return Pane("vhost", "vhost", tuple(rows), tuple(probes), VHOST_MISSING, "vhost")
+
+
+def _ovs(probes: Sequence[str], manifests: Mapping[str, Manifest]) -> Pane:
+    """Health on top, upcalls by port, then what is dropped and who asks; last the threads and ports behind it."""
+    rows: list[tuple[Placed, ...]] = []
+    if FLOWS in manifests or UPCALLS in manifests:
+        known = FLOWS if FLOWS in manifests else UPCALLS
+        rows.append((Placed("Health", ovs.health_block(known), lines=HEALTH_LINES),))
+    drops = [Placed("Drops", table_block(manifests[DROPS], "drops"))] if DROPS in manifests else []
+    ports = [Placed("Ports", table_block(manifests[FLOWS], "ports"))] if FLOWS in manifests else []
+    if UPCALLS in manifests:
+        rows.append((Placed("Upcalls", ovs.ports_block()),))
+        rows.append((*drops, Placed("Causes", ovs.causes_block())))
+        rows.append((Placed("Handlers", ovs.handlers_block()), *ports))
+    else:
+        rows += [tuple(placed) for placed in (drops, ports) if placed]
+    return Pane("ovs", "Open vSwitch", tuple(rows), tuple(probes), OVS_MISSING, "ovs")
+
+
+def _path(probes: Sequence[str], manifests: Mapping[str, Manifest]) -> Pane:
+    """Directions with their stages on top, then devices, flows and the slow packets of both path probes."""
+    running = [name for name in _PATH if name in manifests]
+    rows: tuple[tuple[Placed, ...], ...] = ()
+    if running:
+        blocks = (
+            Placed("Devices", path.devices_block(running[0])),
+            Placed("Flows", path.flows_block(running[0])),
+            Placed("Slow packets", path.slow_block()),
+        )
+        first = Placed("Ways", path.ways_block(running[0]), lines=WAY_LINES)
+        rows = ((first,), *((block,) for block in blocks))
+    return Pane("path", "Path", rows, tuple(probes), PATH_MISSING, "latency")
 
 
 def _rows(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:
@@ -164,7 +209,3 @@ def _tab(probe: str, block: Block, found: list[tuple[str, Block]]) -> str:
     if sum(other == probe for other, _ in found) == 1:
         return short
     return f"{short}: {block.name.removeprefix(probe + '-').replace('_', ' ')}"
-
-
-def _matching(manifests: Mapping[str, Manifest], *words: str) -> list[str]:
-    return [name for name in manifests if any(word in name for word in words)]

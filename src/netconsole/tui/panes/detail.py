@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from netconsole import figure
 from netconsole.frames import LEDGER_COUNTS
 from netconsole.probes import FindingSpec, Manifest
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState
-from netconsole.tui.panes import events, held, standsout, vhost
+from netconsole.tui.panes import events, held, ovs_detail, path, standsout, vhost
+from netconsole.tui.panes.ovs_datapaths import DROPS, FLOWS, UPCALLS
 from netconsole.tui.panes.scene import STATE_WORDS, Evidence, Scene, reason
 from netconsole.tui.panes.tables import label_text, value_columns
+from netconsole.tui.panes.vhost_queues import RINGS, VHOST
 from netconsole.tui.widgets.bars import PERCENTILES, summary
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.look import LEVEL_TONES
@@ -35,6 +37,7 @@ LEDGER_WORDS = {
     "lost": "events that the buffer refused: samples are a share, counts are exact",
     "stack_failed": "events whose stack could not be read",
     "shed": "events that arrived and were not kept here",
+    "unmeasured": "counted, not timed, to keep the cost down: times are estimated from the others, counts are exact",
 }
 
 
@@ -51,16 +54,33 @@ def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
         body = _histogram(scene, state, manifest, evidence, width)
     elif evidence.kind == "event":
         body = _event(scene, evidence)
+    elif evidence.kind == "direction":
+        body = path.detail(scene, evidence, width)
     else:
         body = _probe(scene, state, manifest)
     return [
         *_title(manifest, state, evidence),
         *_stands_out(scene, evidence),
-        *(vhost.detail(scene, evidence, width) if evidence.name == "queues" else ()),
+        *_joined(scene, evidence, width),
         *body,
         *_ledger(state),
         *_limits(manifest),
     ]
+
+
+_JOINED: dict[tuple[str, str], Callable[[Scene, Evidence, int], Iterator[Line]]] = {
+    (VHOST, "queues"): vhost.detail,
+    (RINGS, "queues"): vhost.detail,
+    (FLOWS, "datapaths"): ovs_detail.of_datapath,
+    (UPCALLS, "upcalls"): ovs_detail.of_port,
+    (DROPS, "drops"): ovs_detail.of_drop,
+}
+"""What other tables and probes know of a row, by probe and table."""
+
+
+def _joined(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
+    page = _JOINED.get((evidence.probe, evidence.name)) if evidence.kind == "table" else None
+    return page(scene, evidence, width) if page is not None else iter(())
 
 
 def _title(manifest: Manifest, state: ProbeState, evidence: Evidence) -> Iterator[Line]:

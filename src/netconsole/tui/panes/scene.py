@@ -27,7 +27,7 @@ class Evidence(NamedTuple):
     """What a row stands for, and what its cursor is bound to."""
 
     probe: str
-    kind: Literal["table", "histogram", "probe", "event"]
+    kind: Literal["table", "histogram", "probe", "event", "direction"]
     name: str
     key: RowKey
 

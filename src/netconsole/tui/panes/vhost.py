@@ -5,8 +5,7 @@ What a probe that does not run would tell is unknown; the rest is shown.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from netconsole import figure
@@ -15,6 +14,7 @@ from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState
 from netconsole.tui.panes import held
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
+from netconsole.tui.panes.stages import side_by_side
 from netconsole.tui.panes.tables import MAX_ROWS, SPARK, Block
 from netconsole.tui.panes.vhost_queues import (
     EXPLAINED,
@@ -34,15 +34,11 @@ from netconsole.tui.panes.vhost_queues import (
     verdict,
     wake_ns,
 )
-from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Line
 
 STAGE_WORDS = {"S1-S2": "tap → vhost", "S2-S3": "vhost → signal", "S3-S4": "signal → KVM", "S4-S5": "KVM → APIC"}
-STAGE_LINES = 10
-LEAST_STAGE_COLUMNS, MOST_STAGE_COLUMNS = 15, 25
-SPAN_COLUMNS = 9
 MAX_SLOW = 8
 """Slow interrupts that the page of a queue lists."""
 
@@ -127,45 +123,10 @@ def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
         yield [(f"  stages to the guest's interrupt: {why_silent(scene, INTERRUPTS)}", "dim")]
         yield []
         return
-    yield from _side_by_side(found, width)
-    yield from _slow(scene.state.probes[INTERRUPTS], queue)
-
-
-def _side_by_side(found: dict[str, HistogramState], columns: int) -> Iterator[Line]:
-    """One histogram beside the other, since attached, with what each adds to the whole."""
-    width = max(LEAST_STAGE_COLUMNS, min(MOST_STAGE_COLUMNS, (columns - 2) // (len(STAGES) + 1)))
-
-    def beside(texts: Iterable[str]) -> str:
-        return "  " + "".join(figure.fit(figure.fit(text, width - 1), width) for text in texts).rstrip()
-
-    whole = found["total"].total.sum if "total" in found else 0
     yield [("  Stages from the tap to the guest's interrupt, since attached", "head")]
-    yield [(beside(found), "strong")]
-    yield [(beside(STAGE_WORDS.get(stage, "") for stage in found), "dim")]
-    for percent in (50.0, 99.0):
-        values = [figure.duration(one.percentile(percent), one.unit) for one in found.values()]
-        yield [(beside(f"p{percent:g} {value}" for value in values), "")]
-    yield [(beside(f"{_share(one.total.sum, whole)} of time" for one in found.values()), "")]
-    drawn = [_bars(one, width - 1) for one in found.values()]
-    for line in itertools.zip_longest(*drawn, fillvalue=""):
-        yield [(beside(line), "")]
-    yield []
-
-
-def _share(part: float, whole: float) -> str:
-    """In whole percent: more would tell two neighbouring stages apart by their noise."""
-    percent = 100 * part / whole if whole else None
-    return "< 1 %" if percent is not None and 0 < percent < 1 else figure.percent(percent and round(percent))
-
-
-def _bars(one: HistogramState, columns: int) -> list[str]:
-    lines = bars(one.total, STAGE_LINES)
-    largest = max((line.count for line in lines), default=0)
-    spans = [figure.fit(f"< {figure.duration(line.high, one.unit)}", SPAN_COLUMNS, right=True) for line in lines]
-    return [
-        f"{span} {bar(line.count / largest, columns - SPAN_COLUMNS - 1)}"
-        for span, line in zip(spans, lines, strict=True)
-    ]
+    whole = found["total"].total if "total" in found else None
+    yield from side_by_side({name: one.total for name, one in found.items()}, whole, "ns", STAGE_WORDS, width)
+    yield from _slow(scene.state.probes[INTERRUPTS], queue)
 
 
 def _slow(probe: ProbeState, queue: Queue) -> Iterator[Line]:

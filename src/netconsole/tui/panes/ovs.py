@@ -1,0 +1,332 @@
+"""The OVS pane: is every datapath well, which ports ask user space and how soon they are answered, who causes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from netconsole import figure
+from netconsole.tables import HistogramState, RowState
+from netconsole.tui.panes.flow_text import flow_text
+from netconsole.tui.panes.held import NS_PER_PERCENT
+from netconsole.tui.panes.ovs_datapaths import (
+    EXPLAINED,
+    FLOWS,
+    LEVELS,
+    UPCALLS,
+    Datapath,
+    Port,
+    datapaths,
+    handlers,
+    hit_pct,
+    port_verdict,
+    ports,
+    rows_of,
+    verdict,
+)
+from netconsole.tui.panes.scene import Evidence, Scene, why_silent
+from netconsole.tui.panes.tables import MAX_ROWS, SPARK, Block
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.look import LEVEL_TONES, Tone
+
+VSWITCHD = "ovs-vswitchd"
+HEALTH_COLUMNS = (
+    Column("datapath", "datapath", 12, grow=1, most=24),
+    Column("kind", "kind", 8, spare=5),
+    Column("state", "state", 16, grow=1, most=24),
+    Column("handlers", "handlers", 8, right=True),
+    Column("lost", "lost/s", 6, right=True),
+    Column("lost_total", "lost", 7, right=True, spare=4),
+    Column("lookups", "lookup/s", 8, right=True, spare=6),
+    Column("hit", "hit %", 6, right=True),
+    Column("flows", "flows/limit", 12, right=True),
+    Column("masks", "masks/pkt", 9, right=True, spare=8),
+    Column("dump", "dump", 7, right=True, spare=7),
+    Column("puts", "puts/s", 6, right=True, spare=9),
+    Column("history", "trend of misses", 15, spare=10, grow=1, most=SPARK),
+)
+PORT_COLUMNS = (
+    Column("port", "port", 8, grow=2, most=15),
+    Column("vm", "VM", 8, grow=2, most=24, spare=8),
+    Column("datapath", "datapath", 10, spare=10),
+    Column("kind", "kind", 6, spare=6),
+    Column("state", "state", 15, grow=1, most=20),
+    Column("upcalls", "upcall/s", 8, right=True),
+    Column("total", "total", 9, right=True, spare=4),
+    Column("p50", "p50", 8, right=True),
+    Column("p99", "p99", 8, right=True),
+    Column("failed", "lost/s", 6, right=True),
+    Column("unanswered", "no answer", 9, right=True, spare=1),
+    Column("dropped", "drop/s", 6, right=True, spare=7),
+    Column("late", "late/s", 6, right=True, spare=9),
+    Column("history", "upcall trend", 12, spare=5, grow=2, most=SPARK),
+)
+CAUSE_COLUMNS = (
+    Column("port", "port", 8, grow=1, most=15),
+    Column("flow", "flow", 24, grow=6, most=90),
+    Column("upcalls", "upcall/s", 8, right=True),
+    Column("share", "share %", 7, right=True, spare=2),
+    Column("total", "total", 7, right=True, spare=1),
+)
+HANDLER_COLUMNS = (
+    Column("handler", "handler", 10, grow=1, most=15),
+    Column("cpu_pct", "CPU %", 6, right=True),
+    Column("answered", "answer/s", 8, right=True),
+    Column("wake_p50", "wake p50", 8, right=True, spare=2),
+    Column("wake_p99", "wake p99", 8, right=True),
+    Column("wakeups", "wake/s", 6, right=True, spare=3),
+    Column("cpu", "CPU", 4, right=True, spare=4),
+    Column("tid", "thread", 7, right=True, spare=5),
+)
+
+
+def health_block(probe: str) -> Block:
+    """Datapaths, the worst first, and ovs-vswitchd itself. ``probe``: that of which nothing is shown without rows."""
+    return Block("ovs-health", _health_title, HEALTH_COLUMNS, health_rows, lambda scene: why_silent(scene, probe))
+
+
+def ports_block() -> Block:
+    """Upcalls by port and kind."""
+    return Block("ovs-ports", _ports_title, PORT_COLUMNS, port_rows, lambda scene: why_silent(scene, UPCALLS), UPCALLS)
+
+
+def causes_block() -> Block:
+    """The flows that cause most upcalls."""
+    return Block(
+        "ovs-causes",
+        lambda _: "Top causes of upcalls",
+        CAUSE_COLUMNS,
+        cause_rows,
+        lambda scene: why_silent(scene, UPCALLS),
+        UPCALLS,
+    )
+
+
+def handlers_block() -> Block:
+    """The handler threads of ovs-vswitchd."""
+    return Block(
+        "ovs-handlers",
+        _handlers_title,
+        HANDLER_COLUMNS,
+        handler_rows,
+        lambda scene: why_silent(scene, UPCALLS),
+        UPCALLS,
+    )
+
+
+def health_rows(scene: Scene) -> list[Row]:
+    """Every datapath, the worst first, then ovs-vswitchd."""
+    ranked = sorted(((verdict(one), one) for one in datapaths(scene)), key=lambda pair: LEVELS.index(pair[0][0]))
+    shown = [_datapath_row(scene, state, one) for state, one in ranked]
+    return [*shown, *(_vswitchd_row(row) for row in rows_of(scene, FLOWS, "vswitchd"))]
+
+
+def port_rows(scene: Scene) -> list[Row]:
+    """Every port that asked, the worst state first, then the one that asks most."""
+    judged = [(port_verdict(port), port) for port in ports(scene)]
+    judged.sort(key=lambda pair: (LEVELS.index(pair[0][0]), -(pair[1].row.per_s("upcalls") or 0.0)))
+    return [
+        Row(Evidence(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port))
+        for state, port in judged[:MAX_ROWS]
+    ]
+
+
+def cause_rows(scene: Scene) -> list[Row]:
+    """The flows that cause upcalls, those of the last interval first."""
+    rows = list(rows_of(scene, UPCALLS, "flows"))
+    rows.sort(key=lambda row: (-(row.per_s("upcalls") or 0.0), -(row.total("upcalls") or 0)))
+    whole = sum(row.per_s("upcalls") or 0.0 for row in rows)
+    at_least = _at_least(scene, UPCALLS)
+    return [
+        Row(Evidence(UPCALLS, "table", "flows", row.key), partial(_cause_cells, row, whole, at_least))
+        for row in rows[:MAX_ROWS]
+    ]
+
+
+def handler_rows(scene: Scene) -> list[Row]:
+    """The handler threads, the busiest first."""
+    found = sorted(handlers(scene), key=lambda pair: -(pair[0].per_s("cpu_ns") or 0.0))
+    return [
+        Row(Evidence(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, row, waits))
+        for row, waits in found[:MAX_ROWS]
+    ]
+
+
+def state_cell(level: str, words: str) -> Cell:
+    """A state in words, with its level before it where it needs a look; sorts the worst first."""
+    return Cell(state_text(level, words), float(LEVELS.index(level)), LEVEL_TONES[level])
+
+
+def state_text(level: str, words: str) -> str:
+    """``!! no handler``, ``ok``."""
+    return figure.safe(words if level in ("ok", "off") else f"{level} {words}", 40)
+
+
+def _health_title(scene: Scene) -> str:
+    """What is worst, in one sentence."""
+    states = [(*verdict(one), one.name) for one in datapaths(scene)]
+    silent = any(row.gauges.get("silent") for row in rows_of(scene, FLOWS, "vswitchd"))
+    if silent:
+        states.append(("!!", "no answer", VSWITCHD))
+    states.sort(key=lambda one: LEVELS.index(one[0]))
+    if not states or states[0][0] not in ("!!", "!"):
+        return "Open vSwitch"
+    _, words, name = states[0]
+    return f"Open vSwitch · {figure.safe(name, 32)}: {EXPLAINED.get(words, words)}"
+
+
+def _ports_title(scene: Scene) -> str:
+    parts = ["Upcalls by port"]
+    state = scene.state.probes.get(UPCALLS)
+    upcalls = state.counters.get("upcalls") if state else None
+    if state is not None and upcalls is not None:
+        at_least = bool(state.at_least())
+        count = upcalls.count
+        parts.append(f"{figure.number(count.per_s, at_least)}/s, {figure.count(count.total, at_least)} in all")
+        for name, words in (("failed", "lost"), ("unanswered", "unanswered")):
+            counted = state.counters.get(name)
+            if counted is not None and counted.count.total:
+                parts.append(f"{figure.count(counted.count.total, at_least)} {words}")
+    return " · ".join(parts)
+
+
+def _handlers_title(scene: Scene) -> str:
+    rows = rows_of(scene, UPCALLS, "handlers")
+    known = [rate for row in rows if (rate := row.per_s("cpu_ns")) is not None]
+    parts = [f"Handlers of {VSWITCHD}", f"{len(rows)} that ran"] if rows else [f"Handlers of {VSWITCHD}"]
+    if known:
+        parts.append(f"{figure.percent(round(sum(known) / NS_PER_PERCENT, 1))} of a core")
+    return " · ".join(parts)
+
+
+def _datapath_row(scene: Scene, state: tuple[str, str], datapath: Datapath) -> Row:
+    row = datapath.row
+    if row is not None:
+        return Row(Evidence(FLOWS, "table", "datapaths", row.key), partial(_datapath_cells, scene, state, row))
+    first = datapath.ports[0]
+    cells = {"datapath": Cell(figure.safe(datapath.name, 64), str(datapath.name)), "state": state_cell(*state)}
+    lost = sum(port.row.per_s("failed") or 0.0 for port in datapath.ports)
+    cells["lost"] = Cell(figure.number(lost, _at_least(scene, UPCALLS)), lost, "act" if lost else "dim")
+    unknown = {column.name: Cell(figure.UNKNOWN) for column in HEALTH_COLUMNS if column.name not in cells}
+    return Row(Evidence(UPCALLS, "table", "upcalls", first.row.key), {**unknown, **cells})
+
+
+def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict[str, Cell]:
+    gauges = row.gauges
+    hits, misses, lost = (row.per_s(name) for name in ("hits", "misses", "lost"))
+    looked_up = None if hits is None or misses is None else hits + misses
+    hit = hit_pct(row)
+    handlers, flows, limit = gauges.get("handlers"), gauges.get("flows"), gauges.get("flow_limit")
+    used = gauges.get("limit_used_pct")
+    return {
+        "datapath": Cell(figure.safe(row.labels.get("datapath"), 64), str(row.labels.get("datapath"))),
+        "kind": Cell(figure.safe(row.labels.get("kind"), 16), str(row.labels.get("kind"))),
+        "state": state_cell(*state),
+        "handlers": Cell(figure.number(handlers), handlers, "act" if handlers == 0 else ""),
+        "lost": Cell(figure.number(lost), lost, "act" if lost else "dim"),
+        "lost_total": Cell(figure.number(row.total("lost")), row.total("lost")),
+        "lookups": Cell(figure.number(looked_up), looked_up),
+        "hit": Cell(_hit(hit), hit),
+        "flows": Cell(f"{figure.number(flows)}/{figure.number(limit)}", used if used is not None else flows),
+        "masks": Cell(figure.number(gauges.get("masks_per_packet")), gauges.get("masks_per_packet")),
+        "dump": Cell(figure.duration(gauges.get("dump_ms"), "ms"), gauges.get("dump_ms")),
+        "puts": Cell(""),
+        "history": Cell("", history=partial(_history, scene, FLOWS, "datapaths", row, "misses")),
+    }
+
+
+def _vswitchd_row(row: RowState) -> Row:
+    """ovs-vswitchd has no lookups and no flows of its own: those cells stay empty."""
+    gauges = row.gauges
+    silent, answer_ms = gauges.get("silent"), gauges.get("answer_ms")
+    state = ("!!", "no answer") if silent else ("?", "unknown") if silent is None else ("ok", "answers")
+    words = f"answers in {figure.duration(answer_ms, 'ms')}" if state[0] == "ok" and answer_ms is not None else state[1]
+    cells = {column.name: Cell("") for column in HEALTH_COLUMNS}
+    handlers = gauges.get("handlers")
+    cells |= {
+        "datapath": Cell(VSWITCHD, VSWITCHD),
+        "kind": Cell("process", "process"),
+        "state": state_cell(state[0], words),
+        "handlers": Cell(figure.number(handlers), handlers),
+        "puts": Cell(figure.number(row.per_s("flow_puts")), row.per_s("flow_puts")),
+    }
+    return Row(Evidence(FLOWS, "table", "vswitchd", row.key), cells)
+
+
+def _port_cells(scene: Scene, state: tuple[str, str], port: Port) -> dict[str, Cell]:
+    row = port.row
+    at_least = _at_least(scene, UPCALLS)
+
+    def rate(name: str, tone: Tone = "") -> Cell:
+        value = row.per_s(name)
+        return Cell(figure.number(value, at_least), value, tone if value else "dim")
+
+    total = row.total("upcalls")
+    return {
+        "port": Cell(figure.safe(row.labels.get("port") or figure.UNKNOWN, 64), str(row.labels.get("port"))),
+        "vm": Cell(figure.safe(row.labels.get("vm"), 64), str(row.labels.get("vm") or "")),
+        "datapath": Cell(figure.safe(row.labels.get("datapath"), 64), str(row.labels.get("datapath"))),
+        "kind": Cell(figure.safe(row.labels.get("kind"), 16), str(row.labels.get("kind"))),
+        "state": state_cell(*state),
+        "upcalls": rate("upcalls"),
+        "total": Cell(figure.number(total, at_least), total),
+        "p50": percentile_cell(port.latency, 50.0),
+        "p99": percentile_cell(port.latency, 99.0),
+        "failed": rate("failed", "act"),
+        "unanswered": rate("unanswered", "act"),
+        "dropped": rate("dropped"),
+        "late": rate("late", "look"),
+        "history": Cell("", history=partial(_history, scene, UPCALLS, "upcalls", row, "upcalls")),
+    }
+
+
+def _cause_cells(row: RowState, whole: float, at_least: bool) -> dict[str, Cell]:
+    rate, total = row.per_s("upcalls"), row.total("upcalls")
+    percent = 100 * rate / whole if rate is not None and whole else None
+    flow = flow_text(row.labels)
+    return {
+        "port": Cell(figure.safe(row.labels.get("port"), 64), str(row.labels.get("port"))),
+        "flow": Cell(flow, flow),
+        "upcalls": Cell(figure.number(rate, at_least), rate, "" if rate else "dim"),
+        "share": Cell(figure.number(None if percent is None else round(percent)), percent),
+        "total": Cell(figure.number(total, at_least), total),
+    }
+
+
+def _handler_cells(row: RowState, waits: HistogramState | None) -> dict[str, Cell]:
+    cpu_ns, answered, wakeups = (row.per_s(name) for name in ("cpu_ns", "answered", "wakeups"))
+    percent = None if cpu_ns is None else cpu_ns / NS_PER_PERCENT
+    cpu, tid = row.gauges.get("cpu"), row.labels.get("tid")
+    return {
+        "handler": Cell(figure.safe(row.labels.get("handler"), 64), str(row.labels.get("handler"))),
+        "cpu_pct": Cell(figure.number(percent), percent),
+        "answered": Cell(figure.number(answered), answered),
+        "wake_p50": percentile_cell(waits, 50.0),
+        "wake_p99": percentile_cell(waits, 99.0),
+        "wakeups": Cell(figure.number(wakeups), wakeups),
+        "cpu": Cell(figure.number(cpu), cpu),
+        "tid": Cell(figure.safe(tid, 12), tid if isinstance(tid, int) else None),
+    }
+
+
+def percentile_cell(one: HistogramState | None, percent: float) -> Cell:
+    """A percentile of the last interval; unknown when nothing was timed in it."""
+    value = one.percentile(percent, "delta") if one is not None and one.delta.count else None
+    return Cell(figure.duration(value, one.unit if one is not None else "ns"), value)
+
+
+def _hit(percent: float | None) -> str:
+    """Never rounded up to 100: one lookup in ten thousand that misses is an upcall."""
+    if percent is None or percent in (0.0, 100.0):
+        return figure.number(percent)
+    return f"{min(percent, 99.99):.2f}" if percent > 99 else figure.number(percent)
+
+
+def _at_least(scene: Scene, probe: str) -> bool:
+    state = scene.state.probes.get(probe)
+    return bool(state and state.at_least())
+
+
+def _history(scene: Scene, probe: str, table: str, row: RowState, name: str) -> Sequence[float | None]:
+    found = scene.state.probes[probe].tables.get(table)
+    return found.history(row.key, name, SPARK) if found is not None else []
