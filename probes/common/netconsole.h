@@ -134,6 +134,7 @@ enum nc_ledger_slot {
     NC_MAP_FULL, NC_JOIN_MISSED, NC_PARSE_FAILED, NC_STACK_FAILED,
     NC_BREAKER,         /* events that were seen and suppressed by the circuit breaker: the collector adds them to both */
     NC_UNLISTED,        /* counted, but in no row, by the circuit breaker or in mode counters */
+    NC_UNMEASURED,      /* counted, but not timed */
     NC_LEDGER_SLOTS = 16,
 };
 BPF_PERCPU_ARRAY(nc_ledger, u64, NC_LEDGER_SLOTS);
@@ -171,6 +172,7 @@ struct nc_grant {
 };
 BPF_PERCPU_ARRAY(nc_grant, struct nc_grant, 1);
 
+/* Advances every eighth tick of the kernel's clock. */
 static inline u64 nc_grant_ticks(void)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 6, 0)

@@ -97,7 +97,7 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     nc_submit(ctx, record, sizeof(*record));
 }
 
-int drop(struct bpf_raw_tracepoint_args *ctx)
+static inline void account(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
     struct sk_buff *skb = NC_ARG(0);
@@ -107,22 +107,22 @@ int drop(struct bpf_raw_tracepoint_args *ctx)
     u32 flags;
 
     if (!config)
-        return 0;
+        return;
 #ifdef HAVE_SKB_CONSUMED
     if (key.reason == SKB_CONSUMED)
-        return 0;
+        return;
 #endif
     flags = nc_flags(config);
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_PLACE)
         drop_place(&key.place, ctx, skb);
     if (!nc_place_wanted(config, &key.place))
-        return 0;
+        return;
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_FLOW)
         nc_parse(&flow, skb);
     if (flags & (NC_F_PORT | NC_F_DETAILS))
         nc_parse_ports(&flow, skb);
     if (!nc_flow_wanted(config, &flow))
-        return 0;
+        return;
     key.ethertype = flow.ethertype;
     key.l4 = flow.l4;
 
@@ -141,5 +141,14 @@ int drop(struct bpf_raw_tracepoint_args *ctx)
         sample(ctx, config, skb, &key, &flow);
     else if (config->flags & NC_F_DETAILS)
         nc_ledger_add(NC_BREAKER);
+}
+
+/* Another probe's program on this tracepoint, which the collector puts there. */
+BPF_PROG_ARRAY(nc_followers, 1);
+
+int drop(struct bpf_raw_tracepoint_args *ctx)
+{
+    account(ctx);
+    nc_followers.call(ctx, 0);
     return 0;
 }

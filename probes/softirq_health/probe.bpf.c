@@ -1,6 +1,7 @@
 /* softirq_health - whether network softirqs start in time and finish their work: kernel/softirq.c, and napi_poll of net/core/dev.c.
  *
- * All softirqs pass here, so everything but the two of the network leaves at once.
+ * All softirqs pass here, so everything but the two of the network leaves at once. What is left costs is reading the clock, three times a
+ * softirq: in a storm of them only the first of each few ticks are timed, and the others are taken to last as long. Counts stay exact.
  */
 
 enum { RX_RUNS, TX_RUNS, POLLS };       /* counters */
@@ -37,10 +38,15 @@ struct late_event {
 };
 BPF_PERCPU_ARRAY(records, struct late_event, 1);
 
+#define TIMED_PER_TICKS 256     /* on one CPU, while nc_grant_ticks stands still */
+#define UNMEASURED 1            /* instead of a time */
+
 struct times {
     u64 raised_ns[2];   /* first raise since the last entry; 0: none */
     u64 entered_ns;
-    u64 pad;
+    u64 mean_ns[2];     /* of the last that were timed: each new one counts an eighth */
+    u64 ticks;
+    u64 timed;          /* in these ticks */
 };
 BPF_PERCPU_ARRAY(times, struct times, 1);
 
@@ -61,16 +67,31 @@ static inline struct cpu_row *cpu_row(void)
     return cpus.lookup(&cpu);
 }
 
+static inline u64 now_or_unmeasured(struct nc_config *config, struct times *times)
+{
+    u64 ticks = nc_grant_ticks();
+
+    if (times->ticks != ticks) {
+        times->ticks = ticks;
+        times->timed = 0;
+    }
+    if (times->timed >= TIMED_PER_TICKS && !(config->flags & NC_F_DETAILS))
+        return UNMEASURED;
+    times->timed++;
+    return bpf_ktime_get_ns();
+}
+
 int raised(struct bpf_raw_tracepoint_args *ctx)
 {
     u32 softirq = ctx->args[0];
+    struct nc_config *config = nc_config_get();
     struct times *times;
 
     if (!is_network(softirq))
         return 0;
     times = times_get();
-    if (times && !times->raised_ns[softirq == NET_RX_SOFTIRQ])
-        times->raised_ns[softirq == NET_RX_SOFTIRQ] = bpf_ktime_get_ns();
+    if (config && times && !times->raised_ns[softirq == NET_RX_SOFTIRQ])
+        times->raised_ns[softirq == NET_RX_SOFTIRQ] = now_or_unmeasured(config, times);
     return 0;
 }
 
@@ -100,26 +121,46 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
     u32 softirq = ctx->args[0];
     struct nc_config *config = nc_config_get();
     struct times *times;
-    u64 now, raised_ns;
+    u64 now = UNMEASURED, raised_ns;
 
     if (!is_network(softirq))
         return 0;
     times = times_get();
     if (!times || !config)
         return 0;
-    now = bpf_ktime_get_ns();
-    times->entered_ns = now;
     raised_ns = times->raised_ns[softirq == NET_RX_SOFTIRQ];
+    if (raised_ns != UNMEASURED)
+        now = bpf_ktime_get_ns();
+    times->entered_ns = now;
     times->raised_ns[softirq == NET_RX_SOFTIRQ] = 0;
     if (!raised_ns) {
         /* Raised by an interrupt after the kernel took the pending bits and before it came here: that raise found a stamp. */
         nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
+    if (raised_ns == UNMEASURED) {
+        nc_ledger_add(NC_UNMEASURED);
+        return 0;
+    }
     nc_cpu_histogram_add(late.lookup(&softirq), now - raised_ns);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, softirq, now, now - raised_ns);
     return 0;
+}
+
+/* Of the run that ends; as long as the last ones where it was not timed. */
+static inline u64 how_long(struct times *times, int is_rx)
+{
+    u64 took;
+
+    if (times->entered_ns == UNMEASURED)
+        return times->mean_ns[is_rx];
+    took = bpf_ktime_get_ns() - times->entered_ns;
+    if (times->mean_ns[is_rx])
+        times->mean_ns[is_rx] += (took >> 3) - (times->mean_ns[is_rx] >> 3);
+    else
+        times->mean_ns[is_rx] = took;
+    return took;
 }
 
 int left(struct bpf_raw_tracepoint_args *ctx)
@@ -135,7 +176,7 @@ int left(struct bpf_raw_tracepoint_args *ctx)
     row = cpu_row();
     if (!times || !row || !times->entered_ns)   /* it was running when the probe was attached */
         return 0;
-    took = bpf_ktime_get_ns() - times->entered_ns;
+    took = how_long(times, softirq == NET_RX_SOFTIRQ);
     times->entered_ns = 0;
     if (softirq == NET_TX_SOFTIRQ) {
         nc_add(&row->tx_runs, 1);

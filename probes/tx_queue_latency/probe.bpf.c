@@ -173,7 +173,7 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     nc_submit(ctx, record, sizeof(*record));
 }
 
-/* Which queue a packet was handed over on: net_dev_xmit comes when the driver may have freed it already. */
+/* Which queue a packet was handed over on: net_dev_xmit, which is watched in mode details, comes when the driver may have freed it already. */
 struct handover {
     u64 skb;
     u64 dev;
@@ -196,7 +196,7 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
     if (!config)
         return 0;
     key.queue = NC_GET(skb, queue_mapping);
-    handover = handovers.lookup(&zero);
+    handover = config->flags & NC_F_DETAILS ? handovers.lookup(&zero) : NULL;
     if (handover) {
         handover->skb = ctx->args[0];
         handover->dev = ctx->args[1];

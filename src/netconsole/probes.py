@@ -66,6 +66,8 @@ class CounterSpec:
     help: str
     slot: int | None = None
     worse: Sense = "none"
+    mode: Mode | None = None
+    """The only mode in which it is counted; None: in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class TableSpec:
     sort: str
     counter: str | None = None
     max_rows: int = 0
+    mode: Mode | None = None
+    """The only mode in which it has rows; None: in all."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -326,7 +330,8 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
 
 
 def _program(item: Checker) -> ProgramSpec:
-    item.only(("name", "required", "module", "measures", "attach"))
+    item.only(("name", "required", "module", "measures", "mode", "leads", "follows", "attach"))
+    _only_mode(item)
     if item.has("module"):
         item.text("module")
     attach = []
@@ -346,10 +351,15 @@ def _program(item: Checker) -> ProgramSpec:
 
 
 def _counter(name: str, item: Checker) -> CounterSpec:
-    item.only(("slot", "unit", "help", "worse"))
+    item.only(("slot", "unit", "help", "worse", "mode"))
     unit = item.text("unit")
     worse = _worse(item, "count", name, unit)
-    return CounterSpec(unit, item.text("help", ""), item.integer("slot", None, 0, 31), worse)
+    return CounterSpec(unit, item.text("help", ""), item.integer("slot", None, 0, 31), worse, _only_mode(item))
+
+
+def _only_mode(item: Checker) -> Mode | None:
+    """The only mode in which something runs or is counted; None where none is named."""
+    return cast("Mode", item.text("mode", None, MODES)) if item.has("mode") else None
 
 
 def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Sense:
@@ -379,7 +389,7 @@ def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column
 
 
 def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
-    item.only(("map", "title", "max_rows", "counter", "key", "value", "sort"))
+    item.only(("map", "title", "max_rows", "counter", "key", "value", "sort", "mode"))
     key, value = _columns(item, "key"), _columns(item, "value", name)
     names = [column.name for column in (*key, *value)]
     for twice in sorted({one for one in names if one and names.count(one) > 1}):
@@ -391,7 +401,7 @@ def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> Tab
     if counter is not None and counter not in counters:
         item.wrong("counter", f"unknown counter{close(counter, counters)}")
     rows = item.integer("max_rows", 1024, 1, 1_000_000) or 1024
-    return TableSpec(item.text("title", ""), key, value, sort, counter, rows)
+    return TableSpec(item.text("title", ""), key, value, sort, counter, rows, _only_mode(item))
 
 
 def _histogram(name: str, item: Checker) -> HistogramSpec:

@@ -74,6 +74,7 @@ def possible_cpus() -> int:
 class ProgramInfo(NamedTuple):
     """What the kernel says of a program; None where this kernel does not tell."""
 
+    type: int
     id: int
     name: str
     run_time_ns: Optional[int]
@@ -111,8 +112,8 @@ def program_info(fd: int) -> ProgramInfo:
     def u64(offset: int) -> Optional[int]:
         return int(struct.unpack_from("=Q", raw, offset)[0]) if len(raw) >= offset + 8 else None
 
-    identifier = struct.unpack_from("=I", raw, 4)[0]
-    return ProgramInfo(identifier, _text(raw[64:80]), u64(192), u64(200), u64(208))
+    kind, identifier = struct.unpack_from("=II", raw)
+    return ProgramInfo(kind, identifier, _text(raw[64:80]), u64(192), u64(200), u64(208))
 
 
 def map_info(fd: int) -> MapInfo:

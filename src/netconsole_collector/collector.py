@@ -9,11 +9,12 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional
 
-from netconsole_collector import VERSION, bpf, capabilities, config, decode, header_tree
+from netconsole_collector import VERSION, bpf, capabilities, config, decode, followers, header_tree
 from netconsole_collector.compile_job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.names import Names
 from netconsole_collector.output import Output, ReaderGone
+from netconsole_collector.parent import on_parents_death
 from netconsole_collector.running_probe import RunningProbe
 from netconsole_collector.spec import spec_problem
 from netconsole_collector.statistics import Statistics
@@ -91,6 +92,7 @@ class Collector:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        on_parents_death(signal.SIGCONT)  # one that was stopped would keep its probes for good
         try:
             self._send(self._hello())
             while self._why is None:
@@ -248,6 +250,7 @@ class Collector:
         if probe is None:
             raise CommandError("probe {} is not loaded".format(name))
         why = _why(command)
+        self._settle_without(probe)
         probe.detach()
         self._report_probe(probe, self._last_ns)  # standing still: the last figures are the final ones
         self._drop(probe)
@@ -326,6 +329,7 @@ class Collector:
         self._probes[load.name] = probe
         for fd in probe.program_fds:
             self._statistics.add(fd, _mono_ns())
+        followers.settle(list(self._probes.values()))
         self._attached_status(probe)
         self._reply(load.id)
 
@@ -368,7 +372,12 @@ class Collector:
         if load.job:
             load.job.cancel()
 
+    def _settle_without(self, probe: RunningProbe) -> None:
+        """Programs that run behind one of this probe's are attached by themselves, before it goes."""
+        followers.settle([other for other in self._probes.values() if other is not probe])
+
     def _drop(self, probe: RunningProbe) -> None:
+        self._settle_without(probe)
         for fd in probe.program_fds:
             self._statistics.remove(fd)
         probe.close()

@@ -4,7 +4,7 @@ import os
 import struct
 from typing import Any, Dict, List, Optional, Union
 
-from netconsole_collector import bpf, checks, config, decode, device_sets, rings, usage
+from netconsole_collector import attach, bpf, checks, config, decode, device_sets, followers, rings, usage
 from netconsole_collector.cpu_histograms import CpuHistograms
 from netconsole_collector.names import Names
 from netconsole_collector.statistics import Statistics
@@ -27,6 +27,7 @@ _LEDGER = (
     "stack_failed",
     "breaker",
     "unlisted",
+    "unmeasured",
 )
 """Slots of nc_ledger: enum nc_ledger_slot of probes/common/netconsole.h."""
 _EVENTS = _LEDGER[:4]
@@ -70,9 +71,9 @@ class RunningProbe:
 
     def _open(self, names: Names) -> None:
         for name, spec in self.spec.get("tables", {}).items():
-            self._tables.append(Table(name, spec, self._map(spec["map"]), names))
+            self._tables.append(Table(name, spec, self.map(spec["map"]), names))
         for name, spec in self.spec.get("histograms", {}).items():
-            bpf_map = self._map(spec["map"])
+            bpf_map = self.map(spec["map"])
             kind = CpuHistograms if bpf_map.info.type == bpf.MAP_PERCPU_ARRAY else Histograms
             self._histograms.append(kind(name, spec, bpf_map, names))
         for name, spec in self.spec.get("events", {}).items():
@@ -81,14 +82,15 @@ class RunningProbe:
                 self._buffers[map_name] = _buffer(self._fd(map_name))
             self._layouts.append((map_name, name, decode.Layout(spec["record"])))
         if self.spec.get("checks"):
-            self._checks = checks.Checks(self.spec["checks"], self._map(checks.MAP))
+            self._checks = checks.Checks(self.spec["checks"], self.map(checks.MAP))
 
     def _fd(self, name: str) -> int:
         if name not in self._fds:
             raise decode.LayoutError("map {}: named in the manifest, not in the program".format(name))
         return self._fds[name]
 
-    def _map(self, name: str) -> bpf.Map:
+    def map(self, name: str) -> bpf.Map:
+        """One of its maps. Raises decode.LayoutError when there is none of that name."""
         if name not in self._maps:
             self._maps[name] = bpf.Map(self._fd(name))
         return self._maps[name]
@@ -105,12 +107,30 @@ class RunningProbe:
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
         if device_sets.MAP in self._fds:
-            self._map(device_sets.MAP).set(bytes(4), sets)
+            self.map(device_sets.MAP).set(bytes(4), sets)
         if "nc_config" in self._fds:
-            self._map("nc_config").set(bytes(4), raw)
+            self.map("nc_config").set(bytes(4), raw)
         if "nc_budget" in self._fds and knobs.get("events_per_s") != self.knobs.get("events_per_s"):
-            self._map("nc_budget").set(bytes(4), config.empty_budget(bpf.possible_cpus()))
+            self.map("nc_budget").set(bytes(4), config.empty_budget(bpf.possible_cpus()))
         self.mode, self.knobs = mode, knobs
+        self._follow_mode()
+
+    def _follow_mode(self) -> None:
+        """Programs of one mode alone are attached in that mode only: what a hook costs is paid when somebody looks."""
+        for spec in self.spec["programs"]:
+            for program in self.programs:
+                if "mode" not in spec or program["name"] != spec["name"]:
+                    continue
+                if spec["mode"] != self.mode:
+                    self._detach_one(program)
+                elif program["link"] < 0 and program["name"] not in {one["name"] for one in self.missing}:
+                    try:
+                        followers.attach_alone(program)
+                    except attach.NotHere as error:
+                        self._miss(program, str(error))
+
+    def _in_mode(self, spec: Json) -> bool:
+        return bool(spec.get("mode", self.mode) == self.mode)
 
     # ---- readings ----
 
@@ -130,6 +150,8 @@ class RunningProbe:
         bodies = [self._counters(interval_ns)]
         ledger = self._ledger()
         for table in self._tables:
+            if not self._in_mode(self.spec["tables"][table.name]):
+                continue
             rows, omitted = table.read(full)
             body = {"kind": "table", "name": table.name, "interval_ns": interval_ns, "full": full, "rows": rows}
             body["omitted"] = omitted
@@ -152,13 +174,14 @@ class RunningProbe:
         return {"delta": delta, "total": total}
 
     def _slot(self, map_name: str, slot: int) -> int:
-        value = self._map(map_name).get(struct.pack("=I", slot))
+        value = self.map(map_name).get(struct.pack("=I", slot))
         return sum(struct.unpack("={}Q".format(len(value) // 8), value)) if value else 0
 
     def _counters(self, interval_ns: int) -> Json:
         values = {
             name: self._count("counter " + name, self._slot("nc_counters", spec["slot"]))
             for name, spec in self.spec.get("counters", {}).items()
+            if self._in_mode(spec)
         }
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
@@ -225,7 +248,7 @@ class RunningProbe:
             "programs": [
                 {
                     "name": p["name"],
-                    "attach": p["attach"],
+                    "attach": followers.place(p),
                     "run_count": count,
                     "run_time_ns": time_ns,
                     "missed": skipped,
@@ -249,15 +272,18 @@ class RunningProbe:
             for program in self.programs:
                 if program["name"] in check["programs"] and program["link"] >= 0:
                     self._detach_one(program)
-                    measures = next(p["measures"] for p in self.spec["programs"] if p["name"] == program["name"])
-                    tried = [{"point": program["attach"], "why": check["says"], "detail": ""}]
-                    self.missing.append({"name": program["name"], "measures": measures, "tried": tried})
+                    self._miss(program, check["says"])
         return bool(failed)
+
+    def _miss(self, program: Json, why: str) -> None:
+        measures = next(p["measures"] for p in self.spec["programs"] if p["name"] == program["name"])
+        tried = [{"point": program["attach"], "why": why, "detail": ""}]
+        self.missing.append({"name": program["name"], "measures": measures, "tried": tried})
 
     @property
     def attached(self) -> List[str]:
         """The attach points of the programs that run."""
-        return [program["attach"] for program in self.programs if program["link"] >= 0]
+        return [followers.place(one) for one in self.programs if one["link"] >= 0 or one.get("leader")]
 
     # ---- end ----
 
@@ -267,6 +293,7 @@ class RunningProbe:
             self._detach_one(program)
 
     def _detach_one(self, program: Json) -> None:
+        followers.leave(program)
         if program["link"] >= 0:
             os.close(program["link"])
             program["link"] = -1

@@ -18,7 +18,8 @@ PROBE = "tx_queue_latency"
 PORT = 9
 SOME = 2000
 FEW = 5
-COUNTERS = ("queued", "sent", "dropped", "refused")
+LIMIT_S = 120.0
+COUNTERS = ("queued", "sent", "dropped")
 
 BITS_PER_S = 4_000_000
 BURST_BYTES = 2000
@@ -26,7 +27,8 @@ PAYLOAD_BYTES = 958
 FRAME_BYTES = PAYLOAD_BYTES + 42
 """With UDP, IPv4 and Ethernet headers: what tbf counts."""
 PACKETS = 150
-DRAIN_MS = PACKETS * FRAME_BYTES * 8 * 1000 // BITS_PER_S + 100
+FULL_SOON = {"rate": "1mbit", "burst": "2kb", "limit": "20kb"}
+"""A queue that also a slow sender fills: it takes 0.16 s to drain."""
 HELD = 150
 """As many small packets as one socket's send buffer lets wait."""
 SLOT_ERROR = 1 / 16
@@ -37,7 +39,8 @@ TIMED = (
     LINGER
     + """
 import json, socket, struct, sys
-wait = linger(min(os.sched_getaffinity(0)), int(sys.argv[5]))
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+linger()
 from_address, to, count, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sender.setsockopt(socket.SOL_SOCKET, 32, 64 << 20)  # SO_SNDBUFFORCE: all of them wait in the queue
@@ -46,7 +49,7 @@ for number in range(count):
     before = time.time_ns()
     sender.sendto(struct.pack("=I", number).ljust(size, b"x"), (to, 7777))
     calls.append((before, time.time_ns()))
-wait()
+wait(sender)
 print(json.dumps(calls))
 """
 )
@@ -109,10 +112,10 @@ def test_the_wait_agrees_with_rate_backlog_and_receiver(queues: Measurement, wir
     receiver = wire.b.start(STAMPING, PACKETS)
     assert receiver.stdout and receiver.stdout.readline() == "ready\n"
     queues.begin()
-    calls = json.loads(wire.a.python(TIMED, wire.ADDRESSES[0], wire.ADDRESSES[1], PACKETS, PAYLOAD_BYTES, DRAIN_MS))
-    arrivals = json.loads(receiver.communicate(timeout=60)[0])
+    calls = json.loads(wire.a.python(TIMED, wire.ADDRESSES[0], wire.ADDRESSES[1], PACKETS, PAYLOAD_BYTES))
+    arrivals = json.loads(receiver.communicate(timeout=LIMIT_S)[0])
     counts = counters(queues)
-    assert counts == {"queued": PACKETS, "sent": PACKETS, "dropped": 0, "refused": 0}
+    assert counts == {"queued": PACKETS, "sent": PACKETS, "dropped": 0}
     waits = samples(queues, wire)
     assert earlier.count == 0 and sum(n for _, n in waits.buckets) == waits.count == PACKETS
 
@@ -129,23 +132,47 @@ def test_the_wait_agrees_with_rate_backlog_and_receiver(queues: Measurement, wir
     assert waits.max >= max(paid)
     assert waits.sum >= sum(max(0, wait) for wait in paid)
     for percent in (50, 90, 99):
+        place = round(PACKETS * percent / 100) - 1
+        least, most = sorted(paid)[place], sorted(longest)[place]
         measured = histogram.percentile(waits, percent)
-        expected = sorted(longest)[round(PACKETS * percent / 100) - 1]
-        assert measured == pytest.approx(expected, rel=SLOT_ERROR + 0.02)
+        assert measured is not None and least * (1 - SLOT_ERROR) <= measured <= most * (1 + SLOT_ERROR)
+    print(f"p99 {measured / 1e6:.1f} ms, between {least / 1e6:.1f} and {most / 1e6:.1f}")
 
 
 def test_what_the_queue_sheds_is_told_from_what_it_sends(queues: Measurement, wire: Wire) -> None:
-    wire.shape(rate="4mbit", burst="2kb", limit="20kb")
-    send_udp(wire.a, wire.ADDRESSES[1], PORT, SOME, senders=2, linger_ms=100)  # it drains in 40 ms
+    wire.shape(**FULL_SOON)
+    send_udp(wire.a, wire.ADDRESSES[1], PORT, SOME, senders=2, lingers=True)
     while wire.a.qdisc(wire.DEVICES[0])["qlen"]:
         pass
     qdisc = wire.a.qdisc(wire.DEVICES[0])
     counts = counters(queues)
-    assert qdisc["drops"] > SOME // 2
+    assert qdisc["drops"] > SOME // 10
     assert counts["queued"] == counts["sent"] + counts["dropped"] == SOME
     assert queues.total(PROBE, "dropped", netns=wire.a.name, device=wire.DEVICES[0]) == counts["dropped"]
     # The qdisc has no filter: its counts may hold a few packets that are not UDP.
     assert 0 <= qdisc["drops"] - counts["dropped"] <= FEW and 0 <= qdisc["packets"] - counts["sent"] <= FEW
+    assert queues.ledger(PROBE, "join_missed") == 0
+
+
+def test_drops_are_counted_once_while_another_probe_takes_over_the_hook_and_goes(
+    queues: Measurement, wire: Wire
+) -> None:
+    wire.shape(**FULL_SOON)
+    for is_shared in (False, True, False):
+        if is_shared:
+            queues.load("kernel_drops")
+        send_udp(wire.a, wire.ADDRESSES[1], PORT, SOME, senders=2, lingers=True)
+        while wire.a.qdisc(wire.DEVICES[0])["qlen"]:
+            pass
+        counts = counters(queues)
+        assert counts["queued"] == counts["sent"] + counts["dropped"] == SOME
+        assert counts["dropped"] > SOME // 10
+        (place,) = [one.attach for one in queues.cost(PROBE).programs if one.name == "freed"]
+        assert ("behind" in place) == is_shared
+        if is_shared:
+            assert queues.total("kernel_drops", "drops", netns=wire.a.name, reason="QDISC_DROP") >= counts["dropped"]
+            queues.command(command="unload", probe="kernel_drops")
+        queues.begin()
     assert queues.ledger(PROBE, "join_missed") == 0
 
 
@@ -160,7 +187,11 @@ def test_what_a_purged_queue_held_is_dropped(queues: Measurement, wire: Wire) ->
     assert queues.total(PROBE, "dropped", netns=wire.a.name, device=wire.DEVICES[0]) == counts["dropped"]
 
 
-def test_what_the_driver_refuses_is_counted_by_code(queues: Measurement, wire: Wire) -> None:
+def test_what_the_driver_refuses_is_counted_by_code_in_details(queues: Measurement, wire: Wire) -> None:
+    assert "raw_tracepoint:net_dev_xmit" not in queues.statuses[PROBE].attach
+    queues.set(PROBE, "details", netns=wire.a.inode, protocol="udp")
+    assert "raw_tracepoint:net_dev_xmit" in queues.statuses[PROBE].attach
+    queues.begin()
     tap = wire.a.start(TAP_WITHOUT_READER, "tap-full")
     try:
         assert tap.stdout and tap.stdout.readline() == "ready\n"
@@ -177,7 +208,9 @@ def test_what_the_driver_refuses_is_counted_by_code(queues: Measurement, wire: W
         assert found == full == queues.counter(PROBE, "refused")
         assert full or queues.total(PROBE, "dropped", netns=wire.a.name, device="tap-full")
     finally:
-        tap.communicate(timeout=60)
+        tap.communicate(timeout=LIMIT_S)
+        queues.set(PROBE, "summary")
+    assert "raw_tracepoint:net_dev_xmit" not in queues.statuses[PROBE].attach
 
 
 def test_events_are_those_over_the_threshold(queues: Measurement, wire: Wire) -> None:
@@ -187,7 +220,7 @@ def test_events_are_those_over_the_threshold(queues: Measurement, wire: Wire) ->
         PROBE, "details", netns=wire.a.inode, protocol="udp", port=PORT, threshold_us=threshold_us, events_per_s=100_000
     )
     queues.begin()
-    send_udp(wire.a, wire.ADDRESSES[1], PORT, PACKETS, size=PAYLOAD_BYTES, linger_ms=DRAIN_MS)
+    send_udp(wire.a, wire.ADDRESSES[1], PORT, PACKETS, size=PAYLOAD_BYTES, lingers=True)
     while wire.a.qdisc(wire.DEVICES[0])["qlen"]:
         pass
     queues.settle()

@@ -91,14 +91,23 @@ def table_block(manifest: Manifest, name: str) -> Block:
     """The block of a probe's table."""
     spec = manifest.tables[name]
     probe = manifest.name
+    holds_times = any(value.unit == "ns" for value in spec.value)
     return Block(
         name=f"{probe}-{name}",
-        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, spec.counter),
+        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, spec.counter, holds_times),
         columns=tuple(_table_columns(spec)),
         rows=lambda scene: table_rows(scene, probe, name, spec),
-        note=lambda scene: why_silent(scene, probe),
+        note=lambda scene: _why_not_in_mode(scene, probe, spec.mode) or why_silent(scene, probe),
         probe=probe,
     )
+
+
+def _why_not_in_mode(scene: Scene, probe: str, mode: str | None) -> str:
+    """What to say of a table that is only filled in another mode than the probe's; else nothing."""
+    state = scene.state.probes.get(probe)
+    if mode is None or state is None or not state.measuring or state.mode == mode:
+        return ""
+    return f"not watched in mode {state.mode}, to keep the cost down; in mode {mode} it is"
 
 
 def histogram_block(manifest: Manifest, name: str) -> Block:
@@ -107,7 +116,7 @@ def histogram_block(manifest: Manifest, name: str) -> Block:
     probe = manifest.name
     return Block(
         name=f"{probe}-{name}",
-        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, None),
+        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, None, True),
         columns=tuple(_histogram_columns(spec)),
         rows=lambda scene: histogram_rows(scene, probe, name, spec),
         note=lambda scene: why_silent(scene, probe),
@@ -119,7 +128,7 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row
     """All rows, those that are worth most first: suspicious before benign, then by rate, then by total."""
     state = scene.state.probes.get(probe)
     table = state.tables.get(name) if state else None
-    if state is None or table is None:
+    if state is None or table is None or spec.mode not in (None, state.mode):
         return []
     lower_bound = bool(state.at_least())
     ranked = sorted(table.rows.values(), key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
@@ -172,7 +181,8 @@ def _histogram_cells(
     scene: Scene, probe: ProbeState, group: HistogramsState, one: HistogramState, spec: HistogramSpec
 ) -> dict[str, Cell]:
     cells = {column.name: _label_cell(column.name, one.labels.get(column.name)) for column in _labels(spec.key)}
-    cells["n"] = Cell(figure.number(one.per_s, bool(probe.at_least())), one.per_s)
+    lower_bound = bool(probe.at_least() or probe.cost.unmeasured)
+    cells["n"] = Cell(figure.number(one.per_s, lower_bound), one.per_s)
     for title, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
         value = one.percentile(percent, "delta") if one.delta.count else None
         cells[title] = Cell(figure.quantity(value, one.unit), value)
@@ -195,7 +205,7 @@ def value_columns(spec: TableSpec) -> list[ValueSpec]:
     return sorted(values, key=lambda value: value.name != spec.sort)
 
 
-def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None) -> str:
+def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, holds_times: bool) -> str:
     state = scene.state.probes.get(manifest.name)
     if state is None:
         return title
@@ -205,6 +215,9 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None) ->
         unit = manifest.counters[counter].unit
         lower_bound = bool(state.at_least())
         parts.append(f"{figure.rate(count.per_s, unit, lower_bound)}, {figure.count(count.total, lower_bound)} in all")
+    if holds_times and state.cost.unmeasured:
+        timed = sum(one.delta.count for group in state.histograms.values() for one in group.rows.values())
+        parts.append(f"≈ {figure.number(100 * timed / (timed + state.cost.unmeasured))} % timed")
     if state.status not in ("attached", "off"):
         parts.append(state.status)
     return " · ".join(parts)

@@ -198,7 +198,6 @@ def hint(name: str, default: Scalar) -> str:
         "netns": "inode of the network namespace; 0: all",
         "events_per_s": "budget of sampled events in mode details",
         "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
-        "waits_per_s": "above it not every wait is measured; 0: all are",
         "threshold_us": "only events above it, microseconds; the counts stay whole",
     }
     if name in words:
