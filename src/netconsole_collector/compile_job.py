@@ -13,7 +13,7 @@ import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
-from netconsole_collector import header_tree
+from netconsole_collector import header_tree, noise
 
 TIMEOUT_S = 100.0
 """A compile takes a second or two, a minute on a machine that is emulated and busy; one that hangs is ended."""
@@ -39,6 +39,7 @@ class CompileJob:
         self._received = b""
         self._descriptors: List[int] = []
         self._deadline = time.monotonic() + TIMEOUT_S
+        self._said = tempfile.TemporaryFile()
         self._socket, far = socket.socketpair()
         self._socket.setblocking(False)
         try:
@@ -50,12 +51,13 @@ class CompileJob:
                 self._process = subprocess.Popen(
                     [python, "-I", "-c", _START, _DIRECTORY, str(fds[0]), str(fds[1]), str(os.getpid())],
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    stdout=self._said,
+                    stderr=self._said,
                     pass_fds=fds,
                 )
         except OSError:
             self._socket.close()
+            self._said.close()
             raise
 
     def fileno(self) -> int:
@@ -123,7 +125,9 @@ class CompileJob:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
             return "it closed its socket"
-        return signal.Signals(-code).name if code < 0 else "exit code {}".format(code)
+        if code < 0:
+            return signal.Signals(-code).name
+        return noise.error_in(noise.take(self._said.fileno())) or "exit code {}".format(code)
 
     def _end(self) -> None:
         """The worker has nothing to clean up after it answered: it is killed rather than waited for."""
@@ -131,6 +135,7 @@ class CompileJob:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        self._said.close()
         header_tree.sweep()
 
 

@@ -6,12 +6,12 @@ reader's business.
 
 import errno
 import itertools
-import os
 import socket
 import struct
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from netconsole_collector import drop_reasons
+from netconsole_collector.namespaces import Namespaces
 from netconsole_collector.owners import Owners
 from netconsole_collector.symbols import Symbols
 from netconsole_collector.vms import Vms
@@ -54,8 +54,6 @@ _OUR_FRAMES = (
     "bpf_get_stack",
 )
 _MAPPED_IPV4 = bytes(10) + b"\xff\xff"
-_RUN_NETNS = "/run/netns"
-_HOST_NETNS = "/proc/1/ns/net"
 
 
 class Names:
@@ -66,10 +64,10 @@ class Names:
         self.owners = Owners()
         self.vms = Vms()
         self.drop_reasons: Dict[str, str] = {}
-        self._namespaces: Dict[int, str] = {}
+        self._namespaces = Namespaces()
         self._kinds: Dict[str, Callable[[int], Label]] = {
             "symbol": self.symbols.function,
-            "netns": self.netns,
+            "netns": self._namespaces.name,
             "l4": lambda value: L4.get(value, "protocol {}".format(value)),
             "ethertype": lambda value: ETHERTYPES.get(value, "{:#06x}".format(value)) if value else "none",
             "softirq": lambda value: SOFTIRQS[value] if value < len(SOFTIRQS) else "softirq {}".format(value),
@@ -98,17 +96,10 @@ class Names:
         frames = [self.symbols.frame(one) for one in addresses[:end]]
         return list(itertools.dropwhile(lambda frame: frame.startswith(_OUR_FRAMES), frames))
 
-    def netns(self, inode: int) -> Label:
-        """ "host", the name in /run/netns, or the inode as text; None for 0. What was said once is kept to."""
-        if not inode:
-            return None
-        name = self._namespaces.get(inode)
-        if name is None:
-            if len(self._namespaces) >= 4096:
-                self._namespaces.clear()
-            self._namespaces.update(_named_namespaces())
-            name = self._namespaces.setdefault(inode, str(inode))
-        return name
+    def refresh_namespaces(self) -> int:
+        """How often a name of a namespace has changed so far: labels that hold one are to be made again then."""
+        self._namespaces.refresh()
+        return self._namespaces.changes
 
 
 def text(raw: bytes) -> str:
@@ -138,23 +129,3 @@ def xmit(value: int) -> str:
 def _signed(value: int) -> int:
     """An int that was stored as u32."""
     return int(struct.unpack("=i", struct.pack("=I", value))[0]) if 0 <= value < 1 << 32 else value
-
-
-def _named_namespaces() -> Dict[int, str]:
-    found: Dict[int, str] = {}
-    try:
-        for entry in os.listdir(os.fsencode(_RUN_NETNS)):
-            path = os.path.join(os.fsencode(_RUN_NETNS), entry)
-            try:
-                found[os.stat(path).st_ino] = text(entry)
-            except OSError:
-                continue
-    except OSError:
-        pass  # no named namespaces
-    for path_of_host in (_HOST_NETNS, "/proc/self/ns/net"):
-        try:
-            found[os.stat(path_of_host).st_ino] = "host"
-            break
-        except OSError:
-            continue
-    return found

@@ -63,7 +63,8 @@ class MapReader:
         self._rows: Dict[bytes, _Row] = {}
         self._has_vms = any(column.shown_as in ("tap", "vm") for column in self._key.columns)
         self._has_sockets = any(column.shown_as == "socket" for column in self._key.columns)
-        self._changes = (0, 0)
+        self._has_namespaces = any(column.shown_as == "netns" for column in self._key.columns)
+        self._changes = (0, 0, 0)
         self._generation = 0
         self.evicted = 0
         self.evicted_first = 0
@@ -93,13 +94,19 @@ class MapReader:
         return Change(key, row.labels, deltas, totals, is_changed)
 
     def _name_again(self) -> None:
-        """A tap may have come to another VM since its row was first seen, and the process of a socket been found."""
+        """A tap may have come to another VM since its row was first seen, the process of a socket been found, a network
+        namespace got its name.
+        """
         if self._has_vms:
             self._names.vms.refresh()
         if self._has_sockets:
             self._names.owners.refresh()
-        changes = (self._names.vms.changes, self._names.owners.changes)
-        if self._changes != changes and (self._has_vms or self._has_sockets):
+        changes = (
+            self._names.vms.changes if self._has_vms else 0,
+            self._names.owners.changes if self._has_sockets else 0,
+            self._names.refresh_namespaces() if self._has_namespaces else 0,
+        )
+        if self._changes != changes:
             self._changes = changes
             for key, row in self._rows.items():
                 row.labels = decode.labels(self._key.columns, self._key.unpack(key), self._names)

@@ -27,17 +27,18 @@ from netconsole_collector import (
     drop_reasons,
     header_tree,
     kernel_types,
+    noise,
     programs,
     prototypes,
     real_headers,
     source_names,
 )
-from netconsole_collector.noise import Noise
+from netconsole_collector.parent import on_parents_death
 
+_STDOUT = 1
 MAX_DESCRIPTORS = 253
 """SCM_MAX_FD of the kernel."""
 
-_PR_SET_PDEATHSIG = 1
 _MEMLOCK_KERNEL = (5, 11)
 _CFLAGS = ["-Werror=implicit-function-declaration"]
 """BCC would only warn, and stumble over the call later."""
@@ -72,13 +73,13 @@ class Refused(Exception):
 def main(arguments: List[str]) -> int:
     """Arguments: descriptor of the job, descriptor of the socket, pid of the collector. Leaves with os._exit."""
     job_fd, socket_fd, parent = (int(argument) for argument in arguments)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    on_parents_death(signal.SIGKILL)
     if os.getppid() != parent:  # it died before we could ask to die with it
         os._exit(0)
     answer_socket = socket.socket(fileno=socket_fd)
     with os.fdopen(job_fd, "rb") as file:
         job = json.loads(file.read().decode())
-    worker = Worker(job, Noise())
+    worker = Worker(job)
     answer = worker.run()
     _send(answer_socket, answer, worker.descriptors)
     os._exit(0)
@@ -97,11 +98,10 @@ def _send(answer_socket: socket.socket, answer: Json, descriptors: List[int]) ->
 class Worker:
     """One job. ``descriptors`` are what the answer refers to by index."""
 
-    def __init__(self, job: Json, noise: Noise) -> None:
+    def __init__(self, job: Json) -> None:
         self.job = job
         self.spec: Json = dict(job["spec"], programs=[entry for entry in job["spec"]["programs"] if _has_place(entry)])
         self.descriptors: List[int] = []
-        self._noise = noise
         self._facts: Dict[str, int] = {}
         self._btf: Optional[btf.Btf] = None
         self._prologue = ""
@@ -123,7 +123,7 @@ class Worker:
         except Exception as error:
             self._close()
             why = "{}: {}".format(type(error).__name__, error).replace("\n", " ")
-            detail = traceback.format_exc() + self._noise.take()
+            detail = traceback.format_exc() + noise.take(_STDOUT)
             return {"ok": False, "state": "failed", "why": why, "help": None, "detail": detail, "missing": []}
         finally:
             self._remove_directory()
@@ -177,11 +177,11 @@ class Worker:
         The source is compiled for one way or the other. With ``direct`` a program that can be BTF-typed has to be; the
         others are loaded as ever, and have to read the kernel by NC_READ alone: one that is refused spoils the attempt.
         """
-        self._noise.take()
+        noise.take(_STDOUT)
         try:
             compiled = bcc.BPF(text=self._text(direct).encode(), cflags=_CFLAGS)
         except Exception:
-            raise self._compile_refusal(self._noise.take()) from None
+            raise self._compile_refusal(noise.take(_STDOUT)) from None
         self._compiled.append(compiled)  # its maps live as long as this object
         maps = self._maps(bcc, compiled)
         if self.job.get("compile_only"):  # for another kernel's types: nothing of it can be loaded here
@@ -252,12 +252,12 @@ class Worker:
         self._prologue = real_headers.prologue()
 
         def errors_of(text: str) -> str:
-            self._noise.take()
+            noise.take(_STDOUT)
             try:
                 bcc.BPF(text=text.encode(), cflags=[*_CFLAGS, "-ferror-limit=0"])
             except Exception:
                 pass  # what is not there is what we want to know
-            return self._noise.take()
+            return noise.take(_STDOUT)
 
         self._facts = real_headers.facts(used, root, errors_of)
 
@@ -338,7 +338,10 @@ class Worker:
                 raise attach.NotHere(problem)
 
     def _load_function(self, compiled: Any, function: str, point: attach.Point, typed: bool) -> int:
-        code = compiled.dump_func(function.encode())
+        try:
+            code = compiled.dump_func(function.encode())
+        except Exception:  # BCC's own, of no class of its own; older ones give nothing back
+            code = None
         if not code:
             raise attach.NotHere("function {} is not compiled on this kernel".format(function))
         if typed:

@@ -127,6 +127,20 @@ def test_a_probe_that_the_verifier_refuses_says_why(driver: Driver) -> None:
     assert "invalid mem access" in why
 
 
+def test_a_program_that_ends_the_compiler_itself_says_why(driver: Driver) -> None:
+    """LLVM leaves by exit() when a stack is too big."""
+    text = source("calls").replace(
+        "nc_count(0);", "u64 big[100]; bpf_probe_read_kernel(big, sizeof(big), key); nc_count(big[7]);"
+    )
+    assert "stack limit" in refused(driver, source=text)
+
+
+def test_a_function_that_is_not_in_the_source_is_named(driver: Driver) -> None:
+    spec = calls_spec()
+    spec["programs"][0]["attach"][0]["function"] = "nowhere"
+    assert "function nowhere is not compiled" in refused(driver, spec=spec)
+
+
 def test_a_manifest_that_does_not_fit_the_program_is_refused_with_both_sizes(driver: Driver) -> None:
     spec = calls_spec()
     spec["tables"]["calls"]["key"] = [{"name": "argument", "type": "u64"}]

@@ -12,6 +12,7 @@ import pytest
 
 from netconsole_collector import decode, drop_reasons, names
 from netconsole_collector.names import Names
+from netconsole_collector.namespaces import Namespaces
 from netconsole_collector.owners import Owners
 from netconsole_collector.symbols import Symbols
 
@@ -165,8 +166,25 @@ def test_namespaces_have_names() -> None:
     host = Path("/proc/1/ns/net") if os.access("/proc/1/ns/net", os.R_OK) else Path("/proc/self/ns/net")
     own = host.stat().st_ino
     found = Names()
-    assert found.netns(own) == "host"
-    assert found.netns(123) == "123"
+    assert found.label("netns", own) == "host"
+    assert found.label("netns", 123) == "123"
+    assert found.label("netns", 0) is None
+
+
+def test_a_namespace_is_called_what_it_is_called_now(tmp_path: Path) -> None:
+    """The kernel gives the inode of one that is gone to the next."""
+    named = tmp_path / "blue"
+    named.touch()
+    inode = named.stat().st_ino
+    found = Namespaces(str(tmp_path))
+    assert found.name(inode) == "blue"
+    changes = found.changes
+    named.rename(tmp_path / "green")
+    found.refresh()
+    assert (found.name(inode), found.changes) == ("green", changes + 1)
+    (tmp_path / "green").unlink()
+    found.refresh()
+    assert (found.name(inode), found.changes) == (str(inode), changes + 2)
 
 
 def test_stacks_leave_out_the_measurement_itself(tmp_path: Path) -> None:
