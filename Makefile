@@ -10,9 +10,9 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 .venv/.ready-test: $(INPUTS)
 	@tools/setup.sh test
 
-# Probes need root; sudo asks for it where there is one.
+# Probes need root; sudo asks for it where there is one. Who does not get it is offered a recording to look at.
 run: .venv/.ready-run
-	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
+	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
 LAB := $(addprefix tests/lab/test_,$(addsuffix .py,btf fetch machine traffic live_inside))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path, PurePath
+from typing import Annotated
 
 import msgspec
 
@@ -32,7 +33,7 @@ _ENDING = ".json"
 class Baseline(msgspec.Struct, frozen=True):
     """One or more snapshots under a name. ``saved`` is a time in UTC; ``files`` is what the snapshots were called."""
 
-    schema: str
+    schema: Annotated[str, msgspec.Meta(extra_json_schema={"const": SCHEMA})]
     name: str
     saved: str
     files: list[str]

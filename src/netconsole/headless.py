@@ -118,6 +118,7 @@ def record(
     """Record ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close both.
 
     None: until the end is asked for, or the recorder ends by itself. True when a BPF probe was attached, or none is.
+    Raises Interrupted when the end was asked for before that moment: the recording begins there.
     """
     stop = _Stop()
     session.on_news(stop.heard)
@@ -125,10 +126,11 @@ def record(
         governing.on_action(_say_action)
         governing.start()
     with _signals(stop), contextlib.closing(recorder), contextlib.closing(session):
-        session.attach(recorder)
         session.start()
-        stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S)
+        if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
+            raise Interrupted("ended while the probes were starting")
         attached = _say_refused(session)
+        session.attach(recorder)
         length = "until Ctrl-C" if duration_s is None else f"for {duration_s:g} s; Ctrl-C ends early and keeps it"
         _say(f"recording to {figure.safe(recorder.progress.path)} {length}")
         stop.wait(lambda: recorder.progress.ended is not None, duration_s or _FOR_EVER_S)

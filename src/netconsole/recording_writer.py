@@ -80,8 +80,12 @@ class RecordingFile:
         self._append(self._compressor.compress(lines) + self._compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
 
     def finish(self, end: Mark) -> None:
-        """End the last block, add the index, and see to it that all of it is on the disk."""
+        """End the last block, add the index, and see to it that all of it is on the disk. Nothing leaves no file."""
         self._end_block()
+        if not self._blocks:
+            self.path.unlink()
+            self.bytes = 0
+            return
         entries = [ENTRY.pack(offset, *mark) for offset, mark in [*self._blocks, (self.bytes, end)]]
         self._append(_skippable(INDEX_MAGIC, b"".join(entries) + FOOTER.pack(self.bytes, FOOTER_NAME)))
         os.fsync(self._file)

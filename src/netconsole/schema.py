@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from netconsole.baseline import Baseline
 from netconsole.comparison import Comparison
+from netconsole.frames import AnyFrame
+from netconsole.recording import Header
 from netconsole.snapshot_file import Snapshot
 
-DOCUMENTS: dict[str, type] = {"snapshot-1.json": Snapshot, "comparison-1.json": Comparison}
+DOCUMENTS: dict[str, Any] = {
+    "snapshot-1.json": Snapshot,
+    "baseline-1.json": Baseline,
+    "comparison-1.json": Comparison,
+    "recording-header-1.json": Header,
+    "frame-1.json": AnyFrame,
+}
+"""Type by file; frames are a union of types."""
 
 
-def text(document: type) -> str:
+def text(document: Any) -> str:
     """The JSON Schema (2020-12) of a document, as it is committed."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(document)}
     return json.dumps(schema, indent=1, sort_keys=True) + "\n"

@@ -331,8 +331,13 @@ def test_a_header_that_is_wrong_is_refused_by_its_key(tmp_path: Path, change: di
 
 def test_a_header_alone_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.ncrec"
-    record(path, [])
+    path.write_bytes(skippable(HEADER_MAGIC, pack(msgspec.json.encode(HEADER))))
     assert "nothing was recorded" in refusal(path)
+
+
+def test_a_recording_of_nothing_leaves_no_file(tmp_path: Path) -> None:
+    _, recorder = record(tmp_path / "a.ncrec", [])
+    assert not list(tmp_path.iterdir()) and recorder.progress.bytes == 0 and recorder.progress.ended is None
 
 
 def bomb(size: int, line: bytes = b"\n") -> bytes:

@@ -94,15 +94,18 @@ class ReplayApp(ConsoleApp):
 
     def action_snapshot(self) -> None:
         """Of the stretch from the mark, or the beginning, to this moment: so stand still while it is asked for."""
-        self.replayed.pause()
-        super().action_snapshot()
+        from netconsole.tui.screens.snapshot import SnapshotScreen
 
-    def _take(self, since: snapshot.Mark, note: str | None) -> Snapshot:
-        # What is older than every interval is the beginning: of the recording, or of the stretch that was marked.
-        chosen = since if since.closed_ns else self.replayed.since()
+        self.replayed.pause()
+        place = self.replayed.position()
+        begin = f"the mark at {figure.elapsed(place.since_s)}" if place.since_s else "the beginning"
+        stretch = f"of the recording, from {begin} to {figure.elapsed(place.at_s)}"
+        self.push_screen(SnapshotScreen(self.session, self._take, self._write, self._written, stretch))
+
+    def _take(self, _since: snapshot.Mark, note: str | None) -> Snapshot:
         with self.session.view() as state:
-            actions = self.replayed.actions()
-            return snapshot.build(state, self.manifests, self.profile, chosen, {}, note, actions)
+            since, actions = self.replayed.since(), self.replayed.actions()
+            return snapshot.build(state, self.manifests, self.profile, since, {}, note, actions)
 
     def action_knobs(self, probe: str | None = None) -> None:
         self._main.say(_NOTHING_CHANGES, "look")

@@ -40,7 +40,7 @@ def stated_age_s(scene: Scene) -> int | None:
 
 def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) -> Line:
     """Host, kernel and profile; live or paused, elapsed time, age of the figures."""
-    host = scene.state.host
+    host = scene.state.host if scene.replay is None else scene.replay.host
     right = [*_recording(scene), *_liveness(scene, pause, kind, now_s), *_age(scene, pause), (" ", "")]
     if host is None:
         return spread([(" netconsole  ", "strong"), ("starting the collector…", "look")], right, width)

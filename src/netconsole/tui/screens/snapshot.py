@@ -72,14 +72,19 @@ class SnapshotScreen(Screen[None]):
         take: Callable[[snapshot.Mark, str | None], Snapshot],
         write: Callable[[Snapshot, Wanted], None],
         written: Callable[[Path], None],
+        stretch: str | None = None,
     ) -> None:
-        """``take`` makes the snapshot and ``write`` the file, both in a thread; ``written`` is told of it."""
+        """``take`` makes the snapshot and ``write`` the file, both in a thread; ``written`` is told of it.
+
+        ``stretch`` says what a snapshot of a recording is of: no time is asked for then, and nothing is waited for.
+        """
         super().__init__()
         self.step: Step = "asking"
         self._session = session
         self._take = take
         self._write = write
         self._written = written
+        self._stretch = stretch
         self._wanted: Wanted | None = None
         self._taken: Snapshot | None = None
         """Was measured and could not be written: the next Enter writes it elsewhere, and measures nothing anew."""
@@ -89,9 +94,9 @@ class SnapshotScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         with self._session.view() as state:
             host = state.host.name if state.host is not None else ""
-        live = self._session.kind == "live"
         yield Lines(id="dialog-title")
-        yield _field("time", "10s" if live else "")
+        if self._stretch is None:
+            yield _field("time", "10s")
         yield _field("note", "")
         yield _choice("form", FORMATS)
         yield _field("file", default_file(host, FORMATS[0]))
@@ -101,9 +106,8 @@ class SnapshotScreen(Screen[None]):
         yield Lines(id="over-footer")
 
     def on_mount(self) -> None:
-        self.query_one("#dialog-title", Lines).show(
-            [(" Snapshot", "strong"), ("  figures, histograms, losses, cost and the configuration of the host", "dim")]
-        )
+        what = self._stretch or "figures, histograms, losses, cost and the configuration of the host"
+        self.query_one("#dialog-title", Lines).show([(" Snapshot", "strong"), (f"  {what}", "dim")])
         self._footer()
         self.query_one("#field-note", Input).focus()
         self.set_interval(LOOK_EVERY_S, self._look)
@@ -208,19 +212,20 @@ class SnapshotScreen(Screen[None]):
 
     def _read(self) -> Wanted:
         """What was typed. Raises BadInput in one line; checked before anything is measured."""
-        values = {name: self.query_one(f"#field-{name}", Input).value.strip() for name in ("time", "note", "file")}
-        duration_s = parse_duration(values["time"]) if values["time"] else None
-        if values["time"] and (duration_s is None or not 0 < duration_s <= MAX_DURATION_S):
-            raise bad("time", "", f'expected a time such as 10s or 2m, found "{safe(values["time"], 40)}"')
-        if not values["file"]:
+        values = {field.id: field.value.strip() for field in self.query(Input)}
+        time_, note, name = (values.get(f"field-{field}", "") for field in ("time", "note", "file"))
+        duration_s = parse_duration(time_) if time_ else None
+        if time_ and (duration_s is None or not 0 < duration_s <= MAX_DURATION_S):
+            raise bad("time", "", f'expected a time such as 10s or 2m, found "{safe(time_, 40)}"')
+        if not name:
             raise bad("file", "", "missing: where it is to be written")
-        file = Path(values["file"]).expanduser()
+        file = Path(name).expanduser()
         form = output.chosen(self._choice("form"), file, FORMATS, FORMATS[0])
         if file.exists():
             raise bad(file, "", "is there already: name another file")
         if not os.access(file.parent, os.W_OK | os.X_OK):
             raise bad(file, "", "no permission to write there")
-        return Wanted(duration_s, values["note"][:MAX_NOTE] or None, form, file, self._choice("redact") == "yes")
+        return Wanted(duration_s, note[:MAX_NOTE] or None, form, file, self._choice("redact") == "yes")
 
     def _choice(self, name: str) -> str:
         return self.query_one(f"#field-{name}", Choice).value
@@ -233,7 +238,12 @@ class SnapshotScreen(Screen[None]):
         if not self.is_mounted:
             return
         keys = {
-            "asking": (("Enter", "measure and write"), ("↑ ↓", "field"), ("← →", "choice"), ("Esc", "leave")),
+            "asking": (
+                ("Enter", "measure and write" if self._stretch is None else "write"),
+                ("↑ ↓", "field"),
+                ("← →", "choice"),
+                ("Esc", "leave"),
+            ),
             "measuring": (("Esc", "stop, write nothing"),),
             "writing": (("", "writing"),),
         }[self.step]

@@ -1,0 +1,91 @@
+"""The recordings that come with the console: whole, small, as published, and silent about where they were made."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from pathlib import Path
+
+import jsonschema
+import pytest
+import zstandard
+from msgspec import to_builtins
+from tests.unit.recorded import Stream, record
+
+from netconsole import cli_record, probes, snapshot, snapshot_file
+from netconsole.player import Player
+from netconsole.profiles import Budget, Profile
+from netconsole.recording import Recording
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "recordings").glob("*.ncrec"))
+MANIFESTS = probes.load_all()
+MAX_BYTES = 400_000
+"""Of all of them together: they travel in every checkout and wheel."""
+
+
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schema" / name).read_text()))
+
+
+def lines(path: Path) -> list[bytes]:
+    """What any Zstandard tool prints."""
+    with path.open("rb") as file:
+        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read().splitlines()
+
+
+def assert_as_published(path: Path) -> None:
+    recording = Recording(path)
+    validator("recording-header-1.json").validate(to_builtins(recording.header))
+    frame = validator("frame-1.json")
+    checked = 0
+    for line in lines(path):
+        frame.validate(json.loads(line))
+        checked += 1
+    assert checked == sum(1 for number in range(len(recording.blocks)) for _ in recording.frames(number)) > 100
+
+
+def test_there_are_some_and_they_are_small() -> None:
+    assert "drops" in {path.stem for path in SHIPPED}
+    assert sum(path.stat().st_size for path in SHIPPED) < MAX_BYTES
+    assert list(cli_record.shipped()) == [path.stem for path in SHIPPED]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_one_is_as_published(path: Path) -> None:
+    assert_as_published(path)
+
+
+def test_one_that_is_made_now_is_as_published(tmp_path: Path) -> None:
+    record(tmp_path / "a.ncrec", Stream(rows=5).batches(30))
+    assert_as_published(tmp_path / "a.ncrec")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_one_shows_what_it_promises(path: Path) -> None:
+    recording = Recording(path)
+    assert recording.whole and recording.header.note and recording.broken_frames == 0
+    player = Player(recording, MANIFESTS, Budget())
+    found: set[str] = set()
+    while player.step():
+        found |= {finding.sentence for finding in player.place.standing}
+    assert player.trouble is None and player.length_s > 50
+    assert found, "something stands out in it"
+    taken = snapshot.build(player.place.state, MANIFESTS, Profile("summary"), player.since)
+    validator("snapshot-1.json").validate(json.loads(snapshot_file.encode(taken)))
+    assert (
+        sum((probe.counters["drops"].total or 0) for probe in taken.probes.values() if "drops" in probe.counters) > 500
+    )
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_one_tells_nothing_of_the_machine_that_made_it(path: Path) -> None:
+    header = Recording(path).header
+    assert header.host.name in ("sample-host", "hypervisor") != socket.gethostname()
+    told = b"\n".join(lines(path)) + repr(header).encode()
+    for path_of_a_machine in (b"/home/", b"/root", b"/tmp", b"/work", b"/var/"):
+        assert path_of_a_machine not in told
+    # Addresses are the lab's, of documentation, or of every host.
+    for address in set(re.findall(rb'"((?:\d{1,3}\.){3}\d{1,3})"', told)):
+        assert address.startswith((b"203.0.113.", b"10.77.0.", b"127.", b"0.0.0.0")), address
