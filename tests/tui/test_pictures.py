@@ -26,6 +26,7 @@ VIEWS = {
     "drop": ("4", "enter"),
     "histogram": ("5", "enter"),
     "help": ("4", "question_mark"),
+    "help-overview": ("question_mark",),
     "knobs": ("4", "e"),
 }
 SIZES = {"120x40": (120, 40), "80x24": (80, 24), "40x12": (40, 12)}
