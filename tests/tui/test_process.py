@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from scenes import for_ever
-from terminal_process import TerminalProcess, alive, console
+from tests.terminal_process import TerminalProcess, alive
 
 PROMISE_S = 2.0
 """However it is ended, so long it may take. (It takes about 0.2 s.)"""
@@ -26,6 +28,15 @@ FIRST_FIGURES = "tun_net_xmit"
 def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A host in trouble, for ever."""
     return for_ever().save(tmp_path_factory.mktemp("scenario") / "host.jsonl")
+
+
+def console(scenario: Path, **environment: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of the console with a scenario."""
+    source = Path(__file__).parents[2] / "src"
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    base = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(source), **kept}
+    command = [sys.executable, str(Path(__file__).parent / "run_console.py"), str(scenario)]
+    return command, {**base, **environment}
 
 
 Start = Callable[..., TerminalProcess]

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import struct
-import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -138,15 +137,6 @@ class TerminalProcess:
         """Processes that it started and that live."""
         tasks = Path(f"/proc/{self.pid}/task").iterdir()
         return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-
-
-def console(scenario: Path, **environment: str) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of the console with a scenario."""
-    source = Path(__file__).parents[2] / "src"
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    base = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(source), **kept}
-    command = [sys.executable, str(Path(__file__).parent / "run_console.py"), str(scenario)]
-    return command, {**base, **environment}
 
 
 def alive(pid: int) -> bool:

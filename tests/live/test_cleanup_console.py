@@ -1,0 +1,148 @@
+"""Whichever process of a running console is killed, and whenever: two seconds later nothing of it is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from tests.terminal_process import TerminalProcess, alive
+
+from netconsole_collector import bpf
+
+from .test_cleanup_collector import SEED, leftovers
+
+pytestmark = pytest.mark.live
+
+GONE_S = 2.0
+ROUNDS = 50
+LONGEST_S = 1.2
+"""From the start of the console to the kill: compiling, attaching, and the first figures all lie within."""
+VICTIMS = ("console", "collector", "worker")
+COMMAND = (sys.executable, "-c", "from netconsole.cli import main; main()")
+HELD = re.compile(rb"^(prog_id|map_id):\t(\d+)", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def _root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+def children(pid: int) -> list[int]:
+    """Processes that it started and that live, whichever of its threads did."""
+    with contextlib.suppress(OSError):
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return []
+
+
+def held_by(pid: int) -> set[tuple[str, int]]:
+    """The programs and maps that a process has descriptors of, as ("prog_id" or "map_id", id)."""
+    held = set()
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
+            with contextlib.suppress(OSError):
+                held |= {(kind.decode(), int(number)) for kind, number in HELD.findall(entry.read_bytes())}
+    return held
+
+
+def left_of(held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Those that the kernel still has."""
+    there = {("prog_id", number) for number in bpf.program_ids()} | {("map_id", number) for number in bpf.map_ids()}
+    return set(held) & there
+
+
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """A signal to those that are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+class Running:
+    """A console with the summary profile on a terminal of its own, and what it started, as they stand at a moment."""
+
+    def __init__(self, directory: Path) -> None:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        environment = {**kept, "TERM": "xterm-256color", "LANG": "C.UTF-8", "XDG_CONFIG_HOME": str(directory)}
+        self.console = TerminalProcess(COMMAND, environment)
+        self.collectors: list[int] = []
+        self.workers: list[int] = []
+        self.held: set[tuple[str, int]] = set()
+
+    def freeze_at(self, seconds: float) -> None:
+        """Let it run so long, then stop all of it, so that it can be seen whole."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.console.pump(0.02)
+        send(signal.SIGSTOP, [self.console.pid])
+        self.collectors = children(self.console.pid)
+        send(signal.SIGSTOP, self.collectors)
+        self.workers = [worker for collector in self.collectors for worker in children(collector)]
+        send(signal.SIGSTOP, self.workers)
+        for pid in (*self.collectors, *self.workers):
+            self.held |= held_by(pid)
+
+    def kill(self, victim: str) -> list[int]:
+        """SIGKILL to one kind, while it stands still; then the rest goes on. Gives back who has to be gone."""
+        if victim == "worker" and self.workers:
+            killed = gone = self.workers
+        elif victim == "collector" and self.collectors:
+            killed, gone = self.collectors, [*self.collectors, *self.workers]
+        else:
+            killed, gone = [self.console.pid], [*self.collectors, *self.workers]
+        send(signal.SIGKILL, killed)
+        send(signal.SIGCONT, [*self.workers, *self.collectors, self.console.pid])
+        return gone
+
+
+def await_gone(processes: Iterable[int], held: Iterable[tuple[str, int]], files: set[str]) -> None:
+    """Fails, with what is left, when it is not gone in time."""
+    deadline = time.monotonic() + GONE_S
+    while left := ([pid for pid in processes if alive(pid)], left_of(held), leftovers() - files):
+        if not any(left):
+            return
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)  # nobody tells when the kernel has taken something back
+
+
+def test_kill_9_of_any_process_at_random_moments(tmp_path: Path) -> None:
+    moments, files = random.Random(SEED), leftovers()
+    most_held = 0
+    for number in range(ROUNDS):
+        running = Running(tmp_path)
+        with running.console:
+            running.freeze_at(moments.uniform(0.0, LONGEST_S))
+            victim = VICTIMS[number % len(VICTIMS)]
+            gone = running.kill(victim)
+            # Of the collector's descriptors nothing may stay; a worker may have handed its own over.
+            await_gone(gone, () if gone == running.workers else running.held, files)
+            # A console that lives starts another: now it is its turn, and the new ones have to go as well.
+            later = [one for pid in children(running.console.pid) for one in (pid, *children(pid))]
+            send(signal.SIGKILL, [running.console.pid])
+            running.console.wait()
+            await_gone({*running.collectors, *running.workers, *later}, running.held, files)
+        most_held = max(most_held, len(running.held))
+    assert most_held > 10, "no round saw probes: the moments are too early"
+
+
+def test_a_stopped_collector_does_not_outlive_the_console(tmp_path: Path) -> None:
+    """As after SIGSTOP by hand, or Ctrl-Z to a group that it was in: nobody is left who would continue it."""
+    running = Running(tmp_path)
+    with running.console as console:
+        console.until("a collector", lambda: bool(children(console.pid)))
+        (collector,) = children(console.pid)
+        console.until("programs", lambda: any(kind == "prog_id" for kind, _ in held_by(collector)))
+        os.kill(collector, signal.SIGSTOP)
+        held, workers = held_by(collector), children(collector)
+        console.kill(signal.SIGKILL)
+        console.wait()
+        await_gone([collector, *workers], held, leftovers())
