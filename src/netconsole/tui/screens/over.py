@@ -56,15 +56,16 @@ def wrap(line: Line, width: int) -> list[Line]:
     if indent > width * 2 // 3:
         return [cut(line, width)]
     lead = len(text) - len(text.lstrip())
+    first_word, *words = text[lead:].split(" ")
     wrapped: list[Line] = []
-    current = ""
-    for word in text.split(" "):
-        candidate = f"{current} {word}" if current else word
-        if current.strip() and cells([(candidate, tone)]) > width - indent - (lead if wrapped else 0):
+    current = text[:lead] + first_word
+    for word in words:
+        candidate = f"{current} {word}"
+        if cells([(candidate, tone)]) > width - indent - (lead if wrapped else 0):
             wrapped.append([(current, tone)])
             current = word
         else:
-            current = candidate if current or word else " "
+            current = candidate
     wrapped.append([(current, tone)])
     first, *rest = wrapped
     return [[*head, *first], *([(" " * (indent + lead), ""), *line] for line in rest)]
