@@ -22,7 +22,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE = CHECKOUT / "src"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
 PROBES = Path(__file__).parent / "probes"
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from netconsole_collector.__main__ import main; sys.exit(main())"
 )

@@ -14,25 +14,26 @@ _numbers = itertools.count(1)
 _LIMIT_S = 120.0
 
 # A queue is emptied by a timer, in whatever task it interrupts. Hosted machines exist whose init is exempt from BPF:
-# what happens while it runs is not seen. So a sender may stay on its CPU, ahead of others, until the queue is empty.
+# what happens while it runs is not seen. So a sender may stay on its CPU, ahead of others, until nothing that it sent
+# waits in a queue any more.
 LINGER = """
-import os, time
-def linger(cpu, milliseconds):
-    os.sched_setaffinity(0, {cpu})
-    if milliseconds:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    def wait():
-        end = time.monotonic() + milliseconds / 1000
-        while time.monotonic() < end:
-            pass
-    return wait
+import fcntl, os, time
+SIOCOUTQ, LINGER_LIMIT_S = 0x5411, 60
+def linger():
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+def wait(sender):
+    end = time.monotonic() + LINGER_LIMIT_S
+    while any(fcntl.ioctl(sender, SIOCOUTQ, bytes(4))) and time.monotonic() < end:
+        pass
 """
 SEND_UDP = (
     LINGER
     + """
 import socket, sys
-target, port, count, size, cpu, source_port, linger_ms = sys.argv[1], *map(int, sys.argv[2:])
-wait = linger(cpu, linger_ms)
+target, port, count, size, cpu, source_port, lingers = sys.argv[1], *map(int, sys.argv[2:])
+os.sched_setaffinity(0, {cpu})
+if lingers:
+    linger()
 family = socket.AF_INET6 if ":" in target else socket.AF_INET
 sender = socket.socket(family, socket.SOCK_DGRAM)
 if source_port:
@@ -47,7 +48,8 @@ while sent < count:
         if error.errno != 105:  # ENOBUFS: the qdisc shed it, and it was sent all the same
             raise
     sent += 1
-wait()
+if lingers:
+    wait(sender)
 """
 )
 SEND_FRAMES = """
@@ -175,13 +177,13 @@ def send_udp(
     size: int = 64,
     senders: int = 1,
     source_port: int = 0,
-    linger_ms: int = 0,
+    lingers: bool = False,
 ) -> None:
-    """``count`` datagrams in all, from several processes that take turns on the CPUs; ``linger_ms``: see LINGER."""
+    """``count`` datagrams in all, from several processes that take turns on the CPUs; ``lingers``: see LINGER."""
     cpus = sorted(os.sched_getaffinity(0))
     shares = [count // senders + (number < count % senders) for number in range(senders)]
     running = [
-        namespace.start(SEND_UDP, target, port, share, size, cpus[number % len(cpus)], source_port, linger_ms)
+        namespace.start(SEND_UDP, target, port, share, size, cpus[number % len(cpus)], source_port, int(lingers))
         for number, share in enumerate(shares)
     ]
     for process in running:

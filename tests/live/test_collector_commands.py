@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+import sys
 import tempfile
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -262,6 +265,15 @@ def test_an_unload_overtakes_a_compile(driver: Driver) -> None:
     driver.load()
 
 
+FULL_S = 1.0
+"""Twenty intervals: what does not grow meanwhile is full."""
+
+
+def waiting_in(pipe: int) -> int:
+    """Bytes that nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 def test_a_reader_that_stops_loses_intervals_but_no_counts(driver: Driver) -> None:
     """While nobody reads, whole intervals are left out: the gap shows in the numbers, memory and totals are right."""
     driver.load()
@@ -270,8 +282,11 @@ def test_a_reader_that_stops_loses_intervals_but_no_counts(driver: Driver) -> No
         call(argument)
     driver.reading.clear()
     memory = Path(f"/proc/{driver.process.pid}/statm")
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:  # full tables of 500 rows fill the pipe within seconds
+    assert driver.process.stdout is not None
+    waiting, full_since = -1, 0.0
+    while time.monotonic() < full_since + FULL_S or waiting != waiting_in(driver.process.stdout.fileno()):
+        if waiting != (waiting := waiting_in(driver.process.stdout.fileno())):
+            full_since = time.monotonic()
         for argument in range(500):
             call(argument)
         time.sleep(0.05)

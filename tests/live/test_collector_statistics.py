@@ -56,11 +56,12 @@ def test_windows_are_a_share_and_say_so(driver: Driver) -> None:
     costs = [cost for cost in of(frames.Cost, driver.seen) if cost.statistics]
     windows = sum(cost.statistics.window_ns for cost in costs if cost.statistics)
     intervals = sum(cost.interval_ns for cost in costs)
-    assert windows > 0
-    assert windows < intervals / 5
-    assert all(cost.statistics.estimated for cost in costs if cost.statistics)
+    assert 0 < windows < intervals / 2
+    assert any(cost.statistics and not cost.statistics.window_ns for cost in costs)
     for cost in costs:
         assert cost.statistics is not None
+        # A short interval of a busy machine may lie within one window.
+        assert cost.statistics.estimated == (cost.statistics.window_ns < cost.statistics.interval_ns)
         if not cost.statistics.window_ns:
             assert all(program.run_count == 0 for program in cost.programs)
 

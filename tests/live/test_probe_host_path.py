@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .measurement import Measurement
+from .measurement import SEEN, Measurement
 from .network import send_udp
 from .path import A6, B6, HOST_PATH, INSIDE, OUTSIDE, PING, A, B, Host, Watch
 
@@ -81,7 +81,7 @@ def test_merged_packets_are_counted_as_those_they_stand_for(path: Measurement, b
     watch = watch_of(path, protocol="tcp")
     segments = bridged.tcp(target, BYTES)
     watch.stop()
-    assert watch.counter("packets") == segments
+    assert segments * SEEN < watch.counter("packets") <= segments
     assert watch.counter("crossed") < segments / 10
     assert watch.missed() == {}
 
@@ -95,8 +95,7 @@ def test_packets_cut_in_software_have_a_sample_each(path: Measurement, bridged: 
     finally:
         bridged.h.ip("link", "set", OUTSIDE, "gso_max_segs", "65535")
     assert watch.counter("segments") > BYTES / 2000
-    # Under load the kernel at hand now and then runs no tracepoint for milliseconds: all programs miss these packets.
-    assert segments * 0.9 < watch.counter("packets") == watch.counter("crossed") <= segments
+    assert segments * SEEN < watch.counter("packets") == watch.counter("crossed") <= segments
 
 
 def test_copies_of_a_flooded_packet_are_followed(path: Measurement, bridged: Host) -> None:
@@ -143,7 +142,7 @@ def test_a_delay_in_the_queue_shows_there_and_nowhere_else(path: Measurement, br
     assert count == watch.crossed("out") == packets
     # The n-th waits for n - 1 others; a machine that is busy sends them later, or wakes the shaper later.
     assert waited > packets * (packets - 1) / 2 * each_ns / 2
-    assert watch.stage("out", "forward")[1] < waited / 50
+    assert watch.stage("out", "forward")[1] < waited / 10
     assert watch.stage("out", "forward")[1] + waited == watch.whole("out")
 
 
@@ -206,7 +205,7 @@ def test_a_delay_in_the_tunnel_device_shows_there(path: Measurement, tunnelled: 
     assert watch.crossed("out") == packets
     waited = watch.stage("out", "devices")[1]
     assert waited > packets * packets / 4 * 8_000_000
-    assert watch.stage("out", "forward")[1] + watch.stage("out", "qdisc")[1] < waited / 50
+    assert watch.stage("out", "forward")[1] + watch.stage("out", "qdisc")[1] < waited / 10
 
 
 FUZZ = """

@@ -12,7 +12,7 @@ import pytest
 
 from netconsole import frames
 
-from .measurement import Measurement
+from .measurement import LIMIT_S, Measurement
 from .network import Namespace, SleepingReceiver, Wire, send_frames, send_udp
 
 pytestmark = pytest.mark.live
@@ -86,7 +86,7 @@ def test_what_a_full_qdisc_sheds_is_counted_at_its_device(drops: Measurement, wi
     wire.shape(rate="1mbit", burst="2kb", limit="20kb")
     send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, senders=2)
     shed = wire.a.qdisc(wire.DEVICES[0])["drops"]
-    assert shed > SOME // 2
+    assert shed > SOME // 10
     assert counted(drops, wire.a, device=wire.DEVICES[0], protocol="UDP") == shed
     reasons = by_reason(drops, wire.a)
     assert {reason for reason in reasons if str(reason).startswith("QDISC")} and sum(reasons.values()) >= shed
@@ -117,7 +117,7 @@ def test_packets_that_arrive_are_not_counted(drops: Measurement, wire: Wire) -> 
     assert receiver.stdout
     port = int(receiver.stdout.readline())
     send_udp(wire.a, wire.ADDRESSES[1], port, SOME, senders=2)
-    receiver.communicate(timeout=60)
+    receiver.communicate(timeout=LIMIT_S)
     assert counted(drops, wire.b, protocol="UDP") == 0
     assert counted(drops, wire.a, protocol="UDP") == 0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .measurement import Measurement
+from .measurement import LIMIT_S, SEEN, Measurement
 from .network import Wire, send_udp
 from .path import PING, SEND_TCP, SERVE_TCP
 
@@ -92,7 +92,7 @@ def test_every_datagram_to_its_socket(path: Measurement, wire: Wire, target: str
     assert receiver.stdout is not None
     assert receiver.stdout.readline() == "ready\n"
     send_udp(wire.a, target, PORT, MANY)
-    receiver.communicate("end\n", timeout=60)
+    receiver.communicate("end\n", timeout=LIMIT_S)
     path.settle()
     assert watch.counter("received") == watch.counter("delivered") == MANY
     assert watch.samples("crossing", "in", DEVICE, "datagram")[0] == MANY
@@ -125,7 +125,7 @@ def tcp(wire: Wire, target: str) -> None:
     assert server.stdout is not None
     assert server.stdout.readline() == "ready\n"
     wire.a.python(SEND_TCP, target, TCP_PORT, BYTES)
-    told, _ = server.communicate(timeout=60)
+    told, _ = server.communicate(timeout=LIMIT_S)
     assert int(told) == BYTES
 
 
@@ -135,7 +135,7 @@ def test_tcp_in_is_timed_to_the_established_connection(path: Measurement, wire: 
     path.settle()
     # All but the three of opening and the few of closing, which TCP handles before or after.
     packets = path.total(PROBE, "flows", "packets", direction="in")
-    assert sent_since(segments, wire, "a") * 0.9 <= packets <= sent_since(segments, wire, "a")
+    assert sent_since(segments, wire, "a") * SEEN <= packets <= sent_since(segments, wire, "a")
     assert watch.samples("crossing", "in", DEVICE, "tcp")[0] == watch.counter("delivered")
     assert watch.missed() == {}
 
@@ -145,7 +145,7 @@ def test_tcp_out_is_timed_from_the_moment_it_was_made(path: Measurement, wire: W
     tcp(wire, B)
     path.settle()
     packets = path.total(PROBE, "flows", "packets", direction="out")
-    assert sent_since(segments, wire, "b") * 0.9 <= packets <= sent_since(segments, wire, "b")
+    assert sent_since(segments, wire, "b") * SEEN <= packets <= sent_since(segments, wire, "b")
     assert watch.samples("crossing", "out", "tcp")[0] == watch.counter("left") > 0
     assert watch.samples("stages", "out", "stack")[0] == watch.counter("left")
     assert watch.missed() == {}
@@ -165,8 +165,7 @@ def test_tcp_segments_that_the_kernel_cuts_have_a_sample_each(
     sent = sent_since(segments, wire, "a")
     left = path.counter(PROBE, "left")
     assert left == path.total(PROBE, "flows", "packets", direction="out")
-    # Under load the kernel at hand now and then runs no tracepoint for milliseconds: all programs miss these packets.
-    assert sent * 0.9 < left <= sent
+    assert sent * SEEN < left <= sent
 
 
 def test_what_waits_in_the_queue_waits_in_no_other_stage(path: Measurement, wire: Wire) -> None:
@@ -179,7 +178,7 @@ def test_what_waits_in_the_queue_waits_in_no_other_stage(path: Measurement, wire
     each_ns = 1000 * 8 * 1000
     # The n-th waits for n - 1 others; a machine that is busy sends them later, or wakes the shaper later.
     assert waited > packets * (packets - 1) / 2 * each_ns / 2
-    assert watch.samples("crossing", "out")[1] - waited < waited / 50
+    assert watch.samples("crossing", "out")[1] - waited < waited / 10
 
 
 def test_summary_submits_nothing_and_details_within_their_budget(path: Measurement, wire: Wire) -> None:

@@ -19,7 +19,7 @@ DATAPATH = "ovs-netdev"
 PORTS = ("veth-a", "veth-b")
 ADDRESSES = ("192.0.2.1", "192.0.2.2")
 PORT = 9
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 
 
 class Vswitchd:

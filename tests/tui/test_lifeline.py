@@ -16,7 +16,7 @@ from netconsole.tui.flow import GIVE_UP_S, GIVE_UP_TIMES, QUESTION, TERMINAL_BUF
 from netconsole.tui.lifeline import DEADLINE_S, EXIT_INTERRUPTED, RESTORE, Lifeline
 from netconsole.tui.pump import Pump
 
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 
 
 class Guarded:

@@ -22,7 +22,7 @@ from netconsole.sources.runner import SourceRunner
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet, parse_softnet
 
-LIMIT_S = 10.0
+LIMIT_S = 120.0
 DEVICES = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
     lo:  1000      10    1    2    0     0          0         0     2000      20    3    4    0     0       0          0
