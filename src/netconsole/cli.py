@@ -117,6 +117,7 @@ def console(
         if shown is None:
             raise
         return shown
+    from netconsole.escalating import Escalating
     from netconsole.governing import Governing
     from netconsole.headless import facts
     from netconsole.live import session_of
@@ -130,10 +131,14 @@ def console(
         modes = {request.name: request.mode for request in requests}
         recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
         session.attach(recorder)
+    governing = Governing(session, chosen, manifests)
+    escalating = Escalating(session, governing, manifests)
+    escalating.start()
     try:
-        return run_console(session, chosen, manifests, Governing(session, chosen, manifests), facts, against, recorder)
+        return run_console(session, chosen, manifests, governing, facts, against, recorder)
     finally:
         session.close()
+        escalating.close()
 
 
 @app.command()
@@ -165,16 +170,21 @@ def snapshot(
     redactor = ticket.redactor(redact)
     manifests, chosen, requests = _choose(profile, probe)
     from netconsole import headless
+    from netconsole.escalating import Escalating
     from netconsole.governing import Governing
     from netconsole.live import session_of
 
     cli_forecast.before_start(chosen, manifests, requests, force)
     session = session_of(requests, chosen, headless.statistics_every_s(duration_s))
     governing = Governing(session, chosen, manifests)
+    escalating = Escalating(session, governing, manifests)
+    escalating.start()
     try:
         taken = headless.measure(session, manifests, chosen, duration_s, headless.facts, governing)
     except headless.Interrupted as error:
         return _fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+    finally:
+        escalating.close()
     content, found = ticket.render(taken, form, manifests, reference, redactor)
     out.write(content, output)
     measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]

@@ -57,6 +57,7 @@ def record(
     """Record without a screen: everything that the console would see, for netconsole replay. Progress on stderr."""
     from netconsole import headless
     from netconsole.cli import _choose
+    from netconsole.escalating import Escalating
     from netconsole.governing import Governing
     from netconsole.live import session_of
     from netconsole.profiles import parse_duration
@@ -71,12 +72,17 @@ def record(
     header = describe(chosen, {request.name: request.mode for request in requests}, manifests, note and note[:MAX_NOTE])
     recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
     session = session_of(requests, chosen)
+    governing = Governing(session, chosen, manifests)
+    escalating = Escalating(session, governing, manifests)
+    escalating.start()
     try:
-        attached = headless.record(session, recorder, duration_s, Governing(session, chosen, manifests))
+        attached = headless.record(session, recorder, duration_s, governing)
     except headless.Interrupted as error:
         kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"
         print(f"netconsole: interrupted, {kept}: {error}", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        escalating.close()
     progress = recorder.progress
     if progress.ended is not None:
         print(f"netconsole: {progress.ended}", file=sys.stderr)

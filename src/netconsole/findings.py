@@ -26,7 +26,7 @@ APPEARS_AFTER = 2
 """Intervals in a row."""
 OVER_BUDGET_AFTER = 10
 """Intervals in a row for what watching costs: starting up is dear, and over by then."""
-FACTS = ("lost", "failed", "ledger", "governed")
+FACTS = ("lost", "failed", "ledger", "governed", "escalated")
 """A lost collector, a failed probe and a loss are facts and not measurements: these need not wait."""
 BUDGET_RULES = ("kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "memory_mb", "events_per_s")
 LEAVES_AFTER = 5
@@ -197,7 +197,12 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
         why = figure.safe(probe.why or "no reason known")
         help = figure.safe(probe.help) if probe.help else "`netconsole doctor` says more."
         yield Match(Evidence("probe", probe.name), "failed", "?", f"{title}: not measured: {why}", 0.0, help)
-    if probe.why and probe.status in ("attached", "off"):
+    if manifest is None and probe.why and probe.measuring:
+        yield Match(
+            Evidence("probe", probe.name), "escalated", "!", f"{title}: details {figure.safe(probe.why)}", 0.0,
+            "Its samples are in Events; it steps back by itself and leaves a snapshot.",
+        )  # fmt: skip
+    elif manifest is not None and probe.why and probe.status in ("attached", "off"):
         # Nothing is missing in the kernel, and yet there is a reason: it was changed to keep the budget.
         yield Match(
             Evidence("probe", probe.name), "governed", "!", f"{title}: {figure.safe(probe.why)}", 0.0,

@@ -46,6 +46,8 @@ class Governing:
         self._began_s: float | None = None
         self._actions: list[Action] = []
         self._callbacks: list[Callable[[Action], None]] = []
+        self.yields_first: Callable[[str], bool] | None = None
+        """Asked to give up what was added (for a reason) before probes of the profile are; True when it did."""
 
     def start(self) -> None:
         """Listen to the session. Call it before the session starts."""
@@ -54,6 +56,11 @@ class Governing:
     def on_action(self, callback: Callable[[Action], None]) -> None:
         """Call ``callback`` for everything that is done, from a thread of the session or the one that asked."""
         self._callbacks.append(callback)
+
+    def note(self, action: Action) -> None:
+        """Remember and tell something that somebody else did to the probes."""
+        with self._lock:
+            self._tell(action)
 
     @property
     def actions(self) -> Sequence[Action]:
@@ -105,15 +112,18 @@ class Governing:
             at_s = _now_s(state)
             packets_per_s = spending.packets_per_s(state)
             readings = {
-                name: _reading(state, probe, packets_per_s) for name, probe in state.probes.items() if probe.measuring
+                name: _reading(state, probe, packets_per_s)
+                for name, probe in state.probes.items()
+                if probe.measuring and name in self._manifests
             }
+            is_over = any(one.word == "over" for one in spending.spendings(state, self.profile.budget))
             kb = spending.memory_kb(state)
             overheads: dict[Overhead, float | None] = {
                 "user_cpu_pct": spending.user_cpu_pct(state),
                 "memory_mb": None if kb is None else kb / 1024,
             }
             found = {name: (probe.status, probe.mode, dict(probe.knobs)) for name, probe in state.probes.items()}
-        if at_s is None:
+        if at_s is None or (is_over and self.yields_first is not None and self.yields_first("the budget is exceeded")):
             return
         with self._lock:
             self._began_s = at_s if self._began_s is None else self._began_s
@@ -213,8 +223,10 @@ def said(action: Action) -> str:
 
 
 def needs_windows(profile: Profile) -> bool:
-    """Whether the profile's budget needs run-time statistics in every interval."""
+    """Whether the profile's budget, or one of its escalations, needs run-time statistics in every interval."""
     budget = profile.budget
+    if profile.escalations:
+        return True
     keeps = budget.kernel_cpu_pct is not None or budget.ns_per_packet is not None
     return keeps and budget.action != "warn"
 

@@ -12,6 +12,8 @@ from netconsole.problems import Unable
 from netconsole.session import ProbeRequest
 
 STATUS = Path("/proc/self/status")
+HOST_NETNS, NAMED_NETNS = Path("/proc/1/ns/net"), Path("/run/netns")
+"""As netconsole_collector.names names them."""
 # include/uapi/linux/capability.h
 CAP_NET_ADMIN = 12
 CAP_SYS_ADMIN = 21
@@ -51,6 +53,16 @@ def describe() -> Host:
     return Host(
         name=name.nodename, kernel=name.release, arch=name.machine, os=system, cpus=os.cpu_count() or 1, boot_id=boot_id
     )
+
+
+def namespace_inode(name: str) -> int | None:
+    """The inode of a network namespace by the name that figures have: ``host``, one of /run/netns, or the inode."""
+    if name.isdecimal():
+        return int(name)
+    try:
+        return (HOST_NETNS if name == "host" else NAMED_NETNS / Path(name).name).stat().st_ino
+    except (OSError, ValueError):
+        return None
 
 
 def require(requests: Iterable[ProbeRequest]) -> None:

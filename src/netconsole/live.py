@@ -165,6 +165,13 @@ class LiveSession:
         wanted = self._requests[probe] = _changed(request, mode, knobs)
         return self._ask({**_load(wanted), "why": why}, probe)
 
+    def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
+        """See :class:`netconsole.session.Expandable`."""
+        # Whole or not at all: other threads go through it meanwhile.
+        self._requests = {**self._requests, request.name: request}
+        self._detached.pop(request.name, None)
+        return self._ask({**_load(request), "why": why}, request.name)
+
     def unload(self, probe: str, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.session.Session`."""
         if probe not in self._requests:

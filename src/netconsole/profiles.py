@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from netconsole import paths
+from netconsole import escalation, paths
+from netconsole.duration import parse_duration as parse_duration
+from netconsole.escalation import Escalation
 from netconsole.frames import Mode, Scalar
 from netconsole.knobs import FILTERS, refusal, unit_of, without_unit
 from netconsole.probes import Catalogue, Manifest, pick
@@ -34,8 +36,6 @@ _LIMITS: dict[str, tuple[float, str]] = {
     "events_per_s": (1e9, "events a second"),
     "record_mb_per_min": (1e6, "MB a minute"),
 }
-_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m|h)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _PORTLESS = ("icmp", "icmpv6")
 
@@ -81,12 +81,7 @@ class Profile:
     budget: Budget = field(default_factory=Budget)
     filters: Mapping[str, Scalar] = field(default_factory=dict)
     probes: Mapping[str, Choice] = field(default_factory=dict)
-
-
-def parse_duration(text: str) -> float | None:
-    """Seconds of a text such as 500ms, 10s, 5m or 1h; None when it is none."""
-    match = _DURATION.fullmatch(text)
-    return float(match[1]) * _SECONDS[match[2]] if match else None
+    escalations: Sequence[Escalation] = ()
 
 
 def available(directories: Sequence[Path] | None = None) -> dict[str, Path]:
@@ -159,7 +154,7 @@ def _load(
 ) -> Profile:
     document = read_toml(path)
     root = Checker(str(path), document)
-    root.only(("profile", "budget", "filters", "probes"), "section")
+    root.only(("profile", "budget", "filters", "probes", "escalate"), "section")
     head = root.table("profile")
     head.only(("name", "description", "inherits", "ttl"))
     name = head.text("name", path.stem)
@@ -173,6 +168,8 @@ def _load(
     choices = dict(inherited.probes)
     for key, item in _probes(root.table("probes"), manifests):
         choices[key] = _choice(item, manifests[key], inherited.probes.get(key, Choice()))
+    budget = _merged_budget(inherited.budget, budget_limits)
+    escalations = _escalations(root, manifests, budget, choices) if root.has("escalate") else inherited.escalations
     if root.problems:
         raise BadInput(root.problems)
     return Profile(
@@ -182,9 +179,10 @@ def _load(
         inherits=(inherited.name, *inherited.inherits) if base else (),
         base=base,
         ttl_s=ttl_s,
-        budget=_merged_budget(inherited.budget, budget_limits),
+        budget=budget,
         filters={**inherited.filters, **filters},
         probes=choices,
+        escalations=escalations,
     )
 
 
@@ -255,6 +253,28 @@ def _filters(section: Checker) -> dict[str, Scalar]:
     filters = _values(section, dict.fromkeys(FILTERS, ""))
     _contradictions(section, filters)
     return filters
+
+
+def _escalations(
+    root: Checker, manifests: Mapping[str, Manifest], budget: Budget, choices: Mapping[str, Choice]
+) -> list[Escalation]:
+    """The rules of a profile; they replace all that it inherits. What they may cost must fit into its budget."""
+    items = root.tables("escalate")
+    if len(items) > escalation.MAX_RULES:
+        root.wrong("escalate", f"more than {escalation.MAX_RULES} rules")
+    found = []
+    for item in items[: escalation.MAX_RULES]:
+        rule = escalation.parse(item, manifests)
+        if rule is None:
+            continue
+        if choices.get(rule.probe, Choice("off")).mode == "off":
+            item.wrong("probe", f"{rule.probe} does not run in this profile: there is no summary to watch")
+        for name in ("kernel_cpu_pct", "events_per_s"):
+            limit, asked = getattr(budget, name), getattr(rule, name)
+            if limit is not None and asked > limit:
+                item.wrong(name, f"contradicts budget.{name} = {limit:g}: details may take {asked:g}")
+        found.append(rule)
+    return found
 
 
 def _probes(section: Checker, manifests: Mapping[str, Manifest]) -> list[tuple[str, Checker]]:

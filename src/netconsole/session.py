@@ -115,3 +115,10 @@ class Recordable(Protocol):
 
     def detach(self, sink: Sink) -> None:
         """No more batches for ``sink``."""
+
+
+class Expandable(Session, Recordable, Protocol):
+    """A session that can run a probe that it was not started with."""
+
+    def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
+        """Run one more probe, under the name of the request. The future ends with None or a CommandError."""

@@ -1,0 +1,102 @@
+"""Drops of one device arm details for it alone; the frames around it and a snapshot are kept, the summary goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from netconsole.escalating import SUFFIX, Escalating
+from netconsole.governing import Governing
+from netconsole.governor import Action
+from netconsole.live import session_of
+from netconsole.probes import load_all
+from netconsole.profiles import load_file, plan
+from netconsole.recording import Recording
+
+from .network import Namespace
+from .storm import Storm
+
+pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+
+PROBE = "kernel_drops"
+LIMIT_S = 60.0
+PER_S = 3000
+PROFILE = f"""
+[probes.{PROBE}]
+mode = "summary"
+
+[[escalate]]
+probe = "{PROBE}"
+table = "drops"
+value = "count"
+where = {{ device = "lo" }}
+over = 500.0
+for = "2s"
+keep = "2s"
+events_per_s = 40
+"""
+
+
+def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: Namespace) -> None:
+    path = tmp_path / "night.toml"
+    path.write_text(f"[filters]\nnetns = {namespace.inode}\n{PROFILE}")
+    manifests = load_all()
+    profile = load_file(path, manifests)
+    session = session_of(plan(profile, manifests), profile)
+    governing = Governing(session, profile, manifests)
+    kept = tmp_path / "kept"
+    escalating = Escalating(session, governing, manifests, kept)
+    changed = threading.Condition()
+    actions: list[Action] = []
+
+    def notify(news: object) -> None:
+        with changed:
+            if isinstance(news, Action):
+                actions.append(news)
+            changed.notify_all()
+
+    def until(true: Callable[[], bool]) -> None:
+        with changed:
+            assert changed.wait_for(true, LIMIT_S), "did not come to pass"
+
+    escalating.start()
+    governing.start()
+    session.on_news(notify)
+    governing.on_action(notify)
+    session.start()
+    try:
+        until(lambda: session.settled() and session.age_s() is not None)
+        with Storm(namespace, PER_S) as storm:
+            until(lambda: any("back to summary" in action.action for action in actions))
+            sent = storm.stop()
+        until(lambda: any("snapshot" in action.action for action in actions))
+        with session.view() as state:
+            probe = state.probes[PROBE]
+            total, status = probe.counters["drops"].count.total, state.probes[PROBE + SUFFIX].status
+    finally:
+        session.close()
+        escalating.close()
+    print(*actions, sep="\n")
+    assert total == sent, "the summary counted everything meanwhile"
+    assert status == "off"
+    said = [action.action for action in actions]
+    assert "device=lo" in said[0] and f"netns={namespace.inode}" in said[0] and "back to summary" in said[1]
+
+    (snapshot,) = kept.glob("*.json")
+    taken = json.loads(snapshot.read_text())
+    details = taken["probes"][PROBE + SUFFIX]
+    assert details["mode"] == "details"
+    assert {event["device"] for event in details["events"]} == {"lo"}
+    assert 0 < len(details["events"]) <= details["counters"]["drops"]["total"] <= sent
+    assert "lo" in taken["note"] and taken["governor"]
+    assert oct(snapshot.stat().st_mode & 0o777) == "0o600"
+
+    recording = Recording(snapshot.with_suffix(".ncrec"))
+    seconds = (recording.end.mono_ns - recording.begin.mono_ns) / 1e9
+    recording.close()
+    assert seconds >= 4.0, "the two of the details, and two after them"
