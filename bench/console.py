@@ -1,52 +1,118 @@
-"""What drawing costs: bytes to the terminal, CPU and memory of the console with a host whose every figure moves."""
+"""What the console itself costs, held against its limits: start, bytes to the terminal, CPU and memory.
+
+Once on this host as it is (needs root; the limits are for an idle machine), and once, without probes, with a host whose
+every figure moves, which is the most that can be drawn. Memory is to stay flat over ten minutes: --minutes 10.
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "tui"))
 
 from scenes import for_ever
-from terminal_process import TerminalProcess, console
+from tests.terminal_process import TerminalProcess
 
 SIZES = ((120, 40, 16_000), (80, 24, 8_000))
-SETTLE_S = 5.0
+"""Columns, lines, bytes a second."""
+FIRST_FIGURES_S = 3.0
+COLLECTOR_PSS_KB = 20 * 1024
+CONSOLE_RSS_KB = 60 * 1024
+CPU_PCT = 3.0
+GROWTH_KB = 1024
+"""What counts as flat: less than a hundredth of it in ten minutes."""
+GONE_S = 2.0
+SETTLE_S = 10.0
+"""The compiles are over by then."""
+WARM_S = 60.0
+"""Caches and pools are full by then: memory is watched from here on."""
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+LIVE = (sys.executable, "-c", "from netconsole.cli import main; main()")
+PLAYED = (sys.executable, str(CHECKOUT / "tests" / "tui" / "run_console.py"))
+FIRST_LIVE = re.compile(r"Drops · [≥\d][\d.,kM]* packets/s")
+"""The title of the overview's first table, once a figure of a BPF probe has come."""
 
 
 def main() -> None:
-    """Measure at both sizes; the seconds of each run may be given (default 20)."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each of the short runs (default 20)")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of the run that watches memory (default 1)")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
+        if os.geteuid() == 0:
+            print("This host, profile summary, one drawing a second:")
+            for columns, lines, limit in SIZES:
+                is_long = (columns, lines) == SIZES[0][:2]
+                seconds = 60 * options.minutes if is_long else options.seconds
+                live(Path(directory), columns, lines, limit, seconds, WARM_S if is_long else SETTLE_S)
+        else:
+            print("not on this host: that needs root")
+        print("A host whose every figure moves:")
         scenario = for_ever().save(Path(directory) / "host.jsonl")
-        print(f"console: one drawing a second, every figure moves; {seconds:g} s after {SETTLE_S:g} s")
-        for columns, lines, budget in SIZES:
-            measure(scenario, columns, lines, budget, seconds)
+        for columns, lines, limit in SIZES:
+            played(Path(directory), scenario, columns, lines, limit, options.seconds)
 
 
-def measure(scenario: Path, columns: int, lines: int, budget: int, seconds: float) -> None:
-    """Print the figures of one size."""
-    command, environment = console(scenario)
+def live(home: Path, columns: int, lines: int, limit: int, seconds: float, settle_s: float) -> None:
+    """The real thing at one size."""
     started = time.monotonic()
-    with TerminalProcess(command, environment, columns, lines) as process:
-        process.until_text("tun_net_xmit")
-        first_s, first_bytes = time.monotonic() - started, len(process.output)
-        read_for(process, SETTLE_S)
-        sent, cpu_s, rss_kb = len(process.output), cpu(process.pid), rss(process.pid)
+    with TerminalProcess(LIVE, _environment(home), columns, lines) as process:
+        process.until("figures", lambda: FIRST_LIVE.search(process.text()) is not None)
+        first_s = time.monotonic() - started
+        process.until("all probes", lambda: "still to come" not in process.text())
+        all_s = time.monotonic() - started
+        read_for(process, settle_s)
+        (collector,) = process.children()
+        bytes_before, cpu_before, rss_before = len(process.output), _cpu((process.pid, collector)), _rss_kb(process.pid)
         read_for(process, seconds)
-        per_s = (len(process.output) - sent) / seconds
-        share = 100 * (cpu(process.pid) - cpu_s) / seconds
-        grown = rss(process.pid) - rss_kb
+        per_s = (len(process.output) - bytes_before) / seconds
+        cpu_pct = 100 * (_cpu((process.pid, collector)) - cpu_before) / seconds
+        rss_kb, pss_kb = _rss_kb(process.pid), _pss_kb(collector)
         process.press("q")
-        took_s = process.wait()
-    print(
-        f"  {columns}x{lines}: {per_s:.0f} bytes/s of {budget}, {share:.2f} % of a core, RSS {rss_kb / 1024:.1f} MB"
-        f" ({grown:+d} kB), first figures after {first_s:.2f} s and {first_bytes} bytes, gone {took_s:.2f} s after q"
-    )
+        gone_s = process.wait()
+    print(f"  {columns}x{lines}, {seconds:g} s")
+    _say("start to first live figures", first_s, FIRST_FIGURES_S, "s", f"all probes after {all_s:.2f} s")
+    _say("terminal output", per_s, limit, "bytes/s")
+    _say("console and collector, CPU", cpu_pct, CPU_PCT, "% of a core")
+    _say("console, RSS", rss_kb, CONSOLE_RSS_KB, "kB")
+    _say("console, RSS, growth", rss_kb - rss_before, GROWTH_KB, "kB", f"in {seconds / 60:.1f} min")
+    _say("collector, PSS", pss_kb, COLLECTOR_PSS_KB, "kB")
+    _say("gone after q", gone_s, GONE_S, "s")
+
+
+def played(home: Path, scenario: Path, columns: int, lines: int, limit: int, seconds: float) -> None:
+    """Drawing alone at one size."""
+    with TerminalProcess((*PLAYED, str(scenario)), _environment(home), columns, lines) as process:
+        process.until_text("tun_net_xmit")
+        read_for(process, SETTLE_S)
+        bytes_before, cpu_before = len(process.output), _cpu((process.pid,))
+        read_for(process, seconds)
+        per_s = (len(process.output) - bytes_before) / seconds
+        cpu_pct = 100 * (_cpu((process.pid,)) - cpu_before) / seconds
+        rss_kb = _rss_kb(process.pid)
+    print(f"  {columns}x{lines}, {seconds:g} s")
+    _say("terminal output", per_s, limit, "bytes/s")
+    _say("console, CPU", cpu_pct, CPU_PCT, "% of a core")
+    _say("console, RSS", rss_kb, CONSOLE_RSS_KB, "kB")
+
+
+def _say(what: str, value: float, limit: float, unit: str, more: str = "") -> None:
+    verdict = "met" if value <= limit else "NOT met"
+    print(f"    {what:30} {value:10,.2f} {unit:12} at most {limit:,g}: {verdict}{f'; {more}' if more else ''}")
+
+
+def _environment(home: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    more = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "XDG_CONFIG_HOME": str(home)}
+    return {**kept, **more, "PYTHONPATH": str(CHECKOUT / "src")}
 
 
 def read_for(process: TerminalProcess, seconds: float) -> None:
@@ -56,15 +122,24 @@ def read_for(process: TerminalProcess, seconds: float) -> None:
         process.pump(min(0.1, max(0.0, end - time.monotonic())))
 
 
-def cpu(pid: int) -> float:
-    """CPU seconds of all its threads."""
-    return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+def _cpu(pids: tuple[int, ...]) -> float:
+    """CPU seconds of all threads of these processes."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
-def rss(pid: int) -> int:
-    """Resident memory in kB."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) if found else 0
+def _rss_kb(pid: int) -> int:
+    return _first_number(Path(f"/proc/{pid}/status"), "VmRSS")
+
+
+def _pss_kb(pid: int) -> int:
+    return _first_number(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
+
+
+def _first_number(path: Path, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+)", path.read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
 
 
 if __name__ == "__main__":
