@@ -148,18 +148,22 @@ def test_every_member_that_a_shipped_probe_names_is_read_where_it_is(probe: str,
         assert wrong == []
 
 
-VM_PATH = {
+PRIVATE = {
     "vhost_queues": ("vhost_virtqueue", "vhost_net_virtqueue", "vhost_net", "tun_file", "tun_struct"),
     "tun_queues": ("ptr_ring", "tun_file", "tun_struct", "vhost_net_virtqueue"),
     "irq_path": ("kvm_kernel_irqfd", "tun_file", "vhost_virtqueue"),
     "tx_kick_path": ("_ioeventfd", "tun_file", "vhost_virtqueue"),
     "kvm_irqs": ("kvm_kernel_irqfd", "kvm", "kvm_vcpu"),
+    "virtio_guest": ("virtnet_info", "send_queue", "receive_queue", "virtqueue"),
+    "ovs_upcalls": ("datapath", "dp_upcall_info", "vport", "ovs_skb_cb", "sw_flow_key"),
+    "ovs_drops": ("datapath", "vport", "vport_ops", "ovs_skb_cb", "sw_flow_actions"),
+    "host_path": ("dp_upcall_info",),
 }
 """Private structures of modules that the test above has to have looked at."""
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("probe", VM_PATH)
+@pytest.mark.parametrize("probe", PRIVATE)
 def test_private_structures_are_among_them(probe: str, kernel: str) -> None:
     manifest = probes.load(CHECKOUT / "probes" / probe)
     used, taken = names_for(manifest.common_code() + manifest.code())
@@ -168,7 +172,7 @@ def test_private_structures_are_among_them(probe: str, kernel: str) -> None:
         writer = TypeWriter(types, used | {"pt_regs"}, taken)
         writer.text()
         written = {writer.tag(record) for record in writer.records()}
-        here = [name for name in VM_PATH[probe] if kernel != "running" or types.record(name) is not None]
+        here = [name for name in PRIVATE[probe] if kernel != "running" or types.record(name) is not None]
         assert here or kernel == "running"
         assert {f"struct {name}" for name in here} <= written
 
