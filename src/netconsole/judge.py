@@ -177,11 +177,11 @@ def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spread
         statistics.append(mean)
     if not statistics:
         return None
-    distance = shape_distance(whole.buckets, current.buckets)
     floor = least_difference(now.unit)
+    distance = shape_distance(whole.buckets, current.buckets, floor)
     eligible = [statistic for statistic in statistics if _worth(statistic, floor)]
     if not eligible and distance >= SHAPE_MIN:
-        shape = _shape(distance, current, before, whole)
+        shape = _shape(distance, floor, current, before, whole)
         return Judged(now, shape, "log2 units", True, distance, [*statistics, shape], distance)
     # The most certain of those that moved enough; of equally certain ones, the one that moved most.
     best = min(eligible or statistics, key=lambda one: (max(one.p, 1e-12), -abs(one.log2_ratio)))
@@ -208,12 +208,18 @@ def enough(distribution: Distribution, percent: float) -> bool:
     return distribution.count * min(percent, 100 - percent) / 100 >= _MIN_BEYOND
 
 
-def _shape(distance: float, now: Distribution, before: Sequence[Distribution], whole: Distribution) -> Statistic:
-    """The distance to the baseline as a whole, against the distances that the baseline's own snapshots have to it."""
-    p = shape_p(whole.buckets, now.buckets)
+def _shape(
+    distance: float, floor: float, now: Distribution, before: Sequence[Distribution], whole: Distribution
+) -> Statistic:
+    """The distance to the baseline, against those that each of the baseline's snapshots has to all others of it."""
+    p = shape_p(whole.buckets, now.buckets, floor)
     if len(before) < SPREAD_SNAPSHOTS:
         return Statistic("shape", 0.0, distance, None, p if distance >= math.log2(SINGLE_RATIO) else 1.0)
-    own = [shape_distance(whole.buckets, one.buckets) for one in before]
+    # Held against a whole that it is a part of, each would look nearer than a stranger ever can.
+    own = [
+        shape_distance(added([*before[:number], *before[number + 1 :]]).buckets, one.buckets, floor)
+        for number, one in enumerate(before)
+    ]
     typical = median(own)
     width = max(MIN_SPREAD["shape"], spread(own) or 0.0, typical / 2)
     return Statistic("shape", typical, distance, width, max(p, _spread_p(distance, own, width)))

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
+Buckets: TypeAlias = Sequence[tuple[float, float, int]]
+"""A histogram: low, high (exclusive) and count of each bucket, ascending."""
 EFFECTIVE_SAMPLES = 2000
 """Packets that wait behind one another wait together: a million of them are not a million independent observations."""
 _EXACT_BELOW = 60
@@ -138,21 +141,22 @@ def false_discovery_limit(ps: Iterable[float], rate: float) -> float:
     return limit
 
 
-def shape_distance(first: Sequence[tuple[float, float, int]], second: Sequence[tuple[float, float, int]]) -> float:
+def shape_distance(first: Buckets, second: Buckets, floor: float = 0.0) -> float:
     """Wasserstein-1 distance between two histograms on a log2 scale: 1.0 is as if every sample had doubled or halved.
 
-    Buckets are ``(low, high, count)``; a bucket's samples are taken to lie at its middle.
+    Buckets are ``(low, high, count)``; a bucket's samples are taken to lie at its middle. What is below ``floor``
+    counts as ``floor``: half a microsecond instead of a quarter is as little worth a line in a shape as in a percentile.
     """
-    steps = _cumulated(first, second)
+    steps = _cumulated(first, second, floor)
     return math.fsum(abs(before - now) * (following - at) for (at, before, now), (following, _, _) in pairwise(steps))
 
 
-def shape_p(first: Sequence[tuple[float, float, int]], second: Sequence[tuple[float, float, int]]) -> float:
+def shape_p(first: Buckets, second: Buckets, floor: float = 0.0) -> float:
     """Kolmogorov-Smirnov over the buckets: may both histograms come from one distribution? Buckets make it cautious."""
     n, m = (min(EFFECTIVE_SAMPLES, sum(count for _, _, count in one)) for one in (first, second))
     if not n or not m:
         return 1.0
-    largest = max(abs(before - now) for _, before, now in _cumulated(first, second))
+    largest = max(abs(before - now) for _, before, now in _cumulated(first, second, floor))
     root = math.sqrt(n * m / (n + m))
     x = (root + 0.12 + 0.11 / root) * largest
     if x < 0.3:
@@ -160,15 +164,13 @@ def shape_p(first: Sequence[tuple[float, float, int]], second: Sequence[tuple[fl
     return min(1.0, max(0.0, 2 * math.fsum((-1) ** (k - 1) * math.exp(-2 * k * k * x * x) for k in range(1, 40))))
 
 
-def _cumulated(
-    first: Sequence[tuple[float, float, int]], second: Sequence[tuple[float, float, int]]
-) -> list[tuple[float, float, float]]:
+def _cumulated(first: Buckets, second: Buckets, floor: float) -> list[tuple[float, float, float]]:
     """(log2 of the position, share of the first up to here, share of the second), ascending."""
     counts: dict[float, list[float]] = {}
     for side, buckets in enumerate((first, second)):
         total = sum(count for _, _, count in buckets) or 1
         for low, high, count in buckets:
-            counts.setdefault((low + high) / 2, [0.0, 0.0])[side] += count / total
+            counts.setdefault(max(floor, (low + high) / 2), [0.0, 0.0])[side] += count / total
     result = []
     before = now = 0.0
     for position in sorted(counts):

@@ -208,6 +208,40 @@ def test_a_mean_that_one_sample_has_moved_is_no_change() -> None:
     assert compare(run(57_000.0), [run(5.0)] * 5).verdict == "same"
 
 
+@pytest.mark.parametrize(
+    ("unit", "fast", "verdict"),
+    [
+        ("us", (50.0, 10.0), "changed"),  # four in ten wait a fifth as long, and no percentile says so
+        ("us", (50.0, 40.0), "same"),
+        ("ns", (800.0, 160.0), "same"),  # as much on a log scale, and less than a microsecond
+    ],
+)
+def test_a_shape_is_a_finding_only_where_it_is_worth_one(unit: str, fast: tuple[float, float], verdict: str) -> None:
+    slow = 20 * max(fast)
+
+    def run(share: int, fastest: float) -> Snapshot:
+        buckets = sorted([[fastest, fastest * 1.1, share], [slow, slow * 1.1, 2000 - share]])
+        data = {"unit": unit, "count": 2000, "sum": 1000.0 * 2000, "buckets": buckets}
+        return changed(EMPTY, probes={"p": {"status": "attached", "histograms": {"wait": data}}})
+
+    baseline = [run(800 + 5 * seed, fast[0]) for seed in range(5)]
+    found = compare(run(810, fast[1]), baseline)
+    assert found.verdict == verdict
+    if verdict == "changed":
+        assert (found.findings[0].statistic, found.findings[0].direction) == ("shape", "different")
+
+
+def test_a_shape_is_held_against_those_of_runs_that_know_nothing_of_it() -> None:
+    """Each of the baseline's runs stands apart from the four others as far as one more run stands apart from all."""
+
+    def run(fastest: float) -> Snapshot:
+        buckets = sorted([[fastest, fastest * 1.1, 800], [4000.0, 4400.0, 1200]])
+        data = {"unit": "us", "count": 2000, "sum": 1000.0 * 2000, "buckets": buckets}
+        return changed(EMPTY, probes={"p": {"status": "attached", "histograms": {"wait": data}}})
+
+    assert compare(run(10.0), [run(one) for one in (40.0, 120.0, 15.0, 300.0, 30.0)]).verdict == "same"
+
+
 def test_how_busy_the_machine_was_is_a_condition_and_no_finding(five: list[Snapshot]) -> None:
     machine = {"status": "attached", "tables": {"machine": [{"machine_cpu_pct": 90.0}]}}
     document = made_up.document(77)
