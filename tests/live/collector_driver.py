@@ -196,11 +196,10 @@ class Driver:
     def interval(self) -> list[frames.AnyFrame]:
         """The frames of one interval that begins after now."""
         now = time.monotonic_ns()
-        while True:
-            start = len(self.seen)
-            end = self.until(frames.Cost, lambda cost: cost.probe is None)
-            if end.mono_ns - end.interval_ns >= now or end.mono_ns > now + 2 * end.interval_ns:
-                return self.seen[start:]
+        self.until(frames.Cost, lambda cost: cost.probe is None and cost.mono_ns >= now)
+        start = len(self.seen)
+        self.until(frames.Cost, lambda cost: cost.probe is None)
+        return self.seen[start:]
 
     def rest(self) -> list[frames.AnyFrame]:
         """All frames up to the end of the stream, from here."""

@@ -49,7 +49,9 @@ class Measurement:
         self._ids = itertools.count(1)
         self._replies: dict[int, frames.Reply] = {}
         self._ended: str | None = None
+        self._ended_ns = 0
         self._whole_ns = 0
+        """Figures were read after this."""
         self._counters: dict[tuple[str, str], int] = {}
         self._rows: dict[tuple[str, str], dict[frozenset[tuple[str, frames.Label]], frames.Row]] = {}
         self._histograms: dict[tuple[str, str], dict[frozenset[tuple[str, frames.Label]], frames.Histogram]] = {}
@@ -219,8 +221,8 @@ class Measurement:
         elif isinstance(frame, frames.Cost):
             self._costs[probe] = frame
             if frame.probe is None:
-                # The frame is written when the interval was read: it began after the end of the one before.
-                self._whole_ns = frame.mono_ns - frame.interval_ns
+                # It ends the frames of an interval: what they say was read after the frames of the one before.
+                self._whole_ns, self._ended_ns = self._ended_ns, frame.mono_ns
 
     def _await(self, found: Callable[[], Result | None], what: str) -> Result:
         deadline = time.monotonic() + LIMIT_S
