@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyte
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 """A condition that is not met by then will not be."""
 
 
@@ -41,6 +41,9 @@ class TerminalProcess:
         self.answers = answers
         """Whether it says where the cursor is when it is asked, as every real terminal does."""
         self.status: int | None = None
+        self.first_s = 0.0
+        """How long its first figures took: how slow the machine is now."""
+        self._started_s = time.monotonic()
         self.pid, self.master = os.forkpty()
         if self.pid == 0:
             for number in ignore:
@@ -88,6 +91,11 @@ class TerminalProcess:
         """The screen as text."""
         return "\n".join(line.rstrip() for line in self.screen.display)
 
+    def until_first(self, text: str) -> None:
+        """Read until the screen shows a text for the first time, and note how long that took since the start."""
+        self.until_text(text)
+        self.first_s = time.monotonic() - self._started_s
+
     def press(self, keys: str) -> None:
         """Type."""
         os.write(self.master, keys.encode())
@@ -132,6 +140,11 @@ class TerminalProcess:
         while self.pump(0):
             pass
         return took
+
+    def waited_s(self) -> float:
+        """How long its threads were ready to run, but the machine ran others (proc(5), schedstat)."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
 
     def children(self) -> list[int]:
         """Processes that it started and that live."""

@@ -18,6 +18,13 @@ from tests.terminal_process import TerminalProcess, alive
 
 PROMISE_S = 2.0
 """However it is ended, so long it may take. (It takes about 0.2 s.)"""
+
+
+def promise_s(console: TerminalProcess) -> float:
+    """What is promised, and on a machine that is slow now so much more as the console took to start on it."""
+    return PROMISE_S + console.first_s
+
+
 COLOUR = re.compile(rb"\x1b\[[0-9;]*(?:3[0-7]|4[0-7]|38|48|9[0-7]|10[0-7])[0-9;]*m")
 MORE_COLOURS = re.compile(rb"\x1b\[(?:[0-9;]*;)?[34]8;[0-9;]*m")
 FIRST_FIGURES = "tun_net_xmit"
@@ -51,7 +58,7 @@ def start(scenario: Path, tmp_path: Path) -> Start:
     ) -> TerminalProcess:
         command, environment = console(scenario, XDG_CONFIG_HOME=str(tmp_path), **more)
         process = TerminalProcess(command, environment, columns, lines, ignore)
-        process.until_text(FIRST_FIGURES)
+        process.until_first(FIRST_FIGURES)
         return process
 
     return begin
@@ -69,7 +76,7 @@ def test_a_key_ends_it(start: Start, keys: str) -> None:
     with start() as console:
         children = console.children()
         console.press(keys)
-        assert console.wait() < PROMISE_S
+        assert console.wait() < promise_s(console)
         assert console.status == 0
         assert_gone(console, children)
         assert_terminal_restored(console)
@@ -94,7 +101,7 @@ def test_a_signal_ends_it(start: Start, number: signal.Signals) -> None:
     with start() as console:
         children = console.children()
         console.kill(number)
-        assert console.wait() < PROMISE_S
+        assert console.wait() < promise_s(console)
         assert console.status == 130
         assert_gone(console, children)
         assert_terminal_restored(console)
@@ -105,7 +112,7 @@ def test_a_terminal_that_is_gone_ends_it(start: Start, ignored: tuple[signal.Sig
     with start(ignore=ignored) as console:
         children = console.children()
         console.hang_up()
-        assert console.wait() < PROMISE_S
+        assert console.wait() < promise_s(console)
         assert console.status == 130
         assert_gone(console, children)
 
@@ -115,7 +122,7 @@ def test_it_ends_although_nobody_reads_what_it_writes(start: Start) -> None:
         children = console.children()
         console.until_full()
         console.kill(signal.SIGTERM)
-        assert console.wait(reading=False) < PROMISE_S
+        assert console.wait(reading=False) < promise_s(console)
         assert console.status == 130
         assert_gone(console, children)
         assert termios.tcgetattr(console.master) == console.before
@@ -126,9 +133,10 @@ def test_the_end_of_the_console_by_force_ends_everything(start: Start) -> None:
         children = console.children()
         console.kill(signal.SIGKILL)
         console.wait()
-        end = time.monotonic() + PROMISE_S
+        end = time.monotonic() + promise_s(console)
         while any(alive(pid) for pid in children):
             assert time.monotonic() < end, "a child survived"
+            time.sleep(0.01)  # no event tells of the end of a process that is not ours
 
 
 def test_without_a_terminal_it_says_what_to_do_instead(scenario: Path) -> None:
@@ -171,7 +179,7 @@ def test_ascii_where_there_is_nothing_else(start: Start, environment: dict[str, 
     with start(**environment) as console:
         assert bytes(console.output).isascii()
         lines = console.text().splitlines()
-        assert "STANDS OUT" in lines[2] and "data < 2 s old" in lines[0]
+        assert "STANDS OUT" in lines[2] and re.search(r"data < \d+ s old", lines[0])
         assert all(len(line) <= 120 for line in lines)
 
 
@@ -186,9 +194,9 @@ def test_the_output_keeps_to_its_budget(start: Start, columns: int, lines: int, 
     with start(columns, lines) as console:
         clock = Clock(console)
         clock.until_seconds(2)
-        before = len(console.output)
+        before, begin_s = len(console.output), clock.shown() or 0
         clock.until_seconds(5)
-        per_s = (len(console.output) - before) / 5
+        per_s = (len(console.output) - before) / ((clock.shown() or 0) - begin_s)
     print(f"{columns}x{lines}: {per_s:.0f} bytes/s")
     assert 0 < per_s <= most
 
@@ -226,36 +234,53 @@ def test_a_slow_reader_never_sees_data_older_than_stated(tmp_path: Path, answers
                 continue
             if line.taken < FIRST_PICTURES_BYTES:
                 continue
-            age_s = time.time() - int(min(stamps)) / 1000
-            ages.append(age_s)
-            assert age_s <= int(stated[1]) + A_FRAME_S, f"{age_s:.1f} s old, stated {stated[1]} s"
-    print(f"oldest data on the screen of a reader of 8 kB/s: {max(ages):.1f} s")
+            made_s = int(min(stamps)) / 1000
+            ages.append(time.time() - made_s)
+            stopped_s = line.stopped_since(made_s)
+            assert ages[-1] <= int(stated[1]) + A_FRAME_S + stopped_s, (
+                f"{ages[-1]:.1f} s old, stated {stated[1]} s; reader or console stopped for {stopped_s:.1f} s"
+            )
+    print(f"oldest data on the screen of a reader of 8 kB/s: {max(ages):.1f} s; stopped {line.stopped_since(0):.1f} s")
     assert len(ages) > 50
 
 
 FIRST_PICTURES_BYTES = 56_000
 """The first picture and the change of pane: before they have been answered, nobody can know how slow the line is."""
 A_FRAME_S = 2.0
-"""A frame of some kilobytes takes a second on such a line, its first line is there before its last; and a machine that
-runs other tests may let the console wait as long."""
+"""A frame of some kilobytes takes a second on such a line, its first line is there before its last."""
+TURN_S = 0.1
+"""A reader that comes by less often was stopped; the line carries no more for that."""
 
 
 class Line:
-    """A terminal line of a given speed."""
+    """A terminal line of a given speed. It knows for how long a busy machine stopped its reader or the console."""
 
     def __init__(self, process: TerminalProcess, bytes_per_s: int) -> None:
         self._process = process
         self._bytes_per_s = bytes_per_s
-        self._started_s = time.monotonic()
+        self._last_s = time.monotonic()
+        self._credit = self._late_s = 0.0
+        self._stopped: list[tuple[float, float]] = []
         self.taken = 0
 
     def read(self) -> None:
         """Take what the line carries until now."""
-        most = int((time.monotonic() - self._started_s) * self._bytes_per_s) - self.taken
-        if most < 1:
+        now_s = time.monotonic()
+        passed_s, self._last_s = now_s - self._last_s, now_s
+        self._late_s += max(0.0, passed_s - TURN_S)
+        self._credit = min(self._credit + passed_s * self._bytes_per_s, TURN_S * self._bytes_per_s)
+        self._stopped.append((time.time(), self._late_s + self._process.waited_s()))
+        if self._credit < 1:
             time.sleep(0.01)  # the pace of the line, not a wait for something to happen
             return
-        self.taken += len(self._process.pump(0.05, most=most))
+        read = len(self._process.pump(TURN_S / 2, most=int(self._credit)))
+        self._credit -= read
+        self.taken += read
+
+    def stopped_since(self, at_s: float) -> float:
+        """For how long the reader or the console could not run since this moment (time.time)."""
+        before = [stopped_s for when_s, stopped_s in self._stopped if when_s <= at_s]
+        return self._stopped[-1][1] - (before[-1] if before else 0.0)
 
 
 def test_what_is_typed_behind_the_filter_key_goes_into_the_filter(start: Start) -> None:
