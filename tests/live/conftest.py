@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from .measurement import Measurement
 from .network import Namespace, Wire
+
+ATTEMPTS_MORE = 2
+HERE = Path(__file__).parent
+NEVER_AGAIN = "test_cleanup"
+"""Files whose tests may not fail even once: what is left behind is left behind."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A machine that others use takes packets, runs of programs (SEEN) or seconds away: what fails is tried again.
+
+    A probe that counts wrong does so every time. The summary names what needed a further attempt.
+    """
+    for item in items:
+        if item.path.is_relative_to(HERE) and not item.path.name.startswith(NEVER_AGAIN):
+            item.add_marker(pytest.mark.flaky(reruns=ATTEMPTS_MORE))
 
 
 @pytest.fixture(scope="module")
