@@ -416,12 +416,12 @@ class ConsoleApp(App[None]):
         return (manifest.name for manifest in known if manifest.knobs or len(manifest.modes) > 1)
 
     def farewell(self, started_s: float) -> str:
-        """One line for after the exit."""
+        """For after the exit."""
         return describe_end(self.session, started_s, self.snapshots) + self.recordings.told()
 
 
 def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> str:
-    """One line for after the exit: how long, what it cost, what is left."""
+    """For after the exit, in lines that fit 80 columns: how long, what it cost, what is left."""
     with session.view() as state:
         elapsed = figure.elapsed(time.monotonic() - started_s)
         used = sum(source.usage.cpu_ns for source in state.sources.values())
@@ -431,5 +431,6 @@ def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> s
             for program in probe.cost.programs.values()
         )
     cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
-    kept = f"; snapshot in {figure.safe(snapshots[-1])}" if snapshots else ""
-    return f"netconsole: watched for {elapsed}; it cost {cost}; every probe is gone{kept}"
+    lines = [f"watched for {elapsed}; every probe is gone", f"it cost {cost}"]
+    lines += [f"snapshot in {figure.safe(snapshots[-1])}"] if snapshots else []
+    return "\n".join(f"netconsole: {line}" for line in lines)
