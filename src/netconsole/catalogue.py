@@ -11,6 +11,7 @@ from netconsole.calibrate.result import Calibration, Entry
 from netconsole.figure import safe
 from netconsole.forecast import Forecast
 from netconsole.probes import Manifest
+from netconsole.profile_origins import explain
 from netconsole.profiles import Profile
 
 if TYPE_CHECKING:
@@ -158,9 +159,31 @@ def profile_list(profiles: Iterable[Profile]) -> str:
     return "\n".join(_entry(profile.name, profile.description) for profile in profiles)
 
 
-def profile_text(profile: Profile) -> str:
+def profile_checked(profile: Profile, manifests: Mapping[str, Manifest]) -> str:
+    """Every value of a profile that is right, with where it comes from and what it means."""
+    lines = [f"{profile.name}: ok ({safe(profile.path)})" if profile.path is not None else f"{profile.name}: ok"]
+    section = ""
+    for one in explain(profile, manifests):
+        if one.section != section:
+            section = one.section
+            lines += ["", f"[{section}]"]
+        value = f"{one.key} = {_toml(one.value)}" if one.value is not None else f"{one.key}: none"
+        means = f"; {one.means}" if one.means else ""
+        lines.append(f"{value:34} # {safe(one.origin, 60)}{safe(means)}")
+    return "\n".join([*lines, *_escalations(profile)])
+
+
+def _escalations(profile: Profile) -> list[str]:
+    lines = []
+    for rule in profile.escalations:
+        pairs = [(name, value) for name, value in rule.as_dict().items() if value != {}]
+        lines += ["", "[[escalate]]", *(f"{name} = {_toml(value)}" for name, value in pairs)]
+    return lines
+
+
+def profile_text(profile: Profile, manifests: Mapping[str, Manifest]) -> str:
     """A profile with everything that it inherits, in the words of its file."""
-    lines = [f"{profile.name}: {profile.description}"]
+    lines = _wrapped(f"{profile.name}: {profile.description}")
     if profile.path is not None:
         lines.append(f"file      {safe(profile.path)}")
     if profile.inherits:
@@ -168,19 +191,29 @@ def profile_text(profile: Profile) -> str:
     if profile.ttl_s is not None:
         lines.append(f"ttl       {profile.ttl_s:g} s")
     lines += ["", "[budget]"]
-    lines += [f"{name} = {_toml(value)}" for name, value in profile.budget.as_dict().items() if value is not None]
+    for name, value in profile.budget.as_dict().items():
+        lines.append(f"{name} = {_toml(value)}" if value is not None else f"# {name}: no limit")
     if profile.filters:
         lines += ["", "[filters]", *(f"{name} = {_toml(value)}" for name, value in profile.filters.items())]
-    for name, choice in profile.probes.items():
-        lines += ["", f"[probes.{name}]", f'mode = "{choice.mode}"']
+    for probe, choice in profile.probes.items():
+        lines += ["", f"[probes.{probe}]", f'mode = "{choice.mode}"']
         lines += ["pin = true"] if choice.pin else []
-        lines += [f"{knob} = {_toml(value)}" for knob, value in choice.knobs.items()]
-    return "\n".join(lines)
+        filters = {name: value for name, value in profile.filters.items() if name in manifests[probe].knobs}
+        knobs = {**manifests[probe].knobs, **filters, **choice.knobs} if choice.mode != "off" else {}
+        lines += [f"{knob} = {_toml(value)}" for knob, value in knobs.items()]
+    return "\n".join([*lines, *_escalations(profile)])
 
 
-def profile_json(profile: Profile) -> dict[str, Any]:
-    """A profile for a script."""
+def profile_json(profile: Profile, manifests: Mapping[str, Manifest] | None = None) -> dict[str, Any]:
+    """A profile for a script; with ``manifests`` every value and its origin as well."""
+    values = explain(profile, manifests) if manifests is not None else ()
+    told = [
+        {"section": one.section, "key": one.key, "value": one.value, "origin": one.origin, "means": one.means}
+        for one in values
+    ]
     return {
+        **({"values": told} if manifests is not None else {}),
+        "escalations": [rule.as_dict() for rule in profile.escalations],
         "name": profile.name,
         "description": profile.description,
         "file": None if profile.path is None else str(profile.path),
@@ -211,4 +244,6 @@ def _indented(text: str, columns: int = 2) -> list[str]:
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{safe(name)} = {_toml(one)}" for name, one in value.items()) + " }"
     return f'"{safe(value)}"' if isinstance(value, str) else str(value)

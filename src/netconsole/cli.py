@@ -104,7 +104,7 @@ def console(
         print(f"netconsole {netconsole.__version__}")
         return DONE
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise bad("netconsole", "", "no terminal here; `netconsole snapshot` measures without one")
+        raise bad("terminal", "", "none here; `netconsole snapshot` measures without one")
     against = None
     if baseline is not None:
         from netconsole.baseline import resolve
@@ -298,26 +298,28 @@ def profiles_show(name: str, as_json: JsonOption = False) -> int:
     from netconsole.probes import load_all
     from netconsole.profiles import load
 
-    profile = load(name, load_all())
+    manifests = load_all()
+    profile = load(name, manifests)
     if as_json:
         _print_json(catalogue.profile_json(profile))
     else:
-        print(catalogue.profile_text(profile))
+        print(catalogue.profile_text(profile, manifests))
     return DONE
 
 
 @profiles_app.command("check")
-def profiles_check(file: Path, as_json: JsonOption = False) -> int:
-    """Check a profile file; every mistake is named."""
+def profiles_check(name: Annotated[str, typer.Argument(metavar="NAME|FILE")], as_json: JsonOption = False) -> int:
+    """Check a profile: every mistake is named; of one that is right, every value, its origin and what it means."""
     from netconsole import catalogue
     from netconsole.probes import load_all
-    from netconsole.profiles import load_file
+    from netconsole.profiles import find, load_file
 
-    profile = load_file(file, load_all())
+    manifests = load_all()
+    profile = load_file(find(name) if not Path(name).exists() else Path(name), manifests)
     if as_json:
-        _print_json(catalogue.profile_json(profile))
+        _print_json(catalogue.profile_json(profile, manifests))
     else:
-        print(f"{profile.name}: ok")
+        print(catalogue.profile_checked(profile, manifests))
     return DONE
 
 

@@ -28,7 +28,7 @@ def before_start(
     from netconsole import forecast
 
     modes = {request.name: request.mode for request in requests}
-    dear = [(manifest, modes[manifest.name]) for manifest in forecast.wanted(profile, requests, manifests)]
+    dear = [(manifest, modes[manifest.name]) for manifest in forecast.wanted(requests, manifests)]
     if not dear:
         return
     from netconsole.forecasting import look_ahead

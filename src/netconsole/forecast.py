@@ -14,7 +14,7 @@ from netconsole import figure
 from netconsole.calibrate.result import Calibration, Entry
 from netconsole.frames import Mode
 from netconsole.probes import Manifest
-from netconsole.profiles import Budget, Profile
+from netconsole.profiles import Budget
 from netconsole.session import ProbeRequest
 from netconsole.spending import MIN_PACKETS_PER_S
 
@@ -80,17 +80,14 @@ def is_dear(manifest: Manifest, mode: Mode) -> bool:
     return manifest.source == "bpf" and (mode == "details" or manifest.cost.startswith(PER_PACKET))
 
 
-def wanted(profile: Profile, requests: Iterable[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
-    """The probes of a start that are forecast first: none where the profile's budget is kept by nobody.
+def wanted(requests: Iterable[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
+    """The probes of a start that are forecast first: details, and what runs with every packet by kprobes.
 
-    A profile that only warns has none, but for details: it starts at once.
+    A kprobe costs several times a tracepoint. Summaries at tracepoints start at once.
     """
-    keeps = profile.budget.action != "warn" and _limits(profile.budget)
-    return [
-        manifests[one.name]
-        for one in requests
-        if one.name in manifests and is_dear(manifests[one.name], one.mode) and (keeps or one.mode == "details")
-    ]
+    found = [manifests[one.name] for one in requests if one.name in manifests and one.mode != "details"]
+    details = [manifests[one.name] for one in requests if one.name in manifests and one.mode == "details"]
+    return [*(one for one in details if is_dear(one, "details")), *(one for one in found if _by_kprobes(one))]
 
 
 def times_of(
@@ -169,8 +166,9 @@ def excess(
     return None
 
 
-def _limits(budget: Budget) -> bool:
-    return budget.kernel_cpu_pct is not None or budget.ns_per_packet is not None
+def _by_kprobes(manifest: Manifest) -> bool:
+    points = [program.attach[0].point for program in manifest.programs]
+    return is_dear(manifest, "summary") and any(point.startswith(("kprobe", "kretprobe")) for point in points)
 
 
 def _newest(entries: Iterable[Entry]) -> list[Entry]:

@@ -44,6 +44,8 @@ class Governing:
         """What was last asked of the collector."""
         self._pending: set[str] = set()
         self._began_s: float | None = None
+        self._windows_ns: int | None = None
+        """Statistics windows that were looked at: the same figures twice are no news."""
         self._actions: list[Action] = []
         self._callbacks: list[Callable[[Action], None]] = []
         self.yields_first: Callable[[str], bool] | None = None
@@ -122,6 +124,7 @@ class Governing:
                 "user_cpu_pct": spending.user_cpu_pct(state),
                 "memory_mb": None if kb is None else kb / 1024,
             }
+            windows_ns = _windows_ns(state)
             found = {name: (probe.status, probe.mode, dict(probe.knobs)) for name, probe in state.probes.items()}
         if at_s is None or (is_over and self.yields_first is not None and self.yields_first("the budget is exceeded")):
             return
@@ -132,7 +135,8 @@ class Governing:
                     self._meet(name, status, mode, knobs, at_s)
             if self.profile.ttl_s is not None and at_s - self._began_s >= self.profile.ttl_s:
                 self._end_of_time(at_s)
-            else:
+            elif windows_ns is None or windows_ns != self._windows_ns:
+                self._windows_ns = windows_ns
                 self._carry_out(self._governor.observe(at_s, readings, overheads))
 
     def _meet(self, name: str, status: str, mode: Level, knobs: dict[str, Scalar], at_s: float) -> None:
@@ -223,17 +227,26 @@ def said(action: Action) -> str:
 
 
 def needs_windows(profile: Profile) -> bool:
-    """Whether the profile's budget, or one of its escalations, needs run-time statistics in every interval."""
+    """Whether the profile needs run-time statistics in every interval: it has details, and a budget to be kept.
+
+    What summaries cost goes with the traffic, and is looked at whenever the calm default windows have measured it.
+    """
     budget = profile.budget
-    if profile.escalations:
-        return True
     keeps = budget.kernel_cpu_pct is not None or budget.ns_per_packet is not None
-    return keeps and budget.action != "warn"
+    has_details = any(choice.mode == "details" for choice in profile.probes.values())
+    return bool(profile.escalations) or (has_details and keeps and budget.action != "warn")
 
 
 def _now_s(state: State) -> float | None:
     closed = state.collector.closed_mono_ns
     return None if closed is None else closed / 1e9
+
+
+def _windows_ns(state: State) -> int | None:
+    """All statistics windows so far; None when nothing that is measured in them runs."""
+    probes = [probe for probe in state.probes.values() if probe.measuring and probe.cost.measurable]
+    windows = [program.window_ns for probe in probes for program in probe.cost.programs.values()]
+    return sum(windows) if windows else None
 
 
 def _reading(state: State, probe: ProbeState, packets_per_s: float | None) -> Reading:

@@ -38,6 +38,16 @@ _UNITS = {
     "packets": "packets",
     "intervals": "intervals",
 }
+_HINTS = {
+    "device": "name of an interface; empty: all",
+    "address": "address or prefix; empty: all",
+    "port": "either end; 0: all",
+    "protocol": "tcp, udp, icmp, icmpv6, sctp or a number; empty: all",
+    "netns": "inode of the network namespace; 0: all",
+    "events_per_s": "budget of sampled events in mode details",
+    "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
+    "threshold_us": "only events above it, microseconds; the counts stay whole",
+}
 _DEVICE_SET = f"at most {MAX_DEVICE_PATTERNS} names, prefixes or kinds of interfaces: vnet* eth0 kind:tap"
 _MAX_NUMBER = 2**53
 """Beyond it a JSON number is no longer exact."""
@@ -63,6 +73,14 @@ def refusal(knob: str, value: object, default: Scalar) -> str | None:
     """
     expected = _expected(knob, value, default)
     return None if expected is None else f"expected {expected}, found {shown(value)}"
+
+
+def hint(name: str, default: Scalar) -> str:
+    """What a knob takes, in a few words."""
+    if name in _HINTS:
+        return _HINTS[name]
+    unit = unit_of(name)
+    return f"{unit}; default {default}" if unit else f"default {default}"
 
 
 def changed(knobs: Mapping[str, Scalar], defaults: Mapping[str, Scalar]) -> dict[str, Scalar]:

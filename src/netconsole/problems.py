@@ -20,8 +20,8 @@ else:
 
 MAX_FILE_BYTES = 256 * 1024
 """A manifest or profile is a few kB; a larger file is something else, and is not even parsed."""
-MAX_PROBLEMS = 20
-"""More mistakes than this in one file are counted, not listed."""
+MAX_PROBLEMS = 200
+"""More mistakes than this in one file are counted, not listed: it is something else, or meant to do harm."""
 _MAX_SHOWN = 40
 
 

@@ -6,7 +6,7 @@ A profile is TOML from anywhere: every value is checked against the manifests, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -35,6 +35,15 @@ _LIMITS: dict[str, tuple[float, str]] = {
     "memory_mb": (1e6, "MB"),
     "events_per_s": (1e9, "events a second"),
     "record_mb_per_min": (1e6, "MB a minute"),
+}
+LIMIT_MEANS = {
+    "kernel_cpu_pct": "percent of one core, all our programs in the kernel",
+    "ns_per_packet": "in the kernel, for each packet that it takes in",
+    "user_cpu_pct": "percent of one core, console and collector",
+    "memory_mb": "MB, console and collector",
+    "events_per_s": "samples a second, all probes",
+    "record_mb_per_min": "MB a minute of a recording",
+    "action": "what happens above a limit",
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _PORTLESS = ("icmp", "icmpv6")
@@ -82,6 +91,8 @@ class Profile:
     filters: Mapping[str, Scalar] = field(default_factory=dict)
     probes: Mapping[str, Choice] = field(default_factory=dict)
     escalations: Sequence[Escalation] = ()
+    stated: frozenset[str] = frozenset()
+    """What its own file says, as dotted keys: probes.kernel_drops.port."""
 
 
 def available(directories: Sequence[Path] | None = None) -> dict[str, Path]:
@@ -183,7 +194,16 @@ def _load(
         filters={**inherited.filters, **filters},
         probes=choices,
         escalations=escalations,
+        stated=frozenset(_keys(document)),
     )
+
+
+def _keys(document: Mapping[str, object], above: str = "") -> Iterator[str]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{above}{name}.")
+        else:
+            yield above + name
 
 
 def _inherited(

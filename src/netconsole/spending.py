@@ -19,7 +19,7 @@ Limit: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "m
 
 NEAR = 0.8
 STEADY_INTERVALS = 10
-MIN_PACKETS_PER_S = 1000.0
+MIN_PACKETS_PER_S = 10_000.0
 """With fewer packets the time per packet is that of softirqs, timers and drops that belong to none of them."""
 PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE = "softnet", "cpus", "processed"
 """Where packets are counted: what the kernel took in on all interfaces of all namespaces, merged ones (GRO) as one."""

@@ -47,12 +47,14 @@ class FakeSession:
     def status(self, state: str, mode: str, knobs: Mapping[str, Scalar], why: str | None = None) -> None:
         self.frame(frames.Status, probe=NAME, state=state, mode=mode, knobs=dict(knobs), why=why)
 
-    def second(self, kernel_pct: float) -> None:
-        """An interval in which the probe cost so much."""
+    def second(self, kernel_pct: float, in_window: bool = True) -> None:
+        """An interval in which the probe cost so much, as a statistics window told if there was one."""
         self.now_ns += SECOND_NS
         window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
         run_time_ns = round(kernel_pct / 100 * SECOND_NS)
         program = frames.Program(name="drop", attach="here", run_count=1, run_time_ns=run_time_ns, missed=0)
+        if not in_window:
+            window, program = frames.Statistics(0, SECOND_NS, True), frames.Program("drop", "here", 0, 0, 0)
         if self.state.probes[NAME].measuring:
             self.frame(frames.Cost, probe=NAME, interval_ns=SECOND_NS, programs=[program], statistics=window)
         self.frame(frames.Cost, interval_ns=SECOND_NS)
@@ -108,6 +110,17 @@ def test_an_excess_is_answered_with_a_command_that_says_why() -> None:
     assert (what, mode) == ("set", "counters")
     assert why is not None and "limit 2" in why and session.state.probes[NAME].why == why
     assert [(action.probe, action.measured, action.limit) for action in governing.actions] == [(NAME, 3.0, 2.0)]
+
+
+def test_figures_that_were_looked_at_already_are_no_second_excess() -> None:
+    session, _ = governed()
+    session.second(2.1)
+    assert len(session.done) == 1
+    for _ in range(4):
+        session.second(0.0, in_window=False)  # between two windows nothing is known
+    assert len(session.done) == 1
+    session.second(2.1)
+    assert len(session.done) == 2
 
 
 def test_what_was_detached_comes_back_a_rung_and_then_as_it_was_asked_for() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from netconsole import paths, probes, profiles
+from netconsole.catalogue import profile_checked
 from netconsole.probes import Catalogue
 from netconsole.problems import BadInput
+from netconsole.profile_origins import explain
 
 BASE = """
 [profile]
@@ -100,6 +102,43 @@ def test_a_profile_takes_over_what_it_inherits_and_changes_what_it_says(director
     assert requests["kernel_drops"].mode == "details"
 
 
+def test_every_value_is_told_with_its_origin(directory: Path, catalogue: Catalogue) -> None:
+    text = """
+        [profile]
+        inherits = "base"
+        [budget]
+        memory_mb = 50
+        [probes.kernel_drops]
+        port = 4789
+        [probes.link_rates]
+        mode = "off"
+        """
+    profile = load(directory, catalogue, text)
+    told = {(one.section, one.key): (one.value, one.origin) for one in explain(profile, catalogue)}
+    assert told["budget", "memory_mb"] == (50, "this file")
+    assert told["budget", "kernel_cpu_pct"] == (2.0, "inherited from base")
+    assert told["budget", "ns_per_packet"] == (None, "default")
+    assert told["probes.kernel_drops", "port"] == (4789, "this file")
+    assert told["probes.kernel_drops", "events_per_s"] == (50, "inherited from base")
+    assert told["probes.kernel_drops", "device"] == ("eth0", "filter, inherited from base")
+    assert told["probes.kernel_drops", "rows_per_s"] == (0, "default of the probe")
+    assert told["probes.link_rates", "mode"] == ("off", "this file")
+    knobs = {knob for section, knob in told if section == "probes.kernel_drops"}
+    assert knobs >= set(catalogue["kernel_drops"].knobs), "every value that holds"
+    assert "kernel_cpu_pct = 2.0               # inherited from base; percent of" in profile_checked(profile, catalogue)
+
+
+@pytest.mark.parametrize("name", ["summary", "details", "drops", "vhost", "ovs", "latency", "minimal"])
+def test_each_shipped_profile_has_a_whole_budget_that_is_kept(name: str, catalogue: Catalogue) -> None:
+    profile = profiles.load(name, catalogue, [paths.data("profiles")])
+    assert None not in profile.budget.as_dict().values()
+    assert profile.budget.action == "degrade"
+    details = [probe for probe, choice in profile.probes.items() if choice.mode == "details"]
+    assert sum(int(str(profile.probes[probe].knobs["events_per_s"])) for probe in details) <= (
+        profile.budget.events_per_s or 0
+    )
+
+
 def test_the_probe_option_runs_only_these_and_adds_what_the_profile_lacks(
     directory: Path, catalogue: Catalogue
 ) -> None:
@@ -188,10 +227,10 @@ def test_profiles_that_inherit_in_a_circle_are_refused(directory: Path, catalogu
 def test_a_users_profile_may_refine_the_shipped_one_of_its_name(tmp_path: Path, catalogue: Catalogue) -> None:
     user = tmp_path / "user"
     user.mkdir()
-    (user / "summary.toml").write_text('[profile]\ninherits = "drops"\n[probes.softnet]\nmode = "off"\n')
+    (user / "summary.toml").write_text('[profile]\ninherits = "minimal"\n[probes.softnet]\nmode = "off"\n')
     profile = profiles.load("summary", catalogue, [user, paths.data("profiles")])
     assert profile.path == user / "summary.toml"
-    assert profile.probes["kernel_drops"].mode == "details"
+    assert profile.probes["kernel_drops"].mode == "counters"
 
 
 @pytest.mark.parametrize("content", [b"\xff" * 1024 * 1024, b"\x00\x1b[31m", b"[", b"x = " + b"[" * 50_000])

@@ -18,7 +18,7 @@ from textual.widgets import Input
 from netconsole import figure
 from netconsole.forecast import is_dear
 from netconsole.frames import Mode, Scalar
-from netconsole.knobs import unit_of
+from netconsole.knobs import hint
 from netconsole.probes import Manifest
 from netconsole.problems import BadInput, Unable
 from netconsole.profiles import Choice, choice
@@ -186,24 +186,6 @@ class KnobsScreen(Screen[None]):
         note.show([(told, "dim")])
         box = Input("" if value is None else str(value), id=f"knob-{name}", compact=True, select_on_focus=False)
         return Horizontal(label, box, note, classes="knob")
-
-
-def hint(name: str, default: Scalar) -> str:
-    """What a knob takes, in a few words."""
-    words = {
-        "device": "name of an interface; empty: all",
-        "address": "address or prefix; empty: all",
-        "port": "either end; 0: all",
-        "protocol": "tcp, udp, icmp, icmpv6, sctp or a number; empty: all",
-        "netns": "inode of the network namespace; 0: all",
-        "events_per_s": "budget of sampled events in mode details",
-        "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
-        "threshold_us": "only events above it, microseconds; the counts stay whole",
-    }
-    if name in words:
-        return words[name]
-    unit = unit_of(name)
-    return f"{unit}; default {default}" if unit else f"default {default}"
 
 
 def parse(text: str, default: Scalar) -> Scalar:
