@@ -169,7 +169,7 @@ def _ovs(probes: Sequence[str], manifests: Mapping[str, Manifest]) -> Pane:
     if FLOWS in manifests or UPCALLS in manifests:
         known = FLOWS if FLOWS in manifests else UPCALLS
         rows.append((Placed("Health", ovs.health_block(known), lines=HEALTH_LINES),))
-    drops = [Placed("Drops", table_block(manifests[DROPS], "drops"))] if DROPS in manifests else []
+    drops = [Placed("Drops", ovs.drops_block())] if DROPS in manifests else []
     ports = [Placed("Ports", table_block(manifests[FLOWS], "ports"))] if FLOWS in manifests else []
     if UPCALLS in manifests:
         rows.append((Placed("Upcalls", ovs.ports_block()),))

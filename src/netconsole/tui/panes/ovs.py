@@ -10,6 +10,8 @@ from netconsole.tables import HistogramState, RowState
 from netconsole.tui.panes.flow_text import flow_text
 from netconsole.tui.panes.held import NS_PER_PERCENT
 from netconsole.tui.panes.ovs_datapaths import (
+    DROPPED,
+    DROPS,
     EXPLAINED,
     FLOWS,
     LEVELS,
@@ -25,7 +27,7 @@ from netconsole.tui.panes.ovs_datapaths import (
     verdict,
 )
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
-from netconsole.tui.panes.tables import MAX_ROWS, SPARK, Block
+from netconsole.tui.panes.tables import CLASS_LEVELS, MAX_ROWS, SPARK, Block
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
@@ -63,10 +65,21 @@ PORT_COLUMNS = (
 )
 CAUSE_COLUMNS = (
     Column("port", "port", 8, grow=1, most=15),
-    Column("flow", "flow", 24, grow=6, most=90),
+    Column("flow", "flow", 32, grow=6, most=90),
     Column("upcalls", "upcall/s", 8, right=True),
-    Column("share", "share %", 7, right=True, spare=2),
-    Column("total", "total", 7, right=True, spare=1),
+    Column("share", "share %", 7, right=True, spare=1),
+    Column("total", "total", 7, right=True, spare=2),
+)
+DROP_COLUMNS = (
+    Column("class", "", 2),
+    Column("what", "why", 19),
+    Column("port", "port", 8, grow=2, most=15),
+    Column("count", "packets/s", 9, right=True),
+    Column("total", "total", 8, right=True),
+    Column("vm", "VM", 8, grow=1, most=24, spare=3),
+    Column("reason", "reason", 20, grow=1, most=28, spare=2),
+    Column("location", "location", 16, grow=1, most=24, spare=4),
+    Column("history", "trend", 12, spare=1, grow=1, most=SPARK),
 )
 HANDLER_COLUMNS = (
     Column("handler", "handler", 10, grow=1, most=15),
@@ -100,6 +113,11 @@ def causes_block() -> Block:
         lambda scene: why_silent(scene, UPCALLS),
         UPCALLS,
     )
+
+
+def drops_block() -> Block:
+    """What the datapath drops, by reason and port; suspicious before benign."""
+    return Block("ovs-drops", _drops_title, DROP_COLUMNS, drop_rows, lambda scene: why_silent(scene, DROPS), DROPS)
 
 
 def handlers_block() -> Block:
@@ -152,6 +170,17 @@ def handler_rows(scene: Scene) -> list[Row]:
     ]
 
 
+def drop_rows(scene: Scene) -> list[Row]:
+    """Drops by reason and port: those that move first, suspicious ones before a flow's own decision."""
+    rows = list(rows_of(scene, DROPS, "drops"))
+    rows.sort(key=lambda row: (not row.per_s("count"), row.labels.get("class") == "benign", -(row.per_s("count") or 0)))
+    at_least = _at_least(scene, DROPS)
+    return [
+        Row(Evidence(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, at_least))
+        for row in rows[:MAX_ROWS]
+    ]
+
+
 def state_cell(level: str, words: str) -> Cell:
     """A state in words, with its level before it where it needs a look; sorts the worst first."""
     return Cell(state_text(level, words), float(LEVELS.index(level)), LEVEL_TONES[level])
@@ -188,6 +217,16 @@ def _ports_title(scene: Scene) -> str:
             if counted is not None and counted.count.total:
                 parts.append(f"{figure.count(counted.count.total, at_least)} {words}")
     return " · ".join(parts)
+
+
+def _drops_title(scene: Scene) -> str:
+    state = scene.state.probes.get(DROPS)
+    drops = state.counters.get("drops") if state else None
+    if state is None or drops is None:
+        return "Drops in the datapath"
+    at_least = bool(state.at_least())
+    rate, total = figure.number(drops.count.per_s, at_least), figure.count(drops.count.total, at_least)
+    return f"Drops in the datapath · {rate}/s, {total} in all"
 
 
 def _handlers_title(scene: Scene) -> str:
@@ -290,6 +329,25 @@ def _cause_cells(row: RowState, whole: float, at_least: bool) -> dict[str, Cell]
         "upcalls": Cell(figure.number(rate, at_least), rate, "" if rate else "dim"),
         "share": Cell(figure.number(None if percent is None else round(percent)), percent),
         "total": Cell(figure.number(total, at_least), total),
+    }
+
+
+def _drop_cells(scene: Scene, row: RowState, at_least: bool) -> dict[str, Cell]:
+    labels = row.labels
+    level = CLASS_LEVELS.get(str(labels.get("class")), "?")
+    reason = str(labels.get("reason"))
+    rate, total = row.per_s("count"), row.total("count")
+    what = DROPPED.get(reason, reason)
+    return {
+        "class": Cell(level, str(labels.get("class")), LEVEL_TONES[level]),
+        "what": Cell(figure.safe(what, 64), what),
+        "port": Cell(figure.safe(labels.get("port"), 64), str(labels.get("port"))),
+        "count": Cell(figure.number(rate, at_least), rate, "" if rate else "dim"),
+        "total": Cell(figure.number(total, at_least), total),
+        "vm": Cell(figure.safe(labels.get("vm"), 64), str(labels.get("vm") or "")),
+        "reason": Cell(figure.safe(reason, 64), reason, "dim"),
+        "location": Cell(figure.safe(labels.get("location"), 64), str(labels.get("location")), "dim"),
+        "history": Cell("", history=partial(_history, scene, DROPS, "drops", row, "count")),
     }
 
 

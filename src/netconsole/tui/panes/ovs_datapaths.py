@@ -21,16 +21,35 @@ LEVELS = ("!!", "!", "?", "ok", "off")
 LOST = {NO_HANDLER: "no handler", HANDLER_GONE: "handler gone", QUEUE_FULL: "queue full"}
 """Why an upcall did not reach user space, by its error, in words; other errors are said by name."""
 EXPLAINED = {
-    "no handler": "no handler is registered: every new flow is lost until ovs-vswitchd is restarted",
-    "handler gone": "ovs-vswitchd has ended or restarts: every new flow is lost meanwhile",
-    "queue full": "the handlers do not keep up: upcalls are lost, and the first packets of new flows with them",
-    "loses upcalls": "upcalls do not reach ovs-vswitchd, and the packets are lost with them",
-    "no answer": "ovs-vswitchd does not answer: is it stopped, without CPU, or dumping flows?",
-    "table full": "the flow table is at its limit: new flows stay in user space",
-    "slow dumps": "ovs-vswitchd takes so long to look through its flows that it will allow fewer",
-    "slow answers": "one upcall in 100 takes over 10 ms: the first packet of a new flow waits so long",
+    "no handler": "no handler is registered: every new flow is lost",
+    "handler gone": "ovs-vswitchd is gone: every new flow is lost",
+    "queue full": "its handlers do not keep up: new flows lose packets",
+    "loses upcalls": "upcalls do not reach ovs-vswitchd and are lost",
+    "no answer": "ovs-vswitchd does not answer: stopped, or busy?",
+    "table full": "its flow table is at the limit",
+    "slow dumps": "ovs-vswitchd takes over 1 s to look through its flows",
+    "slow answers": "1 upcall in 100 takes over 10 ms",
 }
-"""What a state means, in one sentence."""
+"""What a state means, in a sentence that fits 80 columns with the datapath's name."""
+DROPPED = {
+    "OVS_DROP_LAST_ACTION": "flow without output",
+    "OVS_DROP_EXPLICIT": "drop action",
+    "OVS_DROP_EXPLICIT_WITH_ERROR": "drop action, error",
+    "OVS_DROP_METER": "meter",
+    "OVS_DROP_CONNTRACK": "conntrack",
+    "OVS_DROP_ACTION_ERROR": "action failed",
+    "OVS_ACTION_FAILED": "action failed",
+    "OVS_UPCALL_FAILED": "upcall lost",
+    "OVS_TOO_LARGE": "over the MTU",
+    "OVS_NO_PORT": "no such port",
+    "OVS_MALFORMED": "malformed",
+    "OVS_DROP_RECURSION_LIMIT": "too deep",
+    "OVS_DROP_DEFERRED_LIMIT": "too many deferred",
+    "OVS_DROP_FRAG_L2_TOO_LONG": "fragment too long",
+    "OVS_DROP_FRAG_INVALID_PROTO": "fragment, not IP",
+    "OVS_DROP_IP_TTL": "TTL expired",
+}
+"""Reasons of drops in words; others are said by name (enum ovs_drop_reason, net/openvswitch/drop.h)."""
 
 
 @dataclass(frozen=True, slots=True)
