@@ -2,13 +2,15 @@
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
 
-.PHONY: run test lint format bench lab test-lab clean
+.PHONY: run test lint format bench fuzz lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
 	@tools/setup.sh run
 .venv/.ready-test: $(INPUTS)
 	@tools/setup.sh test
+.venv/.ready-fuzz: $(INPUTS)
+	@tools/setup.sh fuzz
 
 # Probes need root; sudo asks for it where there is one. Who does not get it is offered a recording to look at.
 run: .venv/.ready-run
@@ -33,6 +35,10 @@ format: .venv/.ready-test
 
 bench: .venv/.ready-test
 	@for script in bench/*.py; do $(BIN)/python $$script || exit; done
+
+# Damaged and hostile files into everything that reads one, guided by what code they reach: a minute each.
+fuzz: .venv/.ready-fuzz
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 # A hypervisor of one's own: Debian's kernel under QEMU, Open vSwitch, a guest, some traffic, and the console on it.
 lab: .venv/.ready-test

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a checkout ready: system packages (only those that are missing) and the virtual environment.
-# usage: tools/setup.sh run|test
+# usage: tools/setup.sh run|test|fuzz
 set -eu
 cd "$(dirname "$0")/.."
 purpose=$1
@@ -62,6 +62,7 @@ if [ ! -x $venv/bin/pip ]; then
 fi
 extra=
 [ "$purpose" = test ] && extra='[dev]'
+[ "$purpose" = fuzz ] && extra='[dev,fuzz]'
 say "installing Python packages"
 PIP_CONSTRAINT=$PWD/constraints.txt $venv/bin/pip install --quiet --disable-pip-version-check -e ".$extra"
 touch "$venv/.ready-$purpose"

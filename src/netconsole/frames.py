@@ -11,6 +11,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from netconsole.figure import safe
+
 VERSION = 1
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """A longer line is refused: a frame of 10 000 rows is about 2 MB."""
@@ -236,7 +238,7 @@ def decode(line: bytes) -> AnyFrame:
     try:
         frame = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FrameError(f"not a frame: {error}") from None
+        raise FrameError(f"not a frame: {safe(error)}") from None
     if frame.v != VERSION:
         raise FrameError(f"frame version {frame.v}: this netconsole reads version {VERSION}")
     return frame
