@@ -109,7 +109,12 @@ def _zstd(data: bytes) -> bytes:
         raise LabUnavailable("zstd is missing (Debian package zstd)")
     # Its status is 1 because of what follows the stream; an unfinished one shows in the ELF file.
     return subprocess.run(
-        ["zstd", "-dcq"], input=data, stdout=subprocess.PIPE, timeout=DECOMPRESS_LIMIT_S, check=False
+        ["zstd", "-dcq"],
+        input=data,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=DECOMPRESS_LIMIT_S,
+        check=False,
     ).stdout
 
 
