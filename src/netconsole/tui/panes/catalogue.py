@@ -96,7 +96,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
         (Placed("Actions", cost.actions_block(), lines=5),),
     )
     made = [
-        _overview(manifests),
+        _overview(manifests, here),
         _vhost([name for name in _VHOST if name in manifests], here),
         _ovs([name for name in _OVS if name in manifests], here),
         _full("drops", "Drops", _FULL["drops"], here),
@@ -131,13 +131,18 @@ def blocks_of(manifest: Manifest) -> list[Block]:
     return [*histograms, *tables] if "latency" in manifest.name else [*tables, *histograms]
 
 
-def _overview(manifests: Mapping[str, Manifest]) -> Pane:
+def _overview(manifests: Mapping[str, Manifest], here: Mapping[str, Manifest]) -> Pane:
+    """What stands out, then each topic in short; the switch and packets' ways where they are watched."""
     rows: list[tuple[Placed, ...]] = [(Placed("Stands out", standsout.block(), lines=8),)]
     rows.append((Placed("Baseline", against.block(), lines=7),))
     for names in _OVERVIEW:
         placed = tuple(Placed(_TABS[name], blocks_of(manifests[name])[0]) for name in names if name in manifests)
         if placed:
             rows.append(placed)
+    switch = [Placed("OVS", ovs.health_block(name)) for name in (FLOWS, UPCALLS) if name in here][:1]
+    ways = [Placed("Path", path.ways_block(name)) for name in _PATH if name in here][:1]
+    if switch or ways:
+        rows.append((*switch, *ways))
     return Pane("overview", "Overview", tuple(rows), tuple(name for names in _OVERVIEW for name in names))
 
 

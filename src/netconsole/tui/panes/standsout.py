@@ -95,7 +95,8 @@ def _row(finding: Finding) -> Row:
 
 
 _TOPICS = {"kernel_drops": "drops", "tx_queue_latency": "queue", "softirq_health": "softirq", "socket_drops": "socket",
-           "socket_groups": "socket", "link_rates": "link", "softnet": "softirq", "host_path": "path"}  # fmt: skip
+           "socket_groups": "socket", "link_rates": "link", "softnet": "softirq", "host_path": "path",
+           "local_path": "path", "ovs_flows": "ovs", "ovs_upcalls": "ovs", "ovs_drops": "ovs"}  # fmt: skip
 
 
 def _topic(finding: Finding) -> str:
