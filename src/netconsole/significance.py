@@ -145,8 +145,7 @@ def shape_distance(first: Buckets, second: Buckets, floor: float = 0.0) -> float
     """Wasserstein-1 distance between two histograms on a log2 scale: 1.0 is as if every sample had doubled or halved.
 
     Buckets are ``(low, high, count)``; a bucket's samples are taken to lie at its middle. What is below ``floor``
-    counts as ``floor``: half a microsecond instead of a quarter is as little worth a line in a shape as in a
-    percentile.
+    counts as ``floor``: what is too small a difference of a percentile is too small a one of a shape.
     """
     steps = _cumulated(first, second, floor)
     return math.fsum(abs(before - now) * (following - at) for (at, before, now), (following, _, _) in pairwise(steps))
