@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .accelerator import accelerator
 from .errors import CommandTimeout, LabError, LabUnavailable, MachineDied
 from .shares import Server
 
@@ -33,7 +34,11 @@ BOOT_LIMIT_S = 90.0
 COMMAND_LIMIT_S = 60.0
 ANSWER_LIMIT_S = 15.0  # a live machine answers a ping in milliseconds, a busy one on two shared cores in seconds
 CONSOLE_LINES_KEPT = 2000
-CONSOLE_LINES_SHOWN = 60  # a panic's trace with what came before it
+CONSOLE_LINES_SHOWN = 60
+# Where the kernel told of trouble, everything from there on: a lock-up's report has a trace of each CPU, twice.
+TROUBLE = re.compile(r"BUG: |Oops: |Kernel panic|rcu: INFO: |int3: 0000|general protection fault")
+TROUBLE_LINES_SHOWN = 300
+LINES_BEFORE_TROUBLE = 10
 CHUNK = 65536
 
 
@@ -70,9 +75,10 @@ class Machine:
     ) -> None:
         """Boots it and waits until its command server answers.
 
-        `arguments` are QEMU's, without console, control port and initramfs; `servers` are started before it and end
-        with it. After `limit_s` it is ended whatever it does. `ports` are further virtio-serial consoles (hvc0, …);
-        `port(name)` is this end of them. Raises MachineDied with the last console lines when it does not come up.
+        `arguments` are QEMU's, without accelerator, console, control port and initramfs; `servers` are started before
+        it and end with it. After `limit_s` it is ended whatever it does. `ports` are further virtio-serial consoles
+        (hvc0, …); `port(name)` is this end of them. Raises MachineDied with the last console lines when it does not
+        come up.
         """
         if shutil.which(QEMU) is None:
             raise LabUnavailable(f"{QEMU} is missing (Debian package qemu-system-x86)")
@@ -98,7 +104,7 @@ class Machine:
             fds = [control_fd, console_fd, image]
             command = [
                 # Says that the machine reset itself (a triple fault, say), for `died`.
-                *(QEMU, "-d", "cpu_reset"),
+                *(QEMU, "-d", "cpu_reset", "-accel", accelerator(QEMU)),
                 *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
                 *("-initrd", f"/proc/self/fd/{image}"),
                 *("-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"),
@@ -227,8 +233,8 @@ class Machine:
             }.get(status, f"ended (status {status})" + (f": {said}" if said else ""))
         else:
             why = "does not answer"
-        tail = self.console.splitlines()[-CONSOLE_LINES_SHOWN:]
-        return MachineDied("\n  ".join([f"{doing}: the machine {why}; last lines of its console:", *tail]))
+        lines = what_matters(self.console.splitlines())
+        return MachineDied("\n  ".join([f"{doing}: the machine {why}; last lines of its console:", *lines]))
 
     def _reply(self, id: int, deadline: float, doing: str) -> dict[str, Any]:
         """The next message about this command. Raises MachineDied, or queue.Empty at the deadline of a live machine."""
@@ -388,6 +394,15 @@ class Process:
     def _describe(self, what: str) -> str:
         said = (bytes(self.out[-2000:]) + bytes(self.err[-2000:])).decode("utf-8", "replace").strip()
         return f"{' '.join(self.argv)}: {what}; it had printed:\n{said}"
+
+
+def what_matters(console: Sequence[str]) -> Sequence[str]:
+    """The last lines, and from the first word of trouble on what the kernel said: the cause stands there."""
+    last = max(0, len(console) - CONSOLE_LINES_SHOWN)
+    trouble = (max(0, number - LINES_BEFORE_TROUBLE) for number, line in enumerate(console) if TROUBLE.search(line))
+    first = min(next(trouble, last), last)
+    end = min(first + TROUBLE_LINES_SHOWN, last)
+    return [*console[first:end], *(["…"] if end < last else []), *console[last:]]
 
 
 @contextlib.contextmanager
