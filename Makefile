@@ -20,8 +20,9 @@ run: .venv/.ready-run
 LAB := $(addprefix tests/lab/test_,$(addsuffix .py,btf fetch machine traffic live_inside))
 TESTS := tests/unit tests/tui tests/live $(LAB)
 
+# Two processes side by side, by the groups of tests/conftest.py: what measures this machine, and what needs nothing but time.
 test: lint
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(TESTS))
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n 2 --dist loadgroup --durations=20 $(TESTS))
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check
