@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
-from netconsole import cli_calibrate, cli_compare, cli_forecast, cli_record
+from netconsole import cli_calibrate, cli_compare, cli_forecast, cli_record, machine
 from netconsole.figure import safe
 from netconsole.problems import BadInput, Unable, bad
 
@@ -58,6 +58,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code; every expected error is one line on standard error."""
+    machine.begin()
     try:
         result = app(args=list(arguments), prog_name="netconsole", standalone_mode=False)
         sys.stdout.flush()

@@ -31,8 +31,10 @@ def before_start(
     dear = [(manifest, modes[manifest.name]) for manifest in forecast.wanted(requests, manifests)]
     if not dear:
         return
+    from netconsole import machine
     from netconsole.forecasting import look_ahead
 
+    machine.before_pct()  # what is loaded to make the forecast is not how busy the machine was before
     try:
         outlook = look_ahead(dear)
     except Unable as error:

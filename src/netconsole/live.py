@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Literal
 
-from netconsole import frames, host
+from netconsole import frames, host, machine
 from netconsole.calibrate import store
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import AnyFrame, Mode, Scalar
@@ -368,6 +368,7 @@ class LiveSession:
 
 def session_of(requests: Sequence[ProbeRequest], profile: Profile, every_s: float | None = None) -> LiveSession:
     """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
+    machine.before_pct()  # from here on the machine is busy with us
     governed = needs_windows(profile)
     return LiveSession(
         collector_command(),

@@ -336,6 +336,16 @@ async def test_knobs_are_checked_as_in_a_profile_and_set_on_the_running_probe() 
         assert isinstance(one.app.screen, MainScreen)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_overview_holds_every_cost_against_its_limit(size: tuple[int, int]) -> None:
+    async with running(size=size) as one:
+        await one.play(6)
+        strip = " ".join(one.text().partition(" cost: ")[2].split())
+        costs = ["in kernel", "per packet", "user", "memory", "events", "lost", "suppressed"]
+        costs += ["statistics on", "host idle was"]
+        assert [cost for cost in costs if cost not in strip] == []
+
+
 async def test_a_refusal_of_the_collector_is_told() -> None:
     async with running() as one:
         one.session.refuse = "the map is gone \x1b[2J"

@@ -8,11 +8,10 @@ from typing import ClassVar
 
 import psutil
 
+from netconsole import machine
 from netconsole.frames import AnyFrame, Count, Row, Usage
 from netconsole.sources.base import FrameMaker
 
-BEFORE_S = 0.3
-"""The machine is looked at at least so long before watching begins: /proc/stat counts in ticks of 10 ms."""
 PSS_EVERY = 5
 """The kernel walks our page tables for PSS: about 1 ms, so not at every interval."""
 
@@ -25,7 +24,6 @@ class OwnCost:
     def __init__(self) -> None:
         self._process = psutil.Process(os.getpid())
         self._cpu_ns = time.process_time_ns()
-        self._made = (time.monotonic(), self._cpu_ns, _machine_ms())
         self._before_pct: float | None = None
         self._machine: tuple[int, int] | None = None
         self._totals = (0, 0)
@@ -34,15 +32,12 @@ class OwnCost:
 
     def open(self) -> None:
         """Begin to count. What the machine did until now, less what we did ourselves, is how busy it was before."""
-        self._machine = now = _machine_ms()
-        made_s, own_ns, (busy, all_cpus) = self._made
-        if time.monotonic() - made_s >= BEFORE_S and now[1] > all_cpus:
-            own_ms = (time.process_time_ns() - own_ns) / 1e6
-            self._before_pct = 100 * max(0.0, now[0] - busy - own_ms) / (now[1] - all_cpus)
+        self._before_pct = machine.before_pct()
+        self._machine = machine.busy_and_all_ms()
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """The machine's one row."""
-        last, now = self._machine, _machine_ms()
+        last, now = self._machine, machine.busy_and_all_ms()
         self._machine = now
         busy, all_cpus = (max(0, new - old) for new, old in zip(now, last, strict=True)) if last else (0, 0)
         self._totals = (self._totals[0] + busy, self._totals[1] + all_cpus)
@@ -74,12 +69,3 @@ class OwnCost:
         except psutil.Error:
             return None
         return None if pss is None else int(pss) // 1024
-
-
-def _machine_ms() -> tuple[int, int]:
-    """Busy time and all time of all CPUs since boot, in milliseconds (/proc/stat counts in ticks of 10 ms)."""
-    times = psutil.cpu_times()
-    # Guest time is in user time already. Steal was not ours, but nor was the CPU idle for us.
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return round((total - idle) * 1000), round(total * 1000)

@@ -78,11 +78,9 @@ def shortest_headline(scene: Scene) -> list[Piece]:
 
 
 def strip(scene: Scene) -> list[list[Piece]]:
-    """Every cost against its limit, each a group: what is over comes first; the last ones may find no room."""
+    """Every cost against its limit, each a group: what is over first, what is unknown last; they may find no room."""
     state = scene.state
-    found = spendings(state, scene.profile.budget)
-    held = [one for one in found if one.limit is not None or one.name != "ns_per_packet"]
-    held.sort(key=lambda one: ("over", "near").index(one.word) if one.word in ("over", "near") else 2)
+    found = sorted(spendings(state, scene.profile.budget), key=_urgency)
     ledger = state.ledger_totals()
     counts = {"lost": ledger.get("lost", 0), "uncounted": _uncounted(ledger), "suppressed": ledger.get("suppressed", 0)}
     missed: list[list[Piece]] = [
@@ -90,12 +88,12 @@ def strip(scene: Scene) -> list[list[Piece]]:
         for name, count in counts.items()
         if count or name != "uncounted"
     ]
-    rest = [one for one in found if one not in held and one.measured is not None]
     return [
-        *(_group(scene, one) for one in held),
+        *(_group(scene, one) for one in found if one.measured is not None),
         *missed,
-        *(_group(scene, one) for one in rest),
-        [("machine ", "dim"), (_machine(scene), "")],
+        *(_group(scene, one) for one in found if one.measured is None),
+        [("statistics on ", "dim"), (f"{_whole(duty_pct(state))} %", "")],
+        _idle(scene),
         [("to terminal ", "dim"), (figure.rate(scene.output.bytes_per_s, "B"), "")],
     ]
 
@@ -128,7 +126,7 @@ def rows(scene: Scene) -> list[Row]:
     made = [_row(scene, one, notes[one.name]) for one in spendings(state, scene.profile.budget)]
     lost, suppressed = figure.number(ledger.get("lost", 0)), figure.number(ledger.get("suppressed", 0))
     before = machine_before_pct(state)
-    was = f"{figure.percent(before)} before watching, of all CPUs" if before is not None else "of all CPUs"
+    was = f"idle was {_idle_pct(before)} % before watching, now {_idle_pct(state.machine_cpu_pct)} %, of all CPUs"
     return [
         *made,
         _plain("missed", lost, f"samples lost; {suppressed} suppressed, {uncounted} not counted"),
@@ -208,6 +206,26 @@ def _kernel_note(scene: Scene) -> str:
     if scene.state.kernel_cpu_pct is None and any(not p.cost.measurable for p in scene.state.probes.values()):
         return "this kernel tells no run times; netconsole calibrate finds an estimate"
     return "all our programs, of one core"
+
+
+def _urgency(one: Spending) -> int:
+    return {"over": 0, "near": 1}.get(one.word, 2)
+
+
+def _idle(scene: Scene) -> list[Piece]:
+    """What an operator would take with sar: how idle the whole machine was before watching began, and is now."""
+    before, now = machine_before_pct(scene.state), scene.state.machine_cpu_pct
+    change = machine_change_pct(scene.state)
+    said = "" if change is None else f" ({-change:+.1f})"
+    return [("host idle was ", "dim"), (_idle_pct(before), ""), (", now ", "dim"), (f"{_idle_pct(now)} %{said}", "")]
+
+
+def _idle_pct(busy_pct: float | None) -> str:
+    return _whole(None if busy_pct is None else max(0.0, 100 - busy_pct))
+
+
+def _whole(percent: float | None) -> str:
+    return figure.UNKNOWN if percent is None else f"{percent:.0f}"
 
 
 def _packet_note(scene: Scene) -> str:

@@ -31,6 +31,8 @@ SIDE_BY_SIDE_COLUMNS = 110
 """From this width on, two tables share a row."""
 LEAST_TABLE_LINES = 6
 """A table lower than title, heads and four rows is not worth its place: then there are tabs."""
+STRIP_LINES = 3
+"""What every cost against its limit takes in 80 columns."""
 EDGE_LINES = 4
 """Header of two lines, cost strip and footer."""
 
@@ -221,7 +223,7 @@ class MainScreen(Screen[None]):
         self.query_one("#missing", Lines).show(*_wrapped(told, width))
         strip = self.query_one("#cost", Lines)
         if strip.display:
-            strip.show(_cost_line(scene, width))
+            strip.show(*_cost_lines(scene, width, self._strip_lines()))
         self._footer()
 
     async def show_pane(self, name: str) -> None:
@@ -321,11 +323,19 @@ class MainScreen(Screen[None]):
     def _lay_out(self) -> None:
         width, height = self.size
         small = width < FULL_COLUMNS or height < FULL_LINES
-        self.query_one("#cost").display = not small
+        strip = self.query_one("#cost")
+        strip.display = not small
+        strip.styles.height = self._strip_lines()
         self.query_one("#missing").display = self._missing
         self.query_one("#body").display = not self._missing
-        edge = EDGE_LINES + self.header_lines - 2
-        self.view.lay_out(width, height - (edge - 1 if small else edge))
+        edge = EDGE_LINES + self.header_lines - 2 + self._strip_lines() - 1
+        self.view.lay_out(width, height - (EDGE_LINES + self.header_lines - 3 if small else edge))
+
+    def _strip_lines(self) -> int:
+        """Every cost in the overview; elsewhere one line of those that matter most."""
+        if self.current != "overview":
+            return 1
+        return STRIP_LINES if self.size.width < SIDE_BY_SIDE_COLUMNS else STRIP_LINES - 1
 
     def _redraw(self) -> None:
         self.app.call_later(self.app.run_action, "redraw")
@@ -371,14 +381,16 @@ def _table(placed: Placed) -> LineTable:
     return LineTable(block.name, placed.tab, block.columns, heads=block.heads, id=f"table-{block.name}")
 
 
-def _cost_line(scene: Scene, width: int) -> Line:
-    pieces: list[Piece] = [(" cost: ", "strong")]
+def _cost_lines(scene: Scene, width: int, lines: int) -> list[Line]:
+    """Groups one after the other; what has no room in the last line is left out."""
+    made: list[list[Piece]] = [[(" cost: ", "strong")]]
     for group in budget.strip(scene):
-        joint: Piece = (" · ", "dim") if len(pieces) > 1 else ("", "")
-        if cells(pieces) + cells([joint, *group]) > width:
-            continue
-        pieces += [joint, *group]
-    return pieces
+        joint: Piece = (" · ", "dim") if len(made[-1]) > 1 else ("", "")
+        if cells(made[-1]) + cells([joint, *group]) <= width:
+            made[-1] += [joint, *group]
+        elif len(made) < lines:
+            made.append([("       ", ""), *group])
+    return list(made)
 
 
 def _wrapped(text: str, width: int) -> list[Line]:

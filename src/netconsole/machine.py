@@ -1,0 +1,54 @@
+"""How busy the whole machine is, and was in the moment before this program began to measure: as sar would tell."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+STAT = Path("/proc/stat")
+LEAST_MS = 300
+"""Of all CPUs together: a shorter moment says little, for the kernel counts in ticks of 10 ms."""
+_TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class _Before:
+    """The moment between the start of this program and that of its measuring."""
+
+    own_s: float
+    machine_ms: tuple[int, int]
+    is_over: bool = False
+    busy_pct: float | None = None
+
+
+_before: _Before | None = None
+
+
+def begin() -> None:
+    """The program has just started: from here on until :func:`before_pct` is asked, it is the time before measuring."""
+    global _before
+    _before = _Before(time.process_time(), busy_and_all_ms())
+
+
+def before_pct() -> float | None:
+    """Percent of all CPUs that others kept busy before; None when the moment was too short. The first call ends it."""
+    if _before is None:
+        return None
+    if not _before.is_over:
+        _before.is_over = True
+        busy, all_of_it = (now - then for now, then in zip(busy_and_all_ms(), _before.machine_ms, strict=True))
+        own_ms = (time.process_time() - _before.own_s) * 1000
+        if all_of_it >= LEAST_MS:
+            _before.busy_pct = 100 * max(0.0, busy - own_ms) / all_of_it
+    return _before.busy_pct
+
+
+def busy_and_all_ms() -> tuple[int, int]:
+    """Busy time and all time of all CPUs since boot, in milliseconds (fs/proc/stat.c, show_stat)."""
+    fields = STAT.read_text("ascii", "replace").split("\n", 1)[0].split()[1:]
+    ticks = [int(field) for field in fields]
+    # Guest time, the last two, is in user time already. Steal was not ours, but nor was the CPU idle for us.
+    total, idle = sum(ticks[:8]), sum(ticks[3:5])
+    return round((total - idle) * _TICK_MS), round(total * _TICK_MS)

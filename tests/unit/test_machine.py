@@ -1,0 +1,40 @@
+"""How busy the machine was before is what others did, and is not known after too short a moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole import machine
+
+
+def stat(busy: int, idle: int) -> str:
+    """Ticks of 10 ms: user, nice, system, idle, iowait, irq, softirq, steal, guest (in user already), guest_nice."""
+    return f"cpu  {busy} 0 0 {idle} 0 0 0 0 {busy} 0\ncpu0 …\n"
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "stat"
+    monkeypatch.setattr(machine, "STAT", path)
+    monkeypatch.setattr(machine, "_before", None)
+    monkeypatch.setattr(machine, "_TICK_MS", 10.0)
+    return path
+
+
+def test_it_is_the_share_of_the_time_before_measuring(fresh: Path) -> None:
+    fresh.write_text(stat(1000, 9000))
+    machine.begin()
+    fresh.write_text(stat(1400, 9600))
+    assert machine.before_pct() == pytest.approx(40, abs=1)  # less what this process took meanwhile
+    fresh.write_text(stat(9000, 9600))
+    assert machine.before_pct() == pytest.approx(40, abs=1), "the first call ended the moment"
+
+
+def test_a_moment_that_is_too_short_says_nothing(fresh: Path) -> None:
+    assert machine.before_pct() is None
+    fresh.write_text(stat(1000, 9000))
+    machine.begin()
+    fresh.write_text(stat(1010, 9010))
+    assert machine.before_pct() is None
