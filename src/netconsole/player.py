@@ -23,8 +23,8 @@ from netconsole.state import State
 
 HISTORY_S = float(SAMPLES)
 """How far before its target a jump begins, if that is not too much to read: as far as histories go back."""
-HISTORY_BYTES = 8 * 1024 * 1024
-"""Frames that a jump reads for histories, at most: a fifth of a second."""
+HISTORY_BYTES = 4 * 1024 * 1024
+"""Frames that a jump reads, at most, if its block has not more: a third of a second if they are all rows of tables."""
 MAX_ACTIONS = 1000
 _MAX_BATCH = 20_000
 """Frames of one interval that are held back; as in a live session."""
@@ -153,9 +153,9 @@ class Player:
     def _first(self, last: int, target_ns: int) -> int:
         """The block that a jump into block ``last`` begins with."""
         blocks = self.recording.blocks
-        first = last
+        first, end = last, blocks[last].mark.bytes + blocks[last].bytes
         while first > 0 and blocks[first].mark.mono_ns > target_ns - HISTORY_S * 1e9:
-            if blocks[last].mark.bytes - blocks[first - 1].mark.bytes > HISTORY_BYTES:
+            if end - blocks[first - 1].mark.bytes > HISTORY_BYTES:
                 break
             first -= 1
         return first

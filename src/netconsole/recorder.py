@@ -27,7 +27,7 @@ from netconsole.recording_writer import MAX_BYTES, MAX_S, PARTS, RecordingFile
 from netconsole.state import State
 
 BLOCK_S = 60.0
-BLOCK_BYTES = 8 * 1024 * 1024
+BLOCK_BYTES = 4 * 1024 * 1024
 """A block ends after so long, or so many bytes of frames, if the bounds are not smaller."""
 CLOSE_S = 1.0
 """How long closing may wait for the disk: the whole console ends within two seconds."""

@@ -128,8 +128,12 @@ class TableState:
     def _update(self, row: RowState, sent: frames.Row, frame: frames.Table, tick: int) -> None:
         moved = False
         for name, count in sent.counts.items():
-            if len(row.counts) >= MAX_VALUES and name not in row.counts:
-                continue
+            known = row.counts.get(name)
+            if known is None:
+                if len(row.counts) >= MAX_VALUES:
+                    continue
+            elif known.total == count.total and count.delta == 0 and known.per_s == 0.0:
+                continue  # most rows of a full frame: nothing is new
             row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, frame.interval_ns))
             moved = moved or count.delta != 0
         row.gauges = sent.gauges
