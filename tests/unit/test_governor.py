@@ -85,7 +85,11 @@ def host(
     return Host(governor, truth, limited)
 
 
-noise = st.lists(st.fixed_dictionaries({name: st.floats(0.0, 30.0) for name in NAMES}), min_size=1, max_size=120)
+seconds_of_load = st.tuples(st.fixed_dictionaries({name: st.floats(0.0, 30.0) for name in NAMES}), st.just(1))
+calms = st.tuples(st.just(dict.fromkeys(NAMES, 0.0)), st.integers(1, 15))
+noise = st.lists(st.one_of(seconds_of_load, calms), min_size=1, max_size=40).map(
+    lambda parts: [load for load, seconds in parts for _ in range(seconds)]
+)
 truths = st.fixed_dictionaries(dict.fromkeys(NAMES, shares))
 limits = st.sampled_from(["kernel_cpu_pct", "ns_per_packet", "events_per_s"])
 
