@@ -13,7 +13,8 @@ from functools import partial
 from netconsole import spending
 from netconsole.forecast import said as said_forecast
 from netconsole.frames import Mode, Scalar
-from netconsole.governor import Action, Governor, Level, Move, Overhead, Reading, ladder
+from netconsole.governor import Action, Governor, Move, Overhead, Reading
+from netconsole.ladder import Level, ladder
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile, plan
 from netconsole.session import News, Session

@@ -18,9 +18,8 @@ from netconsole.governor import (
     Limited,
     Move,
     Reading,
-    Rung,
-    ladder,
 )
+from netconsole.ladder import Rung, ladder
 from netconsole.profiles import Budget
 
 LIMIT_PCT = 2.0
