@@ -43,6 +43,13 @@ class PlayedSession:
         for line in scenario.lines:
             self._line(line)
 
+    def take(self, frame: frames.AnyFrame) -> None:
+        """Apply a frame as it was sent; the one that closes an interval is told to whoever listens."""
+        self.state.apply(frame)
+        if isinstance(frame, frames.Cost) and frame.probe is None and frame.source == "collector":
+            for callback in self._callbacks:
+                callback("interval")
+
     def _line(self, line: dict[str, Any]) -> None:
         if "kind" in line:
             self._frame(line)

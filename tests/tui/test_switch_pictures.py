@@ -1,0 +1,59 @@
+"""The panes OVS and Path with figures of real runs, as text: compared with files beside this one (see test_pictures)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+from played import PROFILE, PlayedSession, screen_text
+
+from netconsole import frames, probes
+from netconsole.tui.console import ConsoleApp
+
+PICTURES = Path(__file__).parent / "screens"
+RECORDINGS = Path(__file__).parent / "recordings"
+SHIPPED = Path(__file__).parents[2] / "probes"
+VIEWS = {
+    "path": ("path", ("9",)),
+    "path-direction": ("path", ("9", "enter")),
+    "path-stage": ("path", ("9", "down", "down", "enter")),
+    "path-slow": ("path", ("9", "shift+tab")),
+}
+"""Recording and keys."""
+SIZES = {"120x40": (120, 40), "80x24": (80, 24)}
+
+
+def recorded(name: str) -> list[frames.AnyFrame]:
+    """The frames of a recording."""
+    packed = (RECORDINGS / f"{name}.jsonl.zst").read_bytes()
+    text = zstandard.ZstdDecompressor().stream_reader(packed).read()
+    return [frames.decode(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("view", VIEWS)
+async def test_it_looks_as_it_did(view: str, size: str) -> None:
+    recording, keys = VIEWS[view]
+    session, sent = PlayedSession(), recorded(recording)
+    for frame in sent:
+        if isinstance(frame, (frames.Hello, frames.Status)):
+            session.take(frame)  # the panes are made of the probes that are there
+    app = ConsoleApp(session, PROFILE, probes.load_all([SHIPPED]))
+    async with app.run_test(size=SIZES[size]) as pilot:
+        await pilot.pause()
+        for frame in sent:
+            session.take(frame)
+            if isinstance(frame, frames.Cost) and frame.probe is None:
+                await pilot.pause()
+        await pilot.pause()
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        await pilot.pause()
+        text = screen_text(app) + "\n"
+    path = PICTURES / f"{view}-{size}.txt"
+    if os.environ.get("NETCONSOLE_PICTURES") == "write":
+        path.write_text(text)
+    assert text == path.read_text(), f"{path.name} differs"
