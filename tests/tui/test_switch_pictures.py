@@ -1,4 +1,4 @@
-"""The panes OVS and Path with figures of real runs, as text: compared with files beside this one (see test_pictures)."""
+"""The panes OVS and Path with figures of real runs, as text: compared with files beside it (see test_pictures)."""
 
 from __future__ import annotations
 
