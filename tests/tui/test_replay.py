@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from netconsole.tui.replay import ReplayApp
 from netconsole.tui.screens.jump import JumpScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen
 
+PICTURES = Path(__file__).parent / "screens"
 LIMIT_S = 60.0
 LENGTH_S = 200
 MANIFESTS = probes.load_all()
@@ -92,6 +94,23 @@ async def test_it_says_that_it_is_a_recording_and_of_when(recording: Path, size:
         if size[0] >= 80:
             assert "2026-11-21 09:00:59" in text
             assert "hv-017" in text
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 12)])
+async def test_its_header_looks_as_it_did(recording: Path, size: tuple[int, int]) -> None:
+    """As in test_pictures.py, where it says how they are written anew; the panes are the same, and pictured there."""
+    async with replaying(recording, size) as one:
+        await one.press("right_curly_bracket")
+        await one.until(at(60))
+        await one.press("m")
+        await one.press("right_square_bracket")
+        await one.until(at(70))
+        shown = (await one.shows("00:01:08 of 00:03:20")).splitlines(keepends=True)
+    text = "".join(shown[:3])
+    path = PICTURES / f"replay-header-{size[0]}x{size[1]}.txt"
+    if os.environ.get("NETCONSOLE_PICTURES") == "write":
+        path.write_text(text)
+    assert text == path.read_text(), f"{path.name} differs"
 
 
 async def test_it_plays_and_pauses(recording: Path) -> None:
