@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .errors import MachineDied
+from .errors import CommandTimeout, MachineDied
 from .fetch import Kernel
 from .hypervisor import CHECKOUT, LIFETIME_S, Hypervisor
 from .l2 import Address, Card, Guest
@@ -94,7 +94,10 @@ class Testbed:
         for card in cards:
             self.hypervisor.shell(f"ip neighbour replace {card.ip} lladdr {card.mac} dev {BRIDGE} nud permanent")
         for guest in self.guests:
-            guest.know([self.bridge, *(card for card in cards if card.mac != guest.card.mac)])
+            try:
+                guest.know([self.bridge, *(card for card in cards if card.mac != guest.card.mac)])
+            except CommandTimeout:  # it has lost an interrupt, as when it boots (l2.py)
+                guest.restart()
 
     def __enter__(self) -> Testbed:
         return self
