@@ -49,7 +49,7 @@ def vmlinux_of(kernel: str) -> list[Path]:
     try:
         return [files.vmlinux for files in lab_btf_files()]
     except LabUnavailable as error:
-        pytest.skip(f"cannot run here: {error}")
+        pytest.skip(str(error))
 
 
 @cache
