@@ -17,11 +17,10 @@ from tests.terminal_process import TerminalProcess, alive
 
 from netconsole_collector import bpf
 
-from .test_cleanup_collector import SEED, leftovers
+from .test_cleanup_collector import LIMIT_S, SEED, leftovers
 
 pytestmark = pytest.mark.live
 
-GONE_S = 2.0
 ROUNDS = 50
 LONGEST_S = 1.2
 """From the start of the console to the kill: compiling, attaching, and the first figures all lie within."""
@@ -105,8 +104,8 @@ class Running:
 
 
 def await_gone(processes: Iterable[int], held: Iterable[tuple[str, int]], files: set[str]) -> None:
-    """Fails, with what is left, when it is not gone in time."""
-    deadline = time.monotonic() + GONE_S
+    """Fails, with what is left, when it does not go."""
+    deadline = time.monotonic() + LIMIT_S
     while left := ([pid for pid in processes if alive(pid)], left_of(held), leftovers() - files):
         if not any(left):
             return
