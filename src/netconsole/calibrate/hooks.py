@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from netconsole.calibrate.tool import Tool
 from netconsole.forecast import Hook, Passing
@@ -67,7 +67,8 @@ def request(manifests: Sequence[Manifest]) -> ProbeRequest:
         "programs": wanted.specs,
         "tables": {"passings": table},
     }
-    return ProbeRequest(NAME, "summary", {}, spec, wanted.code, manifests[0].common_code())
+    header = replace(manifests[0], include=()).common_code()  # a probe's own headers want types that this one does not
+    return ProbeRequest(NAME, "summary", {}, spec, wanted.code, header)
 
 
 def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
