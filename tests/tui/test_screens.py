@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from played import PlayedSession, console, screen_text
+from played import PROFILE, PlayedSession, console, screen_text
 from scenes import HOSTILE, Scenario, attached, host, interval
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -344,6 +345,14 @@ async def test_the_overview_holds_every_cost_against_its_limit(size: tuple[int, 
         costs = ["in kernel", "per packet", "user", "memory", "events", "lost", "suppressed"]
         costs += ["statistics on", "host idle was"]
         assert [cost for cost in costs if cost not in strip] == []
+
+
+async def test_the_header_says_that_probes_were_lowered() -> None:
+    async with running() as one:
+        assert "LOWERED" not in await one.play()
+        one.app._governing = SimpleNamespace(actions=(), pinned=frozenset(), lowered=("kernel_drops",), profile=PROFILE)  # type: ignore[assignment]
+        assert "! 1 LOWERED" in (await one.play()).splitlines()[0]
+        one.app._governing = None
 
 
 async def test_a_refusal_of_the_collector_is_told() -> None:

@@ -166,7 +166,7 @@ class ConsoleApp(App[None]):
         delay_s = driver.flow.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
         output = Output(self._output_rate(), self.pump.skipped)
         governing = self._governing
-        done = (governing.actions, governing.pinned) if governing is not None else ((), frozenset[str]())
+        done = (governing.actions, governing.pinned, governing.lowered) if governing else ((), frozenset[str](), ())
 
         def made(state: State, standing: Sequence[Finding], age_s: float | None) -> Scene:
             picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing

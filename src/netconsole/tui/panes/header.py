@@ -41,7 +41,13 @@ def stated_age_s(scene: Scene) -> int | None:
 def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) -> Line:
     """Host, kernel and profile; live or paused, elapsed time, age of the figures."""
     host = scene.state.host if scene.replay is None else scene.replay.host
-    right = [*_recording(scene), *_liveness(scene, pause, kind, now_s), *_age(scene, pause), (" ", "")]
+    right = [
+        *_governed(scene),
+        *_recording(scene),
+        *_liveness(scene, pause, kind, now_s),
+        *_age(scene, pause),
+        (" ", ""),
+    ]
     if host is None:
         return spread([(" netconsole  ", "strong"), ("starting the collector…", "look")], right, width)
     places = _places(host, figure.safe(scene.profile.name, 24))
@@ -112,6 +118,12 @@ def _recorded(place: Position) -> list[Piece]:
     """When the figures were recorded, in the time zone of whoever looks at them."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(place.wall_ns / 1e9))
     return [("RECORDING", "look"), (f" {at}", "strong")]
+
+
+def _governed(scene: Scene) -> list[Piece]:
+    """That probes measure less than they were asked to; which ones and why is in the Cost pane."""
+    count = len(scene.lowered)
+    return [(f"! {count} LOWERED", "look"), _JOINT] if count else []
 
 
 def _recording(scene: Scene) -> list[Piece]:

@@ -58,6 +58,8 @@ class Scene:
     """What the governor did, oldest first."""
     pinned: frozenset[str] = frozenset()
     """Probes that the governor leaves alone."""
+    lowered: Sequence[str] = ()
+    """Probes that are not as they were asked for, to keep the budget."""
     against: LiveComparison | None = None
     """What the figures are held against, while there is a baseline."""
     recording: Progress | None = None
