@@ -23,6 +23,7 @@ from netconsole.figure import safe
 from netconsole.probes import load_all
 from netconsole.report import Document, of_comparison, of_snapshot, to_html, to_markdown, to_text
 from netconsole.report.blocks import Bars, Curve, Heading, Line, Lines, Note, Table
+from netconsole.report.of_samples import samples
 from netconsole.report.to_markdown import escape
 from netconsole.snapshot_file import Snapshot, load
 
@@ -209,3 +210,26 @@ def test_a_comparison_says_verdict_causes_and_what_was_left_out() -> None:
     assert f"changed configuration that may explain it: {fact}" in text
     assert "baseline: monday.json, hv-017" in text
     assert "a gauge needs a baseline of three snapshots or more" in text
+
+
+def test_samples_that_differ_in_time_alone_are_one_row_and_a_stack_is_told_once() -> None:
+    begin_ns = 1_795_251_600_000_000_000
+    events = [
+        {
+            "name": "drop",
+            "wall_ns": begin_ns + n,
+            "mono_ns": n,
+            "cpu": n % 2,
+            "reason": "NO_SOCKET",
+            "vlan": 0,
+            "stack": ["a", "b"],
+        }
+        for n in range(7)
+    ]
+    events += [{"name": "drop", "wall_ns": 1 << 80, "reason": "QDISC_DROP", "stack": "no list"}, {"name": "drop"}]
+    note, kinds, stacks = samples(events)
+    assert isinstance(note, Note) and note.text.startswith("9 samples, name drop;")
+    assert isinstance(kinds, Table) and kinds.columns == ["samples", "first at (UTC)", "reason"]
+    assert kinds.rows == [["7", "09:00:00.000", "NO_SOCKET"], ["1", "–", "QDISC_DROP"], ["1", "–", "–"]]
+    assert isinstance(stacks, Table) and stacks.rows == [["7", "a < b"]]
+    assert list(samples([])) == []

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 import zstandard
 from msgspec import to_builtins
@@ -17,6 +18,8 @@ from netconsole import cli_record, probes, snapshot, snapshot_file
 from netconsole.player import Player
 from netconsole.profiles import Budget, Profile
 from netconsole.recording import Recording
+from netconsole.redact import Redactor
+from netconsole.report import ticket
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "recordings").glob("*.ncrec"))
@@ -90,3 +93,21 @@ def test_a_shipped_one_tells_nothing_of_the_machine_that_made_it(path: Path) -> 
     # Addresses are the lab's, of documentation, or of every host.
     for address in set(re.findall(rb'"((?:\d{1,3}\.){3}\d{1,3})"', told)):
         assert address.startswith((b"203.0.113.", b"10.77.0.", b"127.", b"0.0.0.0")), address
+
+
+@pytest.mark.parametrize("form", ticket.FORMATS)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_redacted_snapshot_of_a_recording_names_nobody(path: Path, form: str) -> None:
+    """Addresses, host and processes, also where a user typed them into the note."""
+    player = Player(Recording(path), MANIFESTS, Budget())
+    player.seek(50)
+    host = player.recording.header.host.name
+    plain = snapshot.build(player.place.state, MANIFESTS, Profile("summary"), player.since)
+    written = snapshot_file.encode(plain).decode()
+    known = set(re.findall(r"(?:203\.0\.113|10\.77\.0)\.\d+", written))
+    names = [*known, *(name for name in (host, "python3", "qemu-system-x86") if name in written)]
+    assert known and host in names, "there is something to hide"
+    taken = msgspec.structs.replace(plain, note=f"slow since 9: {', '.join(names)}; see [{known.pop()}]:22")
+    redacted = ticket.render(taken, form, MANIFESTS, None, Redactor(b"k" * 32))[0].decode()
+    assert "slow since 9" in redacted
+    assert not [name for name in names if name in redacted]

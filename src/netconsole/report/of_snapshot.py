@@ -10,6 +10,7 @@ from netconsole import figure
 from netconsole.frames import LEDGER_COUNTS
 from netconsole.probes import Manifest
 from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
+from netconsole.report.of_samples import samples
 from netconsole.report.standing_out import standing_out, value_at
 from netconsole.sense import TIME_UNITS
 from netconsole.snapshot_file import (
@@ -26,7 +27,6 @@ from netconsole.snapshot_file import (
 MAX_ROWS = 30
 """Rows of one table that a report shows: the largest. All are in the JSON document."""
 MAX_HISTOGRAMS = 12
-MAX_EVENTS = 20
 FACT_AREAS = ("kernel/", "cpu/", "memory/", "module/", "conntrack/", "ovs/", "vm/", "nic/", "tc/", "sysctl/net.core.")
 """Facts that a report lists, in this order; the rest is in the JSON document."""
 MAX_FACTS = 300
@@ -133,9 +133,9 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
             blocks.append(_table(cells, probe.columns.get(table), seconds(snapshot, name), at_least))
     for histogram, data in probe.histograms.items():
         blocks += _histogram(histogram, data)
-    if probe.events:
-        blocks.append(Note(f"{len(probe.events)} samples; what was suppressed is in the cost."))
-        blocks.append(_rows(probe.events, MAX_EVENTS))
+    if untimed := probe.ledger.get("unmeasured"):
+        blocks.append(Note(f"{figure.count(untimed)} were counted and not timed: histograms are a share, times ≈."))
+    blocks += samples(probe.events)
     if len(blocks) == 1:
         blocks.append(Note("Nothing happened."))
     return blocks
@@ -240,11 +240,11 @@ def _facts(snapshot: Snapshot) -> Iterator[Block]:
     yield Table(["fact", "value", "source"], rows, omitted=len(snapshot.facts) - len(rows))
 
 
-def _rows(rows: list[dict[str, Any]], limit: int = MAX_ROWS) -> Table:
+def _rows(rows: list[dict[str, Any]]) -> Table:
     """Any rows as they are."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    shown = [[_text(row.get(name)) for name in columns] for row in rows[:limit]]
-    return Table(columns, shown, omitted=max(0, len(rows) - limit))
+    shown = [[_text(row.get(name)) for name in columns] for row in rows[:MAX_ROWS]]
+    return Table(columns, shown, omitted=max(0, len(rows) - MAX_ROWS))
 
 
 def _text(value: object) -> str:

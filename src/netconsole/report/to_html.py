@@ -42,6 +42,8 @@ body{margin:0;max-width:none;font-size:10px}
 tr{break-inside:avoid}
 h2{break-after:avoid}
 .wide{overflow:visible}
+.wide table{font-size:8px}
+td,td:first-child{min-width:2em}
 }
 """
 _CLASSES = {"!!": "act", "!": "look", "?": "look"}

@@ -1,0 +1,59 @@
+"""Samples as tables that can be read: those that differ in time alone are one row, and every stack is told once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from netconsole import figure
+from netconsole.report.blocks import Block, Note, Table
+
+MAX_ROWS = 10
+"""Of samples, and of stacks: the commonest; all of them are in the JSON document."""
+_EACH_ITS_OWN = frozenset({"wall_ns", "mono_ns", "cpu", "length_bytes", "stack"})
+"""What makes no two samples different in kind: when, where and how long, and, as it is told by itself, the stack."""
+_NOTHING = (None, "", 0)
+
+
+def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    """Nothing without samples."""
+    if not events:
+        return
+    kinds: dict[tuple[tuple[str, str], ...], list[Mapping[str, Any]]] = {}
+    for event in events:
+        kept = [(name, str(value)) for name, value in event.items() if name not in _EACH_ITS_OWN]
+        kinds.setdefault(tuple(kept), []).append(event)
+    ordered = sorted(kinds.values(), key=lambda same: -len(same))
+    names = dict.fromkeys(name for same in ordered for name in same[0] if name not in _EACH_ITS_OWN)
+    known = [name for name in names if any(same[0].get(name) not in _NOTHING for same in ordered)]
+    shared = [name for name in known if len({_text(same[0].get(name)) for same in ordered}) == 1 < len(ordered)]
+    columns = [name for name in known if name not in shared]
+    of_all = "".join(f", {name} {_text(ordered[0][0].get(name))}" for name in shared)
+    yield Note(f"{len(events)} samples{of_all}; the commonest first. What was suppressed is in the cost.")
+    rows = [
+        [str(len(same)), _clock(same[0].get("wall_ns")), *(_text(same[0].get(name)) for name in columns)]
+        for same in ordered[:MAX_ROWS]
+    ]
+    yield Table(["samples", "first at (UTC)", *columns], rows, frozenset({0}), max(0, len(ordered) - MAX_ROWS))
+    stacks = Counter(" < ".join(map(str, stack)) for event in events if isinstance(stack := event.get("stack"), list))
+    if stacks:
+        commonest = [[str(count), stack] for stack, count in stacks.most_common(MAX_ROWS)]
+        yield Table(
+            ["samples", "kernel stack, innermost first"], commonest, frozenset({0}), len(stacks) - len(commonest)
+        )
+
+
+def _clock(wall_ns: object) -> str:
+    if not isinstance(wall_ns, int):
+        return figure.UNKNOWN
+    try:
+        at = datetime.fromtimestamp(wall_ns / 1e9, timezone.utc)
+    except (OverflowError, OSError, ValueError):  # a file may say anything
+        return figure.UNKNOWN
+    return at.strftime("%H:%M:%S.%f")[:-3]
+
+
+def _text(value: object) -> str:
+    return figure.UNKNOWN if value is None else str(value)
