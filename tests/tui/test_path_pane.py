@@ -95,6 +95,13 @@ def test_slow_packets_come_slowest_first_with_the_stage_to_blame() -> None:
     assert path.slow_block().title(scene) == "Slow packets · 2 sampled of 40 above the threshold"
 
 
+def test_without_packets_the_devices_that_are_meant_are_named() -> None:
+    knobs = {"inside_devices": "kind:tap", "outside_devices": "kind:physical", "port": 0}
+    scenario = Scenario().hello().status(PATH, knobs=knobs).counters(PATH, received=(0, 0))
+    note = path.ways_block(PATH).note(scene_of(scenario))
+    assert note.endswith("(e changes them): inside_devices kind:tap, outside_devices kind:physical")
+
+
 def test_mode_summary_says_how_to_see_slow_packets() -> None:
     scene = scene_of(made.way(made.attached(PATH), "out", OUT))
     assert path.slow_rows(scene) == []

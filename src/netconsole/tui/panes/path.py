@@ -73,7 +73,7 @@ SLOW_COLUMNS = (
 
 def ways_block(probe: str) -> Block:
     """Direction by percentile, each with its stages below it."""
-    return Block("path-ways", _ways_title, WAY_COLUMNS, way_rows, lambda scene: why_silent(scene, probe))
+    return Block("path-ways", _ways_title, WAY_COLUMNS, way_rows, lambda scene: _ways_note(scene, probe))
 
 
 def devices_block(probe: str) -> Block:
@@ -279,6 +279,15 @@ def _ways_title(scene: Scene) -> str:
         if lost:
             parts.append(f"{state.name}: {', '.join(lost)}")
     return " · ".join(parts)
+
+
+def _ways_note(scene: Scene, probe: str) -> str:
+    """Where nothing goes by the devices that are meant, which those are, for they are what to change."""
+    state = scene.state.probes.get(probe)
+    if state is None or not state.measuring:
+        return why_silent(scene, probe)
+    sets = [f"{name} {figure.safe(value, 64)}" for name, value in state.knobs.items() if name.endswith("_devices")]
+    return f"no packet so far by these devices (e changes them): {', '.join(sets)}"
 
 
 def _slow_title(scene: Scene) -> str:
