@@ -10,12 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+
+from netconsole.snapshot_file import encode, parse
 
 from .network import Namespace
 
 pytestmark = pytest.mark.live
 
+SCHEMA = Path(__file__).parents[2] / "docs/schema/snapshot-1.json"
 RUN = "from netconsole.cli import main; main()"
 LIMIT_S = 120.0
 PACKETS = 20_000
@@ -66,7 +70,10 @@ class Snapshot:
 def test_every_drop_is_in_the_document(namespace: Namespace) -> None:
     run = Snapshot("--probe", "kernel_drops")
     namespace.python(SEND, PACKETS)
-    document: dict[str, Any] = json.loads(run.end())
+    out = run.end()
+    document: dict[str, Any] = json.loads(out)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    assert json.loads(encode(parse(out.encode(), "stdout"))) == document, "loaded and written again it is the same"
     probe = document["probes"]["kernel_drops"]
     if probe["status"] == "unsupported":
         pytest.skip(f"cannot run here: {probe['why']}")

@@ -7,6 +7,7 @@ import stat
 from datetime import datetime, timezone
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from netconsole import baseline
 from netconsole.problems import BadInput
 from netconsole.snapshot_file import Host
 
+SCHEMA = Path(__file__).parents[2] / "docs/schema/baseline-1.json"
 NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
 HERE = Host(name="hv-017", kernel="6.1.0")
 
@@ -44,6 +46,7 @@ def test_what_is_saved_is_listed_loaded_and_removed(tmp_path: Path, data_home: P
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert baseline.names() == ["monday"]
     assert baseline.load("monday") == saved
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(json.loads(path.read_text()))
     snapshots, names = baseline.resolve("monday")
     assert (len(snapshots), names[0]) == (3, "monday: run-0.json")
     baseline.remove("monday")
