@@ -85,7 +85,8 @@ struct nc_config {
     u64 mask[2];
     u16 port;           /* host byte order */
     u8 protocol;
-    u8 pad[5];
+    u8 flow_shift;      /* details of one flow in 2^flow_shift */
+    u8 pad[4];
     u64 threshold_ns;
     u64 event_every_ns; /* budget: one event per CPU and so many ns ... */
     u64 event_burst_ns; /* ... and this much saved up at most */
@@ -135,6 +136,7 @@ enum nc_ledger_slot {
     NC_BREAKER,         /* events that were seen and suppressed by the circuit breaker: the collector adds them to both */
     NC_UNLISTED,        /* counted, but in no row, by the circuit breaker or in mode counters */
     NC_UNMEASURED,      /* counted, but not timed */
+    NC_UNSAMPLED,       /* events that were seen and suppressed because of their flow: the collector adds them to both */
     NC_LEDGER_SLOTS = 16,
 };
 BPF_PERCPU_ARRAY(nc_ledger, u64, NC_LEDGER_SLOTS);
@@ -539,6 +541,22 @@ static inline int nc_event_in_budget(struct nc_config *config, u64 now)
     budget->filling = 1;
     budget->arrival_ns = (budget->arrival_ns > now ? budget->arrival_ns : now) + config->event_every_ns;
     return 1;
+}
+
+/* Details of one flow in so many: always the same ones, on every CPU and in both directions, so that what is seen of a flow is whole. */
+#define NC_GOLDEN 0x9e3779b97f4a7c15ull
+static inline int nc_flow_sampled(struct nc_config *config, u64 *source, u64 *target, u32 source_port, u32 target_port)
+{
+    u64 hash;
+
+    if (!config->flow_shift)
+        return 1;
+    hash = (source[0] ^ source[1] ^ target[0] ^ target[1] ^ ((u64)source_port + target_port) << 32) * NC_GOLDEN;
+    hash = (hash ^ hash >> 32) * NC_GOLDEN;
+    if (!(hash >> (64 - config->flow_shift)))
+        return 1;
+    nc_ledger_add(NC_UNSAMPLED);
+    return 0;
 }
 
 /* The same, within the circuit breaker's bound: for programs that did not ask for nc_flags. */

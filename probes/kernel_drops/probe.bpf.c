@@ -137,9 +137,10 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx)
             nc_ledger_add(NC_MAP_FULL);
     }
 
-    if (flags & NC_F_DETAILS)
-        sample(ctx, config, skb, &key, &flow);
-    else if (config->flags & NC_F_DETAILS)
+    if (flags & NC_F_DETAILS) {
+        if (nc_flow_sampled(config, flow.source, flow.target, flow.source_port, flow.target_port))
+            sample(ctx, config, skb, &key, &flow);
+    } else if (config->flags & NC_F_DETAILS)
         nc_ledger_add(NC_BREAKER);
 }
 

@@ -105,7 +105,7 @@ static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, st
     if (!wanted(config, &key))
         return NULL;
     nc_count(counter);
-    if (config->flags & NC_F_DETAILS) {
+    if (config->flags & NC_F_DETAILS && nc_flow_sampled(config, key.address, key.peer, key.port, key.peer_port)) {
         now = bpf_ktime_get_ns();
         if (nc_event_allowed(config, now)) {
             record = records.lookup(&zero);

@@ -37,7 +37,7 @@ Source: TypeAlias = Literal["collector", "console"]
 
 LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted", "unlisted")
 """Ledger entries that make exact counts a lower bound."""
-LEDGER_SAMPLES = ("suppressed", "breaker", "lost", "stack_failed", "shed", "unmeasured")
+LEDGER_SAMPLES = ("suppressed", "breaker", "lost", "stack_failed", "shed", "unmeasured", "unsampled")
 """Ledger entries that make samples (events, waits in a histogram) a share of what happened; the counts stay exact."""
 
 

@@ -26,6 +26,7 @@ _INTEGERS = {
     "port": (0, 65535),
     "netns": (0, 2**32 - 1),
     "events_per_s": (0, MAX_EVENTS_PER_S),
+    "flows_one_in": (1, 65536),
 }
 _UNITS = {
     "ns": "nanoseconds",
@@ -45,6 +46,7 @@ _HINTS = {
     "protocol": "tcp, udp, icmp, icmpv6, sctp or a number; empty: all",
     "netns": "inode of the network namespace; 0: all",
     "events_per_s": "budget of sampled events in mode details",
+    "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
     "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
     "threshold_us": "only events above it, microseconds; the counts stay whole",
 }

@@ -14,6 +14,8 @@ _EVENTS_DOWN = 4
 _LEAST_EVENTS_PER_S = 5
 _THRESHOLD_UP = 4
 _FIRST_THRESHOLD_US = 100
+_FLOWS_DOWN = 8
+MAX_FLOWS_ONE_IN = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,11 @@ def ladder(mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode]) -> t
             share = rungs[-1].events_share
             says = f"threshold {threshold:g} → {higher:g} µs"
             rungs.append(Rung(mode, says, 0.95, share / 2, dict(tightened)))
+        flows = knobs.get("flows_one_in")
+        if isinstance(flows, int) and not isinstance(threshold, (int, float)):
+            tightened["flows_one_in"] = fewer_flows = min(MAX_FLOWS_ONE_IN, flows * _FLOWS_DOWN)
+            share = rungs[-1].events_share
+            rungs.append(Rung(mode, f"details of 1 flow in {fewer_flows}", 0.95, share / 2, dict(tightened)))
     if mode == "details":
         rungs.append(Rung("summary", "details → summary", 0.85, 0.0))
     if mode in ("details", "summary") and "counters" in modes:

@@ -34,7 +34,7 @@ EXTRA_LABELS = {"drop_reason": ("class", "provenance"), "tap": ("vm",)}
 """Labels that the collector adds beside a label of this kind."""
 POINTS = ("raw_tracepoint", "tracepoint", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
-COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us")
+COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us", "flows_one_in")
 FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
 
@@ -120,6 +120,8 @@ class ProgramSpec:
     required: bool
     measures: str
     attach: tuple[AttachSpec, ...]
+    mode: Mode | None = None
+    """The only mode in which it is attached; None: in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +333,6 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
 
 def _program(item: Checker) -> ProgramSpec:
     item.only(("name", "required", "module", "measures", "mode", "leads", "follows", "attach"))
-    _only_mode(item)
     if item.has("module"):
         item.text("module")
     attach = []
@@ -347,7 +348,8 @@ def _program(item: Checker) -> ProgramSpec:
         attach.append(AttachSpec(point, one.text("function")))
     if not attach:
         item.wrong("attach", "expected at least one alternative { point = …, function = … }")
-    return ProgramSpec(item.text("name"), item.boolean("required"), item.text("measures"), tuple(attach))
+    required, measures = item.boolean("required"), item.text("measures")
+    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _only_mode(item))
 
 
 def _counter(name: str, item: Checker) -> CounterSpec:

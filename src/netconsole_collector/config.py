@@ -5,7 +5,7 @@ import struct
 from typing import Any, Dict, List, Optional
 
 CONFIG_BYTES = 136
-_LAYOUT = struct.Struct("=II16s16s16sHB5xQQQQQ4Q")
+_LAYOUT = struct.Struct("=II16s16s16sHBB4xQQQQQ4Q")
 _BUDGET_BYTES = 16
 """struct nc_budget: one slot of the per-CPU map nc_budget."""
 
@@ -14,9 +14,10 @@ F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUN
 )
 
 FILTERS = ("device", "address", "port", "protocol", "netns")
-COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s")
+COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in")
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
 MAX_EXTRA = 4
+MAX_FLOWS_ONE_IN = 65536
 MODES = ("counters", "summary", "details")
 
 DETAILS_RUNS_PER_S = 20000
@@ -88,6 +89,7 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
         network[1] if network else b"",
         port,
         protocol or 0,
+        _flow_shift(knobs),
         threshold_ns,
         every_ns,
         # The bucket compares "too early by more than burst": the first event of a burst is free.
@@ -101,6 +103,12 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
 def _runs(per_s: float) -> int:
     """Runs of a window of the circuit breaker; 0 is no bound, so that a bound is at least 1."""
     return max(1, int(per_s * _WINDOW_NS / _NS_PER_S)) if per_s else 0
+
+
+def _flow_shift(knobs: Dict[str, Any]) -> int:
+    """One flow in 1, 2, 4 ... as its binary logarithm, rounded up."""
+    one_in = _number(knobs, "flows_one_in", MAX_FLOWS_ONE_IN) or 1
+    return (one_in - 1).bit_length()
 
 
 def empty_budget(cpus: int) -> bytes:

@@ -28,6 +28,7 @@ _LEDGER = (
     "breaker",
     "unlisted",
     "unmeasured",
+    "unsampled",
 )
 """Slots of nc_ledger: enum nc_ledger_slot of probes/common/netconsole.h."""
 _EVENTS = _LEDGER[:4]
@@ -189,9 +190,10 @@ class RunningProbe:
         if "nc_ledger" not in self._fds:
             return dict.fromkeys(_LEDGER, 0)
         ledger = {name: self._slot("nc_ledger", slot) for slot, name in enumerate(_LEDGER)}
-        # What the circuit breaker keeps out is counted once in the kernel, where it has to be cheap.
-        ledger["seen"] += ledger["breaker"]
-        ledger["suppressed"] += ledger["breaker"]
+        # What the breaker and the choice of flows keep out is counted once in the kernel, where it has to be cheap.
+        for name in ("breaker", "unsampled"):
+            ledger["seen"] += ledger[name]
+            ledger["suppressed"] += ledger[name]
         return ledger
 
     def _conserve(self, table: Table, explained: int) -> None:
@@ -283,7 +285,7 @@ class RunningProbe:
     @property
     def attached(self) -> List[str]:
         """The attach points of the programs that run."""
-        return [followers.place(one) for one in self.programs if one["link"] >= 0 or one.get("leader")]
+        return [one["attach"] for one in self.programs if one["link"] >= 0 or one.get("leader")]
 
     # ---- end ----
 

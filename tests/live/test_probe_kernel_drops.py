@@ -302,6 +302,23 @@ def test_what_the_circuit_breaker_keeps_out_is_counted(drops: Measurement, wire:
     assert made["submitted"] > 0
 
 
+def test_details_of_some_flows_are_whole(drops: Measurement, wire: Wire) -> None:
+    flows, each = 32, 10  # few enough for the budget's burst and the ring
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=100_000, flows_one_in=4)
+    drops.begin()
+    for number in range(flows):
+        send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, each, source_port=20_000 + number)
+    drops.settle()
+    made = {name: drops.event_count(PROBE, name) for name in ("seen", "submitted", "suppressed", "lost")}
+    assert made["seen"] == drops.counter(PROBE, "drops") == flows * each
+    assert made["seen"] == made["submitted"] + made["suppressed"] + made["lost"]
+    sampled = Counter(event.fields["source_port"] for event in drops.events)
+    assert 0 < len(sampled) < flows
+    assert drops.ledger(PROBE, "unsampled") == (flows - len(sampled)) * each
+    assert (made["suppressed"], made["lost"]) == (drops.ledger(PROBE, "unsampled"), 0)
+    assert set(sampled.values()) == {each}, "a flow is seen whole or not at all"
+
+
 def test_counters_alone_count_what_passes_the_filters(drops: Measurement, wire: Wire) -> None:
     drops.set(PROBE, "counters", netns=wire.b.inode, port=CLOSED_PORT)
     drops.begin()

@@ -107,6 +107,12 @@ def test_a_budget_of_nothing_is_summary() -> None:
     assert number(packed("details", events_per_s=1)["flags"]) == config.F_DETAILS | config.F_BREAKER
 
 
+@pytest.mark.parametrize(("one_in", "shift"), [(1, 0), (2, 1), (3, 2), (8, 3), (65536, 16)])
+def test_details_of_one_flow_in_so_many_are_a_power_of_two(one_in: int, shift: int) -> None:
+    assert number(packed(flows_one_in=one_in)["flow_shift"]) == shift
+    assert number(packed()["flow_shift"]) == 0
+
+
 def test_the_circuit_breaker_bounds_details_always_and_rows_when_asked() -> None:
     shift = re.search(r"#define NC_WINDOW_SHIFT (\d+)", HEADER.read_text("utf-8"))
     assert shift is not None

@@ -34,6 +34,7 @@ LEDGER_WORDS = {
     "suppressed": "events over the budget: samples are a share, counts are exact",
     "unlisted": "counted and in no row, to keep the budget: the counter is exact, the rows are a lower bound",
     "breaker": "of the suppressed, those that the in-kernel circuit breaker kept out",
+    "unsampled": "of the suppressed, those of flows that details are not of (flows_one_in)",
     "lost": "events that the buffer refused: samples are a share, counts are exact",
     "stack_failed": "events whose stack could not be read",
     "shed": "events that arrived and were not kept here",
