@@ -8,6 +8,8 @@ from netconsole import figure
 from netconsole.comparison import said
 from netconsole.reference import Held
 from netconsole.sense import TIME_UNITS
+from netconsole.tables import HistogramState, RowState
+from netconsole.tui.panes.scene import Scene
 from netconsole.tui.widgets.columns import Cell, Column
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece
@@ -46,6 +48,28 @@ def cells(held: Held | None, of: str = "") -> dict[str, Cell]:
         "held": Cell(f"{of} {ratio(held)}".lstrip(), size, tone),
         "change": Cell(_short(held), held.difference, tone),
     }
+
+
+def of_value(scene: Scene, probe: str, table: str, row: RowState, name: str) -> dict[str, Cell]:
+    """The cells for a value of a table's row; none while there is no baseline."""
+    if scene.against is None:
+        return {}
+    state, manifest = scene.state.probes.get(probe), scene.manifests.get(probe)
+    spec = manifest.tables.get(table) if manifest is not None else None
+    value = next((one for one in spec.value if one.name == name), None) if spec is not None else None
+    if state is None or manifest is None or value is None:
+        return cells(None)
+    return cells(scene.against.reference.value(state, manifest, table, row, value))
+
+
+def of_percentile(scene: Scene, probe: str, name: str, one: HistogramState, percent: float) -> dict[str, Cell]:
+    """The cells for a percentile of a histogram; none while there is no baseline."""
+    if scene.against is None:
+        return {}
+    state, manifest = scene.state.probes.get(probe), scene.manifests.get(probe)
+    if state is None or manifest is None:
+        return cells(None)
+    return cells(scene.against.reference.percentile(state, manifest, name, one, percent))
 
 
 def lines(figures: list[tuple[str, Held | None]], name: str, why_not: str | None) -> Iterator[Line]:

@@ -7,6 +7,7 @@ from functools import partial
 
 from netconsole import figure
 from netconsole.tables import HistogramState, RowState
+from netconsole.tui.panes import held
 from netconsole.tui.panes.flow_text import flow_text
 from netconsole.tui.panes.held import NS_PER_PERCENT
 from netconsole.tui.panes.ovs_datapaths import (
@@ -95,7 +96,9 @@ HANDLER_COLUMNS = (
 
 def health_block(probe: str) -> Block:
     """Datapaths, the worst first, and ovs-vswitchd itself. ``probe``: that of which nothing is shown without rows."""
-    return Block("ovs-health", _health_title, HEALTH_COLUMNS, health_rows, lambda scene: why_silent(scene, probe))
+    return Block(
+        "ovs-health", _health_title, HEALTH_COLUMNS, health_rows, lambda scene: why_silent(scene, probe), probe
+    )
 
 
 def ports_block() -> Block:
@@ -156,7 +159,7 @@ def cause_rows(scene: Scene) -> list[Row]:
     whole = sum(row.per_s("upcalls") or 0.0 for row in rows)
     at_least = _at_least(scene, UPCALLS)
     return [
-        Row(Evidence(UPCALLS, "table", "flows", row.key), partial(_cause_cells, row, whole, at_least))
+        Row(Evidence(UPCALLS, "table", "flows", row.key), partial(_cause_cells, scene, row, whole, at_least))
         for row in rows[:MAX_ROWS]
     ]
 
@@ -165,7 +168,7 @@ def handler_rows(scene: Scene) -> list[Row]:
     """The handler threads, the busiest first."""
     found = sorted(handlers(scene), key=lambda pair: -(pair[0].per_s("cpu_ns") or 0.0))
     return [
-        Row(Evidence(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, row, waits))
+        Row(Evidence(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, scene, row, waits))
         for row, waits in found[:MAX_ROWS]
     ]
 
@@ -271,6 +274,7 @@ def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict
         "dump": Cell(figure.duration(gauges.get("dump_ms"), "ms"), gauges.get("dump_ms")),
         "puts": Cell(""),
         "history": Cell("", history=partial(_history, scene, FLOWS, "datapaths", row, "misses")),
+        **held.of_value(scene, FLOWS, "datapaths", row, "misses"),
     }
 
 
@@ -316,10 +320,11 @@ def _port_cells(scene: Scene, state: tuple[str, str], port: Port) -> dict[str, C
         "dropped": rate("dropped"),
         "late": rate("late", "look"),
         "history": Cell("", history=partial(_history, scene, UPCALLS, "upcalls", row, "upcalls")),
+        **held.of_value(scene, UPCALLS, "upcalls", row, "upcalls"),
     }
 
 
-def _cause_cells(row: RowState, whole: float, at_least: bool) -> dict[str, Cell]:
+def _cause_cells(scene: Scene, row: RowState, whole: float, at_least: bool) -> dict[str, Cell]:
     rate, total = row.per_s("upcalls"), row.total("upcalls")
     percent = 100 * rate / whole if rate is not None and whole else None
     flow = flow_text(row.labels)
@@ -329,6 +334,7 @@ def _cause_cells(row: RowState, whole: float, at_least: bool) -> dict[str, Cell]
         "upcalls": Cell(figure.number(rate, at_least), rate, "" if rate else "dim"),
         "share": Cell(figure.number(None if percent is None else round(percent)), percent),
         "total": Cell(figure.number(total, at_least), total),
+        **held.of_value(scene, UPCALLS, "flows", row, "upcalls"),
     }
 
 
@@ -348,10 +354,11 @@ def _drop_cells(scene: Scene, row: RowState, at_least: bool) -> dict[str, Cell]:
         "reason": Cell(figure.safe(reason, 64), reason, "dim"),
         "location": Cell(figure.safe(labels.get("location"), 64), str(labels.get("location")), "dim"),
         "history": Cell("", history=partial(_history, scene, DROPS, "drops", row, "count")),
+        **held.of_value(scene, DROPS, "drops", row, "count"),
     }
 
 
-def _handler_cells(row: RowState, waits: HistogramState | None) -> dict[str, Cell]:
+def _handler_cells(scene: Scene, row: RowState, waits: HistogramState | None) -> dict[str, Cell]:
     cpu_ns, answered, wakeups = (row.per_s(name) for name in ("cpu_ns", "answered", "wakeups"))
     percent = None if cpu_ns is None else cpu_ns / NS_PER_PERCENT
     cpu, tid = row.gauges.get("cpu"), row.labels.get("tid")
@@ -364,6 +371,7 @@ def _handler_cells(row: RowState, waits: HistogramState | None) -> dict[str, Cel
         "wakeups": Cell(figure.number(wakeups), wakeups),
         "cpu": Cell(figure.number(cpu), cpu),
         "tid": Cell(figure.safe(tid, 12), tid if isinstance(tid, int) else None),
+        **held.of_value(scene, UPCALLS, "handlers", row, "cpu_ns"),
     }
 
 

@@ -10,7 +10,7 @@ from netconsole.frames import Buckets, Event
 from netconsole.histogram import percentile
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState, TableState
-from netconsole.tui.panes import events
+from netconsole.tui.panes import events, held
 from netconsole.tui.panes.flow_text import flow_text
 from netconsole.tui.panes.path_ways import HOST, LOCAL, STAGES, Way, find, slowest_stage, ways, words_of
 from netconsole.tui.panes.scene import Evidence, Scene, why_silent
@@ -73,19 +73,26 @@ SLOW_COLUMNS = (
 
 def ways_block(probe: str) -> Block:
     """Direction by percentile, each with its stages below it."""
-    return Block("path-ways", _ways_title, WAY_COLUMNS, way_rows, lambda scene: _ways_note(scene, probe))
+    return Block("path-ways", _ways_title, WAY_COLUMNS, way_rows, lambda scene: _ways_note(scene, probe), probe)
 
 
 def devices_block(probe: str) -> Block:
     """The same between each two devices, or a socket and a device."""
     return Block(
-        "path-devices", lambda _: "Between devices", DEVICE_COLUMNS, device_rows, lambda scene: why_silent(scene, probe)
+        "path-devices",
+        lambda _: "Between devices",
+        DEVICE_COLUMNS,
+        device_rows,
+        lambda scene: why_silent(scene, probe),
+        probe,
     )
 
 
 def flows_block(probe: str) -> Block:
     """Flows by packets."""
-    return Block("path-flows", lambda _: "Flows", FLOW_COLUMNS, flow_rows, lambda scene: why_silent(scene, probe))
+    return Block(
+        "path-flows", lambda _: "Flows", FLOW_COLUMNS, flow_rows, lambda scene: why_silent(scene, probe), probe
+    )
 
 
 def slow_block() -> Block:
@@ -116,7 +123,7 @@ def flow_rows(scene: Scene) -> list[Row]:
         found += [(state, table, row) for row in table.rows.values()] if table is not None else []
     found.sort(key=lambda one: (-(one[2].per_s("packets") or 0.0), -(one[2].total("packets") or 0)))
     return [
-        Row(Evidence(state.name, "table", "flows", row.key), partial(_flow_cells, state, table, row))
+        Row(Evidence(state.name, "table", "flows", row.key), partial(_flow_cells, scene, state, table, row))
         for state, table, row in found[:MAX_ROWS]
     ]
 
@@ -196,7 +203,9 @@ def _way_cells(scene: Scene, way: Way, at_least: bool) -> dict[str, Cell]:
     cells["bar"] = Cell(f"most: {most[0]}" if most else "", most[0] if most else None)
     group = scene.state.probes[way.probe].histograms["crossing"]
     cells["history"] = Cell("", history=partial(group.history, busiest.key, SPARK), unit="ns")
-    return cells
+    if len(way.parts) == 1:
+        return cells | held.of_percentile(scene, way.probe, "crossing", busiest, 99.0)
+    return cells | (held.cells(None) if scene.against is not None else {})
 
 
 def _stage_cells(
@@ -209,7 +218,7 @@ def _stage_cells(
     cells["bar"] = Cell(bar(part or 0.0, BAR_COLUMNS), part, "trend")
     group = scene.state.probes[way.probe].histograms["stages"]
     cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit="ns")
-    return cells
+    return cells | held.of_percentile(scene, way.probe, "stages", one, 99.0)
 
 
 def _figures(delta: Buckets, total: Buckets, per_s: float | None, at_least: bool) -> dict[str, Cell]:
@@ -228,10 +237,10 @@ def _device_cells(scene: Scene, way: Way, one: HistogramState) -> dict[str, Cell
     for name in ("from", "to"):
         cells[name] = Cell(figure.safe(one.labels.get(name), 64), str(one.labels.get(name)))
     cells["history"] = Cell("", history=partial(state.histograms["crossing"].history, one.key, SPARK), unit="ns")
-    return cells
+    return cells | held.of_percentile(scene, way.probe, "crossing", one, 99.0)
 
 
-def _flow_cells(state: ProbeState, table: TableState, row: RowState) -> dict[str, Cell]:
+def _flow_cells(scene: Scene, state: ProbeState, table: TableState, row: RowState) -> dict[str, Cell]:
     at_least = bool(state.at_least())
     samples, sum_ns = row.per_s("samples"), row.per_s("latency_ns")
     mean_ns = sum_ns / samples if samples and sum_ns is not None else None
@@ -248,7 +257,7 @@ def _flow_cells(state: ProbeState, table: TableState, row: RowState) -> dict[str
     for name in ("packets", "bytes", "slow"):
         value = row.per_s(name)
         cells[name] = Cell(figure.number(value, at_least), value, "" if value else "dim")
-    return cells
+    return cells | held.of_value(scene, state.name, "flows", row, "packets")
 
 
 def _slow_cells(event: Event) -> dict[str, Cell]:

@@ -187,14 +187,14 @@ class MainScreen(Screen[None]):
         return next((table for _, table in self.view.tables_shown()), None)
 
     def probe(self) -> str | None:
-        """The probe behind the table in front."""
+        """The probe behind the row under the cursor, else behind the table in front."""
         table = self.table()
-        placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)
-        if placed is not None and placed.block.probe is not None:
-            return placed.block.probe
         key = table.cursor_key if table is not None else None
         evidence = key.evidence if isinstance(key, standsout.Standing) else key
-        return evidence.probe or None if isinstance(evidence, Evidence) else None
+        if isinstance(evidence, Evidence) and evidence.probe:
+            return evidence.probe
+        placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)
+        return placed.block.probe if placed is not None else None
 
     def say(self, text: str, tone: Tone = "") -> None:
         """A message in place of the footer's keys, until something else is said."""
