@@ -117,6 +117,8 @@ def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | No
     by_cpu: dict[int, float] = {}
     runs_per_s, missing = 0.0, []
     for program in manifest.programs:
+        if program.mode not in (None, mode):
+            continue
         attach = next((one.point for one in program.attach if one.point in passing.hooks), None)
         if attach is None:
             missing.append(program.attach[0].point)
