@@ -145,7 +145,7 @@ def _forecast_json(one: Forecast) -> dict[str, Any]:
     return {
         "mode": one.mode,
         "basis": one.times.basis,
-        "is_least": one.is_least,
+        "bound": one.times.bound,
         "runs_per_s": one.runs_per_s,
         "kernel_cpu_pct": one.kernel_cpu_pct,
         "ns_per_packet": one.ns_per_packet,

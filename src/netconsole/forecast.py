@@ -19,7 +19,11 @@ from netconsole.session import ProbeRequest
 from netconsole.spending import MIN_PACKETS_PER_S
 
 Basis: TypeAlias = Literal["calibrated", "running", "calibrated otherwise", "counting"]
-"""Where the time of a run is from, the surest first. All but ``calibrated`` are lower bounds."""
+"""Where the time of a run is from, the surest first."""
+Bound: TypeAlias = Literal["≈", "at least", "at most"]
+
+_RANK = ("counters", "summary", "details")
+"""Modes by what a run of them takes."""
 
 PER_PACKET = ("per packet", "per softirq", "per event")
 """What a manifest says of hooks that the traffic passes, and not what goes wrong with it."""
@@ -48,6 +52,7 @@ class Times:
     ns: Mapping[str, float]
     basis: Basis
     says: str
+    bound: Bound = "≈"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +73,6 @@ class Forecast:
     def kernel_cpu_pct(self) -> float:
         """In all, percent of one core."""
         return sum(self.by_cpu.values())
-
-    @property
-    def is_least(self) -> bool:
-        """Whether it may be more, but not less."""
-        return self.times.basis != "calibrated"
 
 
 def is_dear(manifest: Manifest, mode: Mode) -> bool:
@@ -104,11 +104,12 @@ def times_of(
         if found := _times(entry, manifest.name):
             return Times(found, "calibrated", f"calibrated {entry.created[:10]}")
     if running:
-        return Times(running, "running", "measured now in another mode")
+        return Times(running, "running", "measured now in another mode", "at least")
     for entry in _newest(entries):
         if found := _times(entry, manifest.name):
             other = entry.probes[manifest.name]
-            return Times(found, "calibrated otherwise", f"calibrated {entry.created[:10]} in {other}")
+            bound: Bound = "at most" if other in _RANK and _RANK.index(other) > _RANK.index(mode) else "at least"
+            return Times(found, "calibrated otherwise", f"calibrated {entry.created[:10]} in {other}", bound)
     return None
 
 
@@ -129,7 +130,7 @@ def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | No
         for cpu, per_s in hook.per_s.items():
             by_cpu[cpu] = by_cpu.get(cpu, 0.0) + took_ns * per_s / 1e7
             runs_per_s += per_s
-    times = known or Times({}, "counting", "by a program that only counts; not calibrated here")
+    times = known or Times({}, "counting", "by a program that only counts; not calibrated here", "at least")
     packets = passing.packets_per_s
     per_packet = sum(by_cpu.values()) * 1e7 / packets if packets and packets >= MIN_PACKETS_PER_S else None
     return Forecast(manifest.name, mode, times, runs_per_s, by_cpu, per_packet, tuple(missing))
@@ -140,7 +141,7 @@ def said(one: Forecast) -> str:
     gone = f"; {len(one.missing)} of its hooks are not here" if one.missing else ""
     if not one.runs_per_s:
         return f"{one.probe} in {one.mode}: nothing now, its hooks are not passed{gone}"
-    mark = "at least" if one.is_least else "≈"
+    mark = one.times.bound
     costs = []
     if one.ns_per_packet is not None:
         costs.append(f"{mark} {figure.number(one.ns_per_packet)} ns per packet")

@@ -61,7 +61,7 @@ def test_a_forecast_is_time_per_run_times_rate_of_each_cpu() -> None:
 
 def test_without_times_a_program_that_only_counts_is_the_least_that_it_can_be() -> None:
     one = forecast(DROPS, "summary", STORM, None)
-    assert one.is_least and one.kernel_cpu_pct == pytest.approx(1.2)
+    assert one.times.bound == "at least" and one.kernel_cpu_pct == pytest.approx(1.2)
     assert "at least 60 ns per packet" in said(one) and "not calibrated" in said(one)
 
 
@@ -81,6 +81,9 @@ def test_the_surest_times_are_taken() -> None:
     assert found is not None and (found.ns["drop"], found.basis) == (95.0, "running")
     found = times_of(DROPS, "details", only)
     assert found is not None and found.basis == "calibrated otherwise" and "in summary" in found.says
+    assert found.bound == "at least"
+    cheaper = times_of(DROPS, "counters", only)
+    assert cheaper is not None and cheaper.bound == "at most"
     assert times_of(DROPS, "details", calibration(entry("details", 90.0, version=DROPS.version + 1))) is None
 
 
