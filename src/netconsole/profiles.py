@@ -171,6 +171,7 @@ def _load(
     name = head.text("name", path.stem)
     if _NAME.fullmatch(name) is None or name != path.stem:
         head.wrong("name", f"expected {shown(path.stem)}, the name of the file")
+    description = head.text("description", "")
     ttl_s = _ttl(head)
     budget_limits = _budget(root.table("budget"))
     filters = _filters(root.table("filters"))
@@ -185,7 +186,7 @@ def _load(
         raise BadInput(root.problems)
     return Profile(
         name=name,
-        description=head.text("description", ""),
+        description=description,
         path=path,
         inherits=(inherited.name, *inherited.inherits) if base else (),
         base=base,

@@ -162,6 +162,7 @@ def test_the_probe_option_runs_only_these_and_adds_what_the_profile_lacks(
         ('[profile]\ninherits = "mine"', "profile.inherits", "cannot inherit from itself"),
         ('[profile]\nttl = "5m"', "profile.ttl", "contradicts the absence of inherits"),
         ('[profile]\ninherits = "base"\nttl = "5"', "profile.ttl", '"5m"'),
+        ("[profile]\ndescription = 5", "profile.description", "text in quotes"),
         ("[profile]\ninherits = 7", "profile.inherits", "text in quotes"),
         ("[budget]\nkernel_cpu_pct = -1", "budget.kernel_cpu_pct", "percent of one core"),
         ('[budget]\nkernel_cpu_pct = "2 %"', "budget.kernel_cpu_pct", "the unit is in the key's name"),
