@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import sys
+from collections import Counter
 from pathlib import Path
+
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.unit import made_up
 
 from netconsole.compare import compare
+from netconsole.snapshot_file import Snapshot
 
 TRIALS = 50
 FAULTS: dict[str, dict[str, float]] = {
@@ -21,6 +26,15 @@ FAULTS: dict[str, dict[str, float]] = {
 }
 
 
+def run(seed: int, **options: float) -> Snapshot:
+    """A run of ten seconds whose drops come one by one, with the history that every real snapshot has."""
+    document = made_up.document(seed, samples=400, **options)
+    drops, chance = document["probes"]["kernel_drops"], random.Random(-seed)
+    seconds = Counter(chance.randrange(10) for _ in range(drops["counters"]["drops"]["total"]))
+    drops["history"] = {"drops": [float(seconds[second]) for second in range(10)]}
+    return msgspec.convert(document, Snapshot)
+
+
 def main() -> None:
     """Print one line per noise, baseline and fault."""
     print(f"comparison: share of {TRIALS} trials with each verdict (metrics per trial: about 30)")
@@ -29,8 +43,8 @@ def main() -> None:
             for name, fault in FAULTS.items():
                 verdicts = []
                 for trial in range(TRIALS):
-                    baseline = [made_up.snapshot(100 * trial + run, day=day, samples=400) for run in range(snapshots)]
-                    current = made_up.snapshot(100 * trial + 99, day=day, samples=400, **fault)
+                    baseline = [run(100 * trial + number, day=day) for number in range(snapshots)]
+                    current = run(100 * trial + 99, day=day, **fault)
                     verdicts.append(compare(current, baseline).verdict)
                 shares = ", ".join(
                     f"{one} {verdicts.count(one) / TRIALS:.0%}" for one in ("same", "changed", "regressed")
