@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -65,9 +67,14 @@ def of_every_mode(manifest: Manifest) -> Outlook:
 
 
 def _is_wanted(why: str) -> bool:
-    print(f"netconsole: {why}; start all the same? (y/N) ", end="", file=sys.stderr, flush=True)
+    print(_wrapped(f"netconsole: {why}; start all the same? (y/N)"), end=" ", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _say(line: str) -> None:
-    print(f"netconsole: {line}", file=sys.stderr, flush=True)
+    print(_wrapped(f"netconsole: {line}"), file=sys.stderr, flush=True)
+
+
+def _wrapped(line: str) -> str:
+    """For a terminal no word is cut; for a file a line is a line."""
+    return textwrap.fill(line, shutil.get_terminal_size().columns) if sys.stderr.isatty() else line
