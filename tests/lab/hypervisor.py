@@ -12,7 +12,7 @@ from .machine import COMMAND_LIMIT_S, Machine
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 INIT = Path(__file__).with_name("l1_init.sh")
-LIFETIME_S = 1500.0  # more than the whole test suite may take
+LIFETIME_S = 2400.0  # more than the whole test suite may take
 MEMORY_MB = 3072
 CPUS = 2
 # TCG carries out string instructions element by element. A CPU and a kernel that avoid them copy and clear memory 2 to
