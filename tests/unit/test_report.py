@@ -233,3 +233,8 @@ def test_samples_that_differ_in_time_alone_are_one_row_and_a_stack_is_told_once(
     assert kinds.rows == [["7", "09:00:00.000", "NO_SOCKET"], ["1", "–", "QDISC_DROP"], ["1", "–", "–"]]
     assert isinstance(stacks, Table) and stacks.rows == [["7", "a < b"]]
     assert list(samples([])) == []
+
+
+def test_samples_of_times_are_told_slowest_first_with_their_unit() -> None:
+    _, kinds = samples([{"name": "wait", "waited_ns": one} for one in (1_500, 2_000_000, None)])
+    assert isinstance(kinds, Table) and [row[-1] for row in kinds.rows] == ["2 ms", "1.50 us", "–"]

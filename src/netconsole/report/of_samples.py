@@ -25,15 +25,15 @@ def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     for event in events:
         kept = [(name, str(value)) for name, value in event.items() if name not in _EACH_ITS_OWN]
         kinds.setdefault(tuple(kept), []).append(event)
-    ordered = sorted(kinds.values(), key=lambda same: -len(same))
+    ordered = sorted(kinds.values(), key=lambda same: (-len(same), -_longest_ns(same[0])))
     names = dict.fromkeys(name for same in ordered for name in same[0] if name not in _EACH_ITS_OWN)
     known = [name for name in names if any(same[0].get(name) not in _NOTHING for same in ordered)]
-    shared = [name for name in known if len({_text(same[0].get(name)) for same in ordered}) == 1 < len(ordered)]
+    shared = [name for name in known if len({_text(name, same[0].get(name)) for same in ordered}) == 1 < len(ordered)]
     columns = [name for name in known if name not in shared]
-    of_all = "".join(f", {name} {_text(ordered[0][0].get(name))}" for name in shared)
-    yield Note(f"{len(events)} samples{of_all}; the commonest first. What was suppressed is in the cost.")
+    of_all = "".join(f", {name} {_text(name, ordered[0][0].get(name))}" for name in shared)
+    yield Note(f"{len(events)} samples{of_all}; the commonest and slowest first. What was suppressed is in the cost.")
     rows = [
-        [str(len(same)), _clock(same[0].get("wall_ns")), *(_text(same[0].get(name)) for name in columns)]
+        [str(len(same)), _clock(same[0].get("wall_ns")), *(_text(name, same[0].get(name)) for name in columns)]
         for same in ordered[:MAX_ROWS]
     ]
     yield Table(["samples", "first at (UTC)", *columns], rows, frozenset({0}), max(0, len(ordered) - MAX_ROWS))
@@ -55,5 +55,12 @@ def _clock(wall_ns: object) -> str:
     return at.strftime("%H:%M:%S.%f")[:-3]
 
 
-def _text(value: object) -> str:
+def _longest_ns(event: Mapping[str, Any]) -> int:
+    times = [value for name, value in event.items() if name not in _EACH_ITS_OWN and name.endswith("_ns")]
+    return max((value for value in times if isinstance(value, int)), default=0)
+
+
+def _text(name: str, value: object) -> str:
+    if name.endswith("_ns") and isinstance(value, int):
+        return figure.duration(value, "ns")
     return figure.UNKNOWN if value is None else str(value)
