@@ -34,6 +34,8 @@ SUFFIX = ".details"
 """What the second instance of a probe is called: kernel_drops.details."""
 MAX_FILES = 200
 """So many files in the directory, and nothing is armed any more: somebody has to look at them first."""
+START_LIMIT_S = 120.0
+"""Details that are not attached by then are not going to be."""
 OVER_FOR = 2
 """Intervals in a row above its own budget before the details end early."""
 
@@ -48,6 +50,8 @@ class _Armed:
     since: snapshot.Mark
     armed_s: float
     stem: str
+    began_s: float | None = None
+    """When the details were seen to run: compiling them takes a while, and much longer where the host is busy."""
     ends_s: float | None = None
     """When the seconds after it have passed; None while the details run."""
     over: int = 0
@@ -178,6 +182,8 @@ class Escalating:
     def _watch(self, state: State, armed: _Armed, at_s: float) -> None:
         rule = armed.crossing.rule
         probe = state.probes.get(armed.name)
+        if armed.began_s is None and probe is not None and probe.measuring:
+            armed.began_s = at_s
         pct = probe.kernel_cpu_pct if probe is not None and probe.measuring else None
         armed.over = armed.over + 1 if pct is not None and pct > rule.kernel_cpu_pct else 0
         if armed.refused is not None:
@@ -185,8 +191,10 @@ class Escalating:
         elif armed.over >= OVER_FOR:
             because = f"{pct:.2g} % of a core, more than the {rule.kernel_cpu_pct:g} % that they may take"
             self._step_back(state, armed, because)
-        elif at_s - armed.armed_s >= rule.for_s:
+        elif armed.began_s is not None and at_s - armed.began_s >= rule.for_s:
             self._step_back(state, armed, f"their {rule.for_s:g} s are over")
+        elif armed.began_s is None and at_s - armed.armed_s >= START_LIMIT_S:
+            self._step_back(state, armed, f"not attached within {START_LIMIT_S:g} s")
 
     def _step_back(self, state: State, armed: _Armed, because: str) -> None:
         at_s = (state.collector.closed_mono_ns or 0) / 1e9
