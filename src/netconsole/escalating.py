@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from netconsole import escalation, figure, paths, recorder, snapshot
-from netconsole.escalation import Crossing
+from netconsole.escalation import SUFFIX, Crossing
 from netconsole.files import write_whole
 from netconsole.flight_recorder import FlightRecorder
 from netconsole.governing import Governing
@@ -30,8 +30,6 @@ from netconsole.session import Expandable, News
 from netconsole.snapshot_file import Snapshot
 from netconsole.state import State
 
-SUFFIX = ".details"
-"""What the second instance of a probe is called: kernel_drops.details."""
 MAX_FILES = 200
 """So many files in the directory, and nothing is armed any more: somebody has to look at them first."""
 START_LIMIT_S = 120.0
@@ -240,7 +238,7 @@ class Escalating:
             self._tell_later(armed, "could not be written", str(error))
             return
         cut = "; its end is missing, there was too much of it" if flight.was_cut else ""
-        self._tell_later(armed, f"snapshot {path}", f"and the frames around it in {path.stem}.ncrec{cut}")
+        self._tell_later(armed, f"snapshot {path.name}", f"in {path.parent}, with the frames around it as .ncrec{cut}")
 
     def _tell(self, at_s: float, probe: str, action: str, because: str, crossing: Crossing | None = None) -> None:
         measured, limit = (crossing.measured, crossing.rule.over) if crossing is not None else (None, None)

@@ -18,6 +18,8 @@ from netconsole.problems import Checker, shown
 from netconsole.state import ProbeState, State
 from netconsole.tables import RowKey
 
+SUFFIX = ".details"
+"""What the second instance of a probe is called: kernel_drops.details."""
 MAX_RULES = 16
 MIN_SAMPLES = 10
 """A percentile of fewer samples in an interval is not held against a threshold."""

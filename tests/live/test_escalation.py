@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.escalating import SUFFIX, Escalating
+from netconsole.escalating import Escalating
+from netconsole.escalation import SUFFIX
 from netconsole.governing import Governing
 from netconsole.governor import Action
 from netconsole.live import session_of

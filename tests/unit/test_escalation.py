@@ -12,8 +12,8 @@ import pytest
 
 from netconsole import frames
 from netconsole.cli import run
-from netconsole.escalating import SUFFIX, Escalating
-from netconsole.escalation import Escalation, focus, worst
+from netconsole.escalating import Escalating
+from netconsole.escalation import SUFFIX, Escalation, focus, worst
 from netconsole.flight_recorder import MAX_WEIGHT, FlightRecorder
 from netconsole.governing import Governing
 from netconsole.probes import load

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from netconsole import figure
+from netconsole.escalation import SUFFIX
 from netconsole.frames import LEDGER_COUNTS
 from netconsole.probes import FindingSpec, Manifest
 from netconsole.state import ProbeState
@@ -45,7 +46,7 @@ LEDGER_WORDS = {
 def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
     """The page of a row, whatever kind it is; says so when the row is gone."""
     state = scene.state.probes.get(evidence.probe)
-    manifest = scene.manifests.get(evidence.probe)
+    manifest = scene.manifests.get(evidence.probe.removesuffix(SUFFIX))
     if state is None or manifest is None:
         return [[(" this probe is not in the session any more", "dim")]]
     body: Iterator[Line]
