@@ -199,7 +199,7 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
         yield Match(Evidence("probe", probe.name), "failed", "?", f"{title}: not measured: {why}", 0.0, help)
     if manifest is None and probe.why and probe.measuring:
         yield Match(
-            Evidence("probe", probe.name), "escalated", "!", f"{title}: details {figure.safe(probe.why)}", 0.0,
+            Evidence("probe", probe.name), "escalated", "!", f"{title} {figure.safe(probe.why)}", 0.0,
             "Its samples are in Events; it steps back by itself and leaves a snapshot.",
         )  # fmt: skip
     elif manifest is not None and probe.why and probe.status in ("attached", "off"):

@@ -13,7 +13,7 @@ from functools import partial
 from netconsole import spending
 from netconsole.forecast import said as said_forecast
 from netconsole.frames import Mode, Scalar
-from netconsole.governor import Action, Governor, Move, Overhead, Reading
+from netconsole.governor import PATIENCE, Action, Governor, Move, Overhead, Reading
 from netconsole.ladder import Level, ladder
 from netconsole.probes import Manifest
 from netconsole.profiles import Profile, plan
@@ -45,6 +45,7 @@ class Governing:
         """What was last asked of the collector."""
         self._pending: set[str] = set()
         self._began_s: float | None = None
+        self._over_per_packet = 0
         self._windows_ns: int | None = None
         """Statistics windows that were looked at: the same figures twice are no news."""
         self._actions: list[Action] = []
@@ -119,7 +120,7 @@ class Governing:
                 for name, probe in state.probes.items()
                 if probe.measuring and name in self._manifests
             }
-            is_over = any(one.word == "over" for one in spending.spendings(state, self.profile.budget))
+            over = {one.name for one in spending.spendings(state, self.profile.budget) if one.word == "over"}
             kb = spending.memory_kb(state)
             overheads: dict[Overhead, float | None] = {
                 "user_cpu_pct": spending.user_cpu_pct(state),
@@ -127,7 +128,7 @@ class Governing:
             }
             windows_ns = _windows_ns(state)
             found = {name: (probe.status, probe.mode, dict(probe.knobs)) for name, probe in state.probes.items()}
-        if at_s is None or (is_over and self.yields_first is not None and self.yields_first("the budget is exceeded")):
+        if at_s is None or self._is_yielded(over):
             return
         with self._lock:
             self._began_s = at_s if self._began_s is None else self._began_s
@@ -139,6 +140,15 @@ class Governing:
             elif windows_ns is None or windows_ns != self._windows_ns:
                 self._windows_ns = windows_ns
                 self._carry_out(self._governor.observe(at_s, readings, overheads))
+
+    def _is_yielded(self, over: set[spending.Limit]) -> bool:
+        """Whether what was added to the profile was given up, because a limit that probes have a share in is exceeded.
+
+        Few packets may explain an excess per packet: it is borne for a while, as by the governor.
+        """
+        self._over_per_packet = self._over_per_packet + 1 if "ns_per_packet" in over else 0
+        is_over = over & {"kernel_cpu_pct", "events_per_s"} or self._over_per_packet > PATIENCE
+        return bool(is_over) and self.yields_first is not None and self.yields_first("the budget is exceeded")
 
     def _meet(self, name: str, status: str, mode: Level, knobs: dict[str, Scalar], at_s: float) -> None:
         """Take note of how a probe is: new, gone, or changed by somebody else since it was last asked for something."""
