@@ -1,6 +1,7 @@
 """Writes the console's screen as SVG, with this host's real figures: for the README and for looking at changes.
 
 sudo .venv/bin/python tools/screenshot.py docs/overview.svg --seconds 20 --keys 4,enter
+docs/lab.md says how docs/lab.svg was made, on the lab's hypervisor.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ from netconsole.paths import collector_command
 from netconsole.tui.console import ConsoleApp
 from netconsole.tui.files import picture
 
+POLL_S = 0.2
+
 
 async def take(arguments: argparse.Namespace) -> None:
     """Run the console without a terminal for a while, press the keys, export."""
     manifests = probes.load_all()
     profile = profiles.load(arguments.profile, manifests)
-    session = LiveSession(collector_command(), profiles.plan(profile, manifests))
+    requests = profiles.plan(profile, manifests, arguments.probe)
+    session = LiveSession(collector_command(), requests)
     columns, lines = (int(part) for part in arguments.size.split("x"))
     app = ConsoleApp(session, profile, manifests)
     session.start()
     try:
         async with app.run_test(size=(columns, lines)) as pilot:
+            while not all_settled(session, len(requests)):
+                await asyncio.sleep(POLL_S)
             await asyncio.sleep(arguments.seconds)
             for key in filter(None, arguments.keys.split(",")):
                 await pilot.press(key)
@@ -35,12 +41,19 @@ async def take(arguments: argparse.Namespace) -> None:
         session.close()
 
 
+def all_settled(session: LiveSession, expected: int) -> bool:
+    """Whether every probe is attached or was refused."""
+    with session.view() as state:
+        return sum(probe.settled for probe in state.probes.values()) >= expected
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Writes the console's screen as SVG.")
     parser.add_argument("file", type=Path)
     parser.add_argument("--profile", default="summary")
-    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--probe", action="append", default=[], help="only this one of the profile; repeatable")
+    parser.add_argument("--seconds", type=float, default=15.0, help="once every probe is attached or refused")
     parser.add_argument("--size", default="120x40", help="COLUMNSxLINES")
     parser.add_argument("--keys", default="", help="names of keys, separated by commas")
     asyncio.run(take(parser.parse_args()))
