@@ -14,7 +14,7 @@ from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
 from netconsole.sources.ovs_flows import OvsFlows
 
 from .network import send_udp
-from .vswitchd import ADDRESSES, DATAPATH, PORT, PORTS, Vswitchd
+from .vswitchd import ADDRESSES, BRIDGE, DATAPATH, PORT, PORTS, Vswitchd
 
 pytestmark = pytest.mark.live
 
@@ -70,6 +70,7 @@ def test_every_packet_is_a_hit_or_a_miss(switch: Vswitchd, source: OvsFlows) -> 
     assert datapath.gauges["dump_ms"] is not None
     ports = {str(row.labels["port"]): row.counts for row in found["ports"]}
     assert ports[PORTS[0]]["rx_packets"].total == ports[PORTS[1]]["tx_packets"].total == MANY
+    assert {row.labels["bridge"] for row in found["ports"] if row.labels["port"] in PORTS} == {BRIDGE}
 
 
 def test_threads_and_answers_of_the_process(switch: Vswitchd, source: OvsFlows) -> None:

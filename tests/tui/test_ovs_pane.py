@@ -9,7 +9,7 @@ import switch_scenes as made
 from played import PROFILE, PlayedSession
 from switch_scenes import DROPS, FLOWS, UPCALLS, Scenario
 
-from netconsole import probes
+from netconsole import findings, probes
 from netconsole.session import Connection
 from netconsole.tui.panes import catalogue, detail, ovs
 from netconsole.tui.panes.scene import Evidence, Scene
@@ -105,6 +105,19 @@ def test_what_will_go_wrong_next_is_said(gauges: dict[str, float], words: str) -
     assert texts(ovs.health_rows(scene))[0]["state"] == words
 
 
+def test_what_is_wrong_stands_out_the_trap_by_its_name() -> None:
+    scenario = made.datapath(made.attached(*NAMES), lost=35, handlers=0, no_handler=1)
+    rows = [made.port("vnet9", 5, failed=5), made.port("vnet1", 50, unanswered=10), made.port("vnet0", 50)]
+    scenario.table(UPCALLS, "upcalls", rows)
+    scenario.table(UPCALLS, "failures", [made.failure("vnet9", "ENOTCONN", 5)])
+    scene = scene_of(made.answered(scenario, "vnet0", 20_000_000))
+    said = {match.sentence: match.level for match in findings.matches(scene.state, scene.manifests)}
+    assert said["ovs-system: no handler is registered, so every new flow is lost"] == "!!"
+    assert said["vnet9: no handler is registered (ENOTCONN), all 5 upcalls/s are lost, ovs-system"] == "!!"
+    assert said["vnet1: 10 upcalls/s get no answer, ovs-system"] == "!!"
+    assert [level for sentence, level in said.items() if "1 upcall in 100 takes over" in sentence] == ["!"]
+
+
 def test_slow_and_missing_answers_are_told_apart() -> None:
     scenario = made.datapath(made.attached(*NAMES))
     rows = [made.port("vnet0", 50), made.port("vnet1", 50, answered=40, unanswered=10)]
@@ -136,6 +149,12 @@ def test_causes_are_flows_with_their_share() -> None:
     assert (first["flow"], first["share"]) == ("UDP 10.9.0.2 → 10.9.0.9:53 vlan 7", "75")
     assert second["share"] == "25"
     assert "UDP 10.9.0.2 → 10.9.0.9:53" in page(scene, ovs.port_rows(scene)[0].key)
+
+
+def test_the_bridge_of_a_port_is_ovs_vswitchd_s_word() -> None:
+    labels = {"datapath": made.DATAPATH, "port": "vnet0", "type": "system", "bridge": "br-int"}
+    scene = scene_of(busy().table(FLOWS, "ports", [{"labels": labels, "counts": {"rx_packets": (5, 5)}}]))
+    assert {row["port"]: row["bridge"] for row in texts(ovs.port_rows(scene))} == {"vnet0": "br-int", "vnet1": "–"}
 
 
 def test_handlers_have_their_cpu_and_wake_up_times() -> None:

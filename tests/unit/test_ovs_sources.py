@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.sources.ovs_netlink import _datapath, _port
-from netconsole.sources.ovs_vswitchd import flows_in, revalidation_in, userspace_in
+from netconsole.sources.ovs_vswitchd import bridges_in, flows_in, revalidation_in, userspace_in
 from netconsole.sources.unixctl import Refused, Unixctl, UnixctlError, directories
 
 UPCALL_SHOW = """netdev@ovs-netdev:
@@ -122,6 +122,19 @@ def test_revalidation_of_each_datapath() -> None:
         "netdev@ovs-netdev": (1, 10000),
         "system@ovs-system": (37, 200000),
     }
+
+
+def test_ports_are_told_by_bridge() -> None:
+    text = """system@ovs-system: hit:5 missed:1
+  br-int:
+    br-int 65534/1: (internal)
+    patch-tun 2/none: (patch: peer=patch-int)
+    vnet0 3/4: (system)
+  br-tun:
+    vxlan-1 2/5: (vxlan: key=flow, remote_ip=192.0.2.1)
+"""
+    assert bridges_in(text) == {"br-int": "br-int", "patch-tun": "br-int", "vnet0": "br-int", "vxlan-1": "br-tun"}
+    assert bridges_in("nothing of the kind") == {}
 
 
 def test_a_datapath_in_user_space() -> None:

@@ -31,6 +31,8 @@ MAX_PORTS = 4096
 MAX_SHARE = 0.01
 """Of one core: where reading all ports takes longer than this share of an interval, they are read less often."""
 MAX_EVERY = 60
+BRIDGES_EVERY = 10
+"""Intervals after which ovs-vswitchd is asked again which bridge a port belongs to."""
 LOOK_AGAIN = 10
 """Intervals after which it is looked again for a kernel module that was not loaded."""
 DUMP_EVERY_S = 5.0
@@ -66,6 +68,8 @@ class OvsFlows:
         self._ports: list[Reading] = []
         self._port_sockets: dict[str, int] = {}
         self._ports_in = 0
+        self._bridges: dict[str, str] = {}
+        self._bridges_in = 0
         self._in_user_space: tuple[UserspaceDatapath, ...] = ()
         self._counters: dict[str, int] = {}
         self._said: tuple[Mode, str] | None = None
@@ -83,6 +87,7 @@ class OvsFlows:
         answers, why = self._look()
         if answers:
             self._in_user_space, self._counters = answers.datapaths, answers.counters
+            self._read_bridges()
         try:
             datapaths = self._netlink.datapaths() if self._netlink else []
             self._read_ports(datapaths, make.interval_ns / 1e9)
@@ -186,12 +191,25 @@ class OvsFlows:
         for datapath in datapaths:
             ports = self._netlink.ports(datapath) if self._netlink else []
             self._port_sockets[datapath.name] = max((port.sockets for port in ports), default=0)
-            self._ports += [_port(datapath.name, port.name, port.type, port.counts) for port in ports]
+            self._ports += [self._port(datapath.name, port.name, port.type, port.counts) for port in ports]
         took = time.thread_time() - began
         for one in self._in_user_space:
-            self._ports += [_port(one.name, port.name, port.type, port.counts) for port in one.ports]
+            self._ports += [self._port(one.name, port.name, port.type, port.counts) for port in one.ports]
         self.ports_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
         self._ports_in = self.ports_every
+
+    def _port(self, datapath: str, name: str, type: str, counts: tuple[int, ...]) -> Reading:
+        labels: dict[str, Label] = {"datapath": datapath, "port": name, "type": type, "bridge": self._bridges.get(name)}
+        return labels, counts, {}
+
+    def _read_bridges(self) -> None:
+        self._bridges_in -= 1
+        if self._bridges_in > 0:
+            return
+        try:
+            self._bridges, self._bridges_in = self._vswitchd.bridges(), BRIDGES_EVERY
+        except UnixctlError:
+            return  # the next reading says so
 
     def _process(self, answers: Answers | None) -> Reading:
         threads = self._vswitchd.threads()
@@ -234,11 +252,6 @@ def _table_gauges(flows: int, revalidation: Revalidation | None) -> dict[str, in
         "limit_used_pct": round(100 * flows / limit, 1) if limit else None,
         "dump_ms": revalidation.dump_ms if revalidation else None,
     }
-
-
-def _port(datapath: str, name: str, type: str, counts: tuple[int, ...]) -> Reading:
-    labels: dict[str, Label] = {"datapath": datapath, "port": name, "type": type}
-    return labels, counts, {}
 
 
 def _fields(datapath: str, flow: Flow) -> dict[str, Scalar]:

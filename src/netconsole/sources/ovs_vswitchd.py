@@ -31,6 +31,8 @@ _PORT = re.compile(
     re.M,
 )
 _FLOW = re.compile(r"^(?P<match>.*), packets:(?P<packets>\d+), bytes:(?P<bytes>\d+), .*?actions:(?P<actions>.*)$")
+_BRIDGE = re.compile(r"^  (\S+):$")
+_MEMBER = re.compile(r"^    (\S+) (?:\d+|none)/(?:\d+|none): \(")
 _PLAIN = "netdev"
 """A port of no special type, which dpctl does not name."""
 _NOISE = re.compile(
@@ -125,6 +127,10 @@ class Vswitchd:
             raise
         return list(flows_in(text))
 
+    def bridges(self) -> dict[str, str]:
+        """The bridge of every port, by the port's name. Raises UnixctlError."""
+        return bridges_in(self._connected().ask("dpif/show"))
+
     def threads(self) -> dict[str, int]:
         """Its threads by what they are called without a number: handler, revalidator, pmd-c01/id: …"""
         found: dict[str, int] = {}
@@ -191,6 +197,18 @@ def revalidation_in(text: str) -> dict[str, Revalidation]:
         f"{kind}@{name}": Revalidation(int(dump_ms), int(limit))
         for kind, name, limit, dump_ms in _REVALIDATION.findall(text)
     }
+
+
+def bridges_in(text: str) -> dict[str, str]:
+    """``dpif/show``: port → bridge. Ports that are OpenFlow's alone (patches, tunnels) are in it too."""
+    found = {}
+    bridge = None
+    for line in text.splitlines():
+        if heading := _BRIDGE.match(line):
+            bridge = heading[1]
+        elif bridge is not None and (member := _MEMBER.match(line)):
+            found[member[1]] = bridge
+    return found
 
 
 def userspace_in(name: str, text: str) -> UserspaceDatapath:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from netconsole import figure
+from netconsole.frames import Label
 from netconsole.tables import HistogramState, RowState
 from netconsole.tui.panes import held
 from netconsole.tui.panes.flow_text import flow_text
@@ -19,6 +20,7 @@ from netconsole.tui.panes.ovs_datapaths import (
     UPCALLS,
     Datapath,
     Port,
+    bridges,
     datapaths,
     handlers,
     hit_pct,
@@ -51,7 +53,8 @@ HEALTH_COLUMNS = (
 PORT_COLUMNS = (
     Column("port", "port", 8, grow=2, most=15),
     Column("vm", "VM", 8, grow=2, most=24, spare=8),
-    Column("datapath", "datapath", 10, spare=10),
+    Column("bridge", "bridge", 8, spare=11, grow=1, most=15),
+    Column("datapath", "datapath", 10, spare=12),
     Column("kind", "kind", 6, spare=6),
     Column("state", "state", 15, grow=1, most=20),
     Column("upcalls", "upcall/s", 8, right=True),
@@ -77,10 +80,11 @@ DROP_COLUMNS = (
     Column("port", "port", 8, grow=2, most=15),
     Column("count", "packets/s", 9, right=True),
     Column("total", "total", 8, right=True),
-    Column("vm", "VM", 8, grow=1, most=24, spare=3),
+    Column("bridge", "bridge", 8, spare=1, grow=1, most=15),
+    Column("vm", "VM", 8, grow=1, most=24, spare=4),
     Column("reason", "reason", 20, grow=1, most=28, spare=2),
-    Column("location", "location", 16, grow=1, most=24, spare=4),
-    Column("history", "trend", 12, spare=1, grow=1, most=SPARK),
+    Column("location", "location", 16, grow=1, most=24, spare=5),
+    Column("history", "trend", 12, spare=3, grow=1, most=SPARK),
 )
 HANDLER_COLUMNS = (
     Column("handler", "handler", 10, grow=1, most=15),
@@ -146,8 +150,9 @@ def port_rows(scene: Scene) -> list[Row]:
     """Every port that asked, the worst state first, then the one that asks most."""
     judged = [(port_verdict(port), port) for port in ports(scene)]
     judged.sort(key=lambda pair: (LEVELS.index(pair[0][0]), -(pair[1].row.per_s("upcalls") or 0.0)))
+    of_ports = bridges(scene)
     return [
-        Row(Evidence(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port))
+        Row(Evidence(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports))
         for state, port in judged[:MAX_ROWS]
     ]
 
@@ -177,9 +182,9 @@ def drop_rows(scene: Scene) -> list[Row]:
     """Drops by reason and port: those that move first, suspicious ones before a flow's own decision."""
     rows = list(rows_of(scene, DROPS, "drops"))
     rows.sort(key=lambda row: (not row.per_s("count"), row.labels.get("class") == "benign", -(row.per_s("count") or 0)))
-    at_least = _at_least(scene, DROPS)
+    at_least, of_ports = _at_least(scene, DROPS), bridges(scene)
     return [
-        Row(Evidence(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, at_least))
+        Row(Evidence(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports, at_least))
         for row in rows[:MAX_ROWS]
     ]
 
@@ -296,7 +301,7 @@ def _vswitchd_row(row: RowState) -> Row:
     return Row(Evidence(FLOWS, "table", "vswitchd", row.key), cells)
 
 
-def _port_cells(scene: Scene, state: tuple[str, str], port: Port) -> dict[str, Cell]:
+def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Mapping[Label, str]) -> dict[str, Cell]:
     row = port.row
     at_least = _at_least(scene, UPCALLS)
 
@@ -304,8 +309,9 @@ def _port_cells(scene: Scene, state: tuple[str, str], port: Port) -> dict[str, C
         value = row.per_s(name)
         return Cell(figure.number(value, at_least), value, tone if value else "dim")
 
-    total = row.total("upcalls")
+    total, bridge = row.total("upcalls"), of_ports.get(row.labels.get("port"))
     return {
+        "bridge": Cell(figure.safe(bridge, 64), bridge),
         "port": Cell(figure.safe(row.labels.get("port") or figure.UNKNOWN, 64), str(row.labels.get("port"))),
         "vm": Cell(figure.safe(row.labels.get("vm"), 64), str(row.labels.get("vm") or "")),
         "datapath": Cell(figure.safe(row.labels.get("datapath"), 64), str(row.labels.get("datapath"))),
@@ -338,13 +344,14 @@ def _cause_cells(scene: Scene, row: RowState, whole: float, at_least: bool) -> d
     }
 
 
-def _drop_cells(scene: Scene, row: RowState, at_least: bool) -> dict[str, Cell]:
+def _drop_cells(scene: Scene, row: RowState, of_ports: Mapping[Label, str], at_least: bool) -> dict[str, Cell]:
     labels = row.labels
     level = CLASS_LEVELS.get(str(labels.get("class")), "?")
     reason = str(labels.get("reason"))
     rate, total = row.per_s("count"), row.total("count")
-    what = DROPPED.get(reason, reason)
+    what, bridge = DROPPED.get(reason, reason), of_ports.get(labels.get("port"))
     return {
+        "bridge": Cell(figure.safe(bridge, 64), bridge),
         "class": Cell(level, str(labels.get("class")), LEVEL_TONES[level]),
         "what": Cell(figure.safe(what, 64), what),
         "port": Cell(figure.safe(labels.get("port"), 64), str(labels.get("port"))),

@@ -77,6 +77,12 @@ def rows_of(scene: Scene, probe: str, table: str) -> Sequence[RowState]:
     return list(found.rows.values()) if found else []
 
 
+def bridges(scene: Scene) -> dict[Label, str]:
+    """The bridge of every port that ovs_flows knows one of, by the port's name: the kernel knows no bridges."""
+    rows = rows_of(scene, FLOWS, "ports")
+    return {row.labels.get("port"): str(row.labels["bridge"]) for row in rows if row.labels.get("bridge")}
+
+
 def histogram_of(scene: Scene, probe: str, name: str, key: RowKey) -> HistogramState | None:
     """A probe's histogram with exactly these labels."""
     state = scene.state.probes.get(probe)
