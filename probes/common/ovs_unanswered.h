@@ -1,0 +1,119 @@
+/* ovs_unanswered.h - upcalls that are not answered in time: found by whichever CPU switches tasks, and counted once. */
+#ifndef NETCONSOLE_OVS_UNANSWERED_H
+#define NETCONSOLE_OVS_UNANSWERED_H
+
+/* Each CPU has a ring of the packets that it has handed over, in their order. Any CPU may look at the first of them, for one that does
+ * nothing but take packets never switches tasks; whoever takes a packet out of the map accounts for it. */
+
+#define RING (NC_CPUS > 32 ? 1024 : 4096)
+struct ring_slot {
+    u64 print;
+    u32 twin;
+    u32 since;          /* the low half of it: the same fingerprint may be there again */
+};
+BPF_ARRAY(ring_slots, struct ring_slot, NC_CPUS * RING);
+
+struct ring {
+    u64 written, swept;
+};
+BPF_ARRAY(rings, struct ring, NC_CPUS);
+
+static inline struct ring_slot *slot_of(u32 cpu, u64 number)
+{
+    u32 index = cpu * RING + (number & (RING - 1));
+    return ring_slots.lookup(&index);
+}
+
+static inline u64 limit_ns(struct nc_config *config)
+{
+    return config->extra[0] * 1000000;
+}
+
+static inline void give_up(struct nc_config *config, struct desk *desk, struct waiting_key *key)
+{
+    struct waiting *packet = &desk->packet;
+    struct port_row *row = row_of(&packet->port);
+    u64 *put = drop_flows.lookup(&packet->flow_print);
+
+    if (put && *put + limit_ns(config) >= packet->since_ns) {
+        nc_count(DROPPED);
+        if (row)
+            nc_add(&row->dropped, 1);
+        add_latency(&packet->port, between(packet->since_ns, *put));
+        return;
+    }
+    overdue.update(key, packet);
+    if (packet->port.kind != MISS)      /* user space keeps what was meant for it */
+        return;
+    nc_count(UNANSWERED);
+    if (row)
+        nc_add(&row->unanswered, 1);
+}
+
+/* Looks at the first packet of a ring; 0 when that has still time. `rotate`: then it goes to the end, to free its place. Two CPUs may look at
+ * the same one: each moves on to the next of the number that it has read, so that none is passed over. */
+static inline int sweep(struct nc_config *config, struct ring *ring, u32 cpu, u64 now, int rotate)
+{
+    u64 number = *(volatile u64 *)&ring->swept;
+    struct ring_slot *slot = slot_of(cpu, number), *end = slot_of(cpu, ring->written);
+    struct waiting_key key = {};
+    struct waiting *packet;
+    struct desk *desk;
+
+    if (!slot || !end)
+        return 0;
+    key.print = slot->print;
+    key.twin = slot->twin;
+    packet = waiting.lookup(&key);
+    if (!packet || (u32)packet->since_ns != slot->since) {
+        ring->swept = number + 1;       /* answered */
+        return 1;
+    }
+    if (between(packet->since_ns, now) < limit_ns(config)) {
+        if (!rotate)
+            return 0;
+        *end = *slot;
+        ring->written++;
+        ring->swept = number + 1;
+        return 1;
+    }
+    desk = desk_of(SWEEP_DESK);
+    if (!desk)
+        return 0;
+    desk->packet = *packet;
+    ring->swept = number + 1;
+    if (!waiting.delete(&key))
+        give_up(config, desk, &key);
+    return 1;
+}
+
+static inline void remember(struct nc_config *config, struct waiting_key *key, u64 now)
+{
+    u32 cpu = bpf_get_smp_processor_id();
+    struct ring *ring = rings.lookup(&cpu);
+    struct ring_slot *slot;
+    struct waiting_key given_up = {};
+
+    if (!ring)
+        return;
+#pragma unroll
+    for (int i = 0; i < 2; i++)         /* in a storm nobody else sweeps fast enough */
+        if (ring->written - ring->swept >= RING / 2)
+            sweep(config, ring, cpu, now, 1);
+    slot = slot_of(cpu, ring->written);
+    if (!slot)
+        return;
+    if (ring->written - ring->swept >= RING) {
+        given_up.print = slot->print;
+        given_up.twin = slot->twin;
+        if (!waiting.delete(&given_up))
+            nc_ledger_add(NC_JOIN_MISSED);
+        ring->swept = ring->written - RING + 1;
+    }
+    slot->print = key->print;
+    slot->twin = key->twin;
+    slot->since = now;
+    ring->written++;
+}
+
+#endif /* NETCONSOLE_OVS_UNANSWERED_H */

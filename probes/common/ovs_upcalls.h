@@ -1,0 +1,156 @@
+/* ovs_upcalls.h - what the parts of the probe ovs_upcalls share: its counters, tables, and the packets that user space has. */
+#ifndef NETCONSOLE_OVS_UPCALLS_H
+#define NETCONSOLE_OVS_UPCALLS_H
+
+enum {      /* counters */
+    UPCALLS, FAILED, PACKETS, ANSWERED, DROPPED, UNANSWERED, LATE, UNASKED, REFUSED,
+};
+
+#define MISS NC_WORD('m', 'i', 's', 's', 0, 0, 0, 0)
+#define ACTION NC_WORD('a', 'c', 't', 'i', 'o', 'n', 0, 0)
+
+/* ---- tables ---- */
+
+struct port_key {
+    u64 datapath[2];
+    struct nc_place port;
+    u64 kind;
+};
+struct port_row {
+    u64 upcalls, failed, packets, answered, dropped, unanswered, late;
+};
+BPF_TABLE("percpu_hash", struct port_key, struct port_row, upcalls, NC_ROWS_upcalls);
+
+struct latency_key {
+    struct port_key port;
+    u32 pad;
+    u32 slot;
+};
+BPF_TABLE("percpu_hash", struct latency_key, struct nc_bucket, latency, NC_ROWS_latency);
+
+struct failure_key {
+    u64 datapath[2];
+    u64 port[2];
+    u32 netns;
+    s32 error;
+    u64 kind;
+};
+BPF_TABLE("percpu_hash", struct failure_key, u64, failures, NC_ROWS_failures);
+
+struct cpu_key {
+    u64 datapath[2];
+    u64 kind;
+    u32 cpu;
+    u32 pad;
+};
+struct cpu_row {
+    u64 upcalls, failed;
+};
+BPF_TABLE("hash", struct cpu_key, struct cpu_row, cpus, NC_ROWS_cpus);      /* each row is one CPU's own */
+
+struct flow_key {
+    u64 port[2];
+    u32 netns;
+    u16 ethertype;
+    u16 l4;
+    u64 source[2];
+    u64 target[2];
+    u16 target_port;
+    u16 vlan;
+    u32 pad;
+};
+BPF_TABLE("lru_hash", struct flow_key, u64, flows, NC_ROWS_flows);
+
+struct upcall_event {
+    u64 mono_ns;
+    struct port_key port;
+    u64 source[2];
+    u64 target[2];
+    u16 source_port;
+    u16 target_port;
+    u16 ethertype;
+    u16 vlan;
+    u16 l4;
+    u16 pad;
+    u32 length;
+    u64 latency_ns;
+    u32 cpu;
+    u32 handler;
+};
+
+/* ---- packets that user space has, by fingerprint; those that are alike by a number ---- */
+
+#define WAITING 16384
+#define TWINS 8
+
+struct waiting_key {
+    u64 print;
+    u32 twin;
+    u32 pad;
+};
+struct waiting {
+    struct port_key port;
+    struct ovs_packet packet;
+    u64 since_ns;
+    u64 flow_print;
+    u32 cpu;
+    u32 has_twins;
+};
+BPF_TABLE("hash", struct waiting_key, struct waiting, waiting, WAITING);
+BPF_TABLE("lru_hash", struct waiting_key, struct waiting, overdue, WAITING);    /* unanswered, but may still come */
+
+/* When user space last put a flow without actions, by fingerprint of the flow. */
+BPF_TABLE("lru_hash", u64, u64, drop_flows, 4096);
+
+/* ---- desks: what a program works with, for the stack is too small; those of one desk never interrupt each other ---- */
+
+enum { UPCALL_DESK, ANSWER_DESK, SWEEP_DESK, DESKS };
+struct desk {
+    struct waiting packet;
+    struct ovs_key key;
+    struct nc_flow flow;
+    struct upcall_event event;
+    u64 skb;                    /* the upcall that is under way; 0: none that is wanted */
+    u64 queued;                 /* packets of it */
+    struct waiting_key last;    /* of these */
+};
+BPF_PERCPU_ARRAY(desks, struct desk, DESKS);
+
+static inline struct desk *desk_of(u32 which)
+{
+    return desks.lookup(&which);
+}
+
+static inline struct port_row *row_of(struct port_key *port)
+{
+    struct port_row none = {}, *row = upcalls.lookup_or_try_init(port, &none);
+
+    if (!row)
+        nc_ledger_add(NC_MAP_FULL);
+    return row;
+}
+
+static inline struct cpu_row *cpu_row_of(struct port_key *port)
+{
+    struct cpu_key key = { .datapath = { port->datapath[0], port->datapath[1] }, .kind = port->kind, .cpu = bpf_get_smp_processor_id() };
+    struct cpu_row none = {}, *row = cpus.lookup_or_try_init(&key, &none);
+
+    if (!row)
+        nc_ledger_add(NC_MAP_FULL);
+    return row;
+}
+
+static inline void add_latency(struct port_key *port, u64 ns)
+{
+    struct latency_key key = { .port = *port, .slot = nc_slot(ns) };
+    struct nc_bucket none = {};
+
+    nc_bucket_add(latency.lookup_or_try_init(&key, &none), ns);
+}
+
+static inline u64 between(u64 from, u64 to)     /* another CPU's clock may read a little less */
+{
+    return to > from ? to - from : 0;
+}
+
+#endif /* NETCONSOLE_OVS_UPCALLS_H */
