@@ -77,9 +77,10 @@ class CollectorProcess:
         assert stdout is not None
         rest = b""
         skipping = False
+        room = memoryview(bytearray(_READ_BYTES))  # once: a new one each time would leave holes in the heap
         while True:
             try:
-                chunk = os.read(stdout.fileno(), _READ_BYTES)
+                chunk = bytes(room[: os.readv(stdout.fileno(), [room])])
             except (OSError, ValueError):
                 return
             if not chunk:
