@@ -78,14 +78,16 @@ class Netlink:
         self._socket.bind((0, 0))
         self._socket.settimeout(_TIMEOUT_S)
         self._number = 0
+        self._room = memoryview(bytearray(_RECEIVE_BYTES))  # once: a new one each time would leave holes in the heap
 
     def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
-        """The bodies of the messages that answer. Raises OSError, also when the kernel refuses."""
+        """The bodies of the messages that answer, each good until the next. Raises OSError, also when it is refused."""
         self._number += 1
         length = _HEADER.size + len(request)
         self._socket.send(_HEADER.pack(length, kind, NLM_F_REQUEST_DUMP, self._number, 0) + request)
         while True:
-            for answered, number, body in _messages(memoryview(self._socket.recv(_RECEIVE_BYTES))):
+            received = self._socket.recv_into(self._room)
+            for answered, number, body in _messages(self._room[:received]):
                 if number != self._number:
                     continue
                 if answered == NLMSG_DONE:
