@@ -35,7 +35,7 @@ format: .venv/.ready-test
 	$(BIN)/ruff check --fix
 
 bench: .venv/.ready-test
-	@for script in bench/*.py; do $(BIN)/python $$script || exit; done
+	@status=0; for script in bench/*.py; do echo; echo "$$script"; $(BIN)/python $$script || status=1; done; exit $$status
 
 # Damaged and hostile files into everything that reads one, guided by what code they reach: a minute each.
 fuzz: .venv/.ready-fuzz
