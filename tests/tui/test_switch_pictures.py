@@ -16,6 +16,8 @@ PICTURES = Path(__file__).parent / "screens"
 RECORDINGS = Path(__file__).parent / "recordings"
 SHIPPED = Path(__file__).parents[2] / "probes"
 VIEWS = {
+    "switch": ("switch", ("3",)),
+    "switch-datapath": ("switch", ("3", "enter")),
     "path": ("path", ("9",)),
     "path-direction": ("path", ("9", "enter")),
     "path-stage": ("path", ("9", "down", "down", "enter")),

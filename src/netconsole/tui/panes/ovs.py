@@ -37,7 +37,7 @@ from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 VSWITCHD = "ovs-vswitchd"
 HEALTH_COLUMNS = (
     Column("datapath", "datapath", 12, grow=1, most=24),
-    Column("kind", "kind", 8, spare=5),
+    Column("kind", "kind", 10, spare=5),
     Column("state", "state", 16, grow=1, most=24),
     Column("handlers", "handlers", 8, right=True),
     Column("lost", "lost/s", 6, right=True),
