@@ -38,7 +38,7 @@ VSWITCHD = "ovs-vswitchd"
 HEALTH_COLUMNS = (
     Column("datapath", "datapath", 12, grow=1, most=24),
     Column("kind", "kind", 10, spare=5),
-    Column("state", "state", 16, grow=1, most=24),
+    Column("state", "state", 17, grow=1, most=24),
     Column("handlers", "handlers", 8, right=True),
     Column("lost", "lost/s", 6, right=True),
     Column("lost_total", "lost", 7, right=True, spare=3),
