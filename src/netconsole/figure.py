@@ -116,6 +116,12 @@ def safe(text: object, limit: int = 256) -> str:
     return "".join(written) + ("…" if len(source) > limit else "")
 
 
+def place(path: object, limit: int = 256) -> str:
+    """A file's path as printable text; of one longer than ``limit`` the end, for that is what tells files apart."""
+    source = str(path)
+    return safe(source, limit) if len(source) <= limit else f"…{safe(source[-limit:], limit)}"
+
+
 def width(text: str) -> int:
     """Terminal columns of a text that came through :func:`safe`: wide characters take two, combining ones none."""
     if text.isascii():

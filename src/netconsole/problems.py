@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from netconsole.figure import safe
+from netconsole.figure import place, safe
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,7 +35,8 @@ class Problem:
 
     def __str__(self) -> str:
         """The line that people read."""
-        return safe(f"{self.file}: {self.key}: {self.message}" if self.key else f"{self.file}: {self.message}", 400)
+        file = place(self.file, 240)
+        return f"{file}: {safe(f'{self.key}: {self.message}' if self.key else self.message, 400)}"
 
 
 class BadInput(Exception):

@@ -114,3 +114,8 @@ def test_nothing_unprintable_gets_through(text: str) -> None:
 @given(st.text(max_size=40), st.integers(0, 50), st.booleans())
 def test_a_cell_is_exactly_as_wide_as_its_column(text: str, columns: int, right: bool) -> None:
     assert figure.width(figure.fit(figure.safe(text), columns, right)) == columns
+
+
+def test_of_a_long_path_the_end_is_kept() -> None:
+    assert figure.place("/a/b.json", 20) == "/a/b.json"
+    assert figure.place("/a/long/way/to\x1b/b.json", 8) == "…\\x1b/b.json"

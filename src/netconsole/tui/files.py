@@ -22,7 +22,7 @@ def save(kind: str, ending: str, content: bytes) -> tuple[Path | None, str, Tone
         return None, str(error), "act"
     except OSError as error:  # the working directory is gone
         return None, f"{path}: {error.strerror}", "act"
-    return path, f"{kind} written to {figure.safe(path)}", "ok"
+    return path, f"{kind} written to {figure.place(path, 58)}", "ok"
 
 
 def picture(svg: str) -> bytes:
