@@ -193,8 +193,11 @@ def test_a_drop_leads_to_the_flows_that_are_dropped() -> None:
 def test_hostile_names_are_shown_harmless() -> None:
     scenario = made.datapath(made.attached(*NAMES))
     scenario.table(UPCALLS, "upcalls", [made.port("[b]\x1b[31m", 5)])
-    first = texts(ovs.port_rows(scene_of(scenario)))[0]
+    scene = scene_of(scenario.table(UPCALLS, "failures", [made.failure("[b]\x1b[31m", "\x1b[2J", 5)]))
+    first = texts(ovs.port_rows(scene))[0]
     assert first["port"] == "[b]\\x1b[31m"
+    told = [first["state"], ovs.health_block(FLOWS).title(scene), page(scene, ovs.port_rows(scene)[0].key)]
+    assert not [text for text in told if "\x1b" in text]
 
 
 def test_a_host_without_open_vswitch_says_so_in_one_sentence() -> None:

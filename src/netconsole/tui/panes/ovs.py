@@ -209,7 +209,7 @@ def _health_title(scene: Scene) -> str:
     if not states or states[0][0] not in ("!!", "!"):
         return "Open vSwitch"
     _, words, name = states[0]
-    return f"Open vSwitch · {figure.safe(name, 32)}: {EXPLAINED.get(words, words)}"
+    return f"Open vSwitch · {figure.safe(name, 32)}: {figure.safe(EXPLAINED.get(words, words), 80)}"
 
 
 def _ports_title(scene: Scene) -> str:
