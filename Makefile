@@ -16,13 +16,20 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
+# What only computes goes first, on all processors. What measures this machine, or boots another, has it for itself, one test at a time.
+COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py)
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
-LAB := $(addprefix tests/lab/test_,$(addsuffix .py,btf fetch machine traffic live_inside))
-TESTS := tests/unit tests/tui tests/live $(LAB)
+MEASURING := tests/tui tests/live $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py) $(addprefix --ignore=,$(COMPUTING))
 
-# Two processes side by side, by the groups of tests/conftest.py: what measures this machine, and what needs nothing but time.
 test: lint
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n 2 --dist loadgroup --durations=20 $(TESTS))
+ifdef ARGS
+	$(BIN)/python -m pytest $(ARGS)
+else
+	@failed=0; \
+	$(BIN)/python -m pytest -n logical --durations=10 $(COMPUTING) || failed=1; \
+	$(BIN)/python -m pytest --durations=20 $(MEASURING) || failed=1; \
+	exit $$failed
+endif
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check

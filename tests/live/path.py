@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from .measurement import Measurement
 from .network import Namespace
 
 HOST_PATH = "host_path"
-INSIDE, OUTSIDE = "nc-in", "nc-out"
-"""The host's devices to a and to b."""
+INSIDE, OUTSIDE = f"nci{os.getpid()}", f"nco{os.getpid()}"
+"""The host's devices to a and to b. A probe goes by their names, whoever else has such devices."""
 A, B = "10.99.0.1", "10.99.0.2"
 A6, B6 = "fd99::1", "fd99::2"
 MACS = ("02:00:00:00:01:0a", "02:00:00:00:01:0b")

@@ -58,10 +58,10 @@ def found() -> dict[str, Entry]:
 def test_a_probe_that_wastes_two_microseconds_a_packet_is_found_in_the_kernel(found: dict[str, Entry]) -> None:
     (in_kernel,) = found["waste"].kernel
     print(in_kernel)
-    assert_holds_the_waste(in_kernel.ns)
-    assert in_kernel.ns.low > 0
+    ns, runs = in_kernel.ns, in_kernel.runs  # of a packet; where others send too, theirs are among them
+    assert_holds_the_waste(Span(ns.value / runs, ns.low / runs, ns.high / runs))
     per_count = found["waste"].per_count["waste"]
-    assert per_count.basis == "run times" and in_kernel.ns.low <= per_count.ns <= in_kernel.ns.high * (1 + WITHIN)
+    assert per_count.basis == "run times" and per_count.ns >= WASTE_NS * (1 - WITHIN)
 
 
 def test_and_in_what_it_takes_from_the_sender(found: dict[str, Entry]) -> None:

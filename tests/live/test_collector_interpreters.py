@@ -100,7 +100,7 @@ def _no_caches(path: Path) -> bool:
 
 def test_the_doctor_tries_and_lets_go_again() -> None:
     spec = load_command()
-    broken = load_command(probe="broken", source="int nothing;")
+    broken = load_command(probe="broken", source="this is no C")
     done = subprocess.run(
         [PYTHON, "-m", "netconsole_collector", "--doctor"],
         input=json.dumps([spec, broken]).encode(),

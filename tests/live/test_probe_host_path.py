@@ -112,7 +112,7 @@ def test_copies_of_a_flooded_packet_are_followed(path: Measurement, bridged: Hos
 
 
 def test_what_does_not_cross_has_no_sample(path: Measurement, bridged: Host) -> None:
-    bridged.h.ip("address", "add", "10.99.0.3/24", "dev", "br0")
+    bridged.h.ip("address", "replace", "10.99.0.3/24", "dev", "br0")
     mac = bridged.h.run("cat", "/sys/class/net/br0/address").strip()
     bridged.a.ip("neighbour", "replace", "10.99.0.3", "lladdr", mac, "dev", "eth0", "nud", "permanent")
     bridged.h.ip("neighbour", "replace", B, "lladdr", "02:00:00:00:01:0b", "dev", "br0", "nud", "permanent")

@@ -47,10 +47,13 @@ def test_what_is_no_regular_file_is_written_to_as_it_is() -> None:
         ("file/a.json", "not a directory"),
     ],
 )
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, name: str, message: str) -> None:
-    (tmp_path / "file").write_text("there")
+def test_a_place_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("there")
     with pytest.raises(BadInput, match=message) as caught:
-        write_whole(tmp_path / name, b"x")
+        write_whole(Path(name), b"x")
     assert len(str(caught.value).splitlines()) == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 

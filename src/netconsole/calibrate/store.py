@@ -45,10 +45,10 @@ def load() -> Calibration | None:
 
 
 def known() -> Calibration | None:
-    """The same; a broken file is no reason not to measure, and is nothing known."""
+    """The same; a file that is broken or another user's is no reason not to measure, and is nothing known."""
     try:
         return load()
-    except BadInput:
+    except (BadInput, OSError):
         return None
 
 
