@@ -68,6 +68,8 @@ class Forecast:
     ns_per_packet: float | None
     missing: tuple[str, ...] = ()
     """Hooks of it that this kernel lacks."""
+    found: int = 0
+    """Hooks of it that are there."""
 
     @property
     def kernel_cpu_pct(self) -> float:
@@ -116,7 +118,7 @@ def times_of(
 def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | None) -> Forecast:
     """The cost of a probe on hooks that are passed so often. Without times a counting program stands for it."""
     by_cpu: dict[int, float] = {}
-    runs_per_s, missing = 0.0, []
+    runs_per_s, missing, found = 0.0, [], 0
     for program in manifest.programs:
         if program.mode not in (None, mode):
             continue
@@ -125,6 +127,7 @@ def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | No
             missing.append(program.attach[0].point)
             continue
         hook = passing.hooks[attach]
+        found += 1
         ns = known.ns.get(program.name) if known is not None else None
         took_ns = ns if ns is not None else hook.counting_ns or 0.0
         for cpu, per_s in hook.per_s.items():
@@ -133,12 +136,14 @@ def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | No
     times = known or Times({}, "counting", "by a program that only counts; not calibrated here", "at least")
     packets = passing.packets_per_s
     per_packet = sum(by_cpu.values()) * 1e7 / packets if packets and packets >= MIN_PACKETS_PER_S else None
-    return Forecast(manifest.name, mode, times, runs_per_s, by_cpu, per_packet, tuple(missing))
+    return Forecast(manifest.name, mode, times, runs_per_s, by_cpu, per_packet, tuple(missing), found)
 
 
 def said(one: Forecast) -> str:
     """In one line: ``kernel_drops in details: ≈ 420 ns per packet, 9 % of CPU 3 (…)``."""
     gone = f"; {len(one.missing)} of its hooks are not here" if one.missing else ""
+    if not one.found:
+        return f"{one.probe} in {one.mode}: none of its hooks is here, it cannot run (netconsole doctor says more)"
     if not one.runs_per_s:
         return f"{one.probe} in {one.mode}: nothing now, its hooks are not passed{gone}"
     mark = one.times.bound

@@ -67,6 +67,7 @@ def test_without_times_a_program_that_only_counts_is_the_least_that_it_can_be() 
 
 def test_hooks_that_nothing_passes_cost_nothing_and_those_that_are_not_there_are_told() -> None:
     assert "nothing now" in said(forecast(DROPS, "summary", Passing({FREE: Hook()}), None))
+    assert "cannot run" in said(forecast(DROPS, "summary", Passing({}), None))
     one = forecast(QUEUES, "details", Passing({FREE: Hook({0: 10.0}, 50.0)}, 10.0), None)
     assert len(one.missing) == 3 and "3 of its hooks are not here" in said(one)
     assert one.ns_per_packet is None and "50 ns a run" in said(one)  # ten packets say nothing about the cost of one
