@@ -2,8 +2,9 @@
 
 Builds a veth pair into a namespace of its own, sends paced UDP and TCP through it, takes a baseline of five snapshots,
 then repeats it and injects a delay (tbf), drops of 1 % and a switched-off offload. Needs root; cleans up.
-usage: real_comparison.py [TRIALS] [--whole-host]
+usage: real_comparison.py [--trials N] [--faults N] [--whole-host]
 By default only figures of the bench's own device count; with --whole-host all of the summary profile, for a quiet host.
+KEEP=DIR keeps the snapshots there and goes on from them: a long run can be made in pieces.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyroute2 import Ethtool
@@ -116,10 +117,11 @@ def path() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def measure(folder: Path, name: str) -> Snapshot:
-    """One real snapshot."""
+    """One real snapshot; one that a run before has left in the folder is not measured anew."""
     file = folder / f"{name}.json"
-    netconsole = Path(sys.executable).parent / "netconsole"
-    command(str(netconsole), "snapshot", "--profile", profile(folder), "--duration", SECONDS, "-o", str(file))
+    if not file.exists():
+        netconsole = Path(sys.executable).parent / "netconsole"
+        command(str(netconsole), "snapshot", "--profile", profile(folder), "--duration", SECONDS, "-o", str(file))
     return load(file)
 
 
@@ -142,8 +144,64 @@ def told(name: str, found: Comparison) -> None:
         print(f"    fact {change.fact}: {change.baseline} -> {change.current} (may explain {change.may_explain})")
 
 
-def main(trials: int) -> None:
-    """Print the share of `same`, then each fault's first findings."""
+def offloads(on: bool) -> None:
+    """TSO and GSO of the device."""
+    with Ethtool() as ethtool:
+        features = ethtool.get_features(DEVICE)
+        for name in ("tx-tcp-segmentation", "tx-generic-segmentation"):
+            features.features[name].enable = on
+        ethtool.set_features(DEVICE, features)
+
+
+@contextlib.contextmanager
+def delayed(_: subprocess.Popen[bytes]) -> Iterator[None]:
+    """The path wants 26 Mbit/s."""
+    qdisc("tbf", "rate", "20mbit", "burst", "32kb", "latency", "50ms")
+    yield
+    qdisc("pfifo_fast")
+
+
+@contextlib.contextmanager
+def losing(source: subprocess.Popen[bytes]) -> Iterator[None]:
+    """1 % of the datagrams go where they are dropped."""
+    source.send_signal(signal.SIGUSR1)
+    yield
+    source.send_signal(signal.SIGUSR1)
+
+
+@contextlib.contextmanager
+def without_offloads(_: subprocess.Popen[bytes]) -> Iterator[None]:
+    """TSO and GSO off."""
+    offloads(False)
+    yield
+    offloads(True)
+
+
+def by_finding(name: str) -> Callable[[Comparison], bool]:
+    """Whether a figure of the bench's own device is finding 1 or 2, and worse."""
+
+    def found(one: Comparison) -> bool:
+        first = [finding for finding in one.findings[:2] if finding.significant and finding.direction == "worse"]
+        return any(name in finding.metric for finding in first) and one.verdict == "regressed"
+
+    return found
+
+
+def by_fact(one: Comparison) -> bool:
+    """Whether the switched-off offload is among the changed settings."""
+    return any("segmentation" in change.fact for change in one.facts_changed)
+
+
+FAULTS = {
+    "tbf 20 Mbit/s": (delayed, by_finding(f"/device={DEVICE}")),
+    "1 % dropped": (losing, by_finding(f"location=ip_error,device={PEER}")),
+    "TSO and GSO off": (without_offloads, by_fact),
+}
+"""What is done to the path, and how one sees that it was found."""
+
+
+def main(trials: int, faults: int) -> None:
+    """Print the share of `same`, then how often each fault is found, with the findings of those that were not."""
     keep = os.environ.get("KEEP")
     with tempfile.TemporaryDirectory() as temporary, path() as source:
         folder = Path(keep or temporary)
@@ -153,18 +211,20 @@ def main(trials: int) -> None:
         for trial, one in enumerate(again):
             if one.verdict != "same":
                 told(f"trial {trial}", one)
-        qdisc("tbf", "rate", "20mbit", "burst", "32kb", "latency", "50ms")
-        told("tbf 20 Mbit/s (the path wants 26)", compare(measure(folder, "tbf"), baseline))
-        qdisc("pfifo_fast")
-        source.send_signal(signal.SIGUSR1)
-        told("1 % of the datagrams dropped", compare(measure(folder, "drops"), baseline))
-        source.send_signal(signal.SIGUSR1)
-        with Ethtool() as ethtool:
-            features = ethtool.get_features(DEVICE)
-            for name in ("tx-tcp-segmentation", "tx-generic-segmentation"):
-                features.features[name].enable = False
-            ethtool.set_features(DEVICE, features)
-        told("tso and gso off", compare(measure(folder, "offload"), baseline))
+        for name, (fault, is_found) in FAULTS.items():
+            results = []
+            for trial in range(faults):
+                with fault(source):
+                    results.append(compare(measure(folder, f"{fault.__name__}-{trial}"), baseline))
+            worse = sum(one.verdict == "regressed" for one in results)
+            print(f"{name}: {worse} of {faults} `regressed`, named {sum(map(is_found, results))} of {faults}")
+            for one in results[:1]:
+                told("the first", one)
+
+
+def number(option: str, otherwise: int) -> int:
+    """What was typed behind an option."""
+    return int(sys.argv[sys.argv.index(option) + 1]) if option in sys.argv else otherwise
 
 
 if __name__ == "__main__":
@@ -172,4 +232,4 @@ if __name__ == "__main__":
         print("real comparison: cannot run here: needs root")
     else:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the path is taken down in any case
-        main(next((int(word) for word in sys.argv[1:] if word.isdigit()), 20))
+        main(number("--trials", 20), number("--faults", 3))
