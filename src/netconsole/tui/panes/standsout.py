@@ -38,7 +38,7 @@ def block() -> Block:
 
 def rows(scene: Scene) -> list[Row]:
     """The findings, the worst first; those that ended last."""
-    return [_row(finding) for finding in scene.findings]
+    return [_row(finding, _unit(scene, finding)) for finding in scene.findings]
 
 
 def note(scene: Scene) -> str:
@@ -80,7 +80,16 @@ def _title(scene: Scene) -> str:
     return " · ".join(["STANDS OUT", *counts])
 
 
-def _row(finding: Finding) -> Row:
+def _unit(scene: Scene, finding: Finding) -> str:
+    """Of its history: a percentile has its histogram's; all else is per second."""
+    manifest = scene.manifests.get(finding.probe)
+    if manifest is None or finding.evidence.kind != "histogram":
+        return ""
+    spec = manifest.histograms.get(finding.evidence.name)
+    return spec.unit if spec is not None else ""
+
+
+def _row(finding: Finding, unit: str) -> Row:
     ended = finding.ended_ns is not None
     when = f"ended {clock(finding.ended_ns)}" if finding.ended_ns is not None else f"since {clock(finding.since_ns)}"
     history = finding.history
@@ -89,7 +98,7 @@ def _row(finding: Finding) -> Row:
         "topic": Cell(_topic(finding), finding.probe, "dim"),
         "say": Cell(finding.sentence, finding.sentence, "dim" if ended else ""),
         "since": Cell(when, float(finding.since_ns), "dim"),
-        "history": Cell("", history=lambda: history, tone="dim" if ended else ""),
+        "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
     }
     return Row(Standing(evidence_of(finding), finding.next, finding.since_ns), cells)
 
