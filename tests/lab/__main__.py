@@ -13,6 +13,7 @@ from .errors import LabError
 from .fetch import fetch, kernel_named, kernels
 from .hypervisor import CHECKOUT
 from .pytest_inside import run_pytest
+from .qemu import qemu
 from .terminal import attach
 from .testbed import Testbed, boot
 
@@ -42,14 +43,14 @@ BANNER = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description=__doc__)
     parser.add_argument("--kernel", default=kernels()[0].name, choices=[kernel.name for kernel in kernels()])
-    parser.add_argument("--guests", type=int, default=2, choices=(0, 1, 2))
+    parser.add_argument("--guests", type=int, default=1, choices=(0, 1, 2), help="each takes its time to boot")
     parser.add_argument("--no-traffic", action="store_true", help="guests that keep quiet")
     parser.add_argument("--lose-all-upcalls", action="store_true", help="a switch that no upcall reaches")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("console", help="the console on the hypervisor, then a shell (the default)")
     commands.add_parser("shell", help="a shell on the hypervisor")
     commands.add_parser("tmux", help="the console inside tmux, with a shell beside it")
-    commands.add_parser("fetch", help="only fetch all kernels into the cache")
+    commands.add_parser("fetch", help="only fetch all kernels, and QEMU if need be, into the cache")
     pytest = commands.add_parser("pytest", help="run tests of the project on the hypervisor")
     pytest.add_argument("paths", nargs="+")
     run = commands.add_parser("run", help="run one command on the hypervisor")
@@ -118,6 +119,8 @@ def fetch_all(_options: argparse.Namespace) -> int:
     for kernel in kernels():
         tree = fetch(kernel)
         print(f"{kernel.name}: {tree.version} in {tree.tree}")
+    emulator = qemu()
+    print(f"QEMU: {emulator.program}, {emulator.accelerator}")
     return 0
 
 
@@ -142,12 +145,15 @@ def testbed(options: argparse.Namespace, ports: tuple[str, ...] = ()) -> Testbed
 
 
 def traffic_of(bed: Testbed) -> str:
-    """Some for every pane: datagrams to a port that nobody listens on, and pings between the guests."""
+    """Some for every pane: datagrams to a port that nobody listens on, and pings."""
     first, *others = bed.guests
     first.keep_sending_udp(DATAGRAMS_PER_S, bed.bridge, port=CLOSED_PORT)
     for other in others:
         other.keep_pinging(first.card.at)
-    return f"{DATAGRAMS_PER_S} datagrams/s from vm0 to a closed port" + (", pings between the guests" if others else "")
+    if not others:
+        first.keep_pinging(bed.bridge)
+    pinged = "between the guests" if others else "from it to the bridge"
+    return f"{DATAGRAMS_PER_S} datagrams/s from vm0 to a closed port, pings {pinged}"
 
 
 def say(text: str) -> None:

@@ -147,21 +147,22 @@ def _download_and_unpack(package: str, trees: Path) -> None:
     """Whole or not at all: the tree gets its name by a rename when it is complete."""
     work = Path(tempfile.mkdtemp(prefix="unpacking-", dir=trees))
     try:
-        _run(["apt-get", "download", "-qq", package], work, APT_LIMIT_S)
+        run(["apt-get", "download", "-qq", package], work, APT_LIMIT_S)
         archives = list(work.glob("*.deb"))
         if len(archives) != 1:
             raise LabUnavailable(f"apt-get download {package} left {len(archives)} archives instead of one")
         tree = work / "tree"
-        _run(["dpkg", "-x", str(archives[0]), str(tree)], work, UNPACK_LIMIT_S)
+        run(["dpkg", "-x", str(archives[0]), str(tree)], work, UNPACK_LIMIT_S)
         depmod = _find("depmod")
         assert depmod is not None
-        _run([depmod, "-b", str(tree), package.removeprefix("linux-image-")], work, UNPACK_LIMIT_S)
+        run([depmod, "-b", str(tree), package.removeprefix("linux-image-")], work, UNPACK_LIMIT_S)
         tree.rename(trees / package)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _run(command: list[str], cwd: Path, limit_s: float) -> None:
+def run(command: list[str], cwd: Path, limit_s: float) -> None:
+    """Runs a command of the package manager; raises LabUnavailable with the last line that it said."""
     try:
         subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=limit_s, check=True)
     except subprocess.CalledProcessError as error:

@@ -10,7 +10,6 @@ import os
 import queue
 import re
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,11 +23,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .accelerator import accelerator
-from .errors import CommandTimeout, LabError, LabUnavailable, MachineDied
+from .errors import CommandTimeout, LabError, MachineDied
+from .qemu import qemu
 from .shares import Server
 
-QEMU = "qemu-system-x86_64"
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 BOOT_LIMIT_S = 90.0
 COMMAND_LIMIT_S = 60.0
@@ -80,8 +78,7 @@ class Machine:
         (hvc0, …); `port(name)` is this end of them. Raises MachineDied with the last console lines when it does not
         come up.
         """
-        if shutil.which(QEMU) is None:
-            raise LabUnavailable(f"{QEMU} is missing (Debian package qemu-system-x86)")
+        emulator = qemu()
         self._console: deque[str] = deque(maxlen=CONSOLE_LINES_KEPT)
         self._partial_line = b""
         self._replies: dict[int, queue.SimpleQueue[dict[str, Any]]] = {0: queue.SimpleQueue()}
@@ -104,7 +101,7 @@ class Machine:
             fds = [control_fd, console_fd, image]
             command = [
                 # Says that the machine reset itself (a triple fault, say), for `died`.
-                *(QEMU, "-d", "cpu_reset", "-accel", accelerator(QEMU)),
+                *(emulator.program, *emulator.firmware, "-accel", emulator.accelerator, "-d", "cpu_reset"),
                 *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
                 *("-initrd", f"/proc/self/fd/{image}"),
                 *("-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"),
