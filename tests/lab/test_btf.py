@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from typing import Any
 
 import pytest
 
 from netconsole import probes
-from netconsole_collector import attach, btf, prototypes
+from netconsole_collector import attach, btf, kernel_types, prototypes
 
 from .btf import KernelBtf, btf_files, elf_section, unpack_image
 from .errors import LabUnavailable
@@ -17,6 +19,7 @@ from .hypervisor import CHECKOUT
 pytestmark = pytest.mark.lab
 
 BTF_MAGIC = 0xEB9F
+REFERENCES = CHECKOUT / "tests" / "lab" / "references"
 VM_PATH = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 
 
@@ -53,15 +56,42 @@ def test_the_way_to_a_guest_can_be_measured_on_either_vendor(files: KernelBtf, p
     """The lab emulates AMD; of Intel, posted interrupts or not, there is what the modules say of themselves."""
     types = with_modules(files, vendor, "tun", "tap", "vhost_iotlb", "vhost", "vhost_net")
     for program in probes.load(CHECKOUT / "probes" / probe).raw["programs"]:  # type: ignore[attr-defined]
-        problems = []
-        for alternative in program["attach"]:
-            point = attach.parse(alternative["point"])
-            if point.kind == "raw_tracepoint":
-                known = types.named(f"btf_trace_{point.name}", (btf.TYPEDEF,))
-                problems.append(None if known else f"no tracepoint {point.name}")
-            else:
-                problems.append(prototypes.problem(types, point.name, alternative.get("takes", [])))
-        assert None in problems, problems
+        problems = obstacles(types, program)
+        assert None in problems.values(), problems
+
+
+def obstacles(types: btf.Btf, program: dict[str, Any]) -> dict[str, str | None]:
+    """What these types have against each attach point of a program, in the manifest's order; None: nothing."""
+    found: dict[str, str | None] = {}
+    for alternative in program["attach"]:
+        point = attach.parse(alternative["point"])
+        when = alternative.get("when")
+        if when and f" {when} " not in kernel_types.facts(types, {when}):
+            found[alternative["point"]] = f"not {when}"
+        elif point.kind == "raw_tracepoint":
+            known = types.named(f"btf_trace_{point.name}", (btf.TYPEDEF,))
+            found[alternative["point"]] = None if known else f"no tracepoint {point.name}"
+        else:
+            found[alternative["point"]] = prototypes.problem(types, point.name, alternative.get("takes", []))
+    return found
+
+
+def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: KernelBtf) -> None:
+    """And each shipped probe is in the reference of this kernel. test_doctor.py holds it against the running kernel."""
+    reviewed = json.loads((REFERENCES / f"{files.kernel}.json").read_text("utf-8"))["probes"]
+    modules = [str(path) for name, path in files.modules.items() if name != "kvm_intel"]  # the lab's CPU is AMD's
+    types = btf.Btf(str(files.vmlinux), modules)
+    catalogue = probes.load_all([CHECKOUT / "probes"])
+    assert sorted(reviewed) == sorted(catalogue)
+    for name, manifest in catalogue.items():
+        if manifest.source != "bpf" or reviewed[name]["state"] == "unsupported":
+            continue
+        expected = {}
+        for program in manifest.raw["programs"]:  # type: ignore[attr-defined]
+            expected[program["name"]] = next(
+                (point for point, problem in obstacles(types, program).items() if problem is None), None
+            )
+        assert (name, reviewed[name]["attach"]) == (name, expected)
 
 
 @pytest.mark.parametrize(("vendor", "delivery"), [("kvm_intel", "vmx"), ("kvm_amd", "svm")])
