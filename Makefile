@@ -17,7 +17,7 @@ run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
 # What only computes goes first, on all processors. What measures this machine, or boots another, has it for itself, one test at a time.
-COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py)
+COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py)
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
 MEASURING := tests/tui tests/live $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py) $(addprefix --ignore=,$(COMPUTING))
 
