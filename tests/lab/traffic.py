@@ -76,7 +76,13 @@ def frozen(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
 @contextlib.contextmanager
 def worker_on_a_busy_cpu(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
     """The guest's vhost workers get a CPU for 20 ms in every 220: what comes in between waits, 100 ms on average."""
-    pids = worker_pids(hypervisor, guest)
+    with on_a_busy_cpu(hypervisor, worker_pids(hypervisor, guest)):
+        yield
+
+
+@contextlib.contextmanager
+def on_a_busy_cpu(hypervisor: Hypervisor, pids: list[str]) -> Iterator[None]:
+    """Likewise, for these threads."""
     hypervisor.shell("\n".join(f"taskset -pc 1 {pid}" for pid in pids))
     with hypervisor.start("python3", "-c", HOG, str(BUSY_S), str(FREE_S)) as hog:
         hog.wait_for(b"busy")
@@ -89,5 +95,10 @@ def qemu_pid(hypervisor: Hypervisor, guest: Guest) -> str:
 
 
 def worker_pids(hypervisor: Hypervisor, guest: Guest) -> list[str]:
-    """The vhost threads of a guest (kernel threads named after their owner, before 6.4)."""
-    return hypervisor.run("pgrep", f"^vhost-{qemu_pid(hypervisor, guest)}$").text.split()
+    """The vhost threads of a guest."""
+    return workers_of(hypervisor, qemu_pid(hypervisor, guest))
+
+
+def workers_of(hypervisor: Hypervisor, pid: str) -> list[str]:
+    """The vhost threads of a process (kernel threads named after their owner, before 6.4)."""
+    return hypervisor.run("pgrep", f"^vhost-{pid}$").text.split()
