@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from .collector import InsideMeasurement
@@ -15,6 +17,7 @@ PROBES = ("ovs_upcalls", "ovs_drops")
 NEW_FLOWS = 30
 DROPPED = 50
 STORM = 4000
+CONNECTIONS = 5
 
 # Two namespaces on the bridge by veth. Nothing of them speaks by itself: no IPv6, fixed neighbours.
 WIRES = """
@@ -46,17 +49,27 @@ l4 = {
     "udp6": (17, struct.pack("!HHHH", 1000, 2000, 28, 0) + bytes(20)),
     "icmp6": (58, struct.pack("!BBHHH", 128, 0, 0, 5, 6) + bytes(20)),
     "garbage": (6, bytes(3)),
+    "vlan": (17, struct.pack("!HHHH", 1000, 2000, 28, 0) + bytes(20)),
+    "qinq": (17, struct.pack("!HHHH", 1000, 2000, 28, 0) + bytes(20)),
+    "large": (17, struct.pack("!HHHH", 1000, 5555, 1008, 0) + bytes(1000)),
+    "metered": (17, struct.pack("!HHHH", 1000, 6666, 28, 0) + bytes(20)),
+    "tracked": (17, b""),
 }
+tags = {"vlan": "8100002a", "qinq": "88a8002a81000063"}
 protocol, payload = l4[what]
 six = what.endswith("6")
 end = b"\\xfd" + bytes(14)
-for number in (first + step * one for one in range(count)):
+for one in range(count):
+    number = first + step * one
+    if what == "tracked":  # each a connection of its own
+        payload = struct.pack("!HHHH", 1000 + one, 7777, 28, 0) + bytes(20)
     if six:
         ip = struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64) + end + b"\\1" + end + b"\\2"
     else:
         ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 0, 0x4000, 64, protocol, 0)
         ip += b"\\12\\11\\0\\1" + b"\\12\\11\\0\\2"
-    ethernet = bytes.fromhex("0242420000010242") + struct.pack("!IH", number, 0x86DD if six else 0x0800)
+    ethernet = bytes.fromhex("0242420000010242") + struct.pack("!I", number)
+    ethernet += bytes.fromhex(tags.get(what, "")) + (b"\\x86\\xdd" if six else b"\\x08\\0")
     device.send(ethernet + (ip[:7] + bytes(3) if what == "garbage" else ip + payload))
 """
 
@@ -104,7 +117,7 @@ def test_everything_attaches(collector: InsideMeasurement) -> None:
         assert status.state == "attached", (status.why, status.missing)
 
 
-@pytest.mark.parametrize("what", ["tcp", "udp", "icmp", "udp6", "icmp6", "garbage"])
+@pytest.mark.parametrize("what", ["tcp", "udp", "icmp", "udp6", "icmp6", "garbage", "vlan", "qinq"])
 def test_n_new_flows_are_n_upcalls_each_answered_once(wires: Wires, collector: InsideMeasurement, what: str) -> None:
     """Also of frames whose headers lie: the datapath's own parser judges them, and their count is in the ledger."""
     collector.begin()
@@ -124,6 +137,8 @@ def test_n_new_flows_are_n_upcalls_each_answered_once(wires: Wires, collector: I
     assert collector.ledger("ovs_upcalls", "join_missed") == 0
     assert collector.ledger("ovs_upcalls", "parse_failed") == (NEW_FLOWS if what == "garbage" else 0)
     assert collector.event_count("ovs_upcalls", "seen") == 0, "summary submits nothing"
+    vlans = {row.labels["vlan"] for row in collector.rows("ovs_upcalls", "flows", port="va")}
+    assert vlans == {42 if what in ("vlan", "qinq") else 0}
 
 
 def test_a_flow_that_drops_is_told_from_silence_and_each_packet_it_drops_is_counted(
@@ -144,6 +159,56 @@ def test_a_flow_that_drops_is_told_from_silence_and_each_packet_it_drops_is_coun
     assert row.counts["count"] == collector.counter("ovs_drops", "drops") == DROPPED
     (flow,) = collector.rows("ovs_drops", "flows")
     assert (flow.labels["source"], flow.labels["target_port"], flow.counts["count"]) == ("10.9.0.1", 4444, DROPPED)
+
+
+def dropped(collector: InsideMeasurement, reason: str) -> int:
+    """Drops at the port va since `begin`, which are all of this reason and no flow's own decision."""
+    rows = collector.rows("ovs_drops", "drops", port="va")
+    assert {(row.labels["reason"], row.labels["class"]) for row in rows} == {(reason, "suspicious")}
+    assert collector.total("ovs_drops", "flows", port="va") == collector.counter("ovs_drops", "drops")
+    return collector.counter("ovs_drops", "drops")
+
+
+def test_packets_too_large_for_their_port_are_drops_of_its_action(wires: Wires, collector: InsideMeasurement) -> None:
+    hypervisor = wires.hypervisor
+    hypervisor.run("ovs-ofctl", "add-flow", BRIDGE, "priority=100,udp,in_port=va,tp_dst=5555,actions=output:vb")
+    hypervisor.run("ip", "link", "set", "vb", "mtu", "600")
+    try:
+        collector.begin()
+        wires.send("large", DROPPED, new=False)
+        collector.settle()
+    finally:
+        hypervisor.run("ip", "link", "set", "vb", "mtu", "1500")
+    # ovs_vport_send ends with a jump to kfree_skb: what is seen is the function that called it.
+    assert dropped(collector, "OVS_ACTION_FAILED") == DROPPED
+
+
+def test_what_a_meter_drops_is_what_it_says(wires: Wires, collector: InsideMeasurement) -> None:
+    hypervisor = wires.hypervisor
+    openflow = ("ovs-ofctl", "-O", "OpenFlow13")
+    hypervisor.run(*openflow, "add-meter", BRIDGE, "meter=1,pktps,burst,band=type=drop,rate=1,burst_size=10")
+    rule = "priority=100,udp,in_port=va,tp_dst=6666,actions=meter:1,output:vb"
+    hypervisor.run(*openflow, "add-flow", BRIDGE, rule)
+    collector.begin()
+    wires.send("metered", DROPPED, new=False)
+    collector.settle()
+    shown = hypervisor.run(*openflow, "meter-stats", BRIDGE, "meter=1").text
+    hypervisor.run(*openflow, "--strict", "del-flows", BRIDGE, rule.partition(",actions")[0])
+    hypervisor.run(*openflow, "del-meter", BRIDGE, "meter=1")
+    (by_band,) = re.findall(r"0: packet_count:(\d+)", shown)
+    assert dropped(collector, "OVS_DROP_METER") == int(by_band) > 0
+
+
+def test_connections_over_a_zone_s_limit_are_drops_of_conntrack(wires: Wires, collector: InsideMeasurement) -> None:
+    hypervisor = wires.hypervisor
+    hypervisor.run("ovs-appctl", "dpctl/ct-set-limits", f"zone=5,limit={CONNECTIONS}")
+    rule = "priority=100,udp,in_port=va,tp_dst=7777,actions=ct(commit,zone=5),output:vb"
+    hypervisor.run("ovs-ofctl", "add-flow", BRIDGE, rule)
+    collector.begin()
+    wires.send("tracked", NEW_FLOWS, new=False)
+    collector.settle()
+    hypervisor.run("ovs-ofctl", "--strict", "del-flows", BRIDGE, rule.partition(",actions")[0])
+    assert dropped(collector, "OVS_DROP_CONNTRACK") == NEW_FLOWS - CONNECTIONS
 
 
 def test_a_stopped_switch_owes_every_answer_and_gives_them_late(wires: Wires, collector: InsideMeasurement) -> None:

@@ -169,12 +169,13 @@ def test_handlers_have_their_cpu_and_wake_up_times() -> None:
     assert "5 % of a core" in ovs.handlers_block().title(scene)
 
 
-def test_a_drop_leads_to_the_flows_that_are_dropped() -> None:
+@pytest.mark.parametrize("named", ["OVS_DROP_LAST_ACTION", "NOT_SPECIFIED"])
+def test_a_drop_leads_to_the_flows_that_are_dropped(named: str) -> None:
     scenario = made.datapath(made.attached(*NAMES))
     labels = {"location": "do_execute_actions", "port": "vnet0", "vm": None, "netns": "host", "class": "benign"}
     labels |= {"reason": "OVS_DROP_LAST_ACTION", "provenance": "kernel"}
     scenario.table(DROPS, "drops", [{"labels": labels, "counts": {"count": (50, 50)}}])
-    flow = {"port": "vnet0", "vm": None, "netns": "host", "reason": "OVS_DROP_LAST_ACTION", "source": "10.9.0.1"}
+    flow = {"port": "vnet0", "vm": None, "netns": "host", "reason": named, "source": "10.9.0.1"}
     flow |= {"class": "benign", "provenance": "kernel", "target": "10.9.0.2", "target_port": 4444, "protocol": "UDP"}
     flow |= {"ethertype": "IPv4", "vlan": 0}
     scenario.table(DROPS, "flows", [{"labels": flow, "counts": {"count": (50, 50)}}])
