@@ -108,7 +108,7 @@ class TableState:
             self._update(row, sent, frame, tick)
         self.omitted = frame.omitted + refused
         if frame.full:
-            self.rows = {key: self.rows[key] for key in seen}
+            self.rows = {key: row for key, row in self.rows.items() if key in seen}
 
     def close(self, tick: int) -> None:
         """Interval ``tick`` is spoken of, or ends without a word: what moved before it stands still until told."""

@@ -11,6 +11,7 @@ from played import PROFILE, PlayedSession, screen_text
 
 from netconsole import frames, probes
 from netconsole.tui.console import ConsoleApp
+from netconsole.tui.widgets import ordering
 
 PICTURES = Path(__file__).parent / "screens"
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -18,6 +19,8 @@ SHIPPED = Path(__file__).parents[2] / "probes"
 VIEWS = {
     "switch": ("switch", ("3",)),
     "switch-datapath": ("switch", ("3", "enter")),
+    "upcalls": ("upcalls", ("3",)),
+    "upcalls-port": ("upcalls", ("3", "tab", "enter")),
     "path": ("path", ("9",)),
     "path-direction": ("path", ("9", "enter")),
     "path-stage": ("path", ("9", "down", "down", "enter")),
@@ -36,7 +39,8 @@ def recorded(name: str) -> list[frames.AnyFrame]:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("view", VIEWS)
-async def test_it_looks_as_it_did(view: str, size: str) -> None:
+async def test_it_looks_as_it_did(view: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "HOLD_S", 0.0)  # in the order of worth, however long the test takes
     recording, keys = VIEWS[view]
     session, sent = PlayedSession(), recorded(recording)
     for frame in sent:

@@ -38,7 +38,7 @@ VSWITCHD = "ovs-vswitchd"
 HEALTH_COLUMNS = (
     Column("datapath", "datapath", 12, grow=1, most=24),
     Column("kind", "kind", 10, spare=5),
-    Column("state", "state", 17, grow=1, most=24),
+    Column("state", "state", 18, grow=1, most=24),
     Column("handlers", "handlers", 8, right=True),
     Column("lost", "lost/s", 6, right=True),
     Column("lost_total", "lost", 7, right=True, spare=3),
@@ -54,7 +54,7 @@ PORT_COLUMNS = (
     Column("port", "port", 8, grow=2, most=15),
     Column("vm", "VM", 8, grow=2, most=24, spare=8),
     Column("bridge", "bridge", 8, spare=11, grow=1, most=15),
-    Column("datapath", "datapath", 10, spare=12),
+    Column("datapath", "datapath", 10, spare=2),
     Column("kind", "kind", 6, spare=6),
     Column("state", "state", 15, grow=1, most=20),
     Column("upcalls", "upcall/s", 8, right=True),
@@ -149,7 +149,7 @@ def health_rows(scene: Scene) -> list[Row]:
 def port_rows(scene: Scene) -> list[Row]:
     """Every port that asked, the worst state first, then the one that asks most."""
     judged = [(port_verdict(port), port) for port in ports(scene)]
-    judged.sort(key=lambda pair: (LEVELS.index(pair[0][0]), -(pair[1].row.per_s("upcalls") or 0.0)))
+    judged.sort(key=lambda pair: (LEVELS.index(pair[0][0]), *_worth(pair[1].row, "upcalls")))
     of_ports = bridges(scene)
     return [
         Row(Evidence(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports))
@@ -160,7 +160,7 @@ def port_rows(scene: Scene) -> list[Row]:
 def cause_rows(scene: Scene) -> list[Row]:
     """The flows that cause upcalls, those of the last interval first."""
     rows = list(rows_of(scene, UPCALLS, "flows"))
-    rows.sort(key=lambda row: (-(row.per_s("upcalls") or 0.0), -(row.total("upcalls") or 0)))
+    rows.sort(key=lambda row: _worth(row, "upcalls"))
     whole = sum(row.per_s("upcalls") or 0.0 for row in rows)
     at_least = _at_least(scene, UPCALLS)
     return [
@@ -171,7 +171,7 @@ def cause_rows(scene: Scene) -> list[Row]:
 
 def handler_rows(scene: Scene) -> list[Row]:
     """The handler threads, the busiest first."""
-    found = sorted(handlers(scene), key=lambda pair: -(pair[0].per_s("cpu_ns") or 0.0))
+    found = sorted(handlers(scene), key=lambda pair: _worth(pair[0], "cpu_ns"))
     return [
         Row(Evidence(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, scene, row, waits))
         for row, waits in found[:MAX_ROWS]
@@ -181,7 +181,7 @@ def handler_rows(scene: Scene) -> list[Row]:
 def drop_rows(scene: Scene) -> list[Row]:
     """Drops by reason and port: those that move first, suspicious ones before a flow's own decision."""
     rows = list(rows_of(scene, DROPS, "drops"))
-    rows.sort(key=lambda row: (not row.per_s("count"), row.labels.get("class") == "benign", -(row.per_s("count") or 0)))
+    rows.sort(key=lambda row: (not row.per_s("count"), row.labels.get("class") == "benign", *_worth(row, "count")))
     at_least, of_ports = _at_least(scene, DROPS), bridges(scene)
     return [
         Row(Evidence(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports, at_least))
@@ -393,6 +393,11 @@ def _hit(percent: float | None) -> str:
     if percent is None or percent in (0.0, 100.0):
         return figure.number(percent)
     return f"{min(percent, 99.99):.2f}" if percent > 99 else figure.number(percent)
+
+
+def _worth(row: RowState, name: str) -> tuple[float, int, str]:
+    """What moves most now, then what has moved most; rows that stand still for the same keep their places."""
+    return -(row.per_s(name) or 0.0), -(row.total(name) or 0), str(row.key)
 
 
 def _at_least(scene: Scene, probe: str) -> bool:
