@@ -168,6 +168,7 @@ class Map:
         self.fd = fd
         self.info = map_info(fd)
         self.per_cpu = self.info.type in _PER_CPU_TYPES
+        self.is_array = self.info.type in (MAP_ARRAY, MAP_PERCPU_ARRAY)
         self.cpus = possible_cpus() if self.per_cpu else 1
         self.slot_bytes = (self.info.value_size + 7) // 8 * 8 if self.per_cpu else self.info.value_size
         self.value_bytes = self.slot_bytes * self.cpus

@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 
 class MapReader:
-    """The rows of one hash map by its raw keys; ``evicted`` counts rows that went away."""
+    """The rows of one map by its raw keys; ``evicted`` counts rows that went away."""
 
     def __init__(self, bpf_map: Map, key: Sequence[Json], value: Sequence[Json], names: Names, what: str) -> None:
         """Raises decode.LayoutError when manifest and program do not agree."""
@@ -77,7 +77,8 @@ class MapReader:
         changes = [self._advance(key, value) for key, value in self._map.items()]
         for key in [key for key, row in self._rows.items() if row.generation != self._generation]:
             self._forget(key)
-        if len(self._rows) > _FULL * self._map.info.max_entries:
+        # The rows of an array are always there: nothing could take their place, and the kernel refuses (EINVAL).
+        if len(self._rows) > _FULL * self._map.info.max_entries and not self._map.is_array:
             self._evict()
         return changes
 
