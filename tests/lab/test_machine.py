@@ -21,8 +21,8 @@ from .machine import Machine
 
 pytestmark = pytest.mark.lab
 
-GONE_LIMIT_S = 5.0
-LIMIT_S = 20
+GONE_LIMIT_S = 30.0
+LIMIT_S = 40
 
 # Boots a hypervisor and keeps a command running in it until it is killed.
 VICTIM = """
