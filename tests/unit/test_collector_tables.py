@@ -25,6 +25,8 @@ VALUE = [
 class FakeMap:
     """A per-CPU hash in this process."""
 
+    is_array = False
+
     def __init__(self, key_size: int = 8, value_size: int = 24, max_entries: int = 8) -> None:
         self.info = MapInfo(5, 1, key_size, value_size, max_entries, "fake")
         self.slot_bytes = (value_size + 7) // 8 * 8
@@ -113,6 +115,15 @@ def test_idle_rows_of_a_full_map_are_removed_and_counted(fake: FakeMap, table: t
     rows, _ = table.read(full=True)
     assert [row["labels"]["queue"] for row in rows] == [0]
     assert table.first_total == 1000 + 6  # the counter beside it counted them too
+
+
+def test_a_full_array_keeps_idle_rows(fake: FakeMap, table: tables.Table) -> None:
+    fake.is_array = True
+    for queue in range(8):
+        fake.put(queue, 6, (1, 0, 0))
+    for _ in range(2 * tables.IDLE_INTERVALS):
+        table.read(full=False)
+    assert (len(fake.content), table.reader.evicted) == (8, 0)
 
 
 def test_a_map_with_room_keeps_idle_rows(fake: FakeMap, table: tables.Table) -> None:
