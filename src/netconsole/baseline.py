@@ -138,7 +138,7 @@ def summaries(here: Host | None, profile: str | None, now: datetime | None = Non
             result.append(summary(load(name), here, profile, now))
         except BadInput as error:
             # Which file it is, its row says; a path before the words would leave no room for them.
-            result.append(Summary(name, 0, [], [], [], [], "", [problem.message for problem in error.problems]))
+            result.append(Summary(name, 0, [], [], [], [], "", [problem.without_file for problem in error.problems]))
     return result
 
 

@@ -35,8 +35,12 @@ class Problem:
 
     def __str__(self) -> str:
         """The line that people read."""
-        file = place(self.file, 240)
-        return f"{file}: {safe(f'{self.key}: {self.message}' if self.key else self.message, 400)}"
+        return f"{place(self.file, 240)}: {self.without_file}"
+
+    @property
+    def without_file(self) -> str:
+        """The same where the file is known already: key and expected form."""
+        return safe(f"{self.key}: {self.message}" if self.key else self.message, 400)
 
 
 class BadInput(Exception):

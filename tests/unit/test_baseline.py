@@ -106,3 +106,11 @@ def test_a_damaged_file_is_one_line_and_the_others_are_listed(data_home: Path, c
         baseline.load("bad")
     assert len(str(caught.value).splitlines()) == 1
     assert [summary.name for summary in baseline.summaries(HERE, None, NOW)] == ["bad"]
+
+
+def test_a_damaged_file_is_listed_with_its_key_and_without_its_path(data_home: Path) -> None:
+    folder = data_home / "netconsole/baselines"
+    folder.mkdir(parents=True)
+    (folder / "bad.json").write_bytes(EMPTY)
+    (listed,) = baseline.summaries(HERE, None, NOW)
+    assert listed.notes == ["schema: expected netconsole.baseline/1 with at least one snapshot"]
