@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,18 +63,6 @@ def test_without_unnamed_files_it_is_the_same(tmp_path: Path, monkeypatch: pytes
     write_whole(tmp_path / "a", b"2")
     assert (tmp_path / "a").read_bytes() == b"2"
     assert len(list(tmp_path.iterdir())) == 1
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 kB, unmounted at the end."""
-    if os.geteuid() != 0:
-        pytest.skip("cannot run here: mounting a tmpfs needs root")
-    place = tmp_path / "tiny"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_a_full_disk_leaves_the_previous_file_untouched(tiny: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,18 +59,6 @@ REPLACING = WRITERS[:2]
 @pytest.fixture(autouse=True)
 def data_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/nowhere")
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 512 kB; unmounted at the end."""
-    if os.geteuid() != 0:
-        pytest.skip("cannot run here: mounting a tmpfs needs root")
-    place = tmp_path / "tiny"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def fill(place: Path) -> None:
