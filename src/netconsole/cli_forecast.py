@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from netconsole.problems import Unable
+from netconsole.problems import Unable, bad
 
 FORCE_HELP = "Start also what is forecast to be over the budget."
 
@@ -57,7 +57,6 @@ def of_every_mode(manifest: Manifest) -> Outlook:
     """What each mode of a probe would cost now. Raises BadInput and Unable."""
     from netconsole.forecasting import look_ahead
     from netconsole.host import require
-    from netconsole.problems import bad
     from netconsole.profiles import Profile, plan
 
     if manifest.source != "bpf":
