@@ -20,8 +20,10 @@ from netconsole.comparison import (
     said,
 )
 from netconsole.judge import (
+    BURST_WEIGHT,
     PERCENTILES,
     SPREAD_SNAPSHOTS,
+    TYPICAL_BURST,
     Judged,
     Spreads,
     enough,
@@ -34,7 +36,7 @@ from netconsole.judge import (
 from netconsole.metrics import EVENT_SIZES, Identity, Metric, Metrics, flatten, metric_key
 from netconsole.significance import dispersion, false_discovery_limit
 from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot, seconds
-from netconsole.volatile import DEVICE_LABELS
+from netconsole.volatile import DEVICE_LABELS, HOST_NETNS
 
 FALSE_DISCOVERIES = 0.01
 """Of all findings, this share may be chance; when nothing changed, this is the chance of any finding at all."""
@@ -155,7 +157,7 @@ def _judge(
     spans: Sequence[float],
     now_s: float,
     spreads: Spreads,
-    burst: float | None,
+    burst: float,
 ) -> Judged | None:
     if metric.kind == "histogram":
         known = [one.histogram for one in past if one is not None and one.histogram is not None]
@@ -166,12 +168,13 @@ def _judge(
     return judge_count(metric, now_s, counts, spreads, burst)
 
 
-def _burst(metric: Metric, sides: Sequence[Metrics]) -> float | None:
-    """How many events of a count come at once, by its series, or that of the counter that it is a part of."""
+def _burst(metric: Metric, sides: Sequence[Metrics]) -> float:
+    """How many events of a count come at once, by the series of the counter or of the column that it is a part of."""
     if metric.kind not in ("counter", "table"):
-        return None
-    whole = metric.counter or metric.identity
-    return dispersion(one.series for side in sides if (one := side.by_identity.get(whole)) is not None)
+        return TYPICAL_BURST
+    own, whole = metric.identity[:3], (metric.counter or metric.identity)[:3]
+    series = [side.series.get(own) or side.series.get(whole, []) for side in sides]
+    return dispersion(series, TYPICAL_BURST, BURST_WEIGHT)
 
 
 def _learned(pairs: Iterable[tuple[Metric, list[Metric | None], list[Metrics]]]) -> Spreads:
@@ -260,9 +263,13 @@ def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
     probe, _, name, labels = identity
     if f"{probe}/table/{name.partition('.')[0]}" in lacking.partial:
         return f"the table was full on the {side} side: a row that is not in it is not a 0"
+    namespace = next((value for label, value in labels if label == "netns"), HOST_NETNS)
+    there = lacking.names.known_namespaces
+    if there and namespace not in there:
+        return f"no such network namespace on the {side} side"
     # The facts name the devices of the host's own network namespace alone.
-    elsewhere = ("netns", "other") in labels
-    devices = [str(value) for label, value in labels if label in DEVICE_LABELS and value and not elsewhere]
+    is_own = namespace == HOST_NETNS
+    devices = [str(value) for label, value in labels if label in DEVICE_LABELS and value and is_own]
     known = lacking.names.known_devices if devices else ()
     if known and any(device not in known for device in devices):
         return f"no such device on the {side} side"

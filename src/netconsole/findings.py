@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from netconsole import figure
-from netconsole.frames import Label
 from netconsole.probes import FindingSpec, Manifest
 from netconsole.profiles import Budget
+from netconsole.rules import fits, say
 from netconsole.session import Connection
 from netconsole.spending import Limit, Spending, spendings
 from netconsole.state import ProbeState, State
@@ -176,9 +176,13 @@ def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
         parts.append(f"nothing stands out in {len(measuring)} probe{'s' if len(measuring) != 1 else ''}")
     if waiting:
         parts.append(f"still to come: {', '.join(waiting)}")
+    silent: dict[str, list[str]] = {}
     for probe in state.probes.values():
         if probe.status in ("unsupported", "off"):
-            parts.append(f"{probe.name}: {figure.safe(probe.why) if probe.why else probe.status}")
+            # The rest of a reason tells what exactly is missing: the probe's own page has it.
+            reason = (probe.why or probe.status).partition("; ")[0]
+            silent.setdefault(reason, []).append(probe.name)
+    parts += [f"{', '.join(names)}: {figure.safe(reason)}" for reason, names in silent.items()]
     return "; ".join(parts) or "nothing is measured yet"
 
 
@@ -262,7 +266,7 @@ def _table_rule(probe: ProbeState, manifest: Manifest, rule: FindingSpec, number
     # A count that stands still is over no limit: of thousands of rows only those that moved are looked at.
     for row in table.rows.values() if is_gauge else table.moving():
         value = row.gauges.get(rule.value) if is_gauge else row.per_s(rule.value)
-        if value is None or value <= rule.over or not _fits(rule, row.labels):
+        if value is None or value <= rule.over or not fits(rule, row.labels):
             continue
         total = row.total(rule.value)
         words = {
@@ -276,7 +280,7 @@ def _table_rule(probe: ProbeState, manifest: Manifest, rule: FindingSpec, number
             Evidence("table", probe.name, rule.table, row.key),
             str(number),
             "!!" if rule.level == "!!" else "!",
-            _say(rule, row.labels, words),
+            say(rule, row.labels, words),
             float(value),
             rule.next,
             tuple(table.history(row.key, rule.value, HISTORY)),
@@ -288,7 +292,7 @@ def _histogram_rule(probe: ProbeState, _: Manifest, rule: FindingSpec, number: i
     percent = rule.percentile or 99.0
     for row in group.rows.values() if group else ():
         value = row.percentile(percent, "delta")
-        if value is None or value <= rule.over or row.delta.count < MIN_SAMPLES or not _fits(rule, row.labels):
+        if value is None or value <= rule.over or row.delta.count < MIN_SAMPLES or not fits(rule, row.labels):
             continue
         words = {
             "rate": figure.number(row.per_s),
@@ -300,24 +304,11 @@ def _histogram_rule(probe: ProbeState, _: Manifest, rule: FindingSpec, number: i
             Evidence("histogram", probe.name, rule.table, row.key),
             str(number),
             "!!" if rule.level == "!!" else "!",
-            _say(rule, row.labels, words),
+            say(rule, row.labels, words),
             (row.per_s or 0.0) * (1 - percent / 100),
             rule.next,
             tuple(group.history(row.key, HISTORY)) if group else (),
         )
-
-
-def _fits(rule: FindingSpec, labels: Mapping[str, Label]) -> bool:
-    return all(str(labels.get(name)) == wanted for name, wanted in rule.where.items())
-
-
-def _say(rule: FindingSpec, labels: Mapping[str, Label], words: Mapping[str, str]) -> str:
-    named = {name: figure.safe(value, 64) for name, value in labels.items()}
-    try:
-        return rule.say.format(**{**named, **words})
-    except KeyError as error:
-        # The manifest promised a label that this frame has not: say so rather than nothing.
-        return f"{rule.say} ({error.args[0]}: not in this row)"
 
 
 def _rank(one: Finding) -> tuple[bool, int, float, int, str]:

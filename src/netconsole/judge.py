@@ -17,8 +17,12 @@ MIN_RATIO = 1.25
 """A smaller change is not worth a line, however certain."""
 SINGLE_RATIO = 2.0
 """What a single snapshot is allowed to be off by: the margin for the variation that nobody has measured."""
-UNKNOWN_BURST = 4.0
-"""Events come in bursts. This many count as one where no series tells how many, or no second snapshot if they last."""
+SINGLE_TAIL_RATIO = 4.0
+"""Likewise its p99, which a handful of samples decide: on a path where nothing changed it is off by a factor of 4 in
+one run of ten (bench/real_comparison.py)."""
+TYPICAL_BURST, BURST_WEIGHT = 4.0, 1.0
+"""Events and slow samples come in bursts: this many count as one where nothing tells how many, and this is believed as
+much as so many intervals of a series that tells."""
 MIN_EVENTS = 10
 """A difference of fewer events in the whole run is not worth a line."""
 MIN_TIME_NS = 1000
@@ -116,11 +120,11 @@ class Spreads:
 
 
 def judge_count(
-    now: Metric, now_s: float, before: Sequence[tuple[int, float]], spreads: Spreads, burst: float | None = None
+    now: Metric, now_s: float, before: Sequence[tuple[int, float]], spreads: Spreads, burst: float = TYPICAL_BURST
 ) -> Judged | None:
     """A count over ``now_s`` seconds against (count, seconds) of each baseline; None when nothing ever came.
 
-    ``burst`` is how many events come at once, by the series within the snapshots; None where there are none.
+    ``burst`` is how many events come at once, by the series within the snapshots.
     """
     if not now.count and not any(count for count, _ in before):
         return None
@@ -137,10 +141,9 @@ def judge_count(
         statistic.spread = own * typical if own is not None else None
         if large:
             total, total_s = sum(count for count, _ in past), sum(seconds for _, seconds in past)
-            p = rate_p(total, total_s, events, now_s, burst=burst or UNKNOWN_BURST)
+            p = rate_p(total, total_s, events, now_s, burst=burst)
             statistic.p = max(p, _spread_p(math.log((events + 0.5) / now_s), logs, own))
     elif large:  # what is too small for a line needs no test
-        burst = max(UNKNOWN_BURST, burst or 0.0)
         statistic.p = max(rate_p(count, seconds, events, now_s, SINGLE_RATIO, burst) for count, seconds in past)
     size = math.log2((events + 1) / (expected + 1))
     return Judged(now, statistic, f"{now.unit}/s" if now.unit else "/s", large, size)
@@ -233,15 +236,18 @@ def _percentile(
         return None
     parts = [one for one in before if enough(one, percent)]
     if len(parts) < SPREAD_SNAPSHOTS:
-        return Statistic(name, typical, current, None, _counts_p(percent, now, whole, SINGLE_RATIO))
+        margin = SINGLE_TAIL_RATIO if name == "p99" else SINGLE_RATIO
+        return Statistic(name, typical, current, None, _counts_p(percent, now, whole, margin, TYPICAL_BURST))
     values = log_values([one.percentile(percent) for one in parts])
     own = spreads.of(name, values)
-    p = max(_counts_p(percent, now, whole, 1.0), _spread_p(math.log(current) if current else 0.0, values, own))
+    p = max(_counts_p(percent, now, whole), _spread_p(math.log(current) if current else 0.0, values, own))
     baseline = math.exp(median(values)) if values else typical
     return Statistic(name, baseline, current, own * baseline if own is not None else None, p)
 
 
-def _counts_p(percent: float, now: Distribution, before: Distribution, margin: float) -> float:
+def _counts_p(
+    percent: float, now: Distribution, before: Distribution, margin: float = 1.0, burst: float = 1.0
+) -> float:
     """May as large a share of now's samples be beyond the baseline's percentile (times the margin) as of its own?"""
     was, here = _reach(before, percent), _reach(now, percent)
     if was is None or here is None or was == here:
@@ -252,7 +258,7 @@ def _counts_p(percent: float, now: Distribution, before: Distribution, margin: f
     beyond_low, beyond_high = low.above(edge), high.above(edge * margin)
     if beyond_high / high.count <= beyond_low / low.count:
         return 1.0
-    return share_p(beyond_low, low.count, beyond_high, high.count)
+    return share_p(beyond_low, low.count, beyond_high, high.count, burst)
 
 
 def _reach(distribution: Distribution, percent: float) -> tuple[float, float] | None:

@@ -57,8 +57,6 @@ class Metric:
     histogram: Distribution | None = None
     counter: Identity | None = None
     """The counter that this row is a part of, or the sum that it is the busiest CPU's part of."""
-    series: Sequence[float] = ()
-    """Of a counter: its counts in the intervals of the snapshot, those that are known."""
 
     @property
     def key(self) -> str:
@@ -136,6 +134,8 @@ class Metrics:
     names: Names
     by_identity: dict[Identity, Metric] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
+    series: dict[tuple[str, Kind, str], list[float]] = field(default_factory=dict)
+    """Of counters and columns of tables, by probe, kind and name: events in each interval of the snapshot."""
 
     def add(self, metric: Metric) -> None:
         """Put a metric where it is found."""
@@ -168,15 +168,16 @@ def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
     for counter, data in probe.counters.items():
         if data.total is not None:
             worse = _worse(data.worse, "count", counter, data.unit)
-            series = _series(probe.history.get(counter, ()), data.total)
-            metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total, series=series))
+            metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total))
+            per_s = probe.history.get(counter, ())
+            metrics.series[name, "counter", counter] = _events_in_turn(per_s, data.total, data.unit)
 
 
-def _series(per_s: Sequence[float | None], total: int) -> list[float]:
-    """Counts of equal intervals from their rates; none where the rates tell of nothing."""
+def _events_in_turn(per_s: Sequence[float | None], total: int, unit: str) -> list[float]:
+    """Events of equal intervals from their rates; none where the rates tell of nothing."""
     known = [rate for rate in per_s if rate is not None and rate >= 0]
-    whole = math.fsum(known)
-    return [rate / whole * total for rate in known] if 0 < whole < math.inf else []
+    whole, events = math.fsum(known), total / EVENT_SIZES.get(unit, 1.0)
+    return [rate / whole * events for rate in known] if 0 < whole < math.inf else []
 
 
 def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, Label]]) -> None:
@@ -215,6 +216,11 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
     for cells in known.values():
         for metric in cells.values():
             metrics.add(metric)
+    for column, spec in described.items():
+        per_s = probe.history.get(f"{table}.{column}", ())
+        if per_s:
+            total = sum(cells[column].count for cells in known.values())
+            metrics.series[name, spec.kind, spec.name] = _events_in_turn(per_s, total, spec.unit)
     for whole, cpus in per_cpu.items():
         metrics.add(_busiest(metrics.by_identity[whole], max(cpus.values())))
 

@@ -96,6 +96,8 @@ class Redactor:
                 self._add("vm", (where[1], where[1].partition(" #")[0]))
             elif where[-1] in _HOST_LABELS and isinstance(data.value, str):
                 self._add("host", (data.value,))
+            elif where[0] == "netns" and where[-1] == "process" and isinstance(data.value, str):
+                self._learn_process(data.value)
         for probe in snapshot.probes.values():
             for rows in (*probe.tables.values(), probe.events):
                 for row in rows:
@@ -139,10 +141,13 @@ class Redactor:
         for label in _PROCESS_LABELS:
             value = row.get(label)
             if isinstance(value, str):
-                named = _PROCESS.match(value)
-                name = named[1] if named else value
-                if not _KERNEL_THREADS.fullmatch(name):
-                    self._add("process", (name,))
+                self._learn_process(value)
+
+    def _learn_process(self, value: str) -> None:
+        named = _PROCESS.match(value)
+        name = named[1] if named else value
+        if not _KERNEL_THREADS.fullmatch(name):
+            self._add("process", (name,))
 
     def _add(self, kind: str, names: Iterable[str]) -> None:
         for name in names:

@@ -18,9 +18,6 @@ EFFECTIVE_SAMPLES = 2000
 _EXACT_BELOW = 60
 """Counts smaller than this are tested exactly; for larger ones the normal approximation is good to a few percent."""
 _MAD_TO_SIGMA = 1.4826
-_MIN_DEGREES = 2
-"""Intervals beyond the first of each run from which on bursts are told from chance: two are few, but a burst that fills
-one of three seconds shows."""
 
 
 def rate_p(before: float, before_s: float, now: float, now_s: float, ratio: float = 1.0, burst: float = 1.0) -> float:
@@ -39,12 +36,12 @@ def rate_p(before: float, before_s: float, now: float, now_s: float, ratio: floa
     return min(1.0, 2 * binomial_tail(second, first + second, share))
 
 
-def share_p(above_before: float, n_before: float, above_now: float, n_now: float) -> float:
-    """Two shares (samples over a limit): may both come from one?"""
+def share_p(above_before: float, n_before: float, above_now: float, n_now: float, burst: float = 1.0) -> float:
+    """Two shares (samples over a limit): may both come from one? ``burst`` samples count as one."""
     if n_before <= 0 or n_now <= 0:
         return 1.0
-    n_before, above_before = _believed(n_before, above_before)
-    n_now, above_now = _believed(n_now, above_now)
+    n_before, above_before = _believed(n_before, above_before, burst)
+    n_now, above_now = _believed(n_now, above_now, burst)
     both = (above_before + above_now) / (n_before + n_now)
     if both <= 0 or both >= 1:
         return 1.0
@@ -90,11 +87,12 @@ def spread(values: Sequence[float]) -> float | None:
     return _MAD_TO_SIGMA * factor * median([abs(value - middle) for value in values])
 
 
-def dispersion(series: Iterable[Sequence[float]]) -> float | None:
+def dispersion(series: Iterable[Sequence[float]], typical: float, weight: float) -> float:
     """Variance by mean of the counts of equal intervals, pooled over runs: 1.0 when events come alone (Poisson), more
-    when they come in bursts of about so many; never less than 1.0. None with too few intervals to tell.
+    when they come in bursts of about so many; never less than 1.0.
 
-    Each run is held against its own mean: how runs differ is not its matter.
+    Each run is held against its own mean: how runs differ is not its matter. What is ``typical`` of any figure is
+    believed as much as ``weight`` intervals: three seconds alone tell little, a minute all.
     """
     squares = expected = 0.0
     degrees = 0
@@ -105,7 +103,8 @@ def dispersion(series: Iterable[Sequence[float]]) -> float | None:
         squares += math.fsum((count - mean) ** 2 for count in counts)
         expected += mean * (len(counts) - 1)
         degrees += len(counts) - 1
-    return max(1.0, squares / expected) if degrees >= _MIN_DEGREES else None
+    found = squares / expected if expected else 0.0
+    return max(1.0, (typical * weight + found * degrees) / (weight + degrees))
 
 
 def median(values: Sequence[float]) -> float:
@@ -179,8 +178,9 @@ def _cumulated(first: Buckets, second: Buckets, floor: float) -> list[tuple[floa
     return result
 
 
-def _believed(n: float, above: float) -> tuple[float, float]:
-    return (n, above) if n <= EFFECTIVE_SAMPLES else (EFFECTIVE_SAMPLES, above * EFFECTIVE_SAMPLES / n)
+def _believed(n: float, above: float, burst: float) -> tuple[float, float]:
+    believed = min(n, EFFECTIVE_SAMPLES) / burst
+    return believed, above * believed / n
 
 
 def _log_choose(n: int, k: int) -> float:

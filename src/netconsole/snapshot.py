@@ -186,7 +186,7 @@ def _probe(
         cost=_probe_cost(probe, start),
         ledger=_ledger(probe, start),
         duration_s=round(duration_ns / 1e9, 6),
-        history={name: _history(probe, name, start) for name in probe.counters},
+        history=_history(probe, start),
     )
 
 
@@ -264,9 +264,12 @@ def _events(probe: ProbeState, start: _ProbeMark) -> list[dict[str, Any]]:
     return [{"name": event.name, "wall_ns": event.wall_ns, **event.fields} for event in kept]
 
 
-def _history(probe: ProbeState, counter: str, start: _ProbeMark) -> list[float | None]:
-    values = probe.counter_history(counter, max(0, probe.timeline.tick - start.tick))
-    return [None if value is None else round(value, 3) for value in values]
+def _history(probe: ProbeState, start: _ProbeMark) -> dict[str, list[float | None]]:
+    intervals = max(0, probe.timeline.tick - start.tick)
+    found = {name: probe.counter_history(name, intervals) for name in probe.counters}
+    for table in probe.tables.values():
+        found |= {f"{table.name}.{column}": values for column, values in table.sums(intervals).items()}
+    return {name: [None if value is None else round(value, 3) for value in values] for name, values in found.items()}
 
 
 def _ledger(probe: ProbeState, start: _ProbeMark) -> dict[str, int]:

@@ -118,7 +118,8 @@ class ProbeData(msgspec.Struct, frozen=True):
     duration_s: Annotated[float, Meta(ge=0)] | None = None
     """Over how many seconds its figures are; null: the snapshot's own time. Sources read at their own moments."""
     history: dict[str, list[float | None]] = {}
-    """Counters per second, one value for each interval of the run, ten minutes at most; null is not known."""
+    """Per second, one value for each interval of the run, ten minutes at most; null is not known. Counters by their
+    names, columns of tables (all rows together) as ``table.column``."""
 
 
 class FactData(msgspec.Struct, frozen=True):

@@ -77,6 +77,16 @@ class TableState:
     tick: int = 0
     _moving: set[RowKey] = field(default_factory=set)
     _history: dict[RowKey, dict[str, Series]] = field(default_factory=dict)
+    _sums: dict[str, Series] = field(default_factory=dict)
+    _began: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Its history begins here: nothing moved before a row did."""
+        self._began = self.timeline.tick
+
+    def sums(self, count: int = SAMPLES) -> dict[str, list[float | None]]:
+        """Of every column, what all rows together moved by, per second, oldest first; None is unknown."""
+        return {name: series.values(self.timeline, count) for name, series in self._sums.items()}
 
     def history(self, key: RowKey, name: str, count: int = SAMPLES) -> list[float | None]:
         """Samples per second of a count, oldest first; None is unknown; empty when the row has no history."""
@@ -92,6 +102,7 @@ class TableState:
         self.close(tick)
         seen: set[RowKey] = set()
         refused = 0
+        moved: dict[str, int] = {}
         for sent in frame.rows:
             key = row_key(sent.labels)
             row = self.rows.get(key)
@@ -105,7 +116,9 @@ class TableState:
                 row = RowState(key, sent.labels, {}, {}, frame.wall_ns, frame.wall_ns)
                 self.rows[key] = row
             seen.add(key)
-            self._update(row, sent, frame, tick)
+            self._update(row, sent, frame, tick, moved)
+        for name, delta in moved.items():
+            self._sum_of(name).put(tick, per_second(delta, frame.interval_ns))
         self.omitted = frame.omitted + refused
         if frame.full:
             self.rows = {key: row for key, row in self.rows.items() if key in seen}
@@ -125,7 +138,13 @@ class TableState:
         self.rows.clear()
         self._moving.clear()
 
-    def _update(self, row: RowState, sent: frames.Row, frame: frames.Table, tick: int) -> None:
+    def _sum_of(self, name: str) -> Series:
+        if name not in self._sums:
+            self._sums[name] = Series()
+            self._sums[name].put(self._began, 0.0)
+        return self._sums[name]
+
+    def _update(self, row: RowState, sent: frames.Row, frame: frames.Table, tick: int, sums: dict[str, int]) -> None:
         moved = False
         for name, count in sent.counts.items():
             known = row.counts.get(name)
@@ -136,6 +155,7 @@ class TableState:
                 continue  # most rows of a full frame: nothing is new
             row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, frame.interval_ns))
             moved = moved or count.delta != 0
+            sums[name] = sums.get(name, 0) + (count.delta or 0)
         row.gauges = sent.gauges
         if not moved:
             return

@@ -22,6 +22,8 @@ _DROPPED_LABELS = frozenset({"inode", "cookie", "ifindex", "socket_id", "cpu", "
 """A CPU too: what runs where moves by itself; :mod:`netconsole.metrics` keeps the busiest. A device's queueing
 discipline is a fact, not a part of its name."""
 _NETNS_LABELS = frozenset({"netns"})
+HOST_NETNS, OTHER_NETNS = "host", "other"
+"""The host's own network namespace; any that has no name and no process that is known."""
 _PORT_LABELS = frozenset({"port", "local_port", "remote_port", "sport", "dport"})
 DEVICE_LABELS = frozenset({"device", "dev", "interface", "ifname", "port_name"})
 VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _NETNS_LABELS | _PORT_LABELS | DEVICE_LABELS
@@ -34,6 +36,8 @@ class Names:
         self.taps: dict[str, str] = {}
         self.threads: dict[int, str] = {}
         self.devices: set[str] = set()
+        self.namespaces: dict[str, str] = {}
+        self._lists_namespaces = False
         self._ports = _EPHEMERAL_DEFAULT
         for name, fact in facts.items():
             self._learn(parts(name), fact)
@@ -43,7 +47,7 @@ class Names:
             **dict.fromkeys(_NUMBER_LABELS, self._thread),
             **dict.fromkeys(_PORT_LABELS, self._port),
             **dict.fromkeys(_DROPPED_LABELS, lambda _: None),
-            **dict.fromkeys(_NETNS_LABELS, lambda value: "host" if value == "host" else "other"),
+            **dict.fromkeys(_NETNS_LABELS, self._namespace),
         }
 
     def label(self, name: str, value: Label) -> Label:
@@ -59,6 +63,11 @@ class Names:
     def known_devices(self) -> frozenset[str]:
         """The devices of the host's own network namespace, taps as their VM's; empty when the facts do not say."""
         return frozenset(self.taps.get(name, name) for name in self.devices)
+
+    @cached_property
+    def known_namespaces(self) -> frozenset[str]:
+        """What the network namespaces are called that there are; empty when the facts do not say."""
+        return frozenset({HOST_NETNS, OTHER_NETNS, *self.namespaces.values()} if self._lists_namespaces else ())
 
     def fact(self, name: str) -> str:
         """The key of a fact with taps as their VM's devices."""
@@ -78,6 +87,12 @@ class Names:
                 self.threads[fact.value] = f"{vm} qemu"
             case ["vm", vm, ("vcpu" | "vhost") as role, number, "tid"] if isinstance(fact.value, int):
                 self.threads[fact.value] = f"{vm} {role}{number}"
+            case ["netns", inode, "name"] if isinstance(fact.value, str):
+                self.namespaces[inode] = fact.value
+            case ["netns", inode, "process"] if isinstance(fact.value, str):
+                self.namespaces[inode] = f"of {fact.value}"
+            case ["netns_count"]:
+                self._lists_namespaces = True
             case ["nic", device, "mtu"]:
                 self.devices.add(device)
             case ["sysctl", "net.ipv4.ip_local_port_range"] if isinstance(fact.value, str):
@@ -101,6 +116,12 @@ class Names:
 
     def _thread(self, value: Label) -> Label:
         return self.threads.get(value) if isinstance(value, int) else None
+
+    def _namespace(self, value: Label) -> Label:
+        """By its name; one that has none (its label is its inode) by the process that has it."""
+        if not isinstance(value, str) or value.isdecimal():
+            return self.namespaces.get(str(value), OTHER_NETNS)
+        return value
 
     def _port(self, value: Label) -> Label:
         if isinstance(value, int) and self._ports[0] <= value <= self._ports[1]:

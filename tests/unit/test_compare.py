@@ -180,6 +180,30 @@ def test_a_probe_or_device_of_one_side_alone_is_not_a_change_from_nothing(five: 
     assert reasons["link_rates/table/links.rx_packets/device=eth9"] == "no such device on the baseline side"
 
 
+def test_a_network_namespace_that_came_is_no_change_from_nothing_and_has_its_name() -> None:
+    def run(namespaces: dict[str, str], *rows: tuple[str, int]) -> Snapshot:
+        cells = [{"device": "eth0", "netns": namespace, "count": count} for namespace, count in rows]
+        columns = {"drops": {"labels": ["device", "netns"], "values": {"count": {"unit": "packets", "worse": "up"}}}}
+        probe = {"status": "attached", "tables": {"drops": cells}, "columns": columns}
+        facts: dict[str, object] = {"netns_count": len(namespaces)}
+        facts |= {f"netns/{inode}/process": name for inode, name in namespaces.items()}
+        described = {name: {"value": value, "volatile": True} for name, value in facts.items()}
+        return changed(EMPTY, probes={"p": probe}, facts=described)
+
+    before = run({"4026532001": "nginx"})
+    found = compare(run({"4026532005": "nginx"}, ("4026532005", 5000)), [before])
+    assert [one.metric for one in found.findings] == ["p/table/drops/device=eth0,netns=of nginx"]
+    assert found.verdict == "regressed"
+    found = compare(run({"4026532001": "nginx", "4026532009": "runner"}, ("4026532009", 5000)), [before])
+    assert found.verdict == "same"
+    [left_out] = found.not_comparable
+    assert left_out.metric == "p/table/drops/device=eth0,netns=of runner"
+    assert left_out.why == "no such network namespace on the baseline side"
+    # The facts of an older snapshot say nothing of namespaces: what is not there is then a 0.
+    older = msgspec.structs.replace(before, facts={})
+    assert compare(run({}, ("blue", 5000)), [older]).verdict == "regressed"
+
+
 def test_a_row_missing_from_a_full_table_is_not_a_zero(five: list[Snapshot]) -> None:
     documents = [made_up.document(seed) for seed in range(3)]
     for document in documents:
@@ -197,6 +221,41 @@ def test_a_burst_is_one_event_and_what_lasts_is_many() -> None:
     quiet = [run([0.0] * 10) for _ in range(5)]
     assert compare(run([0.0] * 4 + [12.0] + [0.0] * 5), quiet).verdict == "same"
     assert compare(run([1.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0]), quiet).verdict == "regressed"
+
+
+def test_a_steady_loss_is_found_with_a_single_snapshot_and_a_burst_is_not() -> None:
+    """1 % of 1000 packets/s, over three seconds."""
+
+    def run(*per_s: float) -> Snapshot:
+        drops = {"status": "attached", "counters": {"drops": {"total": round(sum(per_s)), "unit": "packets"}}}
+        return changed(EMPTY, duration_s=float(len(per_s)), probes={"p": {**drops, "history": {"drops": per_s}}})
+
+    assert compare(run(10.0, 11.0, 9.0), [run(0.0, 0.0, 0.0)]).verdict == "regressed"
+    assert compare(run(0.0, 30.0, 0.0), [run(0.0, 0.0, 0.0)]).verdict == "same"
+
+
+def test_traffic_that_comes_in_bursts_is_held_against_its_own_unrest() -> None:
+    """A table has no counter: how its rows moved together, interval by interval, says how far a rate can be trusted."""
+
+    def run(*per_s: float) -> Snapshot:
+        cells = [{"device": "eth0", "rx_packets": round(sum(per_s))}]
+        columns = {"links": {"labels": ["device"], "values": {"rx_packets": {"unit": "packets"}}}}
+        probe = {"status": "attached", "tables": {"links": cells}, "columns": columns}
+        history = {"history": {"links.rx_packets": per_s}}
+        return changed(EMPTY, duration_s=float(len(per_s)), probes={"p": probe | history}, facts={})
+
+    assert compare(run(0, 90, 0, 0, 2700, 0, 0, 0, 40, 0), [run(0, 0, 600, 0, 0, 0, 0, 3, 0, 0)]).verdict == "same"
+    assert compare(run(*[283] * 10), [run(*[60] * 10)]).verdict == "changed"
+
+
+def test_the_tail_of_a_single_snapshot_is_trusted_less_than_its_middle() -> None:
+    def run(slowest_us: float) -> Snapshot:
+        buckets = [[1.0, 1.1, 3200], [slowest_us, slowest_us * 1.1, 100]]
+        data = {"unit": "us", "count": 3300, "sum": 3300.0, "buckets": buckets}
+        return changed(EMPTY, probes={"p": {"status": "attached", "histograms": {"wait": data}}})
+
+    assert compare(run(35.0), [run(10.0)]).verdict == "same"
+    assert compare(run(90.0), [run(10.0)]).verdict == "regressed"
 
 
 def test_a_mean_that_one_sample_has_moved_is_no_change() -> None:

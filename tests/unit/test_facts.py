@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from netconsole.fact_keys import key, parts
 from netconsole.sources import facts
-from netconsole.sources.facts import kernel, ovs, qemu, reading, vms
+from netconsole.sources.facts import kernel, namespaces, ovs, qemu, reading, vms
 from netconsole.sources.facts.reading import Facts, grouped, ranges
 
 QEMU = (
@@ -91,6 +91,26 @@ def test_vhost_workers_inside_qemu_are_found_too(hypervisor: Path) -> None:
     found = Facts(hypervisor)
     vms.collect(found)
     assert found.taken()[key("vm", "web/07", "vhost", 0, "cpus")].value == "6"
+
+
+def test_network_namespaces_are_named_or_known_by_their_first_process(tmp_path: Path) -> None:
+    for pid, name, namespace in ((1, "init", "host"), (40, "pause", "a"), (41, "nginx", "a"), (50, "router", "b")):
+        write(tmp_path, f"proc/{pid}/comm", f"{name}\n")
+        write(tmp_path, f"namespaces/{namespace}", "")
+        (tmp_path / f"proc/{pid}/ns").mkdir()
+        (tmp_path / f"proc/{pid}/ns/net").symlink_to(tmp_path / f"namespaces/{namespace}")
+    (tmp_path / "run/netns").mkdir(parents=True)
+    (tmp_path / "run/netns/blue").symlink_to(tmp_path / "namespaces/b")
+    (tmp_path / "run/netns/gone").symlink_to(tmp_path / "namespaces/none")
+    found = Facts(tmp_path)
+    namespaces.collect(found)
+    inodes = {name: (tmp_path / f"namespaces/{name}").stat().st_ino for name in "ab"}
+    assert {name: fact.value for name, fact in found.taken().items()} == {
+        f"netns/{inodes['a']}/process": "pause",
+        f"netns/{inodes['b']}/name": "blue",
+        "netns_count": 2,
+    }
+    assert all(fact.volatile for fact in found.taken().values())
 
 
 def test_the_qemu_version_is_read_from_the_last_start_in_libvirts_log(hypervisor: Path) -> None:

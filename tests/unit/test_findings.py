@@ -142,6 +142,22 @@ def test_what_explains_most_comes_first_and_what_ended_last(stream: Stream, mani
     assert listed[0].endswith(" ms at 20/s")
 
 
+def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    late = Buckets(count=20, sum=20 * 2_000_000, min=None, max=None, buckets=[(index(2_000_000), 20)])
+    for namespace in ("host", "blue", "4026532017"):
+        labels = {"device": "lo", "netns": namespace}
+        stamp = stream.stamp()
+        frame = frames.Histogram(
+            **stamp, name="wait", interval_ns=SECOND, unit="ns", labels=labels, delta=late, total=late
+        )
+        stream.state.apply(frame)
+    stream.end()
+    where = {match.sentence.partition(":")[0] for match in matches(stream.state, manifests)}
+    assert where == {"lo", "lo (netns blue)", "lo (netns 4026532017)"}
+
+
 def test_a_percentile_of_few_samples_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
     late = Buckets(count=3, sum=9, min=None, max=None, buckets=[(index(2_000_000), 3)])
     stream.state.apply(
@@ -177,6 +193,14 @@ def test_a_probe_that_failed_is_said_at_once(stream: Stream, manifests: dict[str
         "Sample: not measured: no such tracepoint",
         "Linux 5.17 or later",
     )
+
+
+def test_probes_that_are_silent_for_one_reason_are_named_together(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    for name, why in (("a", "x is not loaded; it cannot measure this"), ("b", "x is not loaded; nor that"), ("c", "y")):
+        stream.state.apply(frames.Status(**stream.stamp(name), state="unsupported", mode="summary", why=why))
+    assert looked_at(stream.state, manifests).endswith("; a, b: x is not loaded; c: y")
 
 
 def test_a_lost_collector_is_all_that_is_known(stream: Stream, manifests: dict[str, Manifest]) -> None:

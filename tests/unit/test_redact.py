@@ -27,7 +27,7 @@ SECRETS = [
     "192.0.2.17", "2001:db8::17", "fe80::5054:ff:fe00:7", "203.0.113.9", "2001:DB8:0:0::18",
     "52:54:00:00:00:07", "52-54-00-AA-BB-CC",
     "4a3c1f9e-1111-4222-8333-000000000017",
-    "billing-api", "nginx", "qemu-system-x86",
+    "billing-api", "nginx", "qemu-system-x86", "payments-db",
 ]  # fmt: skip
 KEY = b"k" * 32
 
@@ -57,6 +57,7 @@ def secret_document(seed: int = 1) -> dict[str, Any]:
     document["probes"]["tx_queue_latency"]["histograms"]["wait"]["by"][0]["labels"]["device"] = "tap-web-07"
     for name in ("web-07", "db/master", "customer-x"):
         document["facts"][key("vm", name, "net", 0, "tap")] = {"value": "vnet3", "source": "", "volatile": True}
+    document["facts"]["netns/4026532017/process"] = {"value": "payments-db", "source": "", "volatile": True}
     document["governor"] = [{"because": everything}]
     return document
 

@@ -124,6 +124,19 @@ def test_a_row_that_a_full_frame_lacks_is_gone_but_its_history_stays(stream: Str
     assert table.history(LO, "n", 2) == [5.0, 0.0]
 
 
+def test_the_rows_of_a_table_have_a_history_together(stream: Stream) -> None:
+    stream.table(row("lo", 0, 0), full=True)
+    stream.end()
+    stream.table(row("lo", 5, 5), row("eth0", 2, 2))
+    stream.end()
+    next(stream.seq)
+    stream.end()
+    stream.end()
+    stream.table(row("eth0", 1, 3))
+    stream.end()
+    assert stream.state.probes["p"].tables["t"].sums(5) == {"n": [0.0, 7.0, None, 0.0, 1.0]}
+
+
 def test_labels_are_one_row_in_any_order(stream: Stream) -> None:
     first = Row(labels={"a": 1, "b": None}, counts={"n": Count(delta=1, total=1)})
     second = Row(labels={"b": None, "a": 1}, counts={"n": Count(delta=1, total=2)})

@@ -84,6 +84,7 @@ def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests
     assert (probe.counters["drops"].total, probe.counters["drops"].per_s) == (40, 20.0)
     assert probe.counters["drops"].unit == "packets"
     assert probe.tables["drops"] == [{"reason": "NO_SOCKET", "class": "benign", "count": 40, "depth": 3}]
+    assert probe.history == {"drops": [10.0, 30.0], "drops.count": [10.0, 30.0]}
     assert probe.ledger == {"missed": 40}
     assert (probe.status, probe.why, probe.attach) == ("attached", None, ["raw_tracepoint:kfree_skb"])
     # 100 runs of 200 ns in each window of a tenth of a second: ten times that in all.

@@ -27,7 +27,10 @@ from netconsole.snapshot_file import (
 MAX_ROWS = 30
 """Rows of one table that a report shows: the largest. All are in the JSON document."""
 MAX_HISTOGRAMS = 12
-FACT_AREAS = ("kernel/", "cpu/", "memory/", "module/", "conntrack/", "ovs/", "vm/", "nic/", "tc/", "sysctl/net.core.")
+FACT_AREAS = (
+    "kernel/", "cpu/", "memory/", "module/", "conntrack/", "ovs/", "vm/", "nic/", "tc/",
+    "netns/", "sysctl/net.core.",
+)  # fmt: skip
 """Facts that a report lists, in this order; the rest is in the JSON document."""
 MAX_FACTS = 300
 NOTE = "Note"
@@ -126,7 +129,9 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
         ]
         blocks.append(Table(["counter", "total", "per second"], rows, frozenset({1, 2})))
     blocks += [
-        Curve(counter, "per s", values) for counter, values in probe.history.items() if len(values) > 1 and any(values)
+        Curve(counter, "per s", values)
+        for counter, values in probe.history.items()
+        if counter in probe.counters and len(values) > 1 and any(values)
     ]
     for table, cells in probe.tables.items():
         if cells:

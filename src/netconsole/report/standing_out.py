@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from netconsole import figure
 from netconsole.frames import LEDGER_COUNTS
 from netconsole.probes import FindingSpec, Manifest
+from netconsole.rules import fits, say
 from netconsole.sense import sense
-from netconsole.snapshot_file import MEASURED, HistogramData, Label, ProbeData, Snapshot, seconds
+from netconsole.snapshot_file import MEASURED, HistogramData, ProbeData, Snapshot, seconds
 
 MIN_SAMPLES = 10
 """A percentile of fewer samples is not held against a limit."""
@@ -64,7 +65,7 @@ def _table_rule(
     span_s = seconds(snapshot, name)
     for position, row in enumerate(probe.tables.get(rule.table, ())):
         total = row.get(rule.value)
-        if not isinstance(total, (int, float)) or isinstance(total, bool) or not _fits(rule, row):
+        if not isinstance(total, (int, float)) or isinstance(total, bool) or not fits(rule, row):
             continue
         is_gauge = column.kind == "max"
         value = total if is_gauge else total / span_s if span_s else None
@@ -78,7 +79,7 @@ def _table_rule(
             "unit": column.unit,
             rule.value: rate,
         }
-        yield (rule.table, position), Standing(rule.level, name, _say(rule, row, words), rule.next, value)
+        yield (rule.table, position), Standing(rule.level, name, say(rule, row, words), rule.next, value)
 
 
 def _histogram_rule(
@@ -88,7 +89,7 @@ def _histogram_rule(
     percent, span_s = rule.percentile or 99.0, seconds(snapshot, name)
     for position, part in enumerate((data.by or [data]) if data else ()):
         value = value_at(part, percent)
-        if value is None or value <= rule.over or part.count < MIN_SAMPLES or not _fits(rule, part.labels):
+        if value is None or value <= rule.over or part.count < MIN_SAMPLES or not fits(rule, part.labels):
             continue
         per_s = part.count / span_s if span_s else None
         words = {
@@ -97,7 +98,7 @@ def _histogram_rule(
             "total": figure.number(part.count),
             "unit": part.unit,
         }
-        text = _say(rule, part.labels, words)
+        text = say(rule, part.labels, words)
         yield (rule.table, position), Standing(rule.level, name, text, rule.next, (per_s or 0) * (1 - percent / 100))
 
 
@@ -119,15 +120,3 @@ def value_at(data: HistogramData, percent: float) -> float | None:
         if count and seen >= max(1.0, total * percent / 100):
             return (low + high) / 2
     return None
-
-
-def _fits(rule: FindingSpec, labels: Mapping[str, Label]) -> bool:
-    return all(str(labels.get(name)) == wanted for name, wanted in rule.where.items())
-
-
-def _say(rule: FindingSpec, labels: Mapping[str, Label], words: Mapping[str, str]) -> str:
-    named = {name: str(value) for name, value in labels.items()}
-    try:
-        return rule.say.format(**{**named, **words})
-    except (KeyError, IndexError, ValueError) as error:
-        return f"{rule.say} ({error.args[0]}: not in this row)"

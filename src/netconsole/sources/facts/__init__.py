@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from netconsole.fact_keys import parts
-from netconsole.sources.facts import cpu, kernel, memory, nics, ovs, vms
+from netconsole.sources.facts import cpu, kernel, memory, namespaces, nics, ovs, vms
 from netconsole.sources.facts.reading import Fact, Facts, reason
 
 AREAS: dict[str, Callable[[Facts], None]] = {
@@ -20,6 +20,7 @@ AREAS: dict[str, Callable[[Facts], None]] = {
     "memory": memory.collect,
     "conntrack": kernel.conntrack,
     "sysctl": kernel.sysctls,
+    "netns": namespaces.collect,
     "vm": vms.collect,
     "nic": nics.collect,
     "tc": nics.queueing,

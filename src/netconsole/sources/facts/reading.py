@@ -102,6 +102,13 @@ class Facts:
         except OSError:
             return None
 
+    def inode(self, path: str) -> int | None:
+        """The inode of what a path leads to (of a namespace its number); None when it cannot be told."""
+        try:
+            return (self.root / path.lstrip("/")).stat().st_ino
+        except OSError:
+            return None
+
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""
         try:

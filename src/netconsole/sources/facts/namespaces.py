@@ -1,0 +1,35 @@
+"""Which network namespaces there are, and whose: what `ip netns` calls them, or the process that has a nameless one.
+
+All of it is volatile: a comparison names rows by it, and tells a namespace that came from one where nothing happened.
+"""
+
+from __future__ import annotations
+
+from netconsole.fact_keys import key
+from netconsole.sources.facts.reading import Facts
+
+_NAMED, _OF_PROCESSES = "/run/netns", "/proc/*/ns/net"
+_MAX_NAMESPACES = 4096
+
+
+def collect(facts: Facts) -> None:
+    """Add ``netns/INODE/name`` or, without a name, ``netns/INODE/process``: of the first process, by number, in it."""
+    host = facts.inode("/proc/1/ns/net")
+    named = {inode: name for name in facts.entries(_NAMED) if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
+    for inode, name in list(named.items())[:_MAX_NAMESPACES]:
+        if inode != host:
+            facts.put(key("netns", inode, "name"), name, _NAMED, volatile=True)
+    seen = {host, *named}
+    for pid in facts.entries("/proc"):
+        inode = facts.inode(f"/proc/{pid}/ns/net") if pid.isdigit() else None
+        if inode is None or inode in seen:
+            continue
+        if len(seen) > _MAX_NAMESPACES:
+            facts.unknown("netns", _OF_PROCESSES, f"only the first {_MAX_NAMESPACES} namespaces are listed")
+            return
+        seen.add(inode)
+        try:
+            facts.put(key("netns", inode, "process"), facts.text(f"/proc/{pid}/comm").strip(), _OF_PROCESSES, True)
+        except OSError:
+            continue  # it has just ended
+    facts.put("netns_count", len(seen - {host}), f"{_NAMED}, {_OF_PROCESSES}", volatile=True)
