@@ -28,9 +28,12 @@ def before_start(
 ) -> None:
     """Say the forecast. Raises Unable when it exceeds the budget and nobody said that it is wanted all the same."""
     from netconsole import forecast
+    from netconsole.host import shows_module
 
     modes = {request.name: request.mode for request in requests}
-    dear = [(manifest, modes[manifest.name]) for manifest in forecast.wanted(requests, manifests)]
+    found = forecast.wanted(requests, manifests)
+    # What watches a module that is not here will be refused in a moment: there is nothing to forecast.
+    dear = [(one, modes[one.name]) for one in found if not one.module or shows_module(one.module)]
     if not dear:
         return
     from netconsole import machine

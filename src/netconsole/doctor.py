@@ -170,7 +170,7 @@ def _try_source(name: str) -> ProbeResult:
     try:
         source.open()
     except SourceError as error:
-        return ProbeResult("failed", str(error), error.help)
+        return ProbeResult(error.state, str(error), error.help)
     finally:
         source.close()
     return ProbeResult("attached", "read by the console, without BPF")

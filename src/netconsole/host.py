@@ -65,6 +65,11 @@ def namespace_inode(name: str) -> int | None:
         return None
 
 
+def shows_module(name: str) -> bool:
+    """Whether sysfs shows a kernel module: loaded, or built in with parameters of its own."""
+    return Path("/sys/module", name).is_dir()
+
+
 def require(requests: Iterable[ProbeRequest]) -> None:
     """Raises Unable when probes among these need privileges that this process has not."""
     names = [request.name for request in requests if request.source == "bpf"]

@@ -41,6 +41,7 @@ FINDING_WORDS = ("rate", "total", "value", "unit")
 _WORDS = ("name", "version", "title", "summary", "cannot_see")
 _HEADER = re.compile(r"[a-z][a-z0-9_]{0,47}\.h")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+_MODULE = re.compile(r"\w{1,55}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,8 @@ class Manifest:
     cost: str
     modes: tuple[Mode, ...]
     source: str
+    module: str
+    """The kernel module whose work it watches; where that is not loaded there is nothing to watch. Empty: none."""
     include: tuple[str, ...]
     knobs: Mapping[str, Scalar]
     programs: tuple[ProgramSpec, ...]
@@ -253,12 +256,15 @@ def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) ->
         ("probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "events", "findings"), "section"
     )
     probe = root.table("probe")
-    probe.only((*_WORDS, "cost", "modes", "source", "btf_modules", "include"))
+    probe.only((*_WORDS, "cost", "modes", "source", "module", "btf_modules", "include"))
     name = probe.text("name")
     if name != directory.name:
         probe.wrong("name", f'expected "{directory.name}", the name of its directory')
     source = probe.text("source", "bpf", SOURCES)
     probe.texts("btf_modules")
+    module = probe.text("module", "")
+    if module and _MODULE.fullmatch(module) is None:
+        probe.wrong("module", f"expected the name of a kernel module, such as vhost_net, found {shown(module)}")
     include = probe.texts("include")
     for header in include:
         if _HEADER.fullmatch(header) is None:
@@ -286,6 +292,7 @@ def _manifest(root: Checker, directory: Path, document: Mapping[str, object]) ->
         cost=probe.text("cost", None, COSTS),
         modes=tuple(modes),
         source=source,
+        module=module,
         include=tuple(include),
         knobs=_knobs(root.table("knobs")),
         programs=programs,

@@ -26,6 +26,7 @@ from netconsole_collector import (
     btf,
     drop_reasons,
     header_tree,
+    kernel_modules,
     kernel_types,
     noise,
     programs,
@@ -138,6 +139,9 @@ class Worker:
                 )
                 refused.missing = hopeless
                 raise refused
+            module = self.spec["probe"].get("module")
+            if module and not kernel_modules.is_loaded(module):
+                raise Refused("{} is not loaded; there is nothing of it to watch".format(module), "unsupported")
         bcc = _import_bcc()
         self._memlock = _raise_memlock()
         types = self._kernel_types(bcc)
@@ -402,7 +406,7 @@ class Worker:
         if no_map:
             return Refused("a map could not be made: {}".format(no_map.split("error: ", 1)[-1]), detail=log)
         error = next((line for line in lines if " error: " in line), None)
-        absent = [name for name in self._modules() if not os.path.exists("/sys/module/" + name)]
+        absent = [name for name in self._modules() if not kernel_modules.is_loaded(name)]
         if error and absent and any(words in error for words in _TYPE_IS_MISSING):
             why = "its types are those of modules that are not loaded: {}".format(", ".join(absent))
             return Refused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
@@ -417,7 +421,7 @@ class Worker:
 
 def _has_place(entry: Json) -> bool:
     """False for a program of a module that is not loaded: there is nothing that it could miss."""
-    return "module" not in entry or os.path.exists("/sys/module/{}".format(entry["module"]))
+    return "module" not in entry or kernel_modules.is_loaded(entry["module"])
 
 
 def _missing_refusal(missing: List[Json]) -> Refused:

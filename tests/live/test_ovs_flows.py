@@ -114,5 +114,8 @@ def test_a_switch_that_is_stopped_is_named_as_such(switch: Vswitchd, source: Ovs
 
 @pytest.mark.skipif(NO_SUCH_KERNEL.exists(), reason="this kernel has Open vSwitch")
 def test_without_open_vswitch_one_sentence_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="the kernel module openvswitch is not loaded, and no ovs-vswitchd runs here"):
+    with pytest.raises(
+        SourceError, match="the kernel module openvswitch is not loaded, and no ovs-vswitchd runs here"
+    ) as it:
         OvsFlows(where=[tmp_path]).open()
+    assert it.value.state == "unsupported"

@@ -41,11 +41,15 @@ class _Stamp(TypedDict):
 
 
 class SourceError(Exception):
-    """A source cannot read; ``str()`` is one sentence, ``help`` the way out."""
+    """A source cannot read; ``str()`` is one sentence, ``help`` the way out.
 
-    def __init__(self, why: str, help: str | None = None) -> None:
+    ``state`` is unsupported when there is nothing of it on this host.
+    """
+
+    def __init__(self, why: str, help: str | None = None, state: ProbeState = "failed") -> None:
         super().__init__(why)
         self.help = help
+        self.state: ProbeState = state
 
 
 class FrameMaker:

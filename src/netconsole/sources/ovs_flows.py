@@ -57,7 +57,7 @@ class OvsFlows:
         self.mode = mode
         self._vswitchd = Vswitchd(directories() if where is None else where)
         self._netlink: OvsNetlink | None = None
-        self._no_kernel = ""
+        self._no_kernel: OSError | None = None
         self._untold: set[str] = set()
         self._look_in = 0
         self._kernel_rows = RowMaker((*LOOKUPS, *MASKS), MAX_DATAPATHS)
@@ -125,13 +125,16 @@ class OvsFlows:
             try:
                 self._netlink = OvsNetlink()
             except OSError as error:
-                self._no_kernel = str(error.strerror or error)
+                self._no_kernel = error
         try:
             return self._vswitchd.read(), ""
         except UnixctlError as error:
             if self._netlink is None and self._vswitchd.pid is None:
-                why = f"no Open vSwitch here: {self._no_kernel}, and {error}"
-                raise SourceError(why, "OVS_RUNDIR names another directory of ovs-vswitchd's sockets") from None
+                kernel = self._no_kernel
+                why = f"no Open vSwitch here: {kernel.strerror if kernel else 'its datapaths are gone'}, and {error}"
+                way_out = "OVS_RUNDIR names another directory of ovs-vswitchd's sockets"
+                is_absent = isinstance(kernel, FileNotFoundError)
+                raise SourceError(why, way_out, "unsupported" if is_absent else "failed") from None
             return None, str(error)
 
     def _lose_netlink(self) -> None:

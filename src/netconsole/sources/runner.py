@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
 from typing import TypeAlias
 
 from netconsole.frames import AnyFrame, Mode
@@ -39,6 +40,7 @@ class SourceRunner:
         self._make = FrameMaker(numbers)
         self._own = OwnCost()
         self._sources = [(request, _made(request)) for request in requests if request.source in FACTORIES]
+        self._more: SimpleQueue[ProbeRequest] = SimpleQueue()
         self._failing: dict[str, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
@@ -46,6 +48,10 @@ class SourceRunner:
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
+
+    def add(self, request: ProbeRequest) -> None:
+        """Read one more source, from the next interval on; its status says how that went."""
+        self._more.put(request)
 
     def set_mode(self, name: str, mode: Mode) -> bool:
         """Change the mode of a source with its next reading, whose status says so; False when it has but one."""
@@ -66,6 +72,7 @@ class SourceRunner:
         due = time.monotonic()
         try:
             while not self._stop.is_set():
+                opened += self._opened_since()
                 self._make.tick()
                 batch: list[AnyFrame] = []
                 for request, source in opened:
@@ -80,11 +87,19 @@ class SourceRunner:
             for _, source in opened:
                 source.close()
 
+    def _opened_since(self) -> list[tuple[ProbeRequest, Source]]:
+        added = []
+        while not self._more.empty():
+            request = self._more.get()
+            added.append((request, _made(request)))
+        self._sources = [*self._sources, *added]  # other threads go through it
+        return [(request, source) for request, source in added if self._open(request, source)]
+
     def _open(self, request: ProbeRequest, source: Source) -> bool:
         try:
             source.open()
         except SourceError as error:
-            self._deliver([self._make.status(request.name, "failed", request.mode, str(error), error.help)])
+            self._deliver([self._make.status(request.name, error.state, request.mode, str(error), error.help)])
             return False
         self._deliver([self._make.status(request.name, "attached", request.mode)])
         return True
@@ -96,7 +111,7 @@ class SourceRunner:
             if self._failing.get(request.name) == str(error):
                 return []
             self._failing[request.name] = str(error)
-            return [self._make.status(request.name, "failed", request.mode, str(error), error.help)]
+            return [self._make.status(request.name, error.state, request.mode, str(error), error.help)]
         if self._failing.pop(request.name, None) is not None:
             found.insert(0, self._make.status(request.name, "attached", request.mode))
         return found

@@ -17,11 +17,15 @@ from netconsole.tui.panes.vhost_queues import RINGS, VHOST
 
 @dataclass(frozen=True)
 class Placed:
-    """A block and the short name of its tab. ``lines`` fixes its height; None shares what is left."""
+    """A block and the short name of its tab. ``lines`` fixes its height; None shares what is left.
+
+    Where none of the probes that it is ``of`` measures, the block is left out; of none: it is always there.
+    """
 
     tab: str
     block: Block
     lines: int | None = None
+    of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ _TABS = {
     "softnet": "Softnet",
 }
 _OVERVIEW = (("kernel_drops", "tx_queue_latency"), ("socket_drops", "softirq_health"), ("link_rates",))
+"""The topics of every host; what only a hypervisor has stands behind the first two."""
 _FULL = {
     "drops": ("kernel_drops", "socket_drops", "socket_groups"),
     "queues": ("tx_queue_latency", "link_rates"),
@@ -109,6 +114,13 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
     return {pane.name: pane for pane in made}
 
 
+def left_out(scene: Scene | None, pane: Pane) -> frozenset[str]:
+    """Names of the blocks that have nothing to say now: without a baseline, or of what is not on this host."""
+    measuring = {name for name, state in scene.state.probes.items() if state.measuring} if scene is not None else set()
+    absent = {placed.block.name for placed in pane.blocks if placed.of and not measuring.intersection(placed.of)}
+    return frozenset(absent if scene is not None and scene.against is not None else {*absent, against.NAME})
+
+
 def missing(scene: Scene, pane: Pane) -> str:
     """What is said in place of a pane's tables: why none of its probes measures here; empty when one does."""
     if not pane.missing:
@@ -132,17 +144,18 @@ def blocks_of(manifest: Manifest) -> list[Block]:
 
 
 def _overview(manifests: Mapping[str, Manifest], here: Mapping[str, Manifest]) -> Pane:
-    """What stands out, then each topic in short; the switch and packets' ways where they are watched."""
-    rows: list[tuple[Placed, ...]] = [(Placed("Stands out", standsout.block(), lines=8),)]
-    rows.append((Placed("Baseline", against.block(), lines=7),))
-    for names in _OVERVIEW:
-        placed = tuple(Placed(_TABS[name], blocks_of(manifests[name])[0]) for name in names if name in manifests)
-        if placed:
-            rows.append(placed)
-    switch = [Placed("OVS", ovs.health_block(name)) for name in (FLOWS, UPCALLS) if name in here][:1]
-    ways = [Placed("Path", path.ways_block(name)) for name in _PATH if name in here][:1]
-    if switch or ways:
-        rows.append((*switch, *ways))
+    """What stands out, then each topic in short; virtual machines and the switch where there are any."""
+    first, *others = (
+        [Placed(_TABS[name], blocks_of(manifests[name])[0]) for name in names if name in manifests]
+        for names in _OVERVIEW
+    )
+    queues = [Placed("vhost", vhost.block(), of=(VHOST, RINGS))] if VHOST in here or RINGS in here else []
+    switch = [Placed("OVS", ovs.health_block(name), of=(FLOWS, UPCALLS)) for name in (FLOWS, UPCALLS) if name in here]
+    ways = [Placed("Path", path.ways_block(name), of=_PATH) for name in _PATH if name in here]
+    others[-1] += ways[:1]
+    below = [tuple(row) for row in (first, [*queues, *switch[:1]], *others) if row]
+    top = ((Placed("Stands out", standsout.block(), lines=8),), (Placed("Baseline", against.block(), lines=7),))
+    rows = [*top, *below]
     return Pane("overview", "Overview", tuple(rows), tuple(name for names in _OVERVIEW for name in names))
 
 

@@ -15,8 +15,8 @@ from textual.widgets import Input
 
 from netconsole import figure
 from netconsole.tui import actions
-from netconsole.tui.panes import against, budget, header, standsout
-from netconsole.tui.panes.catalogue import Pane, Placed
+from netconsole.tui.panes import budget, header, standsout
+from netconsole.tui.panes.catalogue import Pane, Placed, left_out
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.header import Pause
 from netconsole.tui.panes.scene import Evidence, Scene
@@ -48,8 +48,8 @@ class PaneView(Vertical):
         self.tabs.add_class("tabs")
         self.active = pane.blocks[0].block.name if pane.blocks else ""
         self.one_at_a_time = False
-        self.hidden: frozenset[str] = frozenset({against.NAME})
-        """Blocks that are not there at all now: what needs a baseline."""
+        self.hidden = left_out(None, pane)
+        """Blocks that are not there at all now: they have nothing to say."""
 
     def compose(self) -> ComposeResult:
         yield self.tabs
@@ -67,7 +67,8 @@ class PaneView(Vertical):
 
     def lay_out(self, width: int, height: int) -> None:
         """Lay out for so many cells: everything where there is room, else one table under tabs."""
-        blocks, there = self.blocks, [row for row in self.pane.rows if row[0].block.name not in self.hidden]
+        blocks = self.blocks
+        there = [row for row in ([p for p in row if p in blocks] for row in self.pane.rows) if row]
         rows = len(there)
         fixed = [row[0].lines or 0 for row in there]
         low = height < sum(fixed) + LEAST_TABLE_LINES * sum(1 for lines in fixed if not lines)
@@ -211,9 +212,9 @@ class MainScreen(Screen[None]):
         self.query_one("#header", Lines).show(first, second, *third)
         for table in self.view.tables.values():
             table.freeze_order(pause.step != "live")
-        hidden = frozenset() if scene.against is not None else frozenset({against.NAME})
-        if hidden != self.view.hidden:
-            self.view.hidden = hidden
+        nothing_to_say = left_out(scene, self.view.pane)
+        if nothing_to_say != self.view.hidden:
+            self.view.hidden = nothing_to_say
             self._lay_out()
         self.view.draw(scene, now_s)
         told = missing_text(scene, self.view.pane)
