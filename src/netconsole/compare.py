@@ -228,12 +228,12 @@ def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -
 
 def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: float) -> str | None:
     """Why the figures of a probe cannot be compared; None when they can. ``shorter_s``: the shorter of both times."""
-    for probe, side in ((now, "current snapshot"), (before, "baseline")):
-        if probe is None:
-            return f"not in the {side}"
+    if now is None or before is None:
+        return f"not in the {'current snapshot' if now is None else 'baseline'}"
+    for probe, other, where in ((now, before, "in the current snapshot"), (before, now, "in the baseline")):
         if probe.status not in MEASURED:
-            return f"{probe.status} in the {side}" + (f": {probe.why}" if probe.why else "")
-    assert now is not None and before is not None
+            where = "on both sides" if probe.status == other.status else where
+            return f"{probe.status} {where}" + (f": {probe.why}" if probe.why else "")
     if now.version != before.version and None not in (now.version, before.version):
         return f"version {now.version} of the probe against {before.version}: its figures changed their meaning"
     if now.mode != before.mode:

@@ -168,6 +168,16 @@ def test_what_cannot_be_compared_is_listed_with_the_reason(
     assert not [one for one in found.findings if one.metric.startswith("kernel_drops/") and one.significant]
 
 
+def test_a_probe_that_ran_on_neither_side_is_said_so_once(five: list[Snapshot]) -> None:
+    document = made_up.document(77)
+    document["probes"]["kernel_drops"] |= {"status": "unsupported", "why": "not here"}
+    current = msgspec.convert(document, Snapshot)
+    reasons = {one.metric: one.why for one in compare(current, [current]).not_comparable}
+    assert reasons["kernel_drops"] == "unsupported on both sides: not here"
+    reasons = {one.metric: one.why for one in compare(current, five).not_comparable}
+    assert reasons["kernel_drops"] == "unsupported in the current snapshot: not here"
+
+
 def test_a_probe_or_device_of_one_side_alone_is_not_a_change_from_nothing(five: list[Snapshot]) -> None:
     document = made_up.document(77)
     document["probes"]["new"] = document["probes"]["kernel_drops"]
