@@ -192,9 +192,9 @@ def test_idle_rows_of_an_array_stay(driver: Driver) -> None:
     ):
         assert hashed in source
         source = source.replace(hashed, in_array)
-    driver.ask(command="interval", ms=20)
+    assert driver.ask(command="interval", ms=50).ok
     assert driver.ask(**load_command(spec=spec, source=source)).ok
-    for _ in range(2 * IDLE_INTERVALS):
+    for _ in range(IDLE_INTERVALS + 5):
         driver.until(frames.Cost, lambda cost: cost.probe == "calls")
     call(7, 3)
     table = driver.until(frames.Table, lambda table: any(row.counts["count"].total for row in table.rows))
