@@ -9,10 +9,13 @@ import re
 import time
 from typing import Any, Dict, Optional
 
+from netconsole_collector.descriptors import opened
+
 _SCAN_EVERY_S = 5.0
 _MAX_SCAN_S = 0.2
 """A scan that takes longer is left half done, and goes on from there the next time."""
 _MAX_KNOWN = 16384
+"""Sockets of one scan: one that finds more is left half done as well, and what it found is forgotten at the next."""
 _MAX_ASKED = 3
 """Scans for one socket: after them it is taken to belong to nobody that can be seen."""
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
@@ -40,8 +43,7 @@ class Owners:
             return None
         if pid not in self._processes:
             self._bound(self._processes)
-            name = self._comm(pid)
-            self._processes[pid] = "{} ({})".format(name, pid) if name else str(pid)
+            self._processes[pid] = self._described(pid)
         return self._processes[pid]
 
     def socket(self, inode: int) -> Optional[str]:
@@ -68,8 +70,12 @@ class Owners:
                 self.changes += 1
                 self._asked.pop(inode)
                 self._shown.pop(inode, None)
-            else:
+            elif not self._resume_at:  # all processes were looked at
                 self._asked[inode] = asked + 1
+
+    def _described(self, pid: int) -> str:
+        name = self._comm(pid)
+        return "{} ({})".format(name, pid) if name else str(pid)
 
     def _comm(self, pid: int) -> Optional[str]:
         try:
@@ -81,7 +87,7 @@ class Owners:
     def _scan(self) -> None:
         started = time.monotonic()
         self._next_scan = started + _SCAN_EVERY_S
-        if not self._resume_at:
+        if not self._resume_at or len(self._sockets) >= _MAX_KNOWN:
             self._sockets = {}
         pids = sorted(int(name) for name in os.listdir(self._proc) if name.isdigit())
         for pid in pids:
@@ -94,16 +100,12 @@ class Owners:
         self._resume_at = 0
 
     def _scan_process(self, pid: int) -> None:
-        directory = os.path.join(self._proc, str(pid), "fd")
         owner = None
-        try:
-            for name in os.listdir(directory):
-                match = _SOCKET.match(os.readlink(os.path.join(directory, name)))
-                if match:
-                    owner = owner or "{} ({})".format(self._comm(pid), pid)
-                    self._sockets.setdefault(int(match.group(1)), owner)
-        except OSError:
-            return  # it has ended, or is not ours to read
+        for _, target in opened(os.path.join(self._proc, str(pid), "fd")):
+            match = _SOCKET.match(target)
+            if match:
+                owner = owner or self._described(pid)
+                self._sockets.setdefault(int(match.group(1)), owner)
 
     @staticmethod
     def _bound(cache: Dict[int, Any]) -> None:

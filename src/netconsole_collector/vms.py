@@ -1,7 +1,8 @@
 """Which VM a tap or a QEMU process belongs to, by QEMU's own command line and descriptors: no libvirt needed.
 
 Descriptors that are queues of a tap say so in /proc/PID/fdinfo ("iff:", drivers/net/tun.c). All of it is read when
-somebody asks for a tap that is not known, and again, less and less often, while there is one that nobody has.
+somebody asks for a tap that is not known, again, less and less often, while there is one that nobody has, and once a
+minute in any case: a tap may leave one VM and come to another while both run.
 """
 
 import os
@@ -9,8 +10,10 @@ import re
 import time
 from typing import Dict, List, NamedTuple, Optional, Set
 
+from netconsole_collector.descriptors import opened
+
 _SCAN_EVERY_S = (2.0, 64.0)
-"""Doubled after every scan that found no new VM: a tap of no VM (a VPN's) must not cost a scan every interval."""
+"""Doubled after every scan in vain: a tap of no VM (a VPN's) must not cost a scan every interval."""
 _MAX_VMS = 4096
 _MAX_QUEUES = 65536
 _TUN_DEVICE = "/dev/net/tun"
@@ -37,7 +40,7 @@ class Vms:
         self._vms: Dict[int, Vm] = {}
         self._taps: Dict[str, Set[Vm]] = {}
         self._asked_in_vain = False
-        self._next_scan = 0.0
+        self._next_scan = self._slow_scan = 0.0
         self._scan_every_s = _SCAN_EVERY_S[0]
 
     def of_tap(self, device: str, netns: int = 0) -> Optional[str]:
@@ -72,33 +75,37 @@ class Vms:
                 for owners in self._taps.values():
                     owners.discard(vm)
             self._taps = {device: owners for device, owners in self._taps.items() if owners}
-        elif self._asked_in_vain:
+        elif self._asked_in_vain or time.monotonic() >= self._slow_scan:
             self._scan_if_due()
 
     def _scan_if_due(self) -> None:
-        if time.monotonic() < self._next_scan:
+        now = time.monotonic()
+        if now < self._next_scan:
             return
-        known = len(self._vms)
+        before = self._vms, self._taps
         self._scan()
-        found = len(self._vms) > known
-        if found:
+        in_vain = self._asked_in_vain and (self._vms, self._taps) == before
+        self._scan_every_s = min(2 * self._scan_every_s, _SCAN_EVERY_S[1]) if in_vain else _SCAN_EVERY_S[0]
+        if (self._vms, self._taps) != before:
             self.changes += 1
             self._asked_in_vain = False  # who still wants to know asks again
-        self._scan_every_s = _SCAN_EVERY_S[0] if found else min(2 * self._scan_every_s, _SCAN_EVERY_S[1])
-        self._next_scan = time.monotonic() + self._scan_every_s
+        self._next_scan, self._slow_scan = now + self._scan_every_s, now + _SCAN_EVERY_S[1]
 
     def _scan(self) -> None:
+        vms: Dict[int, Vm] = {}
+        taps: Dict[str, Set[Vm]] = {}
         queues = 0
         for entry in os.listdir(self._proc):
-            if not entry.isdigit() or len(self._vms) >= _MAX_VMS or queues >= _MAX_QUEUES:
+            if not entry.isdigit() or len(vms) >= _MAX_VMS or queues >= _MAX_QUEUES:
                 continue
             vm = self._vms.get(int(entry)) or self._vm(int(entry))
             if vm is None:
                 continue
-            self._vms[vm.pid] = vm
+            vms[vm.pid] = vm
             for device in self._taps_of(vm.pid):
                 queues += 1
-                self._taps.setdefault(device, set()).add(vm)
+                taps.setdefault(device, set()).add(vm)
+        self._vms, self._taps = vms, taps
 
     def _vm(self, pid: int) -> Optional[Vm]:
         arguments = _read(self._path(pid, "cmdline")).split(b"\0")
@@ -114,14 +121,11 @@ class Vms:
     def _taps_of(self, pid: int) -> List[str]:
         """One for each queue."""
         devices = []
-        try:
-            for number in os.listdir(self._path(pid, "fd")):
-                if os.readlink(self._path(pid, "fd/" + number)) == _TUN_DEVICE:
-                    found = _INTERFACE.search(_read(self._path(pid, "fdinfo/" + number)))
-                    if found:
-                        devices.append(found.group(1).decode("utf-8", "backslashreplace"))
-        except OSError:
-            pass  # it has ended, or closed a descriptor, while we looked
+        for number, target in opened(self._path(pid, "fd")):
+            if target == _TUN_DEVICE:
+                found = _INTERFACE.search(_read(self._path(pid, "fdinfo/" + number)))
+                if found:
+                    devices.append(found.group(1).decode("utf-8", "backslashreplace"))
         return devices
 
     def _path(self, pid: int, name: str) -> str:

@@ -29,6 +29,8 @@ class Processes:
             (directory / "fd" / str(number)).symlink_to("/dev/net/tun")
             (directory / "fdinfo" / str(number)).write_text(f"pos:\t0\nflags:\t02\niff:\t{tap}\n")
         (directory / "fd" / "3").symlink_to("socket:[7]")
+        for number in ("2", "99"):
+            (directory / "fd" / number).write_text("no link: as one that was closed meanwhile")
 
     def end(self, pid: int) -> None:
         for path in sorted((self.root / str(pid)).rglob("*"), reverse=True):
@@ -103,6 +105,21 @@ def test_a_tap_that_comes_to_another_vm_gets_its_name(processes: Processes, cloc
     before = known.changes
     processes.end(20)
     processes.start(20, [QEMU, "-name", "new"], ["vnet0"], started=200)  # even with the same pid
+    known.refresh()
+    assert known.changes > before
+    assert known.of_tap("vnet0") == "new"
+
+
+def test_a_tap_that_is_taken_from_a_running_vm_is_not_shown_as_its_own_for_long(
+    processes: Processes, clock: list[float]
+) -> None:
+    processes.start(20, [QEMU, "-name", "old"], ["vnet0"])
+    known = vms.Vms(str(processes.root))
+    assert known.of_tap("vnet0") == "old"
+    (processes.root / "20" / "fd" / "10").unlink()
+    processes.start(21, [QEMU, "-name", "new"], ["vnet0"])
+    before = known.changes
+    clock[0] += 100
     known.refresh()
     assert known.changes > before
     assert known.of_tap("vnet0") == "new"

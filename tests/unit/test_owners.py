@@ -1,0 +1,63 @@
+"""The process of a socket is found however its descriptors come and go, and however many sockets there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole_collector import owners
+
+
+class Processes:
+    """A made-up /proc."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def start(self, pid: int, sockets: list[int], *, comm: str | None = "server") -> None:
+        """Its first and last descriptors are gone when they are looked at."""
+        directory = self.root / str(pid) / "fd"
+        directory.mkdir(parents=True)
+        (directory / "0").write_text("no link")
+        for number, inode in enumerate(sockets, 1):
+            (directory / str(number)).symlink_to(f"socket:[{inode}]")
+        (directory / "99").write_text("no link")
+        if comm is not None:
+            (self.root / str(pid) / "comm").write_text(f"{comm}\n")
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Processes:
+    return Processes(tmp_path)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr("netconsole_collector.owners.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(processes: Processes) -> None:
+    processes.start(20, [7, 8])
+    assert owners.Owners(str(processes.root)).socket(8) == "server (20)"
+
+
+def test_a_process_that_ends_meanwhile_is_its_pid(processes: Processes) -> None:
+    processes.start(20, [7], comm=None)
+    assert owners.Owners(str(processes.root)).socket(7) == "20"
+
+
+def test_more_sockets_than_are_kept_are_found_one_scan_later(
+    processes: Processes, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owners, "_MAX_KNOWN", 2)
+    for pid in range(20, 26):
+        processes.start(pid, [pid + 100])
+    found = owners.Owners(str(processes.root))
+    assert found.socket(125) is None
+    for _ in range(2):
+        clock[0] += 10
+        found.refresh()
+    assert found.socket(125) == "server (25)"
