@@ -121,7 +121,13 @@ def _number(knob: str, value: object, whole: bool) -> str | None:
 
 
 def _is_device(value: object) -> bool:
-    return isinstance(value, str) and len(value.encode("utf-8", "replace")) <= MAX_DEVICE_BYTES and "\0" not in value
+    if not isinstance(value, str):
+        return False
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError:  # bytes of a command line that are no UTF-8: no frame can carry them
+        return False
+    return len(raw) <= MAX_DEVICE_BYTES and b"\0" not in raw
 
 
 def _is_device_set(value: object) -> bool:

@@ -200,14 +200,16 @@ class Collector:
             if not isinstance(command, dict) or not isinstance(command.get("id", 0), int):
                 raise CommandError("not a command: expected an object with a number as id")
             identifier = command.setdefault("id", 0)
+        except (ValueError, RecursionError):  # ValueError itself: a number of thousands of digits
+            self._reply(0, "not a command: the line is not JSON")
+            return
+        try:
             call = self._commands.get(str(command.get("command")))
             if call is None:
                 raise CommandError(
                     "unknown command {!r}: expected {}".format(command.get("command"), ", ".join(self._commands))
                 )
             is_done = call(command)
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-            self._reply(0, "not a command: the line is not JSON")
         except (CommandError, config.KnobError, OSError) as error:
             self._reply(identifier, str(error))
         else:

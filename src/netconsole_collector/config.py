@@ -116,20 +116,23 @@ def empty_budget(cpus: int) -> bytes:
     return bytes(_BUDGET_BYTES * cpus)
 
 
-def _device(value: Optional[str]) -> bytes:
-    raw = (value or "").encode("utf-8", "surrogateescape")
-    if len(raw) > 15 or b"\0" in raw:
+def _device(value: Any) -> bytes:
+    try:
+        raw = (value or "").encode("utf-8", "surrogateescape")
+    except (AttributeError, UnicodeEncodeError):
+        raw = None
+    if raw is None or len(raw) > 15 or b"\0" in raw:
         raise KnobError("knob device: expected the name of an interface, at most 15 bytes")
     return raw
 
 
-def _network(value: Optional[str]) -> "Optional[List[bytes]]":
+def _network(value: Any) -> "Optional[List[bytes]]":
     """Address and mask, IPv4 as ::ffff:a.b.c.d."""
     if not value:
         return None
     try:
-        network = ipaddress.ip_network(value, strict=False)
-    except (ValueError, TypeError):
+        network = ipaddress.ip_network(str(value), strict=False)  # of a number it would make an address
+    except ValueError:
         raise KnobError("knob address: expected an address or a prefix, such as 192.0.2.7 or 2001:db8::/32") from None
     packed, mask = network.network_address.packed, network.netmask.packed
     if network.version == 4:
@@ -143,7 +146,7 @@ def _protocol(value: Any) -> Optional[int]:
     text = str(value).lower()
     if text in PROTOCOLS:
         return PROTOCOLS[text]
-    if not isinstance(value, bool) and text.isdigit() and int(text) <= 255:
+    if not isinstance(value, bool) and text.isdecimal() and int(text) <= 255:
         return int(text)
     raise KnobError("knob protocol: expected {} or a number from 0 to 255".format(", ".join(sorted(PROTOCOLS))))
 

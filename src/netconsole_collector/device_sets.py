@@ -61,7 +61,10 @@ def _pattern(knob: str, word: str) -> Pattern:
         kind, stem, prefix = _KIND, _KINDS.get(name, name), False
     else:
         kind, stem, prefix = _NAME, word[:-1] if word.endswith("*") else word, word.endswith("*")
-    raw = stem.encode("utf-8", "surrogateescape")
+    try:
+        raw = stem.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raw = b"*"  # no name either
     if b"*" in raw or b"\0" in raw or len(raw) > MAX_NAME_BYTES or not (raw or prefix):
         raise KnobError("knob {}: {!r}: expected {}".format(knob, word, _FORM))
     # A name ends with its NUL, which is compared too; a prefix leaves the rest out.

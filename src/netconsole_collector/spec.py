@@ -32,6 +32,8 @@ def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
             if not all(name in names for name in check["programs"]):
                 return "check {}: it names a program that there is not".format(check["slot"])
         spec["probe"].get("modes")
+        if not isinstance(spec.get("knobs", {}), dict):
+            return "knobs: expected a table"
     except (KeyError, TypeError, AttributeError) as error:
         return "{} is missing or of the wrong type".format(error)
     except ValueError as error:

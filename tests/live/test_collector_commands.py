@@ -79,6 +79,9 @@ def test_hello_is_first_and_every_capability_gives_a_reason_when_it_is_not_there
         b'{"command": "statistics", "id": 3, "window_ms": 500, "every_ms": 100}\n',
         b'{"command": "set", "id": 3, "probe": "none"}\n',
         b'{"command": "unload", "id": 3, "probe": ["none"]}\n',
+        b'{"command": "load", "id": 3, "probe": "x", "source": "", "common": "", '
+        b'"spec": {"probe": {}, "programs": [], "knobs": 5}}\n',
+        b'{"id": ' + b"9" * 5000 + b"}\n",
         b"[" * 100_000 + b"\n",
         b"x" * 17_000_000 + b"\n",
     ],

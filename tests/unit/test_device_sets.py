@@ -11,7 +11,7 @@ from netconsole_collector import device_sets
 from netconsole_collector.config import KnobError
 
 GOOD = ["", "eth0", "vnet*", "*", "kind:tap", "kind:physical eth0 vnet* a", "fifteen-bytes-x", "ünï"]
-BAD = ["a b c d e", "sixteen-bytes-xx", "a*b", "kind:", "**", "kind:*", "nul\0", "üüüüüüüü"]
+BAD = ["a b c d e", "\ud800", "sixteen-bytes-xx", "a*b", "kind:", "**", "kind:*", "nul\0", "üüüüüüüü"]
 
 
 @pytest.mark.parametrize("text", GOOD)
