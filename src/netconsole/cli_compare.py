@@ -14,6 +14,7 @@ _SETTINGS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, 
 baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **_SETTINGS)
 
 FORMATS = ("text", "md", "html", "json")
+DEFAULT_PROFILE = "summary"
 
 
 @baseline_app.callback(invoke_without_command=True)
@@ -36,12 +37,14 @@ def baseline_save(
 
 
 @baseline_app.command("list")
-def baseline_list() -> int:
-    """List the baselines and what they are good for on this host."""
+def baseline_list(
+    profile: Annotated[str, typer.Option("--profile", metavar="NAME", help="What you measure with.")] = DEFAULT_PROFILE,
+) -> int:
+    """List the baselines and what they are good for on this host, with this profile."""
     from netconsole import baseline
     from netconsole.report import of_baselines, to_text
 
-    print(to_text(of_baselines(baseline.summaries(_here(), None))), end="")
+    print(to_text(of_baselines(baseline.summaries(_here(), profile))), end="")
     return 0
 
 
@@ -52,7 +55,7 @@ def baseline_show(name: str) -> int:
     from netconsole.report import of_baseline, to_text
 
     found = baseline.load(name)
-    print(to_text(of_baseline(found, baseline.summary(found, _here(), None))), end="")
+    print(to_text(of_baseline(found, baseline.summary(found, _here(), DEFAULT_PROFILE))), end="")
     return 0
 
 

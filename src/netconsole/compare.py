@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import TypeAlias
 
 from netconsole import figure
 from netconsole.compare_facts import changed_facts, explained_by
+from netconsole.compare_sums import Pair, Part, change_of, rests, said_once
 from netconsole.comparison import (
     Comparison,
     Condition,
@@ -49,12 +49,7 @@ _CONDITIONS = (
     ("kernel_cpu_pct", "%", "time of our programs in the kernel, of one core"),
 )
 """Keys of a snapshot's ``cost``, their unit and what they are called."""
-_SAME_CHANGE = 0.5
-"""Rows that make up this share of a counter's change stand for it."""
 _MAX_NOT_COMPARABLE = 500
-
-Part: TypeAlias = tuple[Identity, float]
-"""The counter that a row belongs to, and the row's share of its change."""
 
 
 def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str] = ()) -> Comparison:
@@ -71,7 +66,7 @@ def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str
     limit = false_discovery_limit((one.p for one in judged), FALSE_DISCOVERIES)
     certain = [one for one in judged if one.large and one.p <= limit]
     uncertain = sorted((one for one in judged if one.large and one.p > limit), key=lambda one: one.p)[:MAX_UNCERTAIN]
-    certain, parts = _without_sums(certain, {one.metric.identity: one for one in judged})
+    certain, parts = said_once(certain, {one.metric.identity: one for one in judged})
     changes = changed_facts(now, before)
     ranked = sorted(certain, key=_importance) + sorted(uncertain, key=_importance)
     shown = ranked[:MAX_FINDINGS]
@@ -125,7 +120,8 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     for one in before:
         for key, metric in one.by_identity.items():
             everything.setdefault(key, metric)
-    pairs = []
+    pairs: list[Pair] = []
+    unmatched: set[Identity] = set()
     for key, metric in everything.items():
         sides = usable.get(metric.probe)
         if sides is None:
@@ -133,10 +129,12 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
         why = _unmatched(metric, now, sides)
         if why is not None:
             left_out[metric.key] = why
+            unmatched.add(key)
         else:
             pairs.append(
                 (now.by_identity.get(key) or _nothing_of(metric), [one.by_identity.get(key) for one in sides], sides)
             )
+    pairs = rests(pairs, now, unmatched)
     spreads = _learned(pairs)
     judged = []
     for current, past, sides in pairs:
@@ -177,7 +175,7 @@ def _burst(metric: Metric, sides: Sequence[Metrics]) -> float:
     return dispersion(series, TYPICAL_BURST, BURST_WEIGHT)
 
 
-def _learned(pairs: Iterable[tuple[Metric, list[Metric | None], list[Metrics]]]) -> Spreads:
+def _learned(pairs: Iterable[Pair]) -> Spreads:
     """The typical spreads of the baseline; those of figures too rare to have one do not count."""
     spreads = Spreads()
     for metric, past, sides in pairs:
@@ -281,35 +279,6 @@ def _nothing_of(metric: Metric) -> Metric:
     return Metric(metric.identity, metric.unit, metric.worse, counter=metric.counter)
 
 
-def _without_sums(
-    certain: list[Judged], judged: Mapping[Identity, Judged]
-) -> tuple[list[Judged], dict[Identity, Part]]:
-    """Leave out counters whose change is that of their rows; the rows say which share of it they are."""
-    rows: dict[Identity, list[Judged]] = {}
-    for one in certain:
-        if one.metric.counter is not None and one.metric.counter in judged:
-            rows.setdefault(one.metric.counter, []).append(one)
-    parts: dict[Identity, Part] = {}
-    gone = set()
-    for key, members in rows.items():
-        whole = _change(judged[key])
-        if not whole:
-            continue
-        if judged[key].metric.kind != "counter":  # the busiest CPU's part of a sum: said once is enough
-            if any(judged[key] is one for one in certain):
-                gone |= {one.metric.identity for one in members}
-            continue
-        for one in members:
-            parts[one.metric.identity] = (key, _change(one) / whole)
-        if sum(_change(one) for one in members) / whole >= _SAME_CHANGE:
-            gone.add(key)
-    return [one for one in certain if one.metric.identity not in gone], parts
-
-
-def _change(one: Judged) -> float:
-    return (one.stands_for.current or 0.0) - (one.stands_for.baseline or 0.0)
-
-
 def _importance(one: Judged) -> tuple[int, float, float, str]:
     """Worse first, then what is neither, then better; the larger change first, the more certain of equals."""
     order = {"worse": 0, "different": 1, "better": 2}[direction_of(one)]
@@ -332,7 +301,7 @@ def _finding(rank: int, one: Judged, significant: bool, part: Part | None, facts
         baseline=shown.baseline,
         current=shown.current,
         ratio=None if shape else shown.ratio,
-        difference=_change(one),
+        difference=change_of(one),
         spread=shown.spread,
         significant=significant,
         direction=direction_of(one),
@@ -362,6 +331,8 @@ def _why(one: Judged, significant: bool, part: Part | None) -> str:
             text += f", the baseline's spread is {said(shown.spread, one.unit)}"
     if part is not None and part[1] > 0:
         text += f"; {min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}"
+    if one.metric.is_rest:
+        text += "; without what is benign or cannot be compared"
     if not significant:
         text += "; may be chance"
     return text

@@ -57,6 +57,8 @@ class Metric:
     histogram: Distribution | None = None
     counter: Identity | None = None
     """The counter that this row is a part of, or the sum that it is the busiest CPU's part of."""
+    is_rest: bool = False
+    """Of a counter: rows that are no fault, or that cannot be compared, have been taken from its count."""
 
     @property
     def key(self) -> str:

@@ -76,10 +76,10 @@ def test_a_name_is_never_a_path(tmp_path: Path, data_home: Path, name: str) -> N
 def test_it_says_what_it_is_good_for(tmp_path: Path) -> None:
     baseline.save("five", files(tmp_path, 5))
     [summary] = baseline.summaries(HERE, "summary", NOW)
-    assert summary.notes == ["this host", "this profile", "14 days old", "spread from 5 runs"]
+    assert summary.notes == ["this host", "the same profile: summary", "14 days old", "spread from 5 runs"]
     assert summary.probes == ["kernel_drops", "link_rates", "tx_queue_latency"]
     [other] = baseline.summaries(Host(name="hv-2", kernel="6.1.0"), "drops", NOW.replace(year=2027))
-    assert other.notes[:2] == ["another host: hv-017", "another profile: summary"]
+    assert other.notes[:2] == ["another host: hv-017", "another profile than drops: summary"]
     assert other.notes[2].endswith("days old: old")
     baseline.save("five", files(tmp_path, 1))
     [single] = baseline.summaries(Host(name="hv-017", kernel="6.12"), None, NOW)

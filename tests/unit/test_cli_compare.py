@@ -104,6 +104,15 @@ def test_a_ticket_carries_the_comparison_in_every_form(runs: Path) -> None:
     assert msgspec.convert(document, type(snapshot)) == snapshot
 
 
+def test_a_ticket_has_its_summary_before_its_tables(runs: Path) -> None:
+    snapshot = load(runs / "bad.json")
+    text = ticket.render(snapshot, "md", {}, ticket.reference(str(runs / "run-0.json")))[0].decode()
+    headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    verdict, changed = (f"Compared with the baseline: {part}" for part in ("verdict", "findings"))
+    assert headings[:4] == [verdict, "What stands out", "Budget", "Not measured"]
+    assert headings[4] == changed
+
+
 def test_a_redacted_ticket_names_no_host_in_the_comparison_either(runs: Path) -> None:
     snapshot, against = load(runs / "bad.json"), ticket.reference(str(runs / "run-0.json"))
     for form in ticket.FORMATS:

@@ -214,6 +214,30 @@ def test_a_network_namespace_that_came_is_no_change_from_nothing_and_has_its_nam
     assert compare(run({}, ("blue", 5000)), [older]).verdict == "regressed"
 
 
+def test_a_counter_is_not_blamed_for_rows_that_are_benign_or_cannot_be_compared() -> None:
+    """A flood to a closed port, and the drops of a container that has come: the counter of all drops is no finding."""
+
+    def run(*rows: tuple[str, str, int]) -> Snapshot:
+        cells = [{"netns": netns, "class": kind, "count": count} for netns, kind, count in rows]
+        columns = {"drops": {"labels": ["netns", "class"], "values": {"count": {"unit": "packets", "worse": "up"}}}}
+        total = {"drops": {"total": sum(count for _, _, count in rows), "unit": "packets", "worse": "up"}}
+        probe = {"status": "attached", "tables": {"drops": cells}, "columns": columns, "counters": total}
+        facts: dict[str, Any] = {"netns_count": {"value": len({netns for netns, _, _ in rows}) - 1, "volatile": True}}
+        facts |= {f"netns/4026532{netns}/name": {"value": netns} for netns, _, _ in rows if netns != "host"}
+        return changed(EMPTY, probes={"p": probe}, facts=facts)
+
+    quiet = run(("host", "suspicious", 5), ("host", "benign", 5))
+    found = compare(run(("host", "suspicious", 6), ("host", "benign", 9000), ("blue", "suspicious", 9000)), [quiet])
+    assert [(one.metric, one.direction) for one in found.findings] == [
+        ("p/table/drops/netns=host,class=benign", "different")
+    ]
+    assert "of the change of" not in found.findings[0].why
+    many = [("host", f"kind {number}", 9) for number in range(100)]  # each too few for a line, all together not
+    [counter] = compare(run(("host", "benign", 9000), *many), [quiet]).findings[:1]
+    assert (counter.metric, counter.direction, counter.current) == ("p/counter/drops", "worse", 90.0)
+    assert counter.why.endswith("; without what is benign or cannot be compared")
+
+
 def test_a_row_missing_from_a_full_table_is_not_a_zero(five: list[Snapshot]) -> None:
     documents = [made_up.document(seed) for seed in range(3)]
     for document in documents:

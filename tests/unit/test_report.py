@@ -194,6 +194,18 @@ def test_nothing_that_is_unknown_is_shown_as_zero_and_losses_are_marked() -> Non
     assert re.search(r"in the kernel, of one core +–", text)
 
 
+def test_the_budget_for_each_packet_is_held_against_what_each_took() -> None:
+    document: dict[str, Any] = made_up.document(1, samples=20)
+    document["profile"]["budget"] = {"ns_per_packet": 1000.0, "record_mb_per_min": 10.0}
+    document["cost"] = {"kernel_cpu_pct": 5.0}
+    for processed, said in ((500_000, " 1 us +1 us +ok"), (400_000, "1.25 us +1 us +! over"), (500, "–")):
+        row = {"cpu": 0, "processed": processed}
+        document["probes"]["softnet"] = {"status": "attached", "tables": {"cpus": [row]}, "duration_s": 10.0}
+        text = to_text(of_snapshot(msgspec.convert(document, Snapshot)))
+        assert re.search(rf"for each packet .* {said}", text), text
+        assert "record_mb_per_min" not in text
+
+
 def test_a_quiet_run_says_what_was_looked_at() -> None:
     document: dict[str, Any] = made_up.document(1, samples=20)
     for row in document["probes"]["kernel_drops"]["tables"]["drops"]:

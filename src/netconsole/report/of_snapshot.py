@@ -23,6 +23,7 @@ from netconsole.snapshot_file import (
     TableColumns,
     seconds,
 )
+from netconsole.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE
 
 MAX_ROWS = 30
 """Rows of one table that a report shows: the largest. All are in the JSON document."""
@@ -33,8 +34,12 @@ FACT_AREAS = (
 )  # fmt: skip
 """Facts that a report lists, in this order; the rest is in the JSON document."""
 MAX_FACTS = 300
+_NOT_OF_A_SNAPSHOT = ("action", "record_mb_per_min")
+"""Parts of a budget that are nothing to measure, or nothing that a snapshot does."""
 NOTE = "Note"
 """The heading over what the user typed."""
+SUMMARY_ENDS = "Not measured"
+"""The last heading of the summary: tables follow."""
 
 
 def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> Document:
@@ -51,7 +56,7 @@ def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = N
         blocks += [Heading(NOTE), Note(snapshot.note)]
     blocks += [Heading("What stands out"), Lines(_summary(snapshot, manifests))]
     blocks += [Heading("Budget"), *_budget(snapshot)]
-    blocks += [Heading("Not measured"), *_not_measured(snapshot)]
+    blocks += [Heading(SUMMARY_ENDS), *_not_measured(snapshot)]
     for name, probe in snapshot.probes.items():
         if probe.status in MEASURED:
             blocks += _probe(name, probe, snapshot, manifests.get(name))
@@ -86,9 +91,10 @@ def _budget(snapshot: Snapshot) -> Iterator[Block]:
         "user_cpu_pct": ("console and collector, of one core", user, "%"),
         "memory_mb": ("memory of console and collector", None if memory is None else memory / 1024, "MB"),
         "events_per_s": ("events submitted per second", _number(cost.get("events_per_s")), ""),
+        "ns_per_packet": ("time in the kernel for each packet (from 10 000/s on)", _ns_per_packet(snapshot), "ns"),
     }
     for name, limit in snapshot.profile.budget.items():
-        if name == "action" or limit is None or isinstance(limit, str):
+        if name in _NOT_OF_A_SNAPSHOT or limit is None or isinstance(limit, str):
             continue
         what, value, unit = measured.get(name, (name, None, ""))
         state = "? not measured" if value is None else "! over" if value > limit else "ok"
@@ -97,6 +103,15 @@ def _budget(snapshot: Snapshot) -> Iterator[Block]:
         yield Table(["what", "measured", "budget", "state"], rows, frozenset({1, 2}))
     else:
         yield Note("The profile sets no budget.")
+
+
+def _ns_per_packet(snapshot: Snapshot) -> float | None:
+    """Of a packet that the kernel takes in; None where there are too few for that, as in the console."""
+    packets = snapshot.probes.get(PACKETS_PROBE)
+    rows = packets.tables.get(PACKETS_TABLE, []) if packets else []
+    per_s = sum(_number(row.get(PACKETS_VALUE)) or 0.0 for row in rows) / (seconds(snapshot, PACKETS_PROBE) or 1.0)
+    kernel_pct = _number(snapshot.cost.get("kernel_cpu_pct"))
+    return None if kernel_pct is None or per_s < MIN_PACKETS_PER_S else kernel_pct / 100 * 1e9 / per_s
 
 
 def _not_measured(snapshot: Snapshot) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from netconsole.probes import Manifest
 from netconsole.redact import Redactor, user_key
 from netconsole.report.blocks import Block, Document, Heading
 from netconsole.report.of_comparison import of_comparison
-from netconsole.report.of_snapshot import NOTE, of_snapshot
+from netconsole.report.of_snapshot import NOTE, SUMMARY_ENDS, of_snapshot
 from netconsole.report.to_html import to_html
 from netconsole.report.to_markdown import to_markdown
 from netconsole.snapshot_file import Snapshot, encode
@@ -57,13 +57,21 @@ def render(
 
 
 def _with(document: Document, compared: Document) -> Document:
-    """The comparison goes first, behind the user's own words: what changed is half of the answer."""
+    """The verdict goes first, behind the user's own words: what changed is half of the answer. Its tables follow the
+    summary.
+    """
     blocks = document.blocks
     words = 2 if blocks and blocks[0] == Heading(NOTE) else 0
+    summary = 1 + blocks.index(Heading(SUMMARY_ENDS))
+    while summary < len(blocks) and not isinstance(blocks[summary], Heading):
+        summary += 1
     headings: list[Block] = [
         Heading(f"Compared with the baseline: {block.text.lower()}") if isinstance(block, Heading) else block
         for block in compared.blocks
     ]
+    verdict = next((at for at, block in enumerate(headings) if at and isinstance(block, Heading)), len(headings))
     return Document(
-        document.title, f"{document.subtitle}. {compared.subtitle}", [*blocks[:words], *headings, *blocks[words:]]
+        document.title,
+        f"{document.subtitle}. {compared.subtitle}",
+        [*blocks[:words], *headings[:verdict], *blocks[words:summary], *headings[verdict:], *blocks[summary:]],
     )
