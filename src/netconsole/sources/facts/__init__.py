@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from netconsole.fact_keys import parts
-from netconsole.sources.facts import cpu, kernel, memory, namespaces, nics, ovs, vms
+from netconsole.sources.facts import cpu, kernel, memory, namespaces, nics, ovs, tc, vms
 from netconsole.sources.facts.reading import Fact, Facts, reason
 
 AREAS: dict[str, Callable[[Facts], None]] = {
@@ -23,7 +23,7 @@ AREAS: dict[str, Callable[[Facts], None]] = {
     "netns": namespaces.collect,
     "vm": vms.collect,
     "nic": nics.collect,
-    "tc": nics.queueing,
+    "tc": tc.collect,
     "ovs": ovs.collect,
 }
 """In this order, the quick ones first: what does not answer in time is left out, and said to be unknown."""

@@ -1,10 +1,8 @@
-"""Facts of the network devices: kind, MTU, queues, bonding, interrupt affinity, NUMA node, ethtool; queueing (tc)."""
+"""Facts of the network devices: kind, MTU, queues, bonding, interrupt affinity, NUMA node, ethtool."""
 
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Iterator
 from typing import Any
 
 from pyroute2 import IPRoute
@@ -27,10 +25,6 @@ _LINK_FIELDS = {
     "IFLA_GRO_MAX_SIZE": "gro_max_size",
 }
 _BONDING = ("mode", "xmit_hash_policy", "lacp_rate", "miimon", "slaves", "primary", "ad_select")
-_NOT_OPTIONS = re.compile(r"STATS|_(RTAB|PTAB|CTAB|STAB|PAD)$|DIRECT_QLEN")
-_NOT_PARAMETERS = re.compile(r"reserved|cell_|linklayer|^__")
-_MAX_OPTION_TEXT = 1024
-_DEPTH = 4
 
 
 def collect(facts: Facts) -> None:
@@ -52,33 +46,6 @@ def collect(facts: Facts) -> None:
         facts.unknown("nic", "rtnetlink", str(error))
     finally:
         device.close()
-
-
-def queueing(facts: Facts) -> None:
-    """Add the facts under ``tc/``: every queueing discipline with its parameters, and the classes it has."""
-    with IPRoute() as route:
-        names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in route.get_links()}
-        classful: set[int] = set()
-        for qdisc in route.get_qdiscs():
-            name = names.get(qdisc["index"])
-            kind = qdisc.get_attr("TCA_KIND")
-            if name is None or kind is None:
-                continue
-            if kind in ("htb", "hfsc", "drr", "qfq", "cbq"):
-                classful.add(qdisc["index"])
-            where = "root" if qdisc["parent"] == 0xFFFFFFFF else handle(qdisc["parent"])
-            text = f"{kind} {_options(qdisc.get_attr('TCA_OPTIONS'))}".strip()
-            facts.put(key("tc", name, "qdisc", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETQDISC)")
-        for index in sorted(classful):
-            for entry in route.get_classes(index=index):
-                text = f"{entry.get_attr('TCA_KIND')} {_options(entry.get_attr('TCA_OPTIONS'))}".strip()
-                where = handle(entry["handle"])
-                facts.put(key("tc", names[index], "class", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETTCLASS)")
-
-
-def handle(number: int) -> str:
-    """A tc handle as tc writes it: 1:a."""
-    return {0xFFFFFFFF: "root", 0xFFFFFFF1: "ingress"}.get(number, f"{number >> 16:x}:{number & 0xFFFF:x}")
 
 
 def _link(facts: Facts, name: str, link: Any, names: dict[int, str]) -> None:
@@ -140,22 +107,3 @@ def _is_folder(facts: Facts, path: str) -> bool:
 def _node(text: str) -> int | str:
     """-1 is what the kernel says of a device that belongs to no node: that is known, so it is not null."""
     return "none" if int(text) < 0 else int(text)
-
-
-def _options(options: Any) -> str:
-    return " ".join(f"{name}={value}" for name, value in _flat(options, "", _DEPTH))
-
-
-def _flat(options: Any, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
-    """The parameters in a netlink attribute, by name; statistics and rate tables left out."""
-    if depth == 0 or options is None:
-        return
-    if isinstance(options, dict):
-        for name, value in options.get("attrs", ()):
-            if not _NOT_OPTIONS.search(name):
-                yield from _flat(value, name.removeprefix("TCA_").lower(), depth - 1)
-        for name, value in options.items():
-            if name not in ("attrs", "header", "value") and not _NOT_PARAMETERS.search(name) and value:
-                yield from _flat(value, f"{prefix}.{name}" if prefix else name, depth - 1)
-    elif isinstance(options, (str, int, float)):
-        yield (prefix or "value").split("parms.")[-1], str(options)

@@ -1,0 +1,105 @@
+"""Facts of traffic control: the queueing disciplines of every device, with their classes and filters."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from netconsole.fact_keys import key
+from netconsole.sources.facts.reading import Facts
+
+# include/uapi/linux/pkt_sched.h, TC_H_*
+_INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
+_NAMES = {0xFFFFFFFF: "root", 0xFFFFFFF1: "ingress", _INGRESS: "ingress", _EGRESS: "egress", 0xFFFF0000: "ingress"}
+_HOOKS = {"clsact": (_INGRESS, _EGRESS), "ingress": (0xFFFF0000,), "noqueue": (), "mq": ()}
+"""What the filters of a queueing discipline hang on, where that is not the discipline itself."""
+_ETHERTYPES = {0x0003: "all", 0x0800: "ip", 0x0806: "arp", 0x86DD: "ipv6", 0x8100: "802.1Q"}
+_OFFLOADED = "flower"
+"""Open vSwitch makes these by itself, one a flow: they come and go with the traffic."""
+_MAX_FILTERS = 64
+_NOT_OPTIONS = re.compile(r"STATS|_(RTAB|PTAB|CTAB|STAB|PAD)$|DIRECT_QLEN")
+_NOT_PARAMETERS = re.compile(r"reserved|cell_|linklayer|^__")
+_MAX_OPTION_TEXT = 1024
+_DEPTH = 4
+
+
+def collect(facts: Facts) -> None:
+    """Add the facts under ``tc/``: every queueing discipline with its parameters, its classes and its filters."""
+    with IPRoute() as route:
+        names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in route.get_links()}
+        classful: set[int] = set()
+        for qdisc in route.get_qdiscs():
+            name = names.get(qdisc["index"])
+            kind = qdisc.get_attr("TCA_KIND")
+            if name is None or kind is None:
+                continue
+            if kind in ("htb", "hfsc", "drr", "qfq", "cbq"):
+                classful.add(qdisc["index"])
+            where = "root" if qdisc["parent"] == 0xFFFFFFFF else handle(qdisc["parent"])
+            text = f"{kind} {_options(qdisc.get_attr('TCA_OPTIONS'))}".strip()
+            facts.put(key("tc", name, "qdisc", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETQDISC)")
+            for parent in _HOOKS.get(kind, (qdisc["handle"],)):
+                _filters(facts, route, name, qdisc["index"], parent)
+        for index in sorted(classful):
+            for entry in route.get_classes(index=index):
+                text = f"{entry.get_attr('TCA_KIND')} {_options(entry.get_attr('TCA_OPTIONS'))}".strip()
+                where = handle(entry["handle"])
+                facts.put(key("tc", names[index], "class", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETTCLASS)")
+
+
+def handle(number: int) -> str:
+    """A tc handle as tc writes it: 1:a."""
+    return _NAMES.get(number, f"{number >> 16:x}:{number & 0xFFFF:x}")
+
+
+def _filters(facts: Facts, route: IPRoute, device: str, index: int, parent: int) -> None:
+    """Kind, protocol, class and actions of each; what exactly it matches is left to tc."""
+    source = "rtnetlink (RTM_GETTFILTER)"
+    try:
+        found = list(islice(route.get_filters(index=index, parent=parent), _MAX_FILTERS + 1))
+    except NetlinkError:
+        return  # a discipline that takes no filters
+    for entry in found[:_MAX_FILTERS]:
+        kind, options = entry.get_attr("TCA_KIND"), entry.get_attr("TCA_OPTIONS")
+        if options is None or not entry["handle"] or _within(options, "_DIVISOR") is not None:
+            continue  # not a filter: what stands for all of one preference, or a table of them
+        preference, protocol = entry["info"] >> 16, socket.ntohs(entry["info"] & 0xFFFF)
+        text = f"{kind} protocol={_ETHERTYPES.get(protocol, hex(protocol))}"
+        target, actions = _within(options, "_CLASSID"), _within(options, "_ACT")
+        text += f" classid={handle(target)}" if isinstance(target, int) else ""
+        named = [_within(action, "_KIND") for _, action in (actions or {}).get("attrs", ())]
+        text += f" actions={','.join(map(str, named))}" if named else ""
+        where = key("tc", device, "filter", handle(parent), preference, f"{entry['handle']:x}")
+        facts.put(where, text, source, volatile=kind == _OFFLOADED)
+    if len(found) > _MAX_FILTERS:
+        facts.unknown(key("tc", device, "filter", handle(parent)), source, f"only the first {_MAX_FILTERS} are listed")
+
+
+def _within(options: Any, ending: str) -> Any:
+    """An attribute by the end of its name, which begins with the kind of the filter; None when there is none."""
+    return next((value for name, value in options.get("attrs", ()) if name.endswith(ending)), None)
+
+
+def _options(options: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in _flat(options, "", _DEPTH))
+
+
+def _flat(options: Any, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
+    """The parameters in a netlink attribute, by name; statistics and rate tables left out."""
+    if depth == 0 or options is None:
+        return
+    if isinstance(options, dict):
+        for name, value in options.get("attrs", ()):
+            if not _NOT_OPTIONS.search(name):
+                yield from _flat(value, name.removeprefix("TCA_").lower(), depth - 1)
+        for name, value in options.items():
+            if name not in ("attrs", "header", "value") and not _NOT_PARAMETERS.search(name) and value:
+                yield from _flat(value, f"{prefix}.{name}" if prefix else name, depth - 1)
+    elif isinstance(options, (str, int, float)):
+        yield (prefix or "value").split("parms.")[-1], str(options)
