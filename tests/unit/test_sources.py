@@ -16,13 +16,16 @@ from netconsole.frames import AnyFrame, Cost, Status, Table
 from netconsole.session import ProbeRequest
 from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
-from netconsole.sources.links import COUNTS, Links, parse_devices
+from netconsole.sources.links import COUNTS, NAMES_EVERY, Links, parse_devices
+from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, Netlink, Qdisc, bound_sockets
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.runner import SourceRunner
-from netconsole.sources.sockets import SocketGroups
+from netconsole.sources.sockets import SocketGroups, _owners, groups
 from netconsole.sources.softnet import Softnet, parse_softnet
 
 LIMIT_S = 120.0
+END_OF_LINE = "\x1c\x1d\x1e\x85\u2028\u2029"
+"""What Python takes for one, and the kernel for a letter of an interface's name (dev_valid_name)."""
 DEVICES = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
     lo:  1000      10    1    2    0     0          0         0     2000      20    3    4    0     0       0          0
@@ -42,6 +45,58 @@ def test_interfaces_are_read_whatever_they_are_called() -> None:
     assert read["lo"] == (10, 1000, 1, 2, 20, 2000, 3, 4)
     assert list(read) == ["lo", "[bold]x", "eth0:1"]
     assert dict(zip(COUNTS, read["lo"], strict=False))["tx_drops"] == 4
+
+
+def test_a_name_cannot_pass_for_another_interface() -> None:
+    text = DEVICES + "\n".join(f" x{end}eth0:" + DEVICES.splitlines()[-1].partition(":1:")[2] for end in END_OF_LINE)
+    names = [name for name, _ in parse_devices(text).values()]
+    assert names[3:] == [f"x{end}eth0" for end in END_OF_LINE]
+
+
+class Interfaces:
+    """What the kernel says of interfaces and their qdiscs, in place of netlink."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self.names: dict[int, str] = {}
+        self._devices = tmp_path / "dev"
+        monkeypatch.setattr("netconsole.sources.links.qdiscs", lambda netlink: self._qdiscs())
+        monkeypatch.setattr("netconsole.sources.links.socket.if_nameindex", lambda: list(self.names.items()))
+        self.links = Links(self._devices)
+        self._devices.write_text("")
+        self.links.open()
+
+    def kinds(self, names: dict[int, str]) -> dict[object, object]:
+        """The qdisc of every interface by its name; that of interface 1 is kind1."""
+        self.names = names
+        heading, line = DEVICES.splitlines()[:2], DEVICES.splitlines()[2].partition("lo")[2]
+        printable = [os.fsencode(name).decode("utf-8", "backslashreplace") for name in names.values()]
+        self._devices.write_text("\n".join([*heading, *(f"  {name}{line}" for name in printable)]) + "\n")
+        table = self.links.read(FrameMaker())[0]
+        assert isinstance(table, Table)
+        return {row.labels["device"]: row.labels["qdisc"] for row in table.rows}
+
+    def _qdiscs(self) -> list[Qdisc]:
+        return [Qdisc(index, f"kind{index}", 0, 0, 0, 0, 0) for index in self.names]
+
+
+def test_a_qdisc_is_shown_at_its_interface_whatever_that_is_called_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    interfaces = Interfaces(monkeypatch, tmp_path)
+    assert interfaces.kinds({1: "eth0", 2: "tap0"}) == {"eth0": "kind1", "tap0": "kind2"}
+    assert interfaces.kinds({1: "old", 2: "eth0"}) == {"old": "kind1", "eth0": "kind2"}
+    assert interfaces.kinds({2: "eth0", 3: "\udcff"}) == {"\\xff": "kind3"}, "eth0 has not changed"
+
+
+def test_two_interfaces_that_change_names_are_told_apart_within_a_minute(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    interfaces = Interfaces(monkeypatch, tmp_path)
+    interfaces.kinds({1: "a", 2: "b"})
+    found: dict[object, object] = {}
+    for _ in range(NAMES_EVERY):
+        found |= interfaces.kinds({1: "b", 2: "a"})
+    assert found == {"a": "kind2", "b": "kind1"}
 
 
 def test_counters_are_counted_from_the_first_reading(tmp_path: Path) -> None:
@@ -68,6 +123,15 @@ def test_a_counter_that_went_back_is_that_of_a_thing_made_anew() -> None:
     assert one.take("a", (50,)) is None
 
 
+def test_a_counter_that_runs_over_is_counted_on(tmp_path: Path) -> None:
+    path = tmp_path / "softnet_stat"
+    softnet = Softnet(path)
+    for count, delta in (("fffffff0", 0), ("00000010", 32), ("00000011", 1)):
+        path.write_text(f"{count} 00000000 00000000 0 0 0 0 0 0 0 0 0 00000000\n")
+        (row,) = softnet.read(FrameMaker())[0].rows  # type: ignore[union-attr]
+        assert row.counts["processed"].delta == delta
+
+
 def test_all_rows_are_sent_now_and_then_and_a_row_that_is_gone_is_not() -> None:
     maker = RowMaker(["n"], 2)
     sent = [maker.rows([({"a": 1}, (5,), {}), ({"a": 2}, (5,), {})]) for _ in range(FULL_EVERY + 1)]
@@ -84,6 +148,16 @@ def test_softnet_knows_old_and_new_layouts() -> None:
     assert list(parse_softnet(old)) == [(0, (16, 1, 2, 3, 0)), (1, (16, 1, 2, 3, 0))]
     new = "00000010 00000001 00000002 0 0 0 0 0 0 00000003 00000004 00000000 00000005\n"
     assert list(parse_softnet(new)) == [(5, (16, 1, 2, 3, 4))]
+
+
+@pytest.mark.parametrize(("online", "cpus"), [("0-1,4", [0, 1, 4]), ("0-3,8-9", [0, 1, 2, 3]), ("", [0, 1, 2])])
+def test_where_the_kernel_names_no_cpu_the_lines_are_those_that_are_online(
+    tmp_path: Path, online: str, cpus: list[int]
+) -> None:
+    (tmp_path / "online").write_text(f"{online}\n")
+    (tmp_path / "softnet_stat").write_text("00000010 00000001 00000002 0 0 0 0 0 0 00000003\n" * len(cpus))
+    softnet = Softnet(tmp_path / "softnet_stat", tmp_path / "online")
+    assert [row.labels["cpu"] for row in softnet.read(FrameMaker())[0].rows] == cpus  # type: ignore[union-attr]
 
 
 def test_a_layout_that_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -124,6 +198,38 @@ def test_the_idle_siblings_of_a_dropping_socket_are_seen() -> None:
         source.close()
         for one in (*group, sender):
             one.close()
+
+
+def test_sockets_that_have_an_interface_each_share_no_port() -> None:
+    def bound(ifindex: int, inode: int) -> BoundSocket:
+        return BoundSocket("udp", socket.AF_INET, bytes(4), ifindex, 67, inode, 0, 0)
+
+    everywhere, bridge, other, sibling = bound(0, 1), bound(5, 2), bound(6, 3), bound(6, 4)
+    assert groups([everywhere, bridge, other]) == []
+    assert groups([everywhere, bridge, other, sibling]) == [other, sibling]
+
+
+def test_the_interface_of_a_socket_is_read() -> None:
+    netlink = Netlink(NETLINK_SOCK_DIAG)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+        except PermissionError:
+            pytest.skip("cannot run here: before 5.7 this needs CAP_NET_RAW")
+        one.bind(("", 0))
+        (found,) = [other for other in bound_sockets(netlink) if other.inode == os.fstat(one.fileno()).st_ino]
+    netlink.close()
+    assert found.ifindex == socket.if_nametoindex("lo")
+
+
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_socket(tmp_path: Path) -> None:
+    descriptors = tmp_path / "42" / "fd"
+    descriptors.mkdir(parents=True)
+    (tmp_path / "42" / "comm").write_text("server\n")
+    for number in range(20):  # in whatever order they are listed
+        (descriptors / str(number)).write_text("no link")
+    (descriptors / "20").symlink_to("socket:[777]")
+    assert _owners(tmp_path, {777}) == {777: "server/42"}
 
 
 def _drain(one: socket.socket) -> int:
@@ -204,3 +310,21 @@ def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.Monk
     assert [frame.seq for frame in delivered] == list(range(1, len(delivered) + 1))
     # An interval ends with the process's own cost, and all of its frames are delivered together.
     assert isinstance(delivered[-1], Cost)
+
+
+def test_a_source_that_is_added_is_read_from_then_on() -> None:
+    delivered: list[AnyFrame] = []
+    enough = threading.Event()
+
+    def deliver(batch: list[AnyFrame]) -> None:
+        delivered.extend(batch)
+        if any(isinstance(frame, Table) and frame.probe == "softnet" for frame in batch):
+            enough.set()
+
+    sources = SourceRunner([ProbeRequest("self_cost", source="self")], 0.01, deliver, itertools.count(1))
+    sources.start()
+    sources.add(ProbeRequest("softnet", source="softnet"))
+    assert enough.wait(LIMIT_S)
+    sources.close()
+    states = [(frame.probe, frame.state) for frame in delivered if isinstance(frame, Status)]
+    assert states == [("self_cost", "attached"), ("softnet", "attached")]

@@ -127,11 +127,13 @@ class HasModes(Protocol):
 class Accumulator:
     """Turns counters of the kernel, which run since boot, into deltas and totals since the first reading.
 
-    A counter that went back belongs to a thing that was made anew: what it shows now happened since.
+    A counter that went back belongs to a thing that was made anew: what it shows now happened since. One that is
+    never made anew has run over instead, at ``wraps_at``.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], wraps_at: int = 0) -> None:
         self.names = tuple(names)
+        self._wraps_at = wraps_at
         self._last: dict[object, Sequence[int]] = {}
         self._totals: dict[object, list[int]] = {}
 
@@ -144,7 +146,10 @@ class Accumulator:
             return None
         if last == values:
             return (0,) * len(values)
-        deltas = [new - old if new >= old else new for new, old in zip(values, last, strict=True)]
+        deltas = [
+            new - old if new >= old else new + max(0, self._wraps_at - old)
+            for new, old in zip(values, last, strict=True)
+        ]
         totals = self._totals[key]
         for i, delta in enumerate(deltas):
             totals[i] += delta
@@ -163,10 +168,13 @@ class Accumulator:
 
 
 class RowMaker:
-    """The rows of one table: those that changed, and all of them at every tenth interval."""
+    """The rows of one table: those that changed, and all of them at every tenth interval.
 
-    def __init__(self, names: Sequence[str], max_rows: int) -> None:
-        self._accumulator = Accumulator(names)
+    ``wraps_at`` as of :class:`Accumulator`.
+    """
+
+    def __init__(self, names: Sequence[str], max_rows: int, wraps_at: int = 0) -> None:
+        self._accumulator = Accumulator(names, wraps_at)
         self._max_rows = max_rows
         self._gauges: dict[object, Mapping[str, int | float | None]] = {}
         self._interval = 0

@@ -6,6 +6,7 @@ where qdiscs are so many that they alone cost more, they are read less often.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ MAX_ROWS = 4096
 MAX_SHARE = 0.01
 """Of one core: when a qdisc dump takes longer than this share of an interval, it is made less often."""
 MAX_EVERY = 60
+NAMES_EVERY = 60
+"""Qdisc readings after which the names of interfaces are looked up in any case: two may have changed theirs."""
 COUNTS = (
     "rx_packets", "rx_bytes", "rx_errors", "rx_drops",
     "tx_packets", "tx_bytes", "tx_errors", "tx_drops",
@@ -39,7 +42,7 @@ def parse_devices(text: str, known: Mapping[str, Device] | None = None) -> dict[
     ``known`` is what the last reading gave: of a thousand interfaces most stand still, and their lines are the same.
     """
     devices: dict[str, Device] = {}
-    for line in text.splitlines()[2:]:
+    for line in text.split("\n")[2:]:  # splitlines would end a line within a name
         device = known.get(line) if known else None
         device = device or _device(line)
         if device is not None:
@@ -57,6 +60,8 @@ class Links:
         self._rows = RowMaker(COUNTS, MAX_ROWS)
         self._netlink: Netlink | None = None
         self._names: dict[int, str] = {}
+        self._named: set[str] = set()
+        self._names_in = 0
         self._known: dict[str, Qdisc] = {}
         self._lines: dict[str, Device] = {}
         self._wait = 0
@@ -109,14 +114,24 @@ class Links:
         began = time.thread_time()
         try:
             found = qdiscs(self._netlink)
+            self._name(found)
         except OSError as error:
             raise SourceError(f"qdiscs cannot be read: {error.strerror or error}") from None
-        if any(qdisc.ifindex not in self._names for qdisc in found) or self._wait < -60:
-            self._names = dict(socket.if_nameindex())
         self._known = {self._names.get(qdisc.ifindex, ""): qdisc for qdisc in found}
         took = time.thread_time() - began
         self.qdiscs_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
         self._wait = self.qdiscs_every
+
+    def _name(self, found: list[Qdisc]) -> None:
+        """Looks up names again when interfaces came, went or were renamed: it costs more than reading the qdiscs."""
+        named = {name for name, _ in self._lines.values()}
+        self._names_in -= 1
+        if named == self._named and self._names_in > 0 and all(qdisc.ifindex in self._names for qdisc in found):
+            return
+        self._named, self._names_in = named, NAMES_EVERY
+        self._names = {
+            index: os.fsencode(name).decode("utf-8", "backslashreplace") for index, name in socket.if_nameindex()
+        }
 
 
 def _device(line: str) -> Device | None:
@@ -126,4 +141,4 @@ def _device(line: str) -> Device | None:
     if not colon or len(numbers) < 12:
         return None
     receive, send = numbers[0:4], numbers[8:12]
-    return name.strip(), tuple(int(side[i]) for side in (receive, send) for i in (1, 0, 2, 3))
+    return name.lstrip(" "), tuple(int(side[i]) for side in (receive, send) for i in (1, 0, 2, 3))

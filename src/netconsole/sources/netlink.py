@@ -35,9 +35,10 @@ _HEADER = struct.Struct("=IHHII")
 _TCMSG = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")
 _QUEUE = struct.Struct("=IIIII")
+_CODE = struct.Struct("=i")
 _DIAG_REQUEST = struct.Struct("=BBBxI48x")
-# family, state, local port, local address, receive queue, inode of struct inet_diag_msg
-_DIAG = struct.Struct("=BBxx2s2x16s16x4x8x4xI4x4xI")
+# family, state, local port, local address, interface, receive queue, inode of struct inet_diag_msg
+_DIAG = struct.Struct("=BBxx2s2x16s16xI8x4xI4x4xI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,13 @@ class Qdisc:
 class BoundSocket:
     """A socket that is bound and not connected: what waits (UDP: bytes, TCP: connections), drops since it was made.
 
-    ``drops`` is None on kernels that do not tell.
+    ``ifindex`` is that of the interface that it is bound to, 0 of none. ``drops`` is None on kernels that do not tell.
     """
 
     protocol: str
     family: int
     address: bytes
+    ifindex: int
     port: int
     inode: int
     waiting: int
@@ -90,11 +92,11 @@ class Netlink:
             for answered, number, body in _messages(self._room[:received]):
                 if number != self._number:
                     continue
-                if answered == NLMSG_DONE:
+                if answered in (NLMSG_DONE, NLMSG_ERROR):  # both end it, with 0 or what went wrong
+                    code = -_CODE.unpack_from(body)[0] if len(body) >= _CODE.size else 0
+                    if code > 0:
+                        raise OSError(code, os.strerror(code))
                     return
-                if answered == NLMSG_ERROR:
-                    code = -struct.unpack_from("=i", body)[0]
-                    raise OSError(code, os.strerror(code))
                 yield body
 
     def close(self) -> None:
@@ -163,10 +165,11 @@ def _root(body: memoryview) -> Qdisc | None:
 
 
 def _bound(protocol: str, body: memoryview) -> BoundSocket:
-    family, _, port, address, waiting, inode = _DIAG.unpack_from(body)
+    family, _, port, address, ifindex, waiting, inode = _DIAG.unpack_from(body)
     drops = None
     for kind, value in attributes(body, _DIAG.size):
         if kind == INET_DIAG_SKMEMINFO and len(value) >= 4 * (SK_MEMINFO_DROPS + 1):
             drops = struct.unpack_from("=I", value, 4 * SK_MEMINFO_DROPS)[0]
     size = 4 if family == socket.AF_INET else 16
-    return BoundSocket(protocol, family, address[:size], int.from_bytes(port, "big"), inode, waiting, drops)
+    number = int.from_bytes(port, "big")
+    return BoundSocket(protocol, family, address[:size], ifindex, number, inode, waiting, drops)

@@ -6,6 +6,7 @@ A BPF probe sees only sockets at which something happens; the siblings that shou
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import os
 import re
 from collections.abc import Iterable
@@ -27,10 +28,13 @@ COUNTS = ("drops",)
 
 
 def groups(sockets: Iterable[BoundSocket]) -> list[BoundSocket]:
-    """Those that share protocol, family, address and port with another one."""
-    by_port: dict[tuple[str, int, bytes, int], list[BoundSocket]] = {}
+    """Those that share protocol, family, address, interface and port with another one.
+
+    Sockets of one port that are bound to an interface each (the dnsmasq of every libvirt network) share nothing.
+    """
+    by_port: dict[tuple[str, int, bytes, int, int], list[BoundSocket]] = {}
     for one in sockets:
-        by_port.setdefault((one.protocol, one.family, one.address, one.port), []).append(one)
+        by_port.setdefault((one.protocol, one.family, one.address, one.ifindex, one.port), []).append(one)
     return [one for group in by_port.values() if len(group) > 1 for one in group]
 
 
@@ -105,9 +109,9 @@ def _owners(proc: Path, wanted: set[int]) -> dict[int, str]:
     for process in proc.glob("[0-9]*"):
         try:
             with os.scandir(process / "fd") as descriptors:
-                for descriptor in descriptors:
+                for descriptor in itertools.islice(descriptors, budget):
                     budget -= 1
-                    match = _SOCKET.fullmatch(str(Path(descriptor.path).readlink()))
+                    match = _SOCKET.fullmatch(_target(descriptor.path))
                     if match and int(match[1]) in wanted:
                         found[int(match[1])] = f"{_command(process)}/{process.name}"
         except OSError:
@@ -115,6 +119,13 @@ def _owners(proc: Path, wanted: set[int]) -> dict[int, str]:
         if budget <= 0 or wanted <= found.keys():
             break
     return found
+
+
+def _target(descriptor: str) -> str:
+    try:
+        return str(Path(descriptor).readlink())
+    except OSError:
+        return ""  # closed meanwhile: that hides no other
 
 
 def _command(process: Path) -> str:

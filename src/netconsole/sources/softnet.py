@@ -5,7 +5,7 @@ Exact and always there, also where no BPF program can attach; the layout is net/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,18 +13,25 @@ from netconsole.frames import AnyFrame
 from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
 
 SOFTNET = Path("/proc/net/softnet_stat")
+ONLINE = Path("/sys/devices/system/cpu/online")
 COUNTS = ("processed", "dropped", "time_squeeze", "received_rps", "flow_limit")
 MAX_CPUS = 8192
 _FIELDS = (0, 1, 2, 9, 10)
 _CPU_FIELD = 12
 """Since 5.14 each line ends with backlog length and CPU; before, lines are the online CPUs in order."""
+_WRAPS_AT = 1 << 32
+"""They are unsigned int, and run over within an hour at a million packets a second."""
 
 
-def parse_softnet(text: str) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """CPU and COUNTS of every line; a count that an old kernel lacks is 0 there, as it has no such limit."""
+def parse_softnet(text: str, online: Sequence[int] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """CPU and COUNTS of every line; a count that an old kernel lacks is 0 there, as it has no such limit.
+
+    ``online``: the CPUs, for a kernel that does not name them.
+    """
     for number, line in enumerate(text.splitlines()):
         fields = [int(field, 16) for field in line.split()]
-        cpu = fields[_CPU_FIELD] if len(fields) > _CPU_FIELD else number
+        at = online[number] if number < len(online) else number
+        cpu = fields[_CPU_FIELD] if len(fields) > _CPU_FIELD else at
         yield cpu, tuple(fields[i] if i < len(fields) else 0 for i in _FIELDS)
 
 
@@ -33,9 +40,10 @@ class Softnet:
 
     name: ClassVar[str] = "softnet"
 
-    def __init__(self, path: Path = SOFTNET) -> None:
+    def __init__(self, path: Path = SOFTNET, online: Path = ONLINE) -> None:
         self._path = path
-        self._rows = RowMaker(COUNTS, MAX_CPUS)
+        self._online = online
+        self._rows = RowMaker(COUNTS, MAX_CPUS, _WRAPS_AT)
 
     def open(self) -> None:
         """Raises SourceError when the file is not there."""
@@ -44,7 +52,8 @@ class Softnet:
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """One row per CPU."""
         try:
-            readings: list[Reading] = [({"cpu": cpu}, counts, {}) for cpu, counts in parse_softnet(self._text())]
+            found = parse_softnet(self._text(), self._online_cpus())
+            readings: list[Reading] = [({"cpu": cpu}, counts, {}) for cpu, counts in found]
         except ValueError:
             raise SourceError(f"{self._path}: not the layout that this version knows") from None
         rows, full, omitted = self._rows.rows(readings)
@@ -52,6 +61,14 @@ class Softnet:
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _online_cpus(self) -> list[int]:
+        """Of "0-3,8"; empty where nobody tells."""
+        try:
+            ranges = [part.split("-") for part in self._online.read_text("ascii").strip().split(",")]
+            return [cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)]
+        except (OSError, ValueError):
+            return []
 
     def _text(self) -> str:
         try:
