@@ -33,7 +33,7 @@ from netconsole.judge import (
     log_rates,
     log_values,
 )
-from netconsole.metrics import EVENT_SIZES, Identity, Metric, Metrics, flatten, metric_key
+from netconsole.metrics import EVENT_SIZES, Column, Identity, Metric, Metrics, flatten, metric_key
 from netconsole.significance import dispersion, false_discovery_limit
 from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot, seconds
 from netconsole.volatile import DEVICE_LABELS, HOST_NETNS
@@ -136,10 +136,14 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
             )
     pairs = rests(pairs, now, unmatched)
     spreads = _learned(pairs)
-    judged = []
+    judged: list[Judged] = []
+    bursts: dict[tuple[Column, Column], float] = {}
     for current, past, sides in pairs:
         spans = [seconds(one.snapshot, current.probe) for one in sides]
-        burst = _burst(current, [now, *sides])
+        of = current.identity[:3], (current.counter or current.identity)[:3]
+        burst = bursts.get(of)
+        if burst is None:  # all rows of a column have the same
+            burst = bursts[of] = _burst(*of, [now, *sides])
         result = _judge(current, past, spans, seconds(now.snapshot, current.probe), spreads, burst)
         if result is not None:
             judged.append(result)
@@ -166,11 +170,8 @@ def _judge(
     return judge_count(metric, now_s, counts, spreads, burst)
 
 
-def _burst(metric: Metric, sides: Sequence[Metrics]) -> float:
-    """How many events of a count come at once, by the series of the counter or of the column that it is a part of."""
-    if metric.kind not in ("counter", "table"):
-        return TYPICAL_BURST
-    own, whole = metric.identity[:3], (metric.counter or metric.identity)[:3]
+def _burst(own: Column, whole: Column, sides: Sequence[Metrics]) -> float:
+    """How many events of a count come at once, by the series of its column, or of the counter that it is a part of."""
     series = [side.series.get(own) or side.series.get(whole, []) for side in sides]
     return dispersion(series, TYPICAL_BURST, BURST_WEIGHT)
 

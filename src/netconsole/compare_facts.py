@@ -25,12 +25,14 @@ GOVERNS: tuple[tuple[str, str], ...] = (
     (r"sysctl/net\.core\.default_qdisc", r"tx_queue|qdisc|backlog"),
     (r"sysctl/net\.(netfilter|ipv4\.netfilter)|conntrack/", r"drop|conntrack|nf_"),
     (r"sysctl/net\.ipv[46]\.(neigh|conf|route|ip_forward)", r"drop"),
+    (r"nic/[^/]*/(offload|coalesce|channels|rings|irq|rx-\d+|gro_)", r"softirq|softnet"),
     (r"ovs/", r"ovs|upcall|megaflow|vport"),
     (r"module/(vhost|vhost_net|tun|tap)/", r"vhost|tun|tap|vring|irqfd"),
     (r"module/kvm[^/]*/", r"vhost|irqfd|kvm|vcpu|time"),
     (r"(cpu|mitigation|kernel|numa|memory|module/haltpoll)/", r"time"),
 )
-"""Facts of the whole host and the metrics that they may move; `time` stands for every metric that is a time."""
+"""Facts and the metrics that they may move beside those of their own device or VM; `time` stands for every metric that
+is a time."""
 _GOVERNS = tuple((re.compile(fact), re.compile(metric)) for fact, metric in GOVERNS)
 
 
@@ -73,19 +75,16 @@ def changed_facts(now: Metrics, before: Sequence[Metrics]) -> list[Change]:
 
 
 def explained_by(metrics: Sequence[Metric], changes: Sequence[Change]) -> list[list[str]]:
-    """For each metric the changed facts that may explain it: those of its device or VM, else those that govern it."""
+    """For each metric the changed facts that may explain it: those of its device or VM, and those that govern it."""
     by_thing: dict[str, list[Change]] = {}
-    general = []
     for change in changes:
-        if change.thing is None:
-            general.append(change)
-        else:
+        if change.thing is not None:
             by_thing.setdefault(change.thing, []).append(change)
     result = []
     for metric in metrics:
         found = [change.fact for thing in _things(metric) for change in by_thing.get(thing, ())]
         words = metric.key.lower() + (" time" if metric.unit in TIME_UNITS else "")
-        for change in general:
+        for change in changes:
             if any(fact.match(change.fact) and governed.search(words) for fact, governed in _GOVERNS):
                 found.append(change.fact)
         result.append(list(dict.fromkeys(found)))

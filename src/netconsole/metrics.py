@@ -31,6 +31,8 @@ from netconsole.volatile import VOLATILE, Names
 Worse: TypeAlias = Literal["up", "down"] | None
 Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
 Labels: TypeAlias = tuple[tuple[str, Label], ...]
+Column: TypeAlias = tuple[str, Kind, str]
+"""Probe, kind and name: what all rows of a counter, or of a table's column, have in common."""
 Identity: TypeAlias = tuple[str, Kind, str, Labels]
 """Probe, kind, name and labels: what a metric is found by. Its key is the same as text."""
 
@@ -136,7 +138,7 @@ class Metrics:
     names: Names
     by_identity: dict[Identity, Metric] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
-    series: dict[tuple[str, Kind, str], list[float]] = field(default_factory=dict)
+    series: dict[Column, list[float]] = field(default_factory=dict)
     """Of counters and columns of tables, by probe, kind and name: events in each interval of the snapshot."""
 
     def add(self, metric: Metric) -> None:
@@ -235,7 +237,7 @@ def _busiest(whole: Metric, count: int) -> Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _Cell:
     """A value column of a table, as all of its rows have it."""
 
     kind: Kind
@@ -245,7 +247,7 @@ class _Column:
     counter: Identity | None
 
 
-def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumns) -> dict[str, _Column]:
+def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumns) -> dict[str, _Cell]:
     rows, several = data.tables[table], len(columns.values) > 1
     found = {}
     for column, spec in columns.values.items():
@@ -253,11 +255,11 @@ def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumn
         name, words = f"{table}.{column}" if several else table, f"{table} {column}"
         worse = _worse(spec.worse, "gauge" if kind == "gauge" else "count", words, spec.unit)
         counter = _conserved(probe, data, column, rows, spec)
-        found[column] = _Column(kind, name, spec.unit, worse, counter)
+        found[column] = _Cell(kind, name, spec.unit, worse, counter)
     return found
 
 
-def _cells(probe: str, columns: Mapping[str, _Column], labels: Labels) -> dict[str, Metric]:
+def _cells(probe: str, columns: Mapping[str, _Cell], labels: Labels) -> dict[str, Metric]:
     """The metrics of one row, still 0. A drop of class benign (no listener, the end of a connection) is never worse."""
     benign = ("class", "benign") in labels
     return {

@@ -113,6 +113,19 @@ def test_a_changed_fact_is_named_beside_the_findings_that_it_may_explain(five: l
     assert change.may_explain[:2] == [1, 2]
 
 
+def test_an_offload_that_was_switched_off_may_explain_what_softirqs_do(five: list[Snapshot]) -> None:
+    """Segments that the device no longer makes are made, and taken in, by the CPU."""
+    fact = "nic/vnet3/offload/tx-tcp-segmentation"
+
+    def late(ns: float) -> dict[str, Any]:
+        histogram = {"unit": "ns", "count": 2000, "sum": ns * 2000, "buckets": [[ns, ns * 1.1, 2000]]}
+        return {"softirq_health": {"status": "attached", "histograms": {"late": histogram}}}
+
+    before = changed(EMPTY, probes=late(3000.0), facts={fact: {"value": "on"}})
+    found = compare(changed(EMPTY, probes=late(20_000.0), facts={fact: {"value": "off"}}), [before])
+    assert (found.verdict, found.findings[0].facts) == ("regressed", [fact])
+
+
 def test_a_device_that_came_is_one_change_and_unknown_facts_are_none(five: list[Snapshot]) -> None:
     facts = {f"nic/veth{n}/{name}": 1 for n in (1,) for name in ("mtu", "tx_queue_len", "kind")}
     current = made_up.snapshot(77, facts={**facts, "cpu/governor": None})
