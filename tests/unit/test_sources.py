@@ -272,6 +272,13 @@ class Broken:
     def close(self) -> None: ...
 
 
+class Surprised(Broken):
+    """Meets what nobody has thought of."""
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        raise KeyError(7)
+
+
 class Unopened(Broken):
     """Cannot be opened."""
 
@@ -282,6 +289,7 @@ class Unopened(Broken):
 def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(runner.FACTORIES, "broken", Broken)
     monkeypatch.setitem(runner.FACTORIES, "unopened", Unopened)
+    monkeypatch.setitem(runner.FACTORIES, "surprised", Surprised)
     delivered: list[AnyFrame] = []
     enough = threading.Event()
 
@@ -293,6 +301,7 @@ def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.Monk
     requests = [
         ProbeRequest("unopened", source="unopened"),
         ProbeRequest("broken", source="broken"),
+        ProbeRequest("surprised", source="surprised"),
         ProbeRequest("self_cost", source="self"),
         ProbeRequest("kernel_drops", source="bpf"),
     ]
@@ -303,6 +312,7 @@ def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.Monk
     sources.close()
     states = [(frame.probe, frame.state, frame.why) for frame in delivered if isinstance(frame, Status)]
     assert ("unopened", "failed", "no such thing here") in states
+    assert states.count(("surprised", "failed", "KeyError: 7")) == 1
     assert states.count(("broken", "failed", "the file is gone")) >= 2
     assert states.count(("broken", "attached", None)) >= 2
     assert sum(isinstance(frame, Table) and frame.probe == "self_cost" for frame in delivered) >= 4

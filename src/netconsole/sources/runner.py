@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from netconsole.frames import AnyFrame, Mode
+from netconsole.frames import AnyFrame, Mode, Status
 from netconsole.session import ProbeRequest
 from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
@@ -98,8 +98,8 @@ class SourceRunner:
     def _open(self, request: ProbeRequest, source: Source) -> bool:
         try:
             source.open()
-        except SourceError as error:
-            self._deliver([self._make.status(request.name, error.state, request.mode, str(error), error.help)])
+        except Exception as error:
+            self._deliver([self._failed(request, error)])
             return False
         self._deliver([self._make.status(request.name, "attached", request.mode)])
         return True
@@ -107,14 +107,20 @@ class SourceRunner:
     def _read(self, request: ProbeRequest, source: Source) -> list[AnyFrame]:
         try:
             found = source.read(self._make)
-        except SourceError as error:
+        except Exception as error:
             if self._failing.get(request.name) == str(error):
                 return []
             self._failing[request.name] = str(error)
-            return [self._make.status(request.name, error.state, request.mode, str(error), error.help)]
+            return [self._failed(request, error)]
         if self._failing.pop(request.name, None) is not None:
             found.insert(0, self._make.status(request.name, "attached", request.mode))
         return found
+
+    def _failed(self, request: ProbeRequest, error: Exception) -> Status:
+        """Also of what no source expects, such as a kernel's message of another form: it must not end the others."""
+        if not isinstance(error, SourceError):
+            error = SourceError(f"{type(error).__name__}: {error}")
+        return self._make.status(request.name, error.state, request.mode, str(error), error.help)
 
 
 def _made(request: ProbeRequest) -> Source:
