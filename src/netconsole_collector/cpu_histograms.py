@@ -58,11 +58,11 @@ class CpuHistograms:
 def _buckets(now: Sequence[int], was: Sequence[int]) -> Json:
     """What was added since; min and max are those of the whole life."""
     buckets = [[slot, new - old] for slot, (new, old) in enumerate(zip(now[3:], was[3:])) if new != old]
-    is_empty = not any(now[3:])
+    _, high, low = now[:3]
     return {
         "count": sum(count for _, count in buckets),
         "sum": now[0] - was[0],
-        "min": None if is_empty else ~now[2] & _U64_MASK,
-        "max": None if is_empty else now[1],
+        "min": ~low & _U64_MASK if low else None,  # a program adds to the count first: 0 is no minimum yet
+        "max": high if low else None,
         "buckets": buckets,
     }

@@ -227,12 +227,10 @@ def _buckets(changes: List[Change], is_delta: bool) -> Json:
         high = max(high, change.totals[2])
         low = max(low, change.totals[3])
     buckets = sorted([slot, count] for slot, count in by_slot.items() if count)
-    count = sum(by_slot.values())
-    is_empty = not any(change.totals[0] for change in changes)
     return {
-        "count": count,
+        "count": sum(by_slot.values()),
         "sum": total,
-        "min": None if is_empty else ~low & _U64_MASK,
-        "max": None if is_empty else high,
+        "min": ~low & _U64_MASK if low else None,  # a program adds to the count first: 0 is no minimum yet
+        "max": high if low else None,
         "buckets": buckets,
     }

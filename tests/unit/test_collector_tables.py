@@ -261,6 +261,18 @@ def test_histograms_of_cpus_agree_with_the_values() -> None:
     assert [one["total"]["count"] for one in found.read(full=True)] == [6]
 
 
+def test_a_sample_that_is_only_half_added_has_no_minimum() -> None:
+    half = struct.pack("=4Q", 1, 0, 0, 0)
+    fake, array = Buckets(), CpuArray()
+    fake.content[struct.pack("=II", 4, 0)] = half.ljust(fake.value_bytes, b"\0")
+    array._words[1][3] = 1
+    spec = {"key": [{"name": "cpu", "type": "u32"}], "unit": "ns"}
+    found = tables.Histograms("late", spec, fake, Names()).read(full=False)  # type: ignore[arg-type]
+    found += cpu_histograms.CpuHistograms("late", CPU_SPEC, array, Names()).read(full=False)  # type: ignore[arg-type]
+    for one in found:
+        assert (one["total"]["count"], one["total"]["min"], one["total"]["max"]) == (1, None, None)
+
+
 def test_histograms_of_cpus_of_another_size_are_refused() -> None:
     with pytest.raises(LayoutError, match="nc_cpu_histogram"):
         cpu_histograms.CpuHistograms("late", CPU_SPEC, CpuArray(value_size=32), Names())  # type: ignore[arg-type]
