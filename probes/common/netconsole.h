@@ -92,6 +92,7 @@ struct nc_config {
     u64 event_burst_ns; /* ... and this much saved up at most */
     u64 details_runs;   /* circuit breaker: runs of a window, all CPUs together, that may do the work of details ... */
     u64 rows_runs;      /* ... and that may do more than count; 0: all */
+    u64 bound_ns;       /* ... and what all of them may take; 0: what they want */
     u64 extra[4];       /* knobs of one probe alone */
 };
 BPF_ARRAY(nc_config, struct nc_config, 1);
@@ -151,18 +152,26 @@ static inline void nc_ledger_add(u32 slot)
 
 /* ---- circuit breaker: what the collector cannot do in time, or not at all when it is starved, stopped or dead ----
  *
- * In each window only so many runs do the work of details, or more than count. Runs are handed out to the CPUs by the grant: only then the
- * clock is read, and the CPUs meet at one cache line. The bound may be exceeded by a grant for each CPU. So that a grant of a storm does not
- * hold for the few packets after it, it ends with the eighth tick as well: reading those is a plain load (the verifier inlines it).
+ * In each window only so many runs do the work of details, or more than count, and only for so long. Runs are handed out to the CPUs by
+ * the grant: only then the clock is read, and the CPUs meet at one cache line. The bounds may be exceeded by a grant for each CPU. So that a
+ * grant of a storm does not hold for the few packets after it, it ends with the eighth tick as well: reading those is a plain load (the
+ * verifier inlines it).
+ *
+ * Timing every run would cost as much as many a run: one of each grant is timed, and stands for all of it. What was taken over the bound,
+ * by counting too, is owed by the windows that follow.
  */
 
 #define NC_WINDOW_SHIFT 27  /* of nanoseconds: 134 ms; no division */
 #define NC_GRANT_RUNS 64
+#define NC_GRANT_TIMED 62   /* left: the second run, for the first one reads the clock for all of them */
 #define NC_GRANT_TICKS_SHIFT 3
+#define NC_LONGEST_NS (1 << 14)     /* what took longer was interrupted: it does not stand for the others */
+#define NC_OWED_WINDOWS 8   /* at most: a second, so that details are back soon after a storm */
 
 struct nc_window {
     u64 number;
     u64 runs;           /* that are over */
+    u64 took_ns;        /* by them, and what the windows before took too much */
 };
 BPF_ARRAY(nc_window, struct nc_window, 1);
 
@@ -171,6 +180,8 @@ struct nc_grant {
     u64 number;         /* of the window */
     u32 left;           /* runs */
     u32 flags;          /* what they may do: NC_F_DETAILS, NC_F_COUNTERS (no more than that) */
+    u64 began_ns;       /* of the run that is being timed; 0: none is */
+    u64 took_ns;        /* by the last one that was */
 };
 BPF_PERCPU_ARRAY(nc_grant, struct nc_grant, 1);
 
@@ -184,23 +195,37 @@ static inline u64 nc_grant_ticks(void)
 #endif
 }
 
+static inline void nc_window_begin(struct nc_config *config, struct nc_window *window, u64 number)
+{
+    u64 paid = config->bound_ns * (number - window->number), most = config->bound_ns * NC_OWED_WINDOWS;
+
+    window->took_ns = window->took_ns > paid ? window->took_ns - paid : 0;
+    if (window->took_ns > most)
+        window->took_ns = most;
+    window->number = number;
+    window->runs = 0;
+}
+
 static inline void nc_grant_more(struct nc_config *config, struct nc_grant *grant, u64 ticks)
 {
     int zero = 0;
     struct nc_window *window = nc_window.lookup(&zero);
-    u64 number = bpf_ktime_get_ns() >> NC_WINDOW_SHIFT;
+    u64 number = bpf_ktime_get_ns() >> NC_WINDOW_SHIFT, used = NC_GRANT_RUNS - grant->left;
 
     if (!window)
         return;
-    if (window->number != number) {     /* of several CPUs that come here at once, some grants may not be counted */
-        window->number = number;
-        window->runs = 0;
+    if (window->number != number)       /* of several CPUs that come here at once, some grants may not be counted */
+        nc_window_begin(config, window, number);
+    if (grant->number == number) {      /* what is over counts, not what was handed out: many CPUs with a packet each are no storm */
+        __sync_fetch_and_add(&window->runs, used);
+        if (config->bound_ns)
+            __sync_fetch_and_add(&window->took_ns, used * grant->took_ns);
     }
-    if (grant->number == number)        /* what is over counts, not what was handed out: many CPUs with a packet each are no storm */
-        __sync_fetch_and_add(&window->runs, NC_GRANT_RUNS - grant->left);
     grant->flags = window->runs < config->details_runs ? NC_F_DETAILS : 0;
     if (config->rows_runs && window->runs >= config->rows_runs)
         grant->flags |= NC_F_COUNTERS;
+    if (config->bound_ns && window->took_ns >= config->bound_ns)
+        grant->flags = NC_F_COUNTERS;
     grant->number = number;
     grant->ticks = ticks;
     grant->left = NC_GRANT_RUNS;
@@ -221,8 +246,26 @@ static inline u32 nc_flags(struct nc_config *config)
     ticks = nc_grant_ticks();
     if (grant->ticks != ticks || !grant->left)
         nc_grant_more(config, grant, ticks);
-    grant->left--;
+    if (--grant->left == NC_GRANT_TIMED && config->bound_ns)
+        grant->began_ns = bpf_ktime_get_ns();
     return (config->flags & ~NC_F_DETAILS) | (config->flags & grant->flags & NC_F_DETAILS) | (grant->flags & NC_F_COUNTERS);
+}
+
+/* The end of a run that asked for nc_flags. */
+static inline void nc_leave(struct nc_config *config)
+{
+    struct nc_grant *grant;
+    int zero = 0;
+    u64 took_ns;
+
+    if (!config->bound_ns)
+        return;
+    grant = nc_grant.lookup(&zero);
+    if (!grant || !grant->began_ns)
+        return;
+    took_ns = bpf_ktime_get_ns() - grant->began_ns;
+    grant->took_ns = took_ns < NC_LONGEST_NS ? took_ns : NC_LONGEST_NS;
+    grant->began_ns = 0;
 }
 
 /* ---- histograms: eight slots per power of two, as netconsole.histogram counts them ---- */
@@ -519,6 +562,7 @@ BPF_PERF_OUTPUT(nc_events);
 struct nc_budget {
     u64 arrival_ns;     /* theoretical arrival time of the next event */
     u64 filling;        /* the record of this CPU is being filled: an interrupt must not fill it too */
+    u64 began_ns;       /* when this was begun, in programs that are not timed as a whole; 0: in others */
 };
 BPF_PERCPU_ARRAY(nc_budget, struct nc_budget, 1);
 
@@ -559,13 +603,30 @@ static inline int nc_flow_sampled(struct nc_config *config, u64 *source, u64 *ta
     return 0;
 }
 
-/* The same, within the circuit breaker's bound: for programs that did not ask for nc_flags. */
+/* The same, within the circuit breaker's bounds: for programs that did not ask for nc_flags. Of those each event is timed: they are few. */
 static inline int nc_event_allowed(struct nc_config *config, u64 now)
 {
-    if (nc_flags(config) & NC_F_DETAILS)
-        return nc_event_in_budget(config, now);
-    nc_ledger_add(NC_BREAKER);
-    return 0;
+    struct nc_budget *budget;
+
+    if (!(nc_flags(config) & NC_F_DETAILS)) {
+        nc_ledger_add(NC_BREAKER);
+        return 0;
+    }
+    if (!nc_event_in_budget(config, now))
+        return 0;
+    budget = nc_budget_get();
+    if (budget)
+        budget->began_ns = now;
+    return 1;
+}
+
+static inline void nc_event_timed(u64 began_ns)
+{
+    int zero = 0;
+    struct nc_window *window = nc_window.lookup(&zero);
+
+    if (window)
+        __sync_fetch_and_add(&window->took_ns, bpf_ktime_get_ns() - began_ns);
 }
 
 /* The one place where events leave: no wake-up, the collector comes to fetch them. */
@@ -578,8 +639,11 @@ static inline void nc_submit(void *ctx, void *record, u64 size)
     long refused = nc_events.perf_submit(ctx, record, size);
 #endif
     nc_ledger_add(refused ? NC_LOST : NC_SUBMITTED);
-    if (budget)
-        budget->filling = 0;
+    if (!budget)
+        return;
+    if (budget->began_ns)
+        nc_event_timed(budget->began_ns);
+    budget->began_ns = budget->filling = 0;
 }
 
 /* The kernel stack goes into the record itself: a stack map's slots are used again and then show the wrong stack. The helper fills what

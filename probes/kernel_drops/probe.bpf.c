@@ -97,17 +97,14 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     nc_submit(ctx, record, sizeof(*record));
 }
 
-static inline void account(struct bpf_raw_tracepoint_args *ctx)
+static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config)
 {
-    struct nc_config *config = nc_config_get();
     struct sk_buff *skb = NC_ARG(0);
     struct drop_key key = { .location = ctx->args[1], .reason = drop_reason(ctx) };
     struct nc_flow flow = {};
     u64 *count, none = 0;
     u32 flags;
 
-    if (!config)
-        return;
 #ifdef HAVE_SKB_CONSUMED
     if (key.reason == SKB_CONSUMED)
         return;
@@ -149,7 +146,12 @@ BPF_PROG_ARRAY(nc_followers, 1);
 
 int drop(struct bpf_raw_tracepoint_args *ctx)
 {
-    account(ctx);
+    struct nc_config *config = nc_config_get();
+
+    if (config) {
+        account(ctx, config);
+        nc_leave(config);
+    }
     nc_followers.call(ctx, 0);
     return 0;
 }

@@ -75,7 +75,7 @@ static inline u64 now_or_unmeasured(struct nc_config *config, struct times *time
         times->ticks = ticks;
         times->timed = 0;
     }
-    if (times->timed >= TIMED_PER_TICKS && !(config->flags & NC_F_DETAILS))
+    if (times->timed >= TIMED_PER_TICKS && !(nc_flags(config) & NC_F_DETAILS))     /* in details as many more as the breaker lets pass */
         return UNMEASURED;
     times->timed++;
     return bpf_ktime_get_ns();

@@ -6,26 +6,28 @@ It is told of every interval by the session, in the session's thread, and may be
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from netconsole import spending
+from netconsole.attention import Attention, Glance, counted_per_s
 from netconsole.forecast import said as said_forecast
 from netconsole.frames import Mode, Scalar
 from netconsole.governor import PATIENCE, Action, Governor, Move, Overhead, Reading
+from netconsole.host import require
 from netconsole.ladder import Level, ladder
 from netconsole.probes import Manifest
-from netconsole.profiles import Profile, plan
-from netconsole.session import News, Session
+from netconsole.profiles import Choice, Profile, plan
+from netconsole.session import Expandable, News
 from netconsole.state import ProbeState, State
 
-WINDOW_MS, EVERY_MS = 20, 200
-"""Statistics windows while a budget of in-kernel time is kept: several in every interval, so that it is reacted to
-within two seconds, and that a burst in one of them is not taken for the whole. A tenth of the time, each run of a
-program then takes two readings of the clock more; ten times a second the kernel switches its statistics on or off."""
 MAX_ACTIONS = 1000
 """Actions that are kept; a governor that moves every ten seconds fills them in hours."""
+
+_MEASURING = ("attached", "degraded")
 
 Wish = tuple[Level, Mapping[str, Scalar]]
 
@@ -33,7 +35,7 @@ Wish = tuple[Level, Mapping[str, Scalar]]
 class Governing:
     """Governs ``session`` by the budget of ``profile``, which may change when its time to live has ended."""
 
-    def __init__(self, session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -> None:
+    def __init__(self, session: Expandable, profile: Profile, manifests: Mapping[str, Manifest]) -> None:
         self.profile = profile
         self._session = session
         self._manifests = manifests
@@ -45,6 +47,9 @@ class Governing:
         """What was last asked of the collector."""
         self._pending: set[str] = set()
         self._began_s: float | None = None
+        self._attention = Attention()
+        self._is_close = needs_windows(profile)
+        """Whether the statistics are on often, as the session was last told."""
         self._over_per_packet = 0
         self._windows_ns: int | None = None
         """Statistics windows that were looked at: the same figures twice are no news."""
@@ -55,7 +60,13 @@ class Governing:
 
     def start(self) -> None:
         """Listen to the session. Call it before the session starts."""
+        self._bound()
         self._session.on_news(self._news)
+
+    def leave_out(self, because: Mapping[str, str]) -> None:
+        """Remember what was not started, because of its cost."""
+        for probe, why in because.items():
+            self.note(Action(time.monotonic(), probe, "not started", why))
 
     def on_action(self, callback: Callable[[Action], None]) -> None:
         """Call ``callback`` for everything that is done, from a thread of the session or the one that asked."""
@@ -107,6 +118,19 @@ class Governing:
         with self._session.view() as state:
             return said_forecast(one), excess_beside(state, one, self.profile.budget)
 
+    def begin(self, manifest: Manifest, choice: Choice) -> Future[None]:
+        """Run a probe that the session lacks, as if the profile had chosen it so; from then on it is governed, too.
+
+        Raises Unable without the privileges that it needs.
+        """
+        chosen = replace(self.profile, probes={manifest.name: choice})
+        (request,) = plan(chosen, self._manifests)
+        require([request])
+        with self._session.view() as state:
+            at_s = _now_s(state) or 0.0
+        self.note(Action(at_s, manifest.name, f"started: {request.mode}", "the user asked for it"))
+        return self._session.load(request)
+
     # ---- every interval ----
 
     def _news(self, news: News) -> None:
@@ -127,6 +151,12 @@ class Governing:
                 "memory_mb": None if kb is None else kb / 1024,
             }
             windows_ns = _windows_ns(state)
+            is_new = windows_ns is None or windows_ns != self._windows_ns
+            glances = {
+                name: Glance(counted_per_s(probe, self._manifests[name]), probe.kernel_cpu_pct, is_new)
+                for name, probe in state.probes.items()
+                if name in readings and probe.cost.measurable and self._manifests[name].source == "bpf"
+            }
             found = {name: (probe.status, probe.mode, dict(probe.knobs)) for name, probe in state.probes.items()}
         if at_s is None or self._is_yielded(over):
             return
@@ -137,9 +167,23 @@ class Governing:
                     self._meet(name, status, mode, knobs, at_s)
             if self.profile.ttl_s is not None and at_s - self._began_s >= self.profile.ttl_s:
                 self._end_of_time(at_s)
-            elif windows_ns is None or windows_ns != self._windows_ns:
+            elif is_new:
                 self._windows_ns = windows_ns
                 self._carry_out(self._governor.observe(at_s, readings, overheads))
+            has_details = any(status in _MEASURING and mode == "details" for status, mode, _ in found.values())
+            self._look_closely(at_s, glances, packets_per_s, has_details)
+
+    def _look_closely(
+        self, at_s: float, glances: Mapping[str, Glance], packets_per_s: float | None, has_details: bool
+    ) -> None:
+        """Have statistics often while there are details, or as soon as the costs of summaries may have jumped."""
+        limit_pct = spending.kernel_limit_pct(self.profile.budget, packets_per_s)
+        is_close = needs_windows(self.profile)
+        if limit_pct is not None and self.profile.budget.action != "warn":
+            is_close |= has_details or self._attention.is_close(at_s, glances, limit_pct)
+        if is_close != self._is_close:
+            self._is_close = is_close
+            self._session.look_closely(is_close)
 
     def _is_yielded(self, over: set[spending.Limit]) -> bool:
         """Whether what was added to the profile was given up, because a limit that probes have a share in is exceeded.
@@ -152,7 +196,7 @@ class Governing:
 
     def _meet(self, name: str, status: str, mode: Level, knobs: dict[str, Scalar], at_s: float) -> None:
         """Take note of how a probe is: new, gone, or changed by somebody else since it was last asked for something."""
-        if status not in ("attached", "degraded"):
+        if status not in _MEASURING:
             asked = self._asked.get(name)
             if asked is not None and asked[0] != "off" and status != "compiling":
                 self._governor.remove(name)
@@ -169,6 +213,7 @@ class Governing:
     def _carry_out(self, moves: Sequence[Move]) -> None:
         for move in moves:
             if move.rung is not None:
+                self._attention.changed(move.action.at_s)
                 _, knobs = self._wishes[move.action.probe]
                 self._ask(move.action.probe, (move.rung.mode, {**knobs, **move.rung.knobs}), said(move.action))
             self._tell(move.action)
@@ -205,6 +250,7 @@ class Governing:
         by_user = {name for name in self.pinned if not self._is_pinned_by_profile(name)}
         because = f"profile {self.profile.name} was for {self.profile.ttl_s:g} s; back to {base.name}"
         self.profile = base
+        self._bound()
         wanted = {request.name: request for request in plan(base, self._manifests)}
         self._governor = Governor(base.budget)
         for name in [*self._asked]:
@@ -219,6 +265,11 @@ class Governing:
                 self._ask(name, wish, because)
                 self._tell(Action(at_s, name, wish[0] if wish[0] != "off" else "detached", because))
         self._tell(Action(at_s, "", f"profile {base.name}", because))
+
+    def _bound(self) -> None:
+        """Have the kernel itself keep each probe's details within the budget: for when nobody is there to do it."""
+        budget = self.profile.budget
+        self._session.bound(None if budget.action == "warn" else budget.kernel_cpu_pct)
 
     def _is_pinned_by_profile(self, name: str) -> bool:
         return name in self.profile.probes and self.profile.probes[name].pin
@@ -238,9 +289,9 @@ def said(action: Action) -> str:
 
 
 def needs_windows(profile: Profile) -> bool:
-    """Whether the profile needs run-time statistics in every interval: it has details, and a budget to be kept.
+    """Whether the profile needs run-time statistics in every interval from the start: it has details, and a budget.
 
-    What summaries cost goes with the traffic, and is looked at whenever the calm default windows have measured it.
+    What summaries cost goes with the traffic: the calm default windows do until that jumps (attention.py).
     """
     budget = profile.budget
     keeps = budget.kernel_cpu_pct is not None or budget.ns_per_packet is not None

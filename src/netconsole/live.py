@@ -15,7 +15,7 @@ from netconsole import frames, host, machine
 from netconsole.calibrate import store
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import AnyFrame, Mode, Scalar
-from netconsole.governing import EVERY_MS, WINDOW_MS, needs_windows
+from netconsole.governing import needs_windows
 from netconsole.paths import collector_command
 from netconsole.profiles import Profile
 from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest, Sink
@@ -26,8 +26,12 @@ BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waits before the first, second, ... restart of a collector that was lost."""
 STEADY_AFTER_INTERVALS = 30
 """A collector that lived so long is forgiven its earlier crashes."""
-STATISTICS_WINDOW_MS = 200
-"""How long the kernel's run-time statistics are on at a time, unless somebody needs it otherwise."""
+CALM_WINDOW_MS, CALM_EVERY_MS = 200, 5000
+"""When the kernel's run-time statistics are on, as long as nobody looks closely."""
+CLOSE_WINDOW_MS, CLOSE_EVERY_MS = 20, 200
+"""Several windows in every interval, so that a jump is reacted to soon, and a burst in one of them is not taken for the
+whole. A tenth of the time, each run of a program then takes two readings of the clock more; ten times a second the
+kernel switches its statistics on or off."""
 _MAX_PENDING = 20_000
 """Frames of one interval that are held back; a stream that never ends an interval is applied in pieces."""
 
@@ -44,11 +48,12 @@ class LiveSession:
         interval_s: float = 1.0,
         environment: Mapping[str, str] | None = None,
         back_off_s: Sequence[float] = BACK_OFF_S,
-        statistics_every_s: float | None = None,
-        statistics_window_ms: int = STATISTICS_WINDOW_MS,
+        statistics_every_s: float = CALM_EVERY_MS / 1000,
+        is_close: bool = False,
         per_count: PerCount | None = None,
     ) -> None:
-        """``statistics_every_s``: how often the kernel's run-time statistics are sampled; None leaves the default.
+        """``statistics_every_s``: how often the kernel's run-time statistics are on when nobody looks closely, and
+        ``is_close`` whether somebody does from the start.
 
         ``per_count``: what a count of a probe costs, for kernels without such statistics.
         """
@@ -57,7 +62,8 @@ class LiveSession:
         self._interval_s = interval_s
         self._back_off_s = tuple(back_off_s)
         self._statistics_every_s = statistics_every_s
-        self._statistics_window_ms = statistics_window_ms
+        self._is_close = is_close
+        self._bound_pct = 0.0
         self._requests = {request.name: request for request in requests if request.source == "bpf"}
         self._detached: dict[str, str | None] = {}
         """Probes that were unloaded, and why: a collector that is started again does not load them."""
@@ -167,10 +173,27 @@ class LiveSession:
 
     def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.session.Expandable`."""
+        if request.source != "bpf":
+            self._sources.add(request)
+            return _done()
         # Whole or not at all: other threads go through it meanwhile.
         self._requests = {**self._requests, request.name: request}
         self._detached.pop(request.name, None)
+        if self._supervisor.ident is None:  # nothing needed a collector so far: it loads what is requested
+            self._say(request.name, "compiling", request.mode)
+            self._supervisor.start()
+            return _done()
         return self._ask({**_load(request), "why": why}, request.name)
+
+    def look_closely(self, is_close: bool) -> None:
+        """See :class:`netconsole.session.Governable`. A collector that is started again keeps to it."""
+        self._is_close = is_close
+        self._ask(self._statistics(), None).add_done_callback(lambda done: done.exception())
+
+    def bound(self, kernel_cpu_pct: float | None) -> None:
+        """See :class:`netconsole.session.Governable`. May be said before the start."""
+        self._bound_pct = kernel_cpu_pct or 0.0
+        self._ask(self._bound(), None).add_done_callback(lambda done: done.exception())
 
     def unload(self, probe: str, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.session.Session`."""
@@ -220,10 +243,8 @@ class LiveSession:
         try:
             self._retry_at = None
             self._ask({"command": "interval", "ms": round(self._interval_s * 1000)}, None)
-            if self._statistics_every_s is not None:
-                every_ms = round(self._statistics_every_s * 1000)
-                window_ms = self._statistics_window_ms
-                self._ask({"command": "statistics", "window_ms": window_ms, "every_ms": every_ms}, None)
+            self._ask(self._statistics(), None)
+            self._ask(self._bound(), None)
             for name, request in self._requests.items():
                 if name in self._detached:
                     self._say(name, "off", request.mode, self._detached[name])
@@ -319,6 +340,15 @@ class LiveSession:
 
     # ---- commands ----
 
+    def _statistics(self) -> dict[str, object]:
+        window_ms, every_ms = CLOSE_WINDOW_MS, CLOSE_EVERY_MS
+        if not self._is_close:
+            window_ms, every_ms = CALM_WINDOW_MS, round(self._statistics_every_s * 1000)
+        return {"command": "statistics", "window_ms": window_ms, "every_ms": every_ms}
+
+    def _bound(self) -> dict[str, object]:
+        return {"command": "bound", "kernel_cpu_pct": self._bound_pct}
+
     def _ask(self, command: dict[str, object], loads: str | None) -> Future[None]:
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # whoever waits may give up, but cannot take the command back
@@ -366,15 +396,16 @@ class LiveSession:
                 future.set_exception(CommandError(why))
 
 
-def session_of(requests: Sequence[ProbeRequest], profile: Profile, every_s: float | None = None) -> LiveSession:
+def session_of(
+    requests: Sequence[ProbeRequest], profile: Profile, every_s: float = CALM_EVERY_MS / 1000
+) -> LiveSession:
     """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
     machine.before_pct()  # from here on the machine is busy with us
-    governed = needs_windows(profile)
     return LiveSession(
         collector_command(),
         requests,
-        statistics_every_s=EVERY_MS / 1000 if governed else every_s,
-        statistics_window_ms=WINDOW_MS if governed else STATISTICS_WINDOW_MS,
+        statistics_every_s=every_s,
+        is_close=needs_windows(profile),
         per_count=store.per_count(),
     )
 

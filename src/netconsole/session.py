@@ -99,6 +99,19 @@ class Session(Protocol):
         """End the measurement; every probe is gone when this returns. Idempotent, at most about 2 s."""
 
 
+class Governable(Session, Protocol):
+    """A session whose costs can be measured more often than usual, and bounded where they arise."""
+
+    def look_closely(self, is_close: bool) -> None:
+        """Have the kernel's run-time statistics on several times in every interval, or as calmly as at first."""
+
+    def bound(self, kernel_cpu_pct: float | None) -> None:
+        """What the details of each probe may take, percent of one core, before the kernel itself ends them for a while.
+
+        None: no bound.
+        """
+
+
 class Sink(Protocol):
     """Takes the frames of a session as they come: a recorder."""
 
@@ -117,7 +130,7 @@ class Recordable(Protocol):
         """No more batches for ``sink``."""
 
 
-class Expandable(Session, Recordable, Protocol):
+class Expandable(Governable, Recordable, Protocol):
     """A session that can run a probe that it was not started with."""
 
     def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:

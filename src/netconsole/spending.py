@@ -83,6 +83,14 @@ def ns_per_packet(state: State) -> float | None:
     return share * 1e7 / packets
 
 
+def kernel_limit_pct(budget: Budget, packets_per_s: float | None) -> float | None:
+    """What all our programs may take in the kernel, percent of one core, by the tighter limit; None without one."""
+    limits = [] if budget.kernel_cpu_pct is None else [budget.kernel_cpu_pct]
+    if budget.ns_per_packet is not None and packets_per_s is not None and packets_per_s >= MIN_PACKETS_PER_S:
+        limits.append(budget.ns_per_packet * packets_per_s / 1e7)
+    return min(limits, default=None)
+
+
 def user_cpu_pct(state: State) -> float | None:
     """CPU of collector and console together, percent of one core, typically; None while neither is known."""
     known = [share for source in state.sources.values() if (share := steady_cpu_pct(source)) is not None]

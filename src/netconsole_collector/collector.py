@@ -26,6 +26,7 @@ DEFAULT_INTERVAL_MS = 1000
 MIN_INTERVAL_MS = 50
 MAX_INTERVAL_MS = 3600 * 1000
 MAX_WHY = 1024
+MAX_BOUND_PCT = 100000
 DEFAULT_WINDOW_MS, DEFAULT_EVERY_MS = 200, 5000
 FLUSH_S = 0.5
 """How long the last frames may take: the end has to be there within a second."""
@@ -62,6 +63,7 @@ class Collector:
         self._usage = Usage()
         self._statistics = Statistics(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
         self._probes: Dict[str, RunningProbe] = {}
+        self._bound_pct = 0.0
         self._waiting: Deque[_Load] = deque()
         self._compiling: List[_Load] = []
         header_tree.sweep()
@@ -80,6 +82,7 @@ class Collector:
             "set": self._set,
             "interval": self._interval,
             "statistics": self._configure_statistics,
+            "bound": self._bound,
             "stop": self._stop,
         }
 
@@ -233,10 +236,11 @@ class Collector:
         mode, knobs = _mode(command), _knobs(command)
         _why(command)
         defaults = command["spec"].get("knobs", {})
-        raw = config.pack(mode, config.merged(defaults, {}, knobs), bpf.possible_cpus())  # wrong knobs are said at once
+        wanted = config.merged(defaults, {}, knobs)
+        raw = config.pack(mode, wanted, bpf.possible_cpus(), self._bound_pct)  # wrong knobs are said at once
         command["config"] = raw.hex()
         self._waiting.append(_Load(command))
-        self._status(name, "compiling", mode, config.merged(defaults, {}, knobs))
+        self._status(name, "compiling", mode, wanted)
         self._start_jobs()
         return False
 
@@ -283,6 +287,15 @@ class Collector:
         self._statistics.configure(window * _NS_PER_MS, every * _NS_PER_MS, _mono_ns())
         return True
 
+    def _bound(self, command: Json) -> bool:
+        percent = command.get("kernel_cpu_pct")
+        if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= MAX_BOUND_PCT:
+            raise CommandError("bound: kernel_cpu_pct must be a number from 0 to {}".format(MAX_BOUND_PCT))
+        self._bound_pct = float(percent)
+        for probe in self._probes.values():
+            probe.bound(self._bound_pct)
+        return True
+
     def _stop(self, command: Json) -> bool:
         self._why = "stop"
         return True
@@ -321,6 +334,7 @@ class Collector:
         except (decode.LayoutError, OSError, KeyError, ValueError) as error:
             self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
             return
+        probe.bound_pct = self._bound_pct
         try:
             probe.configure(_mode(load.command), _knobs(load.command))
         except (config.KnobError, OSError) as error:

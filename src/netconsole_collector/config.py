@@ -4,9 +4,9 @@ import ipaddress
 import struct
 from typing import Any, Dict, List, Optional
 
-CONFIG_BYTES = 136
-_LAYOUT = struct.Struct("=II16s16s16sHBB4xQQQQQ4Q")
-_BUDGET_BYTES = 16
+CONFIG_BYTES = 144
+_LAYOUT = struct.Struct("=II16s16s16sHBB4xQQQQQQ4Q")
+_BUDGET_BYTES = 24
 """struct nc_budget: one slot of the per-CPU map nc_budget."""
 
 F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER = (
@@ -48,11 +48,12 @@ def merged(defaults: Dict[str, Any], current: Dict[str, Any], changes: Dict[str,
     return result
 
 
-def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
+def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> bytes:
     """The bytes of struct nc_config. Knobs that are not common ones go to ``extra`` in the manifest's order, but for
     sets of devices (device_sets.py).
 
-    A budget of 0 events is no details: the exact counts go on. Raises KnobError.
+    A budget of 0 events is no details: the exact counts go on. ``bound_pct``: what runs may take in mode details,
+    percent of one core; 0: no bound. Raises KnobError.
     """
     if mode not in MODES:
         raise KnobError("mode {!r}: expected {}".format(mode, " or ".join(MODES)))
@@ -96,6 +97,7 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int) -> bytes:
         every_ns * (burst - 1),
         _runs(DETAILS_RUNS_PER_S) if flags & F_DETAILS else 0,
         rows_runs,
+        max(1, int(bound_pct / 100 * _WINDOW_NS)) if flags & F_DETAILS and bound_pct else 0,
         *(extra + [0] * (MAX_EXTRA - len(extra))),
     )
 

@@ -48,6 +48,8 @@ class RunningProbe:
         self.note: Optional[str] = None
         """Why it is not as its user asked for; part of its status."""
         self.knobs: Json = {}
+        self.bound_pct = 0.0
+        """What its details may take before the circuit breaker ends them, percent of one core; 0: no bound."""
         self.missing: List[Json] = list(answer["missing"])
         """Programs that do not run, with what was tried and why it did not do."""
         self._checks: Optional[checks.Checks] = None
@@ -104,7 +106,7 @@ class RunningProbe:
         modes = self.spec["probe"].get("modes", ["summary"])
         if mode not in modes:
             raise config.KnobError("mode {!r}: this probe has {}".format(mode, " and ".join(modes)))
-        raw = config.pack(mode, knobs, bpf.possible_cpus())
+        raw = config.pack(mode, knobs, bpf.possible_cpus(), self.bound_pct)
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
         if device_sets.MAP in self._fds:
@@ -115,6 +117,11 @@ class RunningProbe:
             self.map("nc_budget").set(bytes(4), config.empty_budget(bpf.possible_cpus()))
         self.mode, self.knobs = mode, knobs
         self._follow_mode()
+
+    def bound(self, percent: float) -> None:
+        """Changes what its details may take. Raises OSError."""
+        self.bound_pct = percent
+        self.configure(self.mode, {})
 
     def _follow_mode(self) -> None:
         """Programs of one mode alone are attached in that mode only: what a hook costs is paid when somebody looks."""

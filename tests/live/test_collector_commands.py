@@ -77,6 +77,8 @@ def test_hello_is_first_and_every_capability_gives_a_reason_when_it_is_not_there
         b'{"command": "interval", "id": 3, "ms": -1}\n',
         b'{"command": "interval", "id": 3, "ms": "1000"}\n',
         b'{"command": "statistics", "id": 3, "window_ms": 500, "every_ms": 100}\n',
+        b'{"command": "bound", "id": 3, "kernel_cpu_pct": -1}\n',
+        b'{"command": "bound", "id": 3, "kernel_cpu_pct": 1e999}\n',
         b'{"command": "set", "id": 3, "probe": "none"}\n',
         b'{"command": "unload", "id": 3, "probe": ["none"]}\n',
         b'{"command": "load", "id": 3, "probe": "x", "source": "", "common": "", '

@@ -65,7 +65,8 @@ def test_every_run_has_a_latency_or_is_in_the_ledger(softirqs: Measurement, wire
 
 
 def test_in_a_storm_some_are_timed_and_all_are_counted(softirqs: Measurement, wire: Wire) -> None:
-    """A thousand datagrams in eight ticks are more than are timed; in mode details every one is."""
+    """A thousand datagrams in eight ticks are more than are timed; in mode details as many as the breaker lets pass."""
+    unmeasured: list[int] = []
     for mode in ("summary", "details"):
         softirqs.set(PROBE, mode)
         softirqs.begin()
@@ -74,11 +75,12 @@ def test_in_a_storm_some_are_timed_and_all_are_counted(softirqs: Measurement, wi
         least = runs("NET_RX") - inside
         softirqs.settle()
         assert softirqs.total(PROBE, "cpus", "rx_runs") >= SEEN * least
-        if mode == "details":
-            assert softirqs.ledger(PROBE, "unmeasured") == 0
-        elif least > STORM // 2:  # else the receiver took many at once
-            assert softirqs.ledger(PROBE, "unmeasured") > 0
+        if least > STORM // 2:  # else the receiver took many at once
+            unmeasured.append(softirqs.ledger(PROBE, "unmeasured"))
     softirqs.set(PROBE, "summary")
+    if len(unmeasured) == 2:
+        assert unmeasured[0] > unmeasured[1] > 0
+    print(unmeasured)
 
 
 def test_time_spent_is_within_the_time_that_there_was(softirqs: Measurement, wire: Wire) -> None:

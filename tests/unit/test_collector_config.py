@@ -127,6 +127,16 @@ def test_the_circuit_breaker_bounds_details_always_and_rows_when_asked() -> None
     assert number(packed("counters")["flags"]) == config.F_COUNTERS
 
 
+def test_the_time_that_details_may_take_is_a_share_of_the_window() -> None:
+    def bound_ns(mode: str, percent: float) -> int:
+        at, size = members()["bound_ns"]
+        return number(config.pack(mode, {"events_per_s": 100}, 2, percent)[at : at + size])
+
+    assert bound_ns("details", 2.0) == int(0.02 * (1 << 27))
+    assert bound_ns("details", 1e-9) == 1, "0 would be no bound"
+    assert bound_ns("details", 0) == bound_ns("summary", 2.0) == 0
+
+
 def test_other_knobs_go_to_extra_in_order() -> None:
     extra = packed(port=1, queue_packets=7, deep=True)["extra"]
     assert struct.unpack("=4Q", extra) == (7, 1, 0, 0)

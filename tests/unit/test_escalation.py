@@ -90,6 +90,12 @@ class FakeSession:
         self.status(probe, "off", "details")
         return self._done()
 
+    def look_closely(self, is_close: bool) -> None:
+        pass
+
+    def bound(self, kernel_cpu_pct: float | None) -> None:
+        pass
+
     def _done(self) -> Future[None]:
         future: Future[None] = Future()
         future.set_result(None)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from netconsole import frames
+from netconsole.attention import CLOSELY_S
 from netconsole.frames import Mode, Scalar
 from netconsole.governing import Governing
 from netconsole.probes import load
@@ -24,6 +25,7 @@ DETAILS = {**MANIFEST.knobs, "events_per_s": 100}
 PROFILE = Profile(
     "test", budget=Budget(kernel_cpu_pct=2.0, action="degrade"), probes={NAME: Choice("details", knobs=DETAILS)}
 )
+SUMMARY = replace(PROFILE, probes={NAME: Choice("summary", knobs=DETAILS)})
 SECOND_NS = 1_000_000_000
 
 
@@ -34,6 +36,8 @@ class FakeSession:
         self.state = State()
         self.done: list[tuple[str, str | None, str | None]] = []
         self.refuses = False
+        self.is_close: list[bool] = []
+        self.bounds: list[float | None] = []
         self._seq = 0
         self._news: list[Callable[[News], None]] = []
         self.status("attached", "details", DETAILS)
@@ -47,8 +51,8 @@ class FakeSession:
     def status(self, state: str, mode: str, knobs: Mapping[str, Scalar], why: str | None = None) -> None:
         self.frame(frames.Status, probe=NAME, state=state, mode=mode, knobs=dict(knobs), why=why)
 
-    def second(self, kernel_pct: float, in_window: bool = True) -> None:
-        """An interval in which the probe cost so much, as a statistics window told if there was one."""
+    def second(self, kernel_pct: float, in_window: bool = True, drops: int = 0) -> None:
+        """An interval in which the probe cost so much, as a statistics window told if there was one, and counted."""
         self.now_ns += SECOND_NS
         window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
         run_time_ns = round(kernel_pct / 100 * SECOND_NS)
@@ -56,6 +60,8 @@ class FakeSession:
         if not in_window:
             window, program = frames.Statistics(0, SECOND_NS, True), frames.Program("drop", "here", 0, 0, 0)
         if self.state.probes[NAME].measuring:
+            values = {"drops": frames.Count(drops, drops)}
+            self.frame(frames.Counters, probe=NAME, interval_ns=SECOND_NS, values=values)
             self.frame(frames.Cost, probe=NAME, interval_ns=SECOND_NS, programs=[program], statistics=window)
         self.frame(frames.Cost, interval_ns=SECOND_NS)
         for callback in self._news:
@@ -67,6 +73,12 @@ class FakeSession:
 
     def on_news(self, callback: Callable[[News], None]) -> None:
         self._news.append(callback)
+
+    def look_closely(self, is_close: bool) -> None:
+        self.is_close.append(is_close)
+
+    def bound(self, kernel_cpu_pct: float | None) -> None:
+        self.bounds.append(kernel_cpu_pct)
 
     def set(
         self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None, why: str | None = None
@@ -163,6 +175,30 @@ def test_what_the_user_sets_is_what_it_comes_back_to() -> None:
     assert session.state.probes[NAME].mode == "summary" and session.state.probes[NAME].knobs["port"] == 53
 
 
+def test_a_jump_of_what_a_summary_counts_is_measured_at_once_and_not_for_ever() -> None:
+    session, _ = governed(SUMMARY)
+    session.status("attached", "summary", DETAILS)
+    session.second(0.1, drops=5_000)
+    assert session.is_close == [True, False], "there are no details any more"
+    session.second(0.1, in_window=False, drops=5_000)
+    session.second(0.1, in_window=False, drops=100_000)
+    assert session.is_close == [True, False, True]
+    assert not session.done, "an estimate is no reason to give anything up"
+    session.second(3.0, drops=200_000)
+    assert [what for what, _, _ in session.done] == ["set"]
+    for _ in range(round(CLOSELY_S)):
+        session.second(1.5, drops=200_000)
+    assert session.is_close == [True, False, True, False]
+
+
+def test_where_nothing_is_given_up_nothing_has_to_be_measured_closely() -> None:
+    session, _ = governed(replace(SUMMARY, budget=Budget(kernel_cpu_pct=2.0, action="warn")))
+    session.status("attached", "summary", DETAILS)
+    for drops in (5_000, 500_000):
+        session.second(0.1, in_window=False, drops=drops)
+    assert True not in session.is_close
+
+
 def test_a_refused_command_is_said() -> None:
     session, governing = governed()
     session.refuses = True
@@ -179,5 +215,6 @@ def test_after_its_time_the_profile_goes_back_to_what_it_inherits(is_pinned: boo
     for _ in range(6):
         session.second(0.1)
     assert governing.profile is base
+    assert session.bounds == [2.0, None], "in the kernel, too"
     assert session.state.probes[NAME].mode == ("details" if is_pinned else "summary")
     assert "was for 5 s" in governing.actions[-1].because
