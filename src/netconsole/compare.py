@@ -43,6 +43,9 @@ FALSE_DISCOVERIES = 0.01
 MAX_FINDINGS = 200
 MAX_UNCERTAIN = 10
 """Findings that are large but not beyond chance: shown after the others, never part of the verdict."""
+MIN_SHARE = 0.05
+"""Of what is neither worse nor better (traffic, work), a change of a smaller share of all of it is no finding: beside
+100 000 packets/s the 30 of somebody's session are nothing."""
 MIN_DURATION_S = 1.0
 _CONDITIONS = (
     ("machine_cpu_pct", "%", "busy share of all CPUs of the machine"),
@@ -137,6 +140,7 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     pairs = rests(pairs, now, unmatched)
     spreads = _learned(pairs)
     judged: list[Judged] = []
+    work = _work(pairs, now)
     bursts: dict[tuple[Column, Column], float] = {}
     for current, past, sides in pairs:
         spans = [seconds(one.snapshot, current.probe) for one in sides]
@@ -146,6 +150,8 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
             burst = bursts[of] = _burst(*of, [now, *sides])
         result = _judge(current, past, spans, seconds(now.snapshot, current.probe), spreads, burst)
         if result is not None:
+            if current.kind == "table" and current.worse is None:
+                result.large &= abs(change_of(result)) >= MIN_SHARE * work[_work_of(current)]
             judged.append(result)
         elif current.kind == "gauge":
             name = f"{current.probe}/gauge/{current.name}"
@@ -168,6 +174,22 @@ def _judge(
         return judge_gauge(metric, [one.value for one in past if one is not None and one.value is not None], spreads)
     counts = [(one.count if one is not None else 0, span) for one, span in zip(past, spans, strict=True)]
     return judge_count(metric, now_s, counts, spreads, burst)
+
+
+def _work(pairs: Iterable[Pair], now: Metrics) -> dict[tuple[str, str, str], float]:
+    """What the rows of a table that are neither worse nor better come to per second, by unit, on the busiest side."""
+    sums: dict[tuple[str, str, str], dict[int, float]] = {}
+    for current, past, sides in pairs:
+        if current.kind == "table" and current.worse is None:
+            by_side = sums.setdefault(_work_of(current), {})
+            for metric, side in zip((current, *past), (now, *sides), strict=True):
+                if metric is not None:
+                    by_side[id(side)] = by_side.get(id(side), 0.0) + metric.count / seconds(side.snapshot, metric.probe)
+    return {of: max(by_side.values()) for of, by_side in sums.items()}
+
+
+def _work_of(metric: Metric) -> tuple[str, str, str]:
+    return metric.probe, metric.name.partition(".")[0], metric.unit
 
 
 def _burst(own: Column, whole: Column, sides: Sequence[Metrics]) -> float:

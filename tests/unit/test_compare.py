@@ -295,6 +295,22 @@ def test_traffic_that_comes_in_bursts_is_held_against_its_own_unrest() -> None:
     assert compare(run(*[283] * 10), [run(*[60] * 10)]).verdict == "changed"
 
 
+def test_a_little_traffic_beside_much_is_no_finding_and_a_little_loss_is() -> None:
+    def run(**others: int) -> Snapshot:
+        cells = [
+            {"device": "eth0", "rx_packets": 1000, "tx_packets": 33_000, "errors": 0},
+            {"device": "lo", "rx_packets": 0, "tx_packets": 0, "errors": 0, **others},
+        ]
+        values = {name: {"unit": "packets", "worse": "none"} for name in ("rx_packets", "tx_packets")}
+        columns = {"links": {"labels": ["device"], "values": values | {"errors": {"unit": "packets", "worse": "up"}}}}
+        probe = {"status": "attached", "tables": {"links": cells}, "columns": columns}
+        return changed(EMPTY, probes={"p": probe}, facts={})
+
+    assert compare(run(rx_packets=250), [run()]).verdict == "same"
+    assert compare(run(rx_packets=2500), [run()]).verdict == "changed"
+    assert compare(run(errors=250), [run()]).verdict == "regressed"
+
+
 def test_the_tail_of_a_single_snapshot_is_trusted_less_than_its_middle() -> None:
     def run(slowest_us: float) -> Snapshot:
         buckets = [[1.0, 1.1, 3200], [slowest_us, slowest_us * 1.1, 100]]
@@ -356,6 +372,36 @@ def test_how_busy_the_machine_was_is_a_condition_and_no_finding(five: list[Snaps
     assert found.verdict == "same"
     [condition] = found.conditions
     assert (condition.unit, condition.low, condition.high, condition.current) == ("%", None, None, 61.0)
+
+
+def test_two_hosts_are_compared_by_what_is_alike_and_their_settings_are_told(five: list[Snapshot]) -> None:
+    """Taps, threads, MACs and namespaces of the one are none of the other's: VMs and roles are what is held."""
+
+    def of(name: str, first_tap: int, first_pid: int, seed: int, governor: str) -> Snapshot:
+        text = json.dumps(made_up.document(seed))
+        for number in range(4):
+            text = text.replace(f'"vnet{number}"', f'"vnet{first_tap + number}"')
+        document = json.loads(text)
+        facts: dict[str, Any] = {"cpu/governor": {"value": governor}}
+        for number in range(4):
+            tap = f"vnet{first_tap + number}"
+            facts |= {
+                f"vm/web-{number}/net/0/tap": {"value": tap, "volatile": True},
+                f"vm/web-{number}/vhost/0/tid": {"value": first_pid + number, "volatile": True},
+                f"nic/{tap}/mac": {"value": f"fe:54:00:00:{seed:02x}:{number:02x}"},
+                f"nic/{tap}/mtu": {"value": 1500},
+            }
+        workers = [{"worker": f"vhost-77/{first_pid + number}", "runs": 5000} for number in range(4)]
+        columns = {"workers": {"labels": ["worker"], "values": {"runs": {"unit": "runs"}}}}
+        document["probes"]["w"] = {"status": "attached", "tables": {"workers": workers}, "columns": columns}
+        host = {"name": name, "kernel": "6.1.0", "boot_id": name}
+        return changed(document, host=host, facts=facts)
+
+    found = compare(of("hv-2", 40, 9000, 8, "powersave"), [of("hv-1", 10, 700, 7, "performance")])
+    assert found.verdict == "changed" and not [one for one in found.findings if one.significant]
+    assert {one.why for one in found.not_comparable} == {"a gauge needs a baseline of three snapshots or more"}
+    assert [change.fact for change in found.facts_changed] == ["cpu/governor"]
+    assert (found.current and found.current.host, found.baseline[0].host) == ("hv-2", "hv-1")
 
 
 def test_other_profiles_are_named(five: list[Snapshot]) -> None:
