@@ -1,5 +1,6 @@
 """Comparisons of real runs on this kernel: how often the same again is `same`, and whether faults are found first.
 
+At the end any unchanged run is held against others, five, three and one, and each fault against every single run.
 Builds a veth pair into a namespace of its own, sends paced UDP and TCP through it, takes a baseline of five snapshots,
 then repeats it and injects a delay (tbf), drops of 1 % and a switched-off offload. Needs root; cleans up.
 usage: real_comparison.py [--trials N] [--faults N] [--whole-host]
@@ -11,22 +12,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pyroute2 import Ethtool
 
-from netconsole.compare import compare
+from netconsole.compare import compare, compare_metrics
 from netconsole.comparison import Comparison
+from netconsole.metrics import flatten
 from netconsole.snapshot_file import Snapshot, load
 
 NAMESPACE, DEVICE, PEER = "nc-bench", "ncbench0", "ncbench1"
 HERE, THERE, NOWHERE = "10.213.77.1", "10.213.77.2", "10.213.78.1"
 SECONDS = "3s"
+SAMPLES = 6
+"""Baselines that each unchanged run is held against."""
 OWN = f"""[profile]
 name = "own"
 description = "The path of this bench alone, so that it can run on a machine that does other things."
@@ -200,26 +206,49 @@ FAULTS = {
 """What is done to the path, and how one sees that it was found."""
 
 
+def held_against_others(unchanged: Sequence[Snapshot], faulty: Mapping[str, Sequence[Snapshot]]) -> None:
+    """How small a baseline may be: what it takes for a change, and what it misses."""
+    runs, chance = [flatten(one) for one in unchanged], random.Random(1)
+    for size in (5, 3, 1):
+        verdicts = [
+            compare_metrics(one, chance.sample([other for other in runs if other is not one], size)).verdict
+            for one in runs
+            for _ in range(SAMPLES)
+        ]
+        print(f"an unchanged run against {size}: `same` {verdicts.count('same')} of {len(verdicts)}")
+    for name, ones in faulty.items():
+        verdicts = [compare_metrics(flatten(one), [run]).verdict for one in ones for run in runs]
+        told = ", ".join(f"`{verdict}` {count}" for verdict, count in Counter(verdicts).most_common())
+        print(f"{name} against one unchanged run: {told} of {len(verdicts)}")
+
+
 def main(trials: int, faults: int) -> None:
     """Print the share of `same`, then how often each fault is found, with the findings of those that were not."""
     keep = os.environ.get("KEEP")
     with tempfile.TemporaryDirectory() as temporary, path() as source:
         folder = Path(keep or temporary)
         baseline = [measure(folder, f"baseline-{run}") for run in range(5)]
-        again = [compare(measure(folder, f"same-{trial}"), baseline) for trial in range(trials)]
+        same = [measure(folder, f"same-{trial}") for trial in range(trials)]
+        again = [compare(one, baseline) for one in same]
+        busy = sorted(cost for one in (*baseline, *same) if (cost := one.cost.get("machine_cpu_pct")) is not None)
+        if busy:
+            print(f"the machine was busy: {busy[len(busy) // 2]:.0f} % in the median run, {busy[-1]:.0f} % at most")
         print(f"the same again: {sum(one.verdict == 'same' for one in again)} of {trials} trials `same`")
         for trial, one in enumerate(again):
             if one.verdict != "same":
                 told(f"trial {trial}", one)
+        faulty: dict[str, list[Snapshot]] = {}
         for name, (fault, is_found) in FAULTS.items():
-            results = []
+            faulty[name] = []
             for trial in range(faults):
                 with fault(source):
-                    results.append(compare(measure(folder, f"{fault.__name__}-{trial}"), baseline))
+                    faulty[name].append(measure(folder, f"{fault.__name__}-{trial}"))
+            results = [compare(one, baseline) for one in faulty[name]]
             worse = sum(one.verdict == "regressed" for one in results)
             print(f"{name}: {worse} of {faults} `regressed`, named {sum(map(is_found, results))} of {faults}")
             for one in results[:1]:
                 told("the first", one)
+        held_against_others([*baseline, *same], faulty)
 
 
 def number(option: str, otherwise: int) -> int:
