@@ -200,13 +200,13 @@ class Collector:
         identifier = 0
         try:
             command = json.loads(line.decode("utf-8"))
-            if not isinstance(command, dict) or not isinstance(command.get("id", 0), int):
-                raise CommandError("not a command: expected an object with a number as id")
-            identifier = command.setdefault("id", 0)
         except (ValueError, RecursionError):  # ValueError itself: a number of thousands of digits
             self._reply(0, "not a command: the line is not JSON")
             return
         try:
+            if not isinstance(command, dict) or not isinstance(command.get("id", 0), int):
+                raise CommandError("not a command: expected an object with a number as id")
+            identifier = command.setdefault("id", 0)
             call = self._commands.get(str(command.get("command")))
             if call is None:
                 raise CommandError(
