@@ -68,19 +68,22 @@ class CompileJob:
         while self.answer is None:
             try:
                 size = socket.CMSG_SPACE(_SCM_MAX_FD * array.array("i").itemsize)
-                data, rights, _, _ = self._socket.recvmsg(_RECEIVE_BYTES, size)
+                data, rights, flags, _ = self._socket.recvmsg(_RECEIVE_BYTES, size)
             except BlockingIOError:
                 if time.monotonic() > self._deadline:
                     self._refuse("compiling took longer than {:.0f} s".format(TIMEOUT_S))
                 break
             except ConnectionError:
-                data, rights = b"", []
+                data, rights, flags = b"", [], 0
             for _, _, raw in rights:
                 received = array.array("i")
                 received.frombytes(raw[: len(raw) // received.itemsize * received.itemsize])
                 self._descriptors.extend(received)
             self._received += data
-            if not data:
+            if flags & socket.MSG_CTRUNC:
+                why = "its maps and programs are more than the limit of open files leaves room for"
+                self._refuse(why, "raise the limit: ulimit -n")
+            elif not data:
                 self._refuse("the compile worker ended early ({})".format(self._how_it_ended()))
             elif len(self._received) >= _LENGTH.size:
                 length = _LENGTH.unpack_from(self._received)[0]
@@ -110,9 +113,9 @@ class CompileJob:
             pass  # killed in the last moment: we have all that it had
         self._end()
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str, help: Optional[str] = None) -> None:
         self._close_descriptors()
-        self.answer = {"ok": False, "state": "failed", "why": why, "help": None, "detail": "", "missing": []}
+        self.answer = {"ok": False, "state": "failed", "why": why, "help": help, "detail": "", "missing": []}
         self._end()
 
     def _close_descriptors(self) -> None:
