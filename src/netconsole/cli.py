@@ -125,7 +125,8 @@ def console(
     from netconsole.recorder import Recorder, describe
     from netconsole.tui.app import run as run_console
 
-    cli_forecast.before_start(chosen, manifests, requests, force, may_ask=True)
+    start = cli_forecast.before_start(chosen, manifests, requests, force, may_ask=True, named=probe or ())
+    requests = start.requests
     session = session_of(requests, chosen)
     recorder = None
     if record is not None:
@@ -133,6 +134,7 @@ def console(
         recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
         session.attach(recorder)
     governing = Governing(session, chosen, manifests)
+    governing.leave_out(start.left_out)
     escalating = Escalating(session, governing, manifests)
     escalating.start()
     try:
@@ -175,9 +177,11 @@ def snapshot(
     from netconsole.governing import Governing
     from netconsole.live import session_of
 
-    cli_forecast.before_start(chosen, manifests, requests, force)
+    start = cli_forecast.before_start(chosen, manifests, requests, force, named=probe or ())
+    requests = start.requests
     session = session_of(requests, chosen, headless.statistics_every_s(duration_s))
     governing = Governing(session, chosen, manifests)
+    governing.leave_out(start.left_out)
     escalating = Escalating(session, governing, manifests)
     escalating.start()
     try:
@@ -324,7 +328,7 @@ def profiles_check(name: Annotated[str, typer.Argument(metavar="NAME|FILE")], as
     return DONE
 
 
-def _choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifest], Profile, list[ProbeRequest]]:
+def _choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifest], Profile, Sequence[ProbeRequest]]:
     """Manifests, profile and what to run. Raises BadInput and Unable before anything is started."""
     from netconsole.host import require
     from netconsole.probes import load_all

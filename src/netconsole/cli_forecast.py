@@ -1,4 +1,4 @@
-"""What dear probes will cost, said on standard error before they start; refused, or asked for, above the budget."""
+"""What dear probes will cost, said on standard error before they start; left out, refused or asked for if too much."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netconsole.problems import Unable, bad
 
 FORCE_HELP = "Start also what is forecast to be over the budget."
+GLANCE = "summary"
+"""The profile that everybody starts with: of its summaries, inherited ones too, what there is no room for is left out."""
 
 if TYPE_CHECKING:
     from netconsole.forecasting import Outlook
@@ -19,23 +22,36 @@ if TYPE_CHECKING:
     from netconsole.session import ProbeRequest
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is started, and what is not because of its cost: by name, and why."""
+
+    requests: Sequence[ProbeRequest]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
 def before_start(
     profile: Profile,
     manifests: Mapping[str, Manifest],
     requests: Sequence[ProbeRequest],
     force: bool = False,
     may_ask: bool = False,
-) -> None:
-    """Say the forecast. Raises Unable when it exceeds the budget and nobody said that it is wanted all the same."""
+    named: Sequence[str] = (),
+) -> Start:
+    """Say the forecast, and leave out what GLANCE alone asks for if it is too dear; ``named`` is what the user did.
+
+    Raises Unable when the rest exceeds the budget and nobody said that it is wanted all the same.
+    """
     from netconsole import forecast
     from netconsole.host import shows_module
+    from netconsole.profiles import chosen_by
 
     modes = {request.name: request.mode for request in requests}
     found = forecast.wanted(requests, manifests)
     # What watches a module that is not here will be refused in a moment: there is nothing to forecast.
     dear = [(one, modes[one.name]) for one in found if not one.module or shows_module(one.module)]
     if not dear:
-        return
+        return Start(requests)
     from netconsole import machine
     from netconsole.forecasting import look_ahead
 
@@ -44,15 +60,23 @@ def before_start(
         outlook = look_ahead(dear)
     except Unable as error:
         _say(f"no forecast of what it will cost: {error}")
-        return
+        return Start(requests)
     for one in outlook.forecasts:
         _say(forecast.said(one))
     above = forecast.excess(outlook.forecasts, profile.budget, 0.0, outlook.packets_per_s)
     if above is None or force:
-        return
+        return Start(requests)
+    glance = {name for name in modes if name not in named and chosen_by(profile, name) == GLANCE}
+    spare = [one.probe for one in outlook.forecasts if one.probe in glance and one.mode != "details"]
+    out = {one.probe: one for one in forecast.too_dear(outlook.forecasts, profile.budget, spare, outlook.packets_per_s)}
+    if out:
+        for name in out:
+            _say(f"{name} is not started: {above}; --probe {name} or --force does, and so does e in the console")
+        left_out = {name: f"{above}. {forecast.said(one)}" for name, one in out.items()}
+        return Start([request for request in requests if request.name not in out], left_out)
     why = f"profile {profile.name} would be over its budget from the start: {above}"
     if may_ask and _is_wanted(why):
-        return
+        return Start(requests)
     raise Unable(f"{why}; --force starts it all the same, and the governor then gives up what is too much")
 
 

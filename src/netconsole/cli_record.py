@@ -68,11 +68,13 @@ def record(
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
     max_bytes, max_s = bounds(max_size, max_time)
     manifests, chosen, requests = _choose(profile, probe)
-    cli_forecast.before_start(chosen, manifests, requests, force)
+    start = cli_forecast.before_start(chosen, manifests, requests, force, named=probe or ())
+    requests = start.requests
     header = describe(chosen, {request.name: request.mode for request in requests}, manifests, note and note[:MAX_NOTE])
     recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
     session = session_of(requests, chosen)
     governing = Governing(session, chosen, manifests)
+    governing.leave_out(start.left_out)
     escalating = Escalating(session, governing, manifests)
     escalating.start()
     try:

@@ -6,7 +6,7 @@ In-kernel time is that of the kernel's run-time statistics: what the governor ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -172,6 +172,20 @@ def excess(
         if per_packet > budget.ns_per_packet:
             return f"{figure.number(per_packet)} ns per packet in all, the budget is {budget.ns_per_packet:g} ns"
     return None
+
+
+def too_dear(
+    forecasts: Sequence[Forecast], budget: Budget, spare: Collection[str], packets_per_s: float | None = None
+) -> list[Forecast]:
+    """Which of the ``spare`` probes to leave out, the dearest first, so that the rest fits; none if that cannot be."""
+    left, out = list(forecasts), []
+    for one in sorted(forecasts, key=lambda one: -one.kernel_cpu_pct):
+        if excess(left, budget, 0.0, packets_per_s) is None:
+            break
+        if one.probe in spare:
+            left.remove(one)
+            out.append(one)
+    return out if excess(left, budget, 0.0, packets_per_s) is None else []
 
 
 def _by_kprobes(manifest: Manifest) -> bool:

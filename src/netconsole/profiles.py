@@ -151,6 +151,16 @@ def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str
     return requests
 
 
+def chosen_by(profile: Profile, probe: str) -> str | None:
+    """The name of the profile that wants a probe: this one, or the nearest that it inherits; None when none does."""
+    one: Profile | None = profile
+    while one is not None:
+        if any(key.startswith(f"probes.{probe}.") for key in one.stated):
+            return one.name
+        one = one.base
+    return None
+
+
 def choice(values: Mapping[str, object], manifest: Manifest) -> Choice:
     """What was typed for one probe, checked as the section of a profile. Raises BadInput; its keys are those given."""
     item = Checker("", values)

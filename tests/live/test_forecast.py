@@ -14,10 +14,12 @@ import pytest
 
 from netconsole.calibrate import hooks
 from netconsole.forecast import forecast, said
+from netconsole.frames import Scalar
 from netconsole.governing import Governing
 from netconsole.live import session_of
 from netconsole.probes import load_all
 from netconsole.profiles import Budget, Choice, Profile, plan
+from netconsole.state import State
 
 from .network import Namespace
 from .storm import Storm
@@ -62,33 +64,69 @@ def test_what_is_too_dear_is_refused_before_it_starts(storm: Storm, tmp_path: Pa
     assert "over its budget from the start" in refused and "--force" in refused
 
 
+class Following:
+    """A governed session, and waiting for what becomes of it."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.manifests = load_all()
+        self.session = session_of(plan(profile, self.manifests), profile, every_s=1.0)
+        self.governing = Governing(self.session, profile, self.manifests)
+        self._changed = threading.Condition()
+        self.session.on_news(self._notify)
+        self.governing.start()
+        self.session.start()
+
+    def __enter__(self) -> Following:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.close()
+
+    def _notify(self, _: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def until(self, true: Callable[[State], bool]) -> None:
+        def holds() -> bool:
+            with self.session.view() as state:
+                return true(state)
+
+        with self._changed:
+            assert self._changed.wait_for(holds, LIMIT_S), "did not come to pass"
+
+
+@pytest.mark.parametrize("first", ["link_rates", "socket_drops"])
+def test_a_probe_that_the_session_lacks_is_started_and_governed(first: str, namespace: Namespace) -> None:
+    """Whether a collector runs already or not; and beside it what the console measures itself."""
+    budget = Budget(kernel_cpu_pct=0.001, action="degrade")
+    filters: dict[str, Scalar] = {"netns": namespace.inode}
+    with Following(Profile("x", budget=budget, filters=filters, probes={first: Choice()})) as one:
+        one.until(lambda state: first in state.probes and state.probes[first].measuring)
+        one.governing.begin(one.manifests[PROBE], Choice()).result(LIMIT_S)
+        one.governing.begin(one.manifests["softnet"], Choice()).result(LIMIT_S)
+        one.until(
+            lambda state: all(name in state.probes and state.probes[name].measuring for name in (PROBE, "softnet"))
+        )
+        with one.session.view() as state:
+            assert state.probes[PROBE].knobs["netns"] == namespace.inode
+        with Storm(namespace, PER_S):
+            one.until(lambda _: PROBE in one.governing.lowered)
+        started = [action for action in one.governing.actions if action.because == "the user asked for it"]
+        assert [(action.probe, action.action) for action in started] == [
+            (PROBE, "started: summary"),
+            ("softnet", "started: summary"),
+        ]
+
+
 def test_a_running_probe_is_forecast_by_what_it_takes_now(storm: Storm) -> None:
-    manifests = load_all()
+    def has_run(state: State) -> bool:
+        probe = state.probes.get(PROBE)
+        return probe is not None and any(one.ns_per_run for one in probe.cost.programs.values())
+
     profile = Profile("x", budget=Budget(kernel_cpu_pct=0.00001, action="warn"), probes={PROBE: Choice()})
-    session = session_of(plan(profile, manifests), profile, every_s=1.0)
-    governing = Governing(session, profile, manifests)
-    changed = threading.Condition()
-
-    def notify(_: object) -> None:
-        with changed:
-            changed.notify_all()
-
-    def until(true: Callable[[], bool]) -> None:
-        with changed:
-            assert changed.wait_for(true, LIMIT_S), "did not come to pass"
-
-    def has_run() -> bool:
-        with session.view() as state:
-            probe = state.probes.get(PROBE)
-            return probe is not None and any(one.ns_per_run for one in probe.cost.programs.values())
-
-    session.on_news(notify)
-    session.start()
-    try:
-        until(has_run)
-        text, above = governing.look_ahead(manifests[PROBE], "details")
-    finally:
-        session.close()
+    with Following(profile) as one:
+        one.until(has_run)
+        text, above = one.governing.look_ahead(one.manifests[PROBE], "details")
     print(text)
     assert "measured now in another mode" in text or "calibrated" in text
     assert above is not None and "the budget is 1e-05 %" in above

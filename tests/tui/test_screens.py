@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,9 @@ from scenes import HOSTILE, Scenario, attached, host, interval
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from netconsole.probes import Manifest
+from netconsole.problems import Unable
+from netconsole.profiles import Choice
 from netconsole.session import Connection
 from netconsole.tui.console import ConsoleApp
 from netconsole.tui.screens import knobs as form_of_knobs
@@ -404,6 +408,39 @@ async def test_a_probe_is_switched_off_where_its_knobs_are() -> None:
         one.app.screen.query_one("#knob-mode", Input).value = "off"
         assert "applied" in await one.press("enter")
         assert one.session.asked == [("kernel_drops", "off", None)]
+
+
+async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -> None:
+    async with running() as one:
+        lacking = "socket_drops"
+        del one.session.state.probes[lacking]
+        begun: list[tuple[str, Choice]] = []
+        done: Future[None] = Future()
+
+        def begin(manifest: Manifest, wanted: Choice) -> Future[None]:
+            begun.append((manifest.name, wanted))
+            if len(begun) == 1:
+                raise Unable("needs root")
+            done.set_result(None)
+            return done
+
+        one.app._governing = SimpleNamespace(  # type: ignore[assignment]
+            actions=(), pinned=frozenset(), lowered=(), profile=PROFILE, look_ahead=None, begin=begin
+        )
+        titles = {command.title for command in one.app.get_system_commands(one.app.screen)}
+        assert f"Start {lacking}" in titles
+        one.app.action_knobs(lacking)
+        text = await one.press()
+        assert f"Knobs of {lacking}" in text and "a mode starts it" in text
+        mode = one.app.screen.query_one("#knob-mode", Input)
+        assert mode.value == "off" and "it does not run" in await one.press("enter")
+        mode.value = "loud"
+        assert "mode: expected one of" in await one.press("enter")
+        mode.value = "summary"
+        assert "refused: needs root" in await one.press("enter")
+        assert "applied" in await one.press("enter")
+        assert [(name, wanted.mode) for name, wanted in begun] == [(lacking, "summary")] * 2
+        one.app._governing = None
 
 
 async def test_help_is_about_the_pane_in_front() -> None:

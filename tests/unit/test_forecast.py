@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from netconsole import cli_forecast, forecasting
+from netconsole import forecast as module_forecast
 from netconsole.calibrate import hooks
 from netconsole.calibrate.result import Calibration, Entry, PerCount, ProgramTime, ToolUse
 from netconsole.catalogue import probe_json, probe_text
-from netconsole.forecast import Hook, Passing, Times, excess, forecast, is_dear, said, times_of, wanted
+from netconsole.forecast import (
+    Forecast,
+    Hook,
+    Passing,
+    Times,
+    excess,
+    forecast,
+    is_dear,
+    said,
+    times_of,
+    too_dear,
+    wanted,
+)
 from netconsole.forecasting import Outlook, excess_beside
 from netconsole.frames import Mode
 from netconsole.probes import load
@@ -123,6 +137,51 @@ def test_what_would_be_over_the_budget_is_refused_before_it_starts(
         with pytest.raises(Unable, match=r"8\.4 % of a core in all, the budget is 2 %; --force"):
             cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
     assert "≈ 420 ns per packet, 6.3 % of CPU 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "named", "starts"),
+    [
+        ("summary", "summary", [], ["tx_queue_latency"]),
+        ("summary", "summary", ["kernel_drops"], None),
+        ("summary", "details", [], None),
+        ("other", "summary", [], None),
+    ],
+)
+def test_what_is_too_dear_of_the_first_glance_is_left_out_and_said(
+    name: str,
+    mode: Mode,
+    named: list[str],
+    starts: list[str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = forecast(DROPS, mode, STORM, Times({"drop": 420.0}, "calibrated", ""))
+    monkeypatch.setattr(forecasting, "look_ahead", lambda _: Outlook([one], 200_000.0))
+    monkeypatch.setattr(module_forecast, "wanted", lambda requests, manifests: [DROPS])
+    chosen = {"kernel_drops": Choice(mode), "tx_queue_latency": Choice("summary")}
+    stated = frozenset(f"probes.{probe}.mode" for probe in chosen)
+    glance = Profile(name, budget=Budget(kernel_cpu_pct=2.0), probes=chosen, stated=stated)
+    profile = Profile("mine", base=glance, budget=glance.budget, probes=chosen)
+    if starts is None:
+        with pytest.raises(Unable):
+            cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
+        return
+    start = cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
+    assert [request.name for request in start.requests] == starts
+    assert "8.4 % of a core in all, the budget is 2 %" in start.left_out["kernel_drops"]
+    assert "kernel_drops is not started: 8.4 %" in capsys.readouterr().err
+
+
+def test_the_dearest_is_left_out_first_and_nothing_where_that_does_not_help() -> None:
+    def costing(probe: str, ns: float) -> Forecast:
+        return replace(forecast(DROPS, "summary", STORM, Times({"drop": ns}, "calibrated", "")), probe=probe)
+
+    forecasts = [costing("cheap", 10.0), costing("dear", 400.0), costing("middling", 100.0)]
+    budget = Budget(kernel_cpu_pct=3.0)
+    assert [one.probe for one in too_dear(forecasts, budget, ["cheap", "dear", "middling"])] == ["dear"]
+    assert [one.probe for one in too_dear(forecasts, budget, ["cheap", "middling"])] == []
+    assert too_dear(forecasts, Budget(), ["dear"]) == []
 
 
 def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(

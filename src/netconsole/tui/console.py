@@ -6,6 +6,8 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
 
@@ -21,7 +23,7 @@ from netconsole.governing import Governing, said
 from netconsole.governor import Action
 from netconsole.live_comparison import LiveComparison
 from netconsole.probes import Manifest
-from netconsole.profiles import Profile
+from netconsole.profiles import Choice, Profile
 from netconsole.reference import Reference
 from netconsole.session import Session
 from netconsole.snapshot_file import FactData, Snapshot
@@ -135,6 +137,8 @@ class ConsoleApp(App[None]):
         self.session.on_news(self.pump.news)
         if self._governing is not None:
             self._governing.on_action(self._heard)
+            for action in self._governing.actions:
+                self._heard(action)
         self.set_interval(LOOK_EVERY_S, self.pump.news)
         self.pump.news()
         if self._first_baseline is not None:
@@ -260,19 +264,33 @@ class ConsoleApp(App[None]):
             self.push_screen(HelpScreen(self._main.view.pane, self.manifests, self._main.probe(), self.keys))
 
     def action_knobs(self, probe: str | None = None) -> None:
-        from netconsole.tui.screens.knobs import KnobsScreen
+        from netconsole.tui.screens.knobs import KnobsScreen, knobbed
 
-        names = list(self._knobbed())
+        names = [*knobbed(self.session, self.manifests), *self._startable()]
         if not names:
             self._main.say("no probe of this session takes knobs", "look")
             return
         wanted = probe or self._main.probe()
         first = wanted if wanted in names else names[0]
-        self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._look_ahead()))
+        begin = None if self._governing is None else self._begin
+        filters = self.profile.filters
+        self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._look_ahead(), begin, filters))
 
     def _look_ahead(self) -> LookAhead | None:
         """Forecasts for the host that is measured; None where nothing can be started on it."""
         return None if self._governing is None else self._governing.look_ahead
+
+    def _startable(self) -> list[str]:
+        """Probes that the session lacks, where any can be started."""
+        with self.session.view() as state:
+            return [] if self._governing is None else [name for name in self.manifests if name not in state.probes]
+
+    def _begin(self, manifest: Manifest, wanted: Choice) -> Future[None]:
+        """Run a probe that the session lacks, and give it its tables. Raises Unable."""
+        assert self._governing is not None
+        future = self._governing.begin(manifest, wanted)
+        self.call_later(self._main.renew, panes(self.manifests, {*self._probes_here(), manifest.name}))
+        return future
 
     def action_pin(self) -> None:
         """The probe of the row or table in front, else the one that was lowered last."""
@@ -390,10 +408,12 @@ class ConsoleApp(App[None]):
         self.call_later(self.action_redraw)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
-        """The palette: every action of the registry."""
+        """The palette: every action of the registry, and every probe that could be started."""
         for action in actions.ACTIONS:
             if action.scope in self.SCOPES and action.id not in ("palette", "unfilter", "next", "previous"):
                 yield SystemCommand(action.title, action.help, self._runner(action))
+        for name in self._startable():
+            yield SystemCommand(f"Start {name}", self.manifests[name].summary, partial(self.action_knobs, name))
 
     def _runner(self, action: actions.Action):  # type: ignore[no-untyped-def]
         async def run() -> None:
@@ -408,12 +428,6 @@ class ConsoleApp(App[None]):
             names = set(state.probes)
         own = {name for name in self.profile.probes if name in self.manifests and self.manifests[name].source != "bpf"}
         return names | own
-
-    def _knobbed(self) -> Iterator[str]:
-        with self.session.view() as state:
-            names = list(state.probes)
-        known = (self.manifests[name] for name in names if name in self.manifests)
-        return (manifest.name for manifest in known if manifest.knobs or len(manifest.modes) > 1)
 
     def farewell(self, started_s: float) -> str:
         """For after the exit."""

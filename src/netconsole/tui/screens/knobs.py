@@ -1,4 +1,4 @@
-"""The knobs of a running probe: changed in the kernel at once, checked as a profile is checked."""
+"""The knobs of a probe, running or not: changed in the kernel at once, checked as a profile is checked."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ RANK = (OFF, "counters", "summary", "details")
 """Modes by what they cost."""
 LookAhead: TypeAlias = Callable[[Manifest, Mode], tuple[str, str | None]]
 """What a probe would cost in a mode, in one line, and which limit of the budget it would exceed. Raises Unable."""
+Begin: TypeAlias = Callable[[Manifest, Choice], Future[None]]
+"""Runs a probe that the session lacks. Raises Unable."""
 
 
 class KnobsScreen(Screen[None]):
@@ -57,9 +59,14 @@ class KnobsScreen(Screen[None]):
         probes: list[str],
         probe: str,
         look_ahead: LookAhead | None = None,
+        begin: Begin | None = None,
+        filters: Mapping[str, Scalar] | None = None,
     ) -> None:
+        """``filters``: those of the profile, for probes that the session lacks; ``begin`` starts these."""
         super().__init__()
         self._look_ahead = look_ahead
+        self._begin = begin
+        self._filters = filters or {}
         self._asked: Choice | None = None
         """What was refused for the budget, and is done when it is asked for again."""
         self._session = session
@@ -71,7 +78,7 @@ class KnobsScreen(Screen[None]):
         manifest = self._manifests[self.probe]
         with self._session.view() as state:
             known = state.probes.get(self.probe)
-            values = {**manifest.knobs, **(known.knobs if known else {})}
+            values = {**manifest.knobs, **(known.knobs if known else self._filters)}
             mode = OFF if known is None or known.status == OFF else known.mode
         yield Lines(id="knobs-title")
         with VerticalScroll(id="knobs", can_focus=False):
@@ -83,7 +90,10 @@ class KnobsScreen(Screen[None]):
 
     def on_mount(self) -> None:
         place = f"{self._probes.index(self.probe) + 1} of {len(self._probes)}"
-        title: Line = [(f" Knobs of {self.probe}", "strong"), (f"  probe {place}; the counts go on meanwhile", "dim")]
+        with self._session.view() as state:
+            known = state.probes.get(self.probe)
+        note = "a mode starts it" if known is None or not known.measuring else "the counts go on meanwhile"
+        title: Line = [(f" Knobs of {self.probe}", "strong"), (f"  probe {place}; {note}", "dim")]
         self.query_one("#knobs-title", Lines).show(title)
         keys = (("Enter", "apply"), ("Esc", "leave as it is"), ("↑ ↓", "knob"), ("PgUp PgDn", "probe"))
         footer = [piece for key, word in keys for piece in ((f" {key}", "key"), (f" {word} ", "dim"))]
@@ -152,7 +162,16 @@ class KnobsScreen(Screen[None]):
         with self._session.view() as state:
             known = state.probes.get(self.probe)
             is_off = known is None or not known.measuring
-        if wanted.mode == "off":
+        if known is None and self._begin is not None:
+            if wanted.mode == "off":
+                self._tell("it does not run", "")
+                return
+            try:
+                future = self._begin(self._manifests[self.probe], wanted)
+            except Unable as error:
+                self._tell(f"refused: {error}", "act")
+                return
+        elif wanted.mode == "off":
             future = self._session.unload(self.probe)
         elif is_off:
             future = self._session.reload(self.probe, wanted.mode, wanted.knobs)
@@ -186,6 +205,13 @@ class KnobsScreen(Screen[None]):
         note.show([(told, "dim")])
         box = Input("" if value is None else str(value), id=f"knob-{name}", compact=True, select_on_focus=False)
         return Horizontal(label, box, note, classes="knob")
+
+
+def knobbed(session: Session, manifests: Mapping[str, Manifest]) -> list[str]:
+    """The probes of a session that have something to set."""
+    with session.view() as state:
+        known = [manifests[name] for name in state.probes if name in manifests]
+    return [manifest.name for manifest in known if manifest.knobs or len(manifest.modes) > 1]
 
 
 def parse(text: str, default: Scalar) -> Scalar:

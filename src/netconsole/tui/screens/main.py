@@ -237,6 +237,14 @@ class MainScreen(Screen[None]):
         self._lay_out()
         self.focus_first()
 
+    async def renew(self, panes: Mapping[str, Pane]) -> None:
+        """Other panes from now on: a probe was started that had no tables in them."""
+        self.panes = panes
+        for view in self.views.values():
+            await view.remove()
+        self.views.clear()
+        await self.show_pane(self.current)
+
     def focus_first(self) -> None:
         """Put the focus where reading begins."""
         first = next((table for _, table in self.view.tables_shown()), None)
