@@ -13,7 +13,7 @@ from netconsole.problems import Unable, bad
 
 FORCE_HELP = "Start also what is forecast to be over the budget."
 GLANCE = "summary"
-"""The profile that everybody starts with: of its summaries, inherited ones too, what there is no room for is left out."""
+"""The profile that everybody starts with: summaries of its own, inherited or not, are left out if there is no room."""
 
 if TYPE_CHECKING:
     from netconsole.forecasting import Outlook
