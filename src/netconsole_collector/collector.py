@@ -345,7 +345,7 @@ class Collector:
         self._probes[load.name] = probe
         for fd in probe.program_fds:
             self._statistics.add(fd, _mono_ns())
-        followers.settle(list(self._probes.values()))
+        self._settle(list(self._probes.values()))
         self._attached_status(probe)
         self._reply(load.id)
 
@@ -390,7 +390,11 @@ class Collector:
 
     def _settle_without(self, probe: RunningProbe) -> None:
         """Programs that run behind one of this probe's are attached by themselves, before it goes."""
-        followers.settle([other for other in self._probes.values() if other is not probe])
+        self._settle([other for other in self._probes.values() if other is not probe])
+
+    def _settle(self, probes: List[RunningProbe]) -> None:
+        for failed in followers.settle(probes):
+            self._attached_status(failed)
 
     def _drop(self, probe: RunningProbe) -> None:
         self._settle_without(probe)
@@ -413,9 +417,11 @@ class Collector:
     def _release(self) -> None:
         for load in [*self._waiting, *self._compiling]:
             self._forget(load)
-        for probe in list(self._probes.values()):
-            self._drop(probe)
         self._statistics.close(_mono_ns())
+        for probe in self._probes.values():
+            probe.detach()  # all of them first: one may run behind another's
+        for probe in self._probes.values():
+            probe.close()
 
     # ---- hello ----
 

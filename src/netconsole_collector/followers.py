@@ -20,29 +20,42 @@ _KEY = bytes(4)
 Json = Dict[str, Any]
 
 
-def settle(probes: "List[RunningProbe]") -> None:
+def settle(probes: "List[RunningProbe]") -> "List[RunningProbe]":
     """Puts programs that follow behind one that leads; one whose leader is not among ``probes`` is attached by itself.
 
-    To be called when a probe has come, and before one goes: there is no moment in which an event is missed.
+    To be called when a probe has come, and before one goes: there is no moment in which an event is missed. Returns
+    probes one of whose programs could not be attached again, and does not run any more.
     """
-    leaders: Dict[str, bpf.Map] = {}
+    leaders: Dict[str, Json] = {}
     for probe in probes:
         for program in _marked(probe, "leads"):
             if program["link"] >= 0:
-                leaders.setdefault(program["attach"], probe.map(MAP))
-    followers = [program for probe in probes for program in _marked(probe, "follows")]
-    for program in followers:
+                program["followers"] = probe.map(MAP)
+                leaders.setdefault(program["attach"], program)
+    followers = [(probe, program) for probe in probes for program in _marked(probe, "follows")]
+    failed = []
+    for probe, program in followers:
         leader = leaders.get(program["attach"])
-        if program.get("leader") is not leader:
-            _stand_alone(program)
-        is_free = not any(other.get("leader") is leader for other in followers)
+        if program.get("leader") is not leader and not _stand_alone(probe, program):
+            failed.append(probe)
+        is_free = not any(other.get("leader") is leader for _, other in followers)
         if leader is not None and is_free and program["link"] >= 0:
             _follow(program, leader)
+    return failed
 
 
 def place(program: Json) -> str:
     """Where a program runs, for people: the kernel counts the runs and the time of one that follows as the leader's."""
     return "{}{}".format(program["attach"], " (behind another probe's)" if program.get("leader") is not None else "")
+
+
+def missed(program: Json) -> Optional[int]:
+    """Runs of a program that the kernel skipped in all: its own, and those of its leader while it ran behind that.
+
+    None on kernels that do not tell.
+    """
+    own = bpf.program_info(program["program"]).missed
+    return None if own is None else own + _missed_behind(program)
 
 
 def attach_alone(program: Json) -> None:
@@ -53,9 +66,21 @@ def attach_alone(program: Json) -> None:
 
 def leave(program: Json) -> None:
     """Ends a program that runs behind another."""
-    leader: Optional[bpf.Map] = program.pop("leader", None)
-    if leader is not None:
-        leader.delete(_KEY)
+    if program.get("leader") is not None:
+        program["leader"]["followers"].delete(_KEY)
+        program["missed_behind"] = _missed_behind(program)
+        del program["leader"]
+
+
+def _missed_behind(program: Json) -> int:
+    before = int(program.get("missed_behind", 0))
+    if program.get("leader") is None:
+        return before
+    return before + _missed_by(program["leader"]) - int(program["missed_since"])
+
+
+def _missed_by(program: Json) -> int:
+    return bpf.program_info(program["program"]).missed or 0
 
 
 def _marked(probe: "RunningProbe", mark: str) -> List[Json]:
@@ -63,17 +88,23 @@ def _marked(probe: "RunningProbe", mark: str) -> List[Json]:
     return [program for program in probe.programs if program["name"] in names]
 
 
-def _follow(program: Json, leader: bpf.Map) -> None:
+def _follow(program: Json, leader: Json) -> None:
     try:
-        leader.set(_KEY, struct.pack("=I", program["program"]))
+        leader["followers"].set(_KEY, struct.pack("=I", program["program"]))
     except OSError:
         return  # one of the two is BTF-typed and the other is not: both stay attached
-    program["leader"] = leader
+    program["leader"], program["missed_since"] = leader, _missed_by(leader)
     os.close(program["link"])
     program["link"] = -1
 
 
-def _stand_alone(program: Json) -> None:
-    if program.get("leader") is not None:
+def _stand_alone(probe: "RunningProbe", program: Json) -> bool:
+    """False when it ran behind another and could not be attached by itself."""
+    if program.get("leader") is None:
+        return True
+    try:
         attach_alone(program)
-        leave(program)
+    except attach.NotHere as error:
+        probe.miss(program, str(error))
+    leave(program)
+    return bool(program["link"] >= 0)

@@ -135,7 +135,7 @@ class RunningProbe:
                     try:
                         followers.attach_alone(program)
                     except attach.NotHere as error:
-                        self._miss(program, str(error))
+                        self.miss(program, str(error))
 
     def _in_mode(self, spec: Json) -> bool:
         return bool(spec.get("mode", self.mode) == self.mode)
@@ -241,7 +241,7 @@ class RunningProbe:
 
     def _cost(self, statistics: Statistics, ledger: Dict[str, int], interval_ns: int, mono_ns: int) -> Json:
         runs, window_ns = statistics.take(self.program_fds, mono_ns)
-        missed = [bpf.program_info(fd).missed for fd in self.program_fds]
+        missed = [followers.missed(program) for program in self.programs]
         entries = {name: ledger[name] for name in _LEDGER if name not in ("seen", "submitted")}
         entries["missed"] = sum(one or 0 for one in missed)
         entries["evicted"] = sum(table.reader.evicted for table in self._tables)
@@ -281,10 +281,11 @@ class RunningProbe:
             for program in self.programs:
                 if program["name"] in check["programs"] and program["link"] >= 0:
                     self._detach_one(program)
-                    self._miss(program, check["says"])
+                    self.miss(program, check["says"])
         return bool(failed)
 
-    def _miss(self, program: Json, why: str) -> None:
+    def miss(self, program: Json, why: str) -> None:
+        """Notes that a program does not run any more."""
         measures = next(p["measures"] for p in self.spec["programs"] if p["name"] == program["name"])
         tried = [{"point": program["attach"], "why": why, "detail": ""}]
         self.missing.append({"name": program["name"], "measures": measures, "tried": tried})
