@@ -302,6 +302,24 @@ def test_what_the_circuit_breaker_keeps_out_is_counted(drops: Measurement, wire:
     assert made["submitted"] > 0
 
 
+def test_the_time_that_details_take_is_bounded_in_the_kernel(drops: Measurement, wire: Wire) -> None:
+    """A hundredth of a percent is soon used up: from then on drops are counted, and no more."""
+    assert drops.command(command="bound", kernel_cpu_pct=0.01).ok
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=100)
+    drops.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY, senders=2)
+    drops.settle()
+    assert drops.counter(PROBE, "drops") == drops.event_count(PROBE, "seen") == MANY
+    unlisted = drops.ledger(PROBE, "unlisted")
+    assert unlisted > MANY // 2 and drops.total(PROBE, "drops", netns=wire.b.name) + unlisted == MANY
+    assert drops.ledger(PROBE, "breaker") > MANY // 2 and drops.ledger(PROBE, "unaccounted") == 0
+    assert drops.command(command="bound", kernel_cpu_pct=0).ok
+    drops.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME)
+    drops.settle()
+    assert drops.total(PROBE, "drops", netns=wire.b.name) == SOME and not drops.ledger(PROBE, "unlisted")
+
+
 def test_details_of_some_flows_are_whole(drops: Measurement, wire: Wire) -> None:
     flows, each = 32, 10  # few enough for the budget's burst and the ring
     drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=100_000, flows_one_in=4)

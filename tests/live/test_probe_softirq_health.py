@@ -14,6 +14,7 @@ pytestmark = pytest.mark.live
 PROBE = "softirq_health"
 SOME = 5000
 STORM = 50_000
+FEW = 1000
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +92,22 @@ def test_time_spent_is_within_the_time_that_there_was(softirqs: Measurement, wir
         longest = row.gauges["rx_longest_ns"]
         if row.counts["rx_runs"]:
             assert longest and 0 < row.counts["rx_ns"] <= row.counts["rx_runs"] * longest
+
+
+def test_the_time_that_events_take_is_bounded_in_the_kernel(softirqs: Measurement, wire: Wire) -> None:
+    """With next to no time for them hardly any are made, and all the others are counted."""
+    submitted = {}
+    for bound_pct in (0.0, 1e-6):
+        assert softirqs.command(command="bound", kernel_cpu_pct=bound_pct).ok
+        softirqs.set(PROBE, "details", threshold_us=0, events_per_s=100_000)
+        softirqs.begin()
+        send_udp(wire.a, wire.ADDRESSES[1], 9, FEW)
+        softirqs.settle()
+        made = {name: softirqs.event_count(PROBE, name) for name in ("seen", "submitted", "suppressed", "lost")}
+        print(made, softirqs.ledger(PROBE, "breaker"))
+        assert made["seen"] == made["submitted"] + made["suppressed"] + made["lost"]
+        submitted[bound_pct] = made["submitted"]
+        assert bound_pct == 0 or softirqs.ledger(PROBE, "breaker") > 0
+    softirqs.command(command="bound", kernel_cpu_pct=0)
+    softirqs.set(PROBE, "summary")
+    assert submitted[1e-6] < submitted[0.0]
