@@ -37,6 +37,7 @@ _MAX_NAMES = 20_000
 _MAX_CACHE = 200_000
 
 _PROCESS_LABELS = ("process", "comm", "task", "thread", "worker", "command")
+_VM_LABEL = "vm"
 _HOST_LABELS = ("host", "hostname", "system_id")
 _PROCESS = re.compile(r"(.*?)(?:/\d+| \(\d+\))?$", re.DOTALL)
 _KERNEL_THREADS = re.compile(
@@ -138,6 +139,9 @@ class Redactor:
         return fact_key(area, *(self.text(part) for part in rest))
 
     def _learn_labels(self, row: dict[str, Any]) -> None:
+        vm = row.get(_VM_LABEL)  # a recording has no facts that would name its VMs
+        if isinstance(vm, str):
+            self._add("vm", (vm,))
         for label in _PROCESS_LABELS:
             value = row.get(label)
             if isinstance(value, str):

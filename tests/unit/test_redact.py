@@ -23,7 +23,7 @@ from netconsole.snapshot_file import Snapshot, encode
 
 SECRETS = [
     "hv-017.dc3.example.com", "hv-017", "dc3.example.com",
-    "web-07", "db/master", "customer-x",
+    "web-07", "db/master", "customer-x", "tenant-42",
     "192.0.2.17", "2001:db8::17", "fe80::5054:ff:fe00:7", "203.0.113.9", "2001:DB8:0:0::18",
     "52:54:00:00:00:07", "52-54-00-AA-BB-CC",
     "4a3c1f9e-1111-4222-8333-000000000017",
@@ -47,7 +47,13 @@ def secret_document(seed: int = 1) -> dict[str, Any]:
         )
         document["facts"][key("nic", secret, "mtu")] = {"value": everything, "source": everything, "why": everything}
     drops["tables"]["sockets"] = [
-        {"process": "nginx (712)", "address": "192.0.2.17", "peer": "::ffff:203.0.113.9", "count": 3},
+        {
+            "process": "nginx (712)",
+            "address": "192.0.2.17",
+            "peer": "::ffff:203.0.113.9",
+            "vm": "tenant-42",
+            "count": 3,
+        },
         {"process": "billing-api/713", "address": "2001:db8::17", "peer": "2001:DB8:0:0::18", "count": 4},
         {"process": "qemu-system-x86", "address": "127.0.0.1", "peer": "::", "count": 5},
     ]
