@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from .collector_driver import Driver
 from .measurement import Measurement
 from .network import Namespace, Wire
 
@@ -27,11 +28,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=ATTEMPTS_MORE))
 
 
+def pytest_runtest_setup() -> None:
+    """Before any fixture: only root may load BPF programs."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    """A collector without probes, each line of which is looked at."""
+    with Driver() as one:
+        one.ask(command="interval", ms=100)
+        yield one
+
+
 @pytest.fixture(scope="module")
 def collector() -> Iterator[Measurement]:
     """A running collector without probes; one for all tests of a file, because a compile is what takes time."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
     measurement = Measurement()
     yield measurement
     measurement.close()

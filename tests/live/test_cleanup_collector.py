@@ -27,12 +27,6 @@ SEED = 20260101
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
 def named_maps() -> set[int]:
     """Ids of maps that are called like those of the tests' probe."""
     return {number for number in bpf.map_ids() if _map_name(number) in MAPS}

@@ -38,12 +38,6 @@ COMMAND = (sys.executable, "-c", "from netconsole.cli import main; main()")
 HELD = re.compile(rb"^(prog_id|map_id):\t(\d+)", re.MULTILINE)
 
 
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
 def children(pid: int) -> list[int]:
     """Processes that it started and that live, whichever of its threads did."""
     with contextlib.suppress(OSError):

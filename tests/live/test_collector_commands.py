@@ -10,7 +10,6 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,19 +19,6 @@ from netconsole import frames
 from .collector_driver import PROGRAM, PYTHON, SOURCE, Driver, call, calls_spec, load_command, of, source
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    with Driver() as one:
-        one.ask(command="interval", ms=100)
-        yield one
 
 
 def refused(driver: Driver, **command: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,19 +13,6 @@ from .collector_driver import MAPS, Driver, call, calls_spec, load_command, of
 from .measurement import SEEN
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    with Driver() as one:
-        one.ask(command="interval", ms=100)
-        yield one
 
 
 def final(driver: Driver, name: str = "calls") -> list[frames.AnyFrame]:

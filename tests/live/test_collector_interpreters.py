@@ -21,12 +21,6 @@ OLDEST = (3, 6)
 LIMIT_S = 120
 
 
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
 def interpreters() -> list[str]:
     """One interpreter for each version of Python that is found here, oldest first, but none before 3.6."""
     places = [*Path("/usr/bin").glob("python3.*"), *Path.home().glob(".pyenv/versions/3.*/bin/python3")]

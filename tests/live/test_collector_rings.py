@@ -28,12 +28,6 @@ UNLIMITED_PER_S = 1_000_000_000
 """A budget that suppresses nothing: then the buffer itself has to refuse."""
 
 
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
 @pytest.fixture(params=["ring buffer", "perf buffer"])
 def probe(request: pytest.FixtureRequest) -> Iterator[RunningProbe]:
     """The tests' probe inside this process, in details mode without a limit, reading nothing by itself."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,19 +13,6 @@ from .collector_driver import Driver, call, of
 pytestmark = pytest.mark.live
 
 SYSCTL = Path("/proc/sys/kernel/bpf_stats_enabled")
-
-
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    with Driver() as one:
-        one.ask(command="interval", ms=100)
-        yield one
 
 
 def measured(driver: Driver) -> list[frames.Cost]:

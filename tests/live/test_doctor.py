@@ -34,12 +34,6 @@ sys.exit(cli.run(sys.argv[1:]))
 HIDE_BTF = 'mount -t tmpfs none /sys/kernel/btf && exec "$@"'
 
 
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
 def run(
     *arguments: str, code: str = RUN, before: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:

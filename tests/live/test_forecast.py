@@ -24,7 +24,7 @@ from netconsole.state import State
 from .network import Namespace
 from .storm import Storm
 
-pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+pytestmark = pytest.mark.live
 
 PROBE = "kernel_drops"
 POINT = "raw_tracepoint:kfree_skb"

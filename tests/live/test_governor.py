@@ -34,7 +34,7 @@ from netconsole_collector.config import DETAILS_RUNS_PER_S
 from .network import Namespace
 from .storm import Storm
 
-pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+pytestmark = pytest.mark.live
 
 PROBE = "kernel_drops"
 EVENTS_PER_S = 100

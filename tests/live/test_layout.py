@@ -35,12 +35,6 @@ SUSPECT = ("Qdisc", "softnet_data", "net", "netdev_queue", "task_struct")
 MEMBERS_AT_ONCE = 400
 
 
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: BCC creates a module")
-
-
 def vmlinux_of(kernel: str) -> list[Path]:
     if kernel == "running":
         return [Path(b.VMLINUX)]

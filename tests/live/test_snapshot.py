@@ -36,12 +36,6 @@ while left:
 """
 
 
-@pytest.fixture(autouse=True)
-def _root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
 class Snapshot:
     """A run that is measuring."""
 
