@@ -11,7 +11,7 @@ from vhost_scenes import NS, Host, labels
 from netconsole import probes
 from netconsole.session import Connection
 from netconsole.tables import row_key
-from netconsole.tui.panes import catalogue, detail, vhost
+from netconsole.tui.panes import catalogue, detail, vhost, vhost_queues
 from netconsole.tui.panes.scene import Evidence, Scene
 
 SHIPPED = Path(__file__).parents[2] / "probes"
@@ -72,6 +72,12 @@ def test_drops_of_a_queue_that_moves_are_a_full_ring(host: tuple[Host, PlayedSes
     assert texts(scene_of(session))[0]["state"] == "!! ring full"
 
 
+def test_one_queue_is_no_queues() -> None:
+    made, session = Host(1, 1), PlayedSession()
+    session.play(made.interval(set()))
+    assert vhost.block().title(scene_of(session)).startswith("vhost queues, worst first · 1 queue · 0 active")
+
+
 def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> None:
     made, session = Host(200, 8), PlayedSession()
     session.play(made.interval(set()))
@@ -85,6 +91,23 @@ def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> 
     assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
     assert worst.cells["wake"].tone == "look"
     assert vhost.block().title(scene).startswith("vhost queues, worst first · 1600 queues · 50 active")
+
+
+@pytest.mark.parametrize("active", [8, 80, 200])
+def test_an_interval_costs_what_moves_in_it(active: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1600 queues only those are judged and written anew that move now, or did in the interval before."""
+    made, session, pane = Host(200, 8), PlayedSession(), vhost.block()
+    session.play(made.interval(set()))
+    pane.rows(scene_of(session))
+    judged: list[vhost_queues.Queue] = []
+    judge = vhost_queues.verdict
+    monkeypatch.setattr(vhost_queues, "verdict", lambda scene, queue: (judged.append(queue), judge(scene, queue))[1])
+    for first in (0, 400):
+        judged.clear()
+        session.play(made.interval(set(made.places[first : first + active])))
+        rows = pane.rows(scene_of(session))
+        assert len(judged) == active * (1 if first == 0 else 2)
+        assert [row.cells["state"].text for row in rows[:active]] == ["ok"] * active
 
 
 def test_a_kept_table_tells_the_same_as_a_new_one() -> None:
@@ -118,19 +141,24 @@ def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, Playe
     assert heads.index("S1-S2") < heads.index("S2-S3") < heads.index("total")
     assert any("of time" in line and "100 %" in line for line in page)
     assert any("Slow interrupts" in line for line in page)
+    (worker,) = [number for number, line in enumerate(page) if line.startswith("  worker ")]
+    assert "vhost-0 30 % of CPU 4, node 1" in page[worker]
+    assert page[worker + 1].strip() == "comes 20 us after a wake-up, gets a CPU in 10 us (p99)"
+    assert any("30 of 1.00k packets in it (p99), at least 12 flows" in line for line in page)
     narrow = ["".join(text for text, _ in line) for line in detail.lines(scene_of(session), evidence, 80)]
     assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)
 
 
-def test_where_nothing_can_run_the_pane_says_so() -> None:
+def test_where_nothing_can_run_the_pane_says_so_and_what_remains() -> None:
     session = PlayedSession()
     why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
     host = Host(0, 0)
     for name in NAMES:
-        host.scenario.status(name, "unsupported", why=why)
+        host.scenario.status(name, "unsupported", why=f"{why}; it cannot measure {name}'s own things")
     session.play(host.scenario)
-    scene = scene_of(session)
-    pane = catalogue.panes(scene.manifests, NAMES)["vhost"]
-    said = catalogue.missing(scene, pane)
-    assert why in said
-    assert "netconsole doctor" in said
+    scene = scene_of(session, (*NAMES, "virtio_guest"))
+    said = catalogue.missing(scene, catalogue.panes(scene.manifests, NAMES)["vhost"])
+    assert said == (
+        f"vhost_queues, tun_queues, irq_path are unsupported: {why}. "
+        f"Not tried: virtio_guest (--probe virtio_guest). {catalogue.DOCTOR}"
+    )

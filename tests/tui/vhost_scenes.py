@@ -43,7 +43,7 @@ class Host:
         moving = busy | set(stuck)
         chosen = self.places if full else [place for place in self.places if place in moving]
         self.scenario.lines = self.scenario.lines if full else []
-        vhost, rings = [], []
+        vhost, rings, workers, spread = [], [], [], []
         for place in chosen:
             moved = 1000 if place in busy else 0
             for direction in ("rx", "tx"):
@@ -56,24 +56,38 @@ class Host:
             dropped = 500 if place in stuck else 0
             counts = {"packets": (moved + dropped, 1), "ring_full": (dropped, dropped), "taken": (moved, 1)}
             rings.append({"labels": labels(*place), "counts": counts, "gauges": {"size": 1000}})
+            spread.append({"labels": labels(*place), "counts": {}, "gauges": {"flows": 12}})
+            counts = {"cpu_ns": (300 * INTERVAL_NS // 1000 if moved else 0, 1), "switches": (moved, 1)}
+            gauges = {"cpu": place[1] + 4, "node": 1}
+            workers.append({"labels": labels(*place, worker=f"vhost-{place[0]}"), "counts": counts, "gauges": gauges})
         self.scenario.table("vhost_queues", "queues", vhost, full=full)
+        self.scenario.table("vhost_queues", "workers", workers, full=full)
         self.scenario.table("tun_queues", "queues", rings, full=full)
+        self.scenario.table("tun_queues", "spread", spread, full=full)
         for place in sorted(busy):
             times = {**NS, "S1-S2": slow.get(place, NS["S1-S2"])}
             for stage, ns in {**times, "total": sum(times.values())}.items():
                 self._histogram("irq_path", "stages", labels(*place, stage=stage), ns)
             self._histogram("vhost_queues", "wake", labels(*place, direction="rx"), times["S1-S2"] // 2)
+            self._histogram("vhost_queues", "scheduled", labels(*place), times["S1-S2"] // 4)
+            self._histogram("tun_queues", "occupancy", labels(*place), 30, "packets")
         self.ticks += 1
         return self.scenario.end()
 
-    def _histogram(self, probe: str, name: str, its: dict[str, Any], ns: int) -> None:
-        buckets = {"count": 10, "sum": 10 * ns, "min": ns, "max": ns, "buckets": [[histogram.index(ns), 10]]}
+    def _histogram(self, probe: str, name: str, its: dict[str, Any], value: int, unit: str = "ns") -> None:
+        buckets = {
+            "count": 10,
+            "sum": 10 * value,
+            "min": value,
+            "max": value,
+            "buckets": [[histogram.index(value), 10]],
+        }
         self.scenario.frame(
             "histogram",
             probe,
             name=name,
             interval_ns=INTERVAL_NS,
-            unit="ns",
+            unit=unit,
             labels=its,
             delta=buckets,
             total=buckets,

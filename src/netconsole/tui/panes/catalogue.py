@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from netconsole import figure
 from netconsole.probes import Manifest
+from netconsole.state import ProbeState
 from netconsole.tui.panes import against, budget, cost, events, ovs, path, standsout, vhost
 from netconsole.tui.panes.ovs_datapaths import DROPS, FLOWS, UPCALLS
 from netconsole.tui.panes.path_ways import HOST, LOCAL
@@ -128,12 +129,25 @@ def missing(scene: Scene, pane: Pane) -> str:
     states = [scene.state.probes[name] for name in pane.probes if name in scene.state.probes]
     if any(state.measuring or not state.settled for state in states):
         return ""
-    told = next((f"{state.name} is {state.status}: {reason(state)}." for state in states if reason(state)), "")
+    told = _refusal(states)
     idle = [name for name in pane.probes if name in scene.manifests and name not in scene.state.probes]
     if idle and not told:
         way_in = f"--profile {pane.profile}" if pane.profile else f"--probe {idle[0]}"
         told = f"{pane.title}: not in profile {figure.safe(scene.profile.name)}; start with {way_in}."
+    elif idle:
+        told += f" Not tried: {', '.join(idle)} (--probe {idle[0]})."
     return f"{told or pane.missing} {DOCTOR}"
+
+
+def _refusal(states: Sequence[ProbeState]) -> str:
+    """Why the first one that was refused does not measure; of several for that same cause, the cause alone."""
+    refused = [(state, reason(state)) for state in states if reason(state)]
+    if not refused:
+        return ""
+    first, why = refused[0]
+    cause = why.partition(";")[0]
+    names = [state.name for state, its in refused if (state.status, its.partition(";")[0]) == (first.status, cause)]
+    return f"{', '.join(names)} {'are' if names[1:] else 'is'} {first.status}: {cause if names[1:] else why}."
 
 
 def blocks_of(manifest: Manifest) -> list[Block]:

@@ -29,6 +29,7 @@ from netconsole.tui.panes.vhost_queues import (
     Ranked,
     Ranking,
     dominating,
+    percentile_ns,
     queues,
     stages,
     verdict,
@@ -81,7 +82,8 @@ class AllQueues:
         ranking = self._ranking
         ranking.update(scene)
         levels = [one.level for one in ranking.active]
-        parts = [f"{len(levels) + len(ranking.idle)} queues", f"{len(levels)} active"]
+        known = len(levels) + len(ranking.idle)
+        parts = [f"{known} queue{'' if known == 1 else 's'}", f"{len(levels)} active"]
         parts += [f"{levels.count(level)} {level}" for level in ("!!", "!") if level in levels]
         if ranking.omitted:
             parts.append(f"≥{figure.number(ranking.omitted)} more not listed")
@@ -117,6 +119,8 @@ def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
     level, words = verdict(scene, queue)
     meaning = f": {EXPLAINED[words]}" if words in EXPLAINED else ""
     yield [("  state         ", "dim"), (_state(level, words), LEVEL_TONES[level]), (meaning, "")]
+    yield from _workers(scene, queue)
+    yield from _ring(scene, queue)
     yield []
     found = stages(scene, queue, of_total=True)
     if not found:
@@ -127,6 +131,38 @@ def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
     whole = found["total"].total if "total" in found else None
     yield from side_by_side({name: one.total for name, one in found.items()}, whole, "ns", STAGE_WORDS, width)
     yield from _slow(scene.state.probes[INTERRUPTS], queue)
+
+
+def _workers(scene: Scene, queue: Queue) -> Iterator[Line]:
+    """Threads that ran for it in the last interval, where, and how late they came."""
+    probe = scene.state.probes.get(VHOST)
+    table = probe.tables.get("workers") if probe else None
+    scheduled = percentile_ns(scene, "scheduled", queue.labels())
+    comes = figure.duration(wake_ns(scene, queue))
+    late = f"comes {comes} after a wake-up, gets a CPU in {figure.duration(scheduled)} (p99)"
+    for row in table.moving() if table else []:
+        if (row.labels.get("device"), row.labels.get("netns"), row.labels.get("queue")) != queue.place:
+            continue
+        busy = row.per_s("cpu_ns")
+        share = figure.percent(None if busy is None else busy / 1e7)
+        where = f"{share} of CPU {figure.number(row.gauges.get('cpu'))}, node {figure.number(row.gauges.get('node'))}"
+        yield [("  worker        ", "dim"), (figure.safe(row.labels.get("worker"), 32), "strong"), (f" {where}", "")]
+        yield [("                ", "dim"), (late, "")]
+
+
+def _ring(scene: Scene, queue: Queue) -> Iterator[Line]:
+    """How full the tap's ring is when a packet comes, and how many flows share it."""
+    probe = scene.state.probes.get(RINGS)
+    if probe is None or queue.ring is None:
+        return
+    full = probe.histograms.get("occupancy")
+    occupancy = full.rows.get(queue.labels()) if full else None
+    waiting = occupancy.percentile(99.0, "delta") if occupancy and occupancy.delta.count else None
+    words = f"{figure.number(waiting)} of {figure.number(queue.ring.gauges.get('size'))} packets in it (p99)"
+    spread = probe.tables.get("spread")
+    row = spread.rows.get(queue.labels()) if spread else None
+    flows = f", at least {figure.number(row.gauges.get('flows'))} flows" if row else ""
+    yield [("  tap's ring    ", "dim"), (words + flows, "")]
 
 
 def _slow(probe: ProbeState, queue: Queue) -> Iterator[Line]:
@@ -212,7 +248,7 @@ def _depth(row: RowState | None) -> Cell:
     depth, size = (row.gauges.get("depth_buffers"), row.gauges.get("size_buffers")) if row else (None, None)
     if depth is None or not size:
         return Cell(figure.UNKNOWN)
-    return Cell(f"{figure.number(depth)}/{figure.number(size)}", float(depth), "look" if not depth else "")
+    return Cell(f"{depth:.0f}/{size:.0f}", float(depth), "look" if not depth else "")
 
 
 def _wake(scene: Scene, queue: Queue) -> Cell:

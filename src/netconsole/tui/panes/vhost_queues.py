@@ -156,11 +156,16 @@ def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
 
 def wake_ns(scene: Scene, queue: Queue) -> float | None:
     """The p99 from a wake-up to the worker's run, of the later of both directions; None when there was none."""
+    found = [percentile_ns(scene, "wake", queue.labels(direction=direction)) for direction in ("rx", "tx")]
+    return max((value for value in found if value is not None), default=None)
+
+
+def percentile_ns(scene: Scene, histogram: str, key: RowKey) -> float | None:
+    """The p99 of the interval in a histogram of vhost's workers; None when it has no samples."""
     probe = scene.state.probes.get(VHOST)
-    group = probe.histograms.get("wake") if probe else None
-    found = [group.rows.get(queue.labels(direction=direction)) for direction in ("rx", "tx")] if group else []
-    values = [one.percentile(99.0, "delta") for one in found if one is not None and one.delta.count]
-    return max((value for value in values if value is not None), default=None)
+    group = probe.histograms.get(histogram) if probe else None
+    one = group.rows.get(key) if group else None
+    return one.percentile(99.0, "delta") if one is not None and one.delta.count else None
 
 
 def stages(scene: Scene, queue: Queue, of_total: bool = False) -> dict[str, HistogramState]:
