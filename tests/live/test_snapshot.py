@@ -39,9 +39,10 @@ while left:
 class Snapshot:
     """A run that is measuring."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, before: tuple[str, ...] = ()) -> None:
+        """``before``: the words of a command that starts it."""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", RUN, "snapshot", "--duration", "1h", *arguments],
+            [*before, sys.executable, "-c", RUN, "snapshot", "--duration", "1h", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -87,3 +88,46 @@ def test_the_file_is_whole_and_its_owners_alone(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_text())["probes"]["softnet"]["status"] == "attached"
     assert [one.name for one in tmp_path.iterdir()] == ["snapshot.json"]
+
+
+HOST, PROCESS, ADDRESS = "hv-17.dc3.example.net", "tenant-api", "198.51.100.7"
+SLOW_READER = """
+import socket, sys
+open("/proc/self/comm", "w").write(sys.argv[1])
+reader = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+reader.bind((sys.argv[2], 5000))
+print("bound", flush=True)
+sys.stdin.read()
+"""
+OVERFLOW = """
+import socket, sys
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(500):
+    sender.sendto(bytes(1000), (sys.argv[1], 5000))
+"""
+
+
+@pytest.mark.parametrize("form", ["json", "md", "html"])
+def test_a_redacted_run_names_nobody(namespace: Namespace, tmp_path: Path, form: str) -> None:
+    """Known host, process, addresses and MACs, of samples, tables and facts: none of them is in the document."""
+    macs = {mac for path in Path("/sys/class/net").glob("*/address") if (mac := path.read_text().strip()).strip("0:")}
+    named = ("unshare", "--uts", "sh", "-c", f'hostname {HOST} && exec "$@"', "sh")
+    namespace.ip("address", "replace", f"{ADDRESS}/32", "dev", "lo")
+    chosen = [word for probe in ("kernel_drops", "socket_drops") for word in ("--probe", probe)]
+    written = {}
+    for redacted in (False, True):
+        path = tmp_path / f"{redacted}.{form}"
+        options = ("--profile", "details", *chosen, "-o", str(path), *(["--redact"] if redacted else []))
+        run = Snapshot(*options, before=(*named, "env", "NETCONSOLE_REDACT_KEY=a key of this ticket"))
+        reader = namespace.start(SLOW_READER, PROCESS, ADDRESS)
+        assert reader.stdout is not None and reader.stdout.readline()
+        namespace.python(OVERFLOW, ADDRESS)
+        run.end()
+        reader.communicate(timeout=LIMIT_S)
+        written[redacted] = path.read_text()
+    if ADDRESS not in written[False]:
+        pytest.skip("cannot run here: no probe could sample")
+    known = [HOST, HOST.partition(".")[0], PROCESS, ADDRESS, *macs]
+    assert {HOST, PROCESS, ADDRESS} <= {name for name in known if name in written[False]}
+    assert not [name for name in known if name in written[True]]
