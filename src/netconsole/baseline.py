@@ -156,8 +156,8 @@ def summary(baseline: Baseline, here: Host | None, profile: str | None, now: dat
         if hosts == [here.name] and kernels != [here.kernel]:
             notes.append(f"another kernel: {', '.join(kernels)}")
     if profile is not None:
-        same = profiles == [profile]
-        notes.append(f"the same profile: {profile}" if same else f"another profile than {profile}: {', '.join(profiles)}")
+        same, others = profiles == [profile], ", ".join(profiles)
+        notes.append(f"the same profile: {profile}" if same else f"another profile than {profile}: {others}")
     age = _age_days(snapshots[-1].created, now or datetime.now(timezone.utc))
     if age is not None:
         notes.append(f"{age} days old" + (": old" if age > OLD_DAYS else ""))

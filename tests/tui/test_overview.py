@@ -1,4 +1,4 @@
-"""The overview of a hypervisor: its virtual machines' queues and its switch stand beside the drops, if there are any."""
+"""The overview of a hypervisor: the queues of its guests and its switch stand beside the drops, if there are any."""
 
 from __future__ import annotations
 
