@@ -70,7 +70,7 @@ def calibrate(
     _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min; two CPUs will be busy")
     involved = [manifests[name] for name in dict.fromkeys(r.name for one in treatments for r in one.requests)]
     outcome = plan.run(treatments, involved, pairs, window_s, _say, force)
-    found = store.made(entry(one, outcome, manifests, pairs, window_s) for one in treatments)
+    found = store.made(entry(one, outcome, manifests, pairs, window_s) for one in outcome.treatments)
     _say(f"stored in {safe(store.save(found))}")
     if form == "json":
         import msgspec
@@ -93,6 +93,7 @@ def _treatments(manifests: Catalogue, names: list[str], profile: str | None) -> 
     from netconsole.probes import pick
     from netconsole.profiles import Profile, load, plan
 
+    is_named = bool(names)
     if not names and profile is None:
         summary = load(DEFAULT_PROFILE, manifests)
         names = [request.name for request in plan(summary, manifests) if request.source == "bpf"]
@@ -106,13 +107,13 @@ def _treatments(manifests: Catalogue, names: list[str], profile: str | None) -> 
         if wanted is None:
             raise bad("--probe", name, f"has no mode {safe(mode, 40)}; it knows {', '.join(manifest.modes)}")
         (request,) = plan(Profile(name), manifests, [name])
-        treatments.append(Treatment(f"{name}:{wanted}", (replace(request, mode=wanted),)))
+        treatments.append(Treatment(f"{name}:{wanted}", (replace(request, mode=wanted),), is_named))
     if profile is not None:
         chosen = load(profile, manifests)
         requests = tuple(request for request in plan(chosen, manifests) if request.source == "bpf")
         if not requests:
             raise bad("--profile", chosen.name, "no probe in it runs in the kernel")
-        treatments.append(Treatment(f"profile {chosen.name}", requests))
+        treatments.append(Treatment(f"profile {chosen.name}", requests, is_named=False))
     return treatments
 
 

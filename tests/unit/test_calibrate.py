@@ -161,6 +161,33 @@ def test_a_busy_host_is_refused_before_anything_is_made(monkeypatch: pytest.Monk
         plan.run([], [], 5, 0.4, print)
 
 
+class FakeTool:
+    """Refuses the probes of a host that lacks what they watch."""
+
+    def __init__(self, refused: set[str]) -> None:
+        self.refused, self.attached = refused, set[str]()
+
+    def attach(self, request: ProbeRequest) -> None:
+        if request.name in self.refused:
+            raise Unable(f"{request.name}: vhost is not loaded")
+        self.attached.add(request.name)
+
+    def detach(self, name: str) -> None:
+        self.attached.remove(name)
+
+
+def test_what_does_not_run_here_is_left_out_unless_it_was_named() -> None:
+    here, absent = ProbeRequest("here"), ProbeRequest("absent")
+    tool, said = FakeTool({"absent"}), list[str]()
+    whole = plan.Treatment("profile x", (here, absent), is_named=False)
+    treatments = [plan.Treatment("absent", (absent,), is_named=False), whole, plan.Treatment("named", (absent,))]
+    found = plan._possible(tool, treatments, said.append)  # type: ignore[arg-type]
+    assert [(one.name, one.requests) for one in found] == [("profile x", (here,)), ("named", (absent,))]
+    assert said == ["left out: absent: vhost is not loaded"] * 2 and not tool.attached
+    with pytest.raises(Unable, match="none of these"):
+        plan._possible(tool, treatments[:1], said.append)  # type: ignore[arg-type]
+
+
 def test_empty_programs_are_on_the_hooks_of_the_probes_once_each() -> None:
     request = empty.request([MANIFEST, MANIFEST])
     programs = request.spec["programs"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psutil
 
@@ -32,6 +32,8 @@ class Treatment:
 
     name: str
     requests: tuple[ProbeRequest, ...] = ()
+    is_named: bool = True
+    """False where nobody asked for these probes by name: what of them does not run here is left out."""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class Outcome:
     measured: dict[str, Measured]
     empty_ns: dict[str, float]
     busy_pct: float
+    treatments: list[Treatment] = field(default_factory=list)
+    """Those that were possible."""
 
 
 def busy_pct() -> float:
@@ -88,10 +92,11 @@ def run(
             f"this host is busy: {busy:.0f} % of its CPUs, more than {BUSY_PCT:.0f} %; its traffic would hide what"
             " probes cost, and suffer from the load that is made here; --force measures all the same"
         )
-    all_of_them = [Treatment(NOTHING), *treatments]
-    outcome = Outcome({one.name: Measured() for one in all_of_them}, {}, busy)
-    began = time.monotonic()
     with Load() as load, Tool() as tool:
+        possible = _possible(tool, treatments, say)
+        all_of_them = [Treatment(NOTHING), *possible]
+        outcome = Outcome({one.name: Measured() for one in all_of_them}, {}, busy, possible)
+        began = time.monotonic()
         outcome.empty_ns = _empty(tool, load, manifests, workloads)
         before = _stretch(load, workloads, window_s)
         for number in range(pairs):
@@ -102,6 +107,30 @@ def run(
                 say(f"round {number + 1} of {pairs}: {treatment.name}{_left(time.monotonic() - began, done)}")
                 before = _pair(tool, load, treatment, outcome.measured[treatment.name], before, window_s, workloads)
     return outcome
+
+
+def _possible(tool: Tool, treatments: Sequence[Treatment], say: Callable[[str], None]) -> list[Treatment]:
+    """The treatments without what does not run on this host and was not asked for by name. Raises Unable."""
+    found = []
+    for one in treatments:
+        requests = one.requests
+        if not one.is_named:
+            requests = tuple(request for request in requests if _runs_here(tool, request, say))
+        if requests:
+            found.append(replace(one, requests=requests))
+    if treatments and not found:
+        raise Unable("none of these probes runs on this host; netconsole doctor says why")
+    return found
+
+
+def _runs_here(tool: Tool, request: ProbeRequest, say: Callable[[str], None]) -> bool:
+    try:
+        tool.attach(request)
+    except Unable as error:
+        say(f"left out: {error}")
+        return False
+    tool.detach(request.name)
+    return True
 
 
 def _pair(
