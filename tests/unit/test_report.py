@@ -24,8 +24,9 @@ from netconsole.probes import load_all
 from netconsole.report import Document, of_comparison, of_snapshot, to_html, to_markdown, to_text
 from netconsole.report.blocks import Bars, Curve, Heading, Line, Lines, Note, Table
 from netconsole.report.of_samples import samples
+from netconsole.report.standing_out import value_at
 from netconsole.report.to_markdown import escape
-from netconsole.snapshot_file import Snapshot, load
+from netconsole.snapshot_file import HistogramData, Snapshot, load
 
 HOSTILE = [
     "<script>document.title='owned'</script>",
@@ -204,6 +205,13 @@ def test_the_budget_for_each_packet_is_held_against_what_each_took() -> None:
         text = to_text(of_snapshot(msgspec.convert(document, Snapshot)))
         assert re.search(rf"for each packet .* {said}", text), text
         assert "record_mb_per_min" not in text
+
+
+def test_no_percentile_lies_beyond_the_longest_or_the_shortest() -> None:
+    buckets = [(60.0, 70.0, 99)]
+    data = HistogramData(unit="ms", count=99, sum=6300.0, min=66.0, max=68.0, buckets=buckets)
+    assert value_at(data, 50) == 66.0
+    assert value_at(msgspec.structs.replace(data, min=None, max=63.9), 99.9) == 63.9
 
 
 def test_a_quiet_run_says_what_was_looked_at() -> None:

@@ -112,11 +112,13 @@ def _by_sense(name: str, probe: ProbeData, snapshot: Snapshot) -> Iterator[Stand
 
 
 def value_at(data: HistogramData, percent: float) -> float | None:
-    """The value below which ``percent`` of the samples lie, at mid-bucket; None when empty."""
+    """The value below which ``percent`` of the samples lie, at mid-bucket and within min and max; None when empty."""
     total = sum(count for _, _, count in data.buckets)
     seen = 0
     for low, high, count in data.buckets:
         seen += count
         if count and seen >= max(1.0, total * percent / 100):
-            return (low + high) / 2
+            value = (low + high) / 2
+            value = value if data.min is None else max(value, data.min)
+            return value if data.max is None else min(value, data.max)
     return None
