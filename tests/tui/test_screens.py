@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -218,6 +219,14 @@ async def test_pause_holds_the_order_then_the_screen_while_measuring_goes_on() -
         text = await one.press("p")
         assert "LIVE" in text
         assert before[0].split("─")[1].strip() not in text
+
+
+async def test_a_held_screen_is_as_old_as_it_is_held_though_the_collector_is_lost_meanwhile() -> None:
+    async with running() as one:
+        await one.press("p", "p")
+        one.session.age = 5000.0
+        (age_s,) = re.findall(r"data ≤ (\d+) s old", await one.press("4"))
+        assert int(age_s) < 5000
 
 
 async def test_enter_opens_the_evidence_and_escape_goes_back_to_exactly_where_one_was() -> None:

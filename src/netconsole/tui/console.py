@@ -102,7 +102,8 @@ class ConsoleApp(App[None]):
         self._drawings = 0
         self._lifeline = lifeline
         self._governing = governing
-        self._frozen: tuple[State, Sequence[Finding]] | None = None
+        self._frozen: tuple[State, Sequence[Finding], float | None] | None = None
+        """The picture when the screen was paused, and how old it was."""
         self._main = MainScreen(panes(manifests, self._probes_here()))
         self.snapshots: list[Path] = []
         """Snapshots written so far."""
@@ -164,7 +165,6 @@ class ConsoleApp(App[None]):
     @contextlib.contextmanager
     def scene(self) -> Iterator[Scene]:
         """The moment to draw: now, or when the screen was paused. Nothing in it changes inside the ``with``."""
-        age_s = self.session.age_s()
         connection = self.session.connection()
         driver = self._driver
         delay_s = driver.flow.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
@@ -177,9 +177,11 @@ class ConsoleApp(App[None]):
             return Scene(*picture, *done, self.against, self.recordings.progress)
 
         if self._frozen is not None:
+            state, standing, age_s = self._frozen
             held_s = time.monotonic() - self.pause.since_s
-            yield made(*self._frozen, None if age_s is None else age_s + held_s)
+            yield made(state, standing, None if age_s is None else age_s + held_s)
             return
+        age_s = self.session.age_s()
         with self.session.view() as state:
             yield made(state, self._standing, age_s)
 
@@ -249,8 +251,9 @@ class ConsoleApp(App[None]):
         if self.pause.step == "live":
             self.pause = Pause("order", now_s)
         elif self.pause.step == "order":
+            age_s = self.session.age_s()
             with self.session.view() as state:
-                self._frozen = (copy.deepcopy(state), self._standing)
+                self._frozen = (copy.deepcopy(state), self._standing, age_s)
             self.pause = Pause("screen", now_s)
         else:
             self._frozen = None
