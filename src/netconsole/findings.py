@@ -168,7 +168,7 @@ def matches(
 
 
 def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
-    """What was looked at when nothing stands out: `nothing lost, nothing late in 7 probes; ovs: not on this host`."""
+    """What was looked at when nothing stands out: `nothing stands out in 7 probes; ovs_flows: no Open vSwitch here`."""
     measuring = [probe for probe in state.probes.values() if probe.measuring]
     waiting = [probe.name for probe in state.probes.values() if not probe.settled]
     parts = []

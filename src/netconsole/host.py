@@ -15,7 +15,6 @@ STATUS = Path("/proc/self/status")
 HOST_NETNS, NAMED_NETNS = Path("/proc/1/ns/net"), Path("/run/netns")
 """As netconsole_collector.names names them."""
 # include/uapi/linux/capability.h
-CAP_NET_ADMIN = 12
 CAP_SYS_ADMIN = 21
 CAP_PERFMON = 38
 CAP_BPF = 39

@@ -223,10 +223,6 @@ _MACROS = _table(MACROS)
 _ENUMERATORS = _table(ENUMERATORS)
 
 
-def macro_names() -> Iterable[str]:
-    return _MACROS.keys()
-
-
 def define(names: Iterable[str]) -> str:
     """#define lines of these names, with the macros that they use in turn; names that are unknown are left out."""
     wanted, pending = set(), set(names)
