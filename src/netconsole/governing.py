@@ -45,6 +45,8 @@ class Governing:
         """What was asked for, by the profile or by the user since."""
         self._asked: dict[str, Wish] = {}
         """What was last asked of the collector."""
+        self._begun: set[str] = set()
+        """Probes that the user started."""
         self._pending: set[str] = set()
         self._began_s: float | None = None
         self._attention = Attention()
@@ -128,6 +130,7 @@ class Governing:
         require([request])
         with self._session.view() as state:
             at_s = _now_s(state) or 0.0
+        self._begun.add(manifest.name)
         self.note(Action(at_s, manifest.name, f"started: {request.mode}", "the user asked for it"))
         return self._session.load(request)
 
@@ -247,19 +250,19 @@ class Governing:
         base = self.profile.base
         if base is None:
             return
-        by_user = {name for name in self.pinned if not self._is_pinned_by_profile(name)}
+        pinned_by_user = {name for name in self.pinned if not self._is_pinned_by_profile(name)}
         because = f"profile {self.profile.name} was for {self.profile.ttl_s:g} s; back to {base.name}"
         self.profile = base
         self._bound()
         wanted = {request.name: request for request in plan(base, self._manifests)}
         self._governor = Governor(base.budget)
         for name in [*self._asked]:
-            if name in by_user:
-                wish = self._asked[name]
+            if name in pinned_by_user | self._begun:
+                wish = self._wishes[name]
             else:
                 wish = (wanted[name].mode, wanted[name].knobs) if name in wanted else ("off", {})
             self._wishes[name] = wish
-            pinned = name in by_user or self._is_pinned_by_profile(name)
+            pinned = name in pinned_by_user or self._is_pinned_by_profile(name)
             self._governor.add(name, ladder(*wish, self._manifests[name].modes), pinned)
             if wish != self._asked[name]:
                 self._ask(name, wish, because)

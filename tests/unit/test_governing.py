@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from netconsole import frames
+from netconsole import governing as module_governing
 from netconsole.attention import CLOSELY_S
 from netconsole.frames import Mode, Scalar
 from netconsole.governing import Governing
 from netconsole.probes import load
 from netconsole.profiles import Budget, Choice, Profile
-from netconsole.session import CommandError, News
+from netconsole.session import CommandError, News, ProbeRequest
 from netconsole.state import State
 
 NAME = "kernel_drops"
@@ -89,6 +90,9 @@ class FakeSession:
         self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None, why: str | None = None
     ) -> Future[None]:
         return self._do("reload", mode, knobs, why)
+
+    def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
+        return self._do("load", request.mode, request.knobs, why)
 
     def unload(self, probe: str, why: str | None = None) -> Future[None]:
         return self._do("unload", None, None, why)
@@ -218,3 +222,25 @@ def test_after_its_time_the_profile_goes_back_to_what_it_inherits(is_pinned: boo
     assert session.bounds == [2.0, None], "in the kernel, too"
     assert session.state.probes[NAME].mode == ("details" if is_pinned else "summary")
     assert "was for 5 s" in governing.actions[-1].because
+
+
+def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module_governing, "require", lambda requests: None)
+    base = Profile("base", budget=Budget(kernel_cpu_pct=2.0, action="degrade"))
+    session, governing = governed(replace(PROFILE, ttl_s=5.0, base=base, filters={"port": 53}))
+    session.status("off", "details", {})
+    session.second(0.1)
+    governing.begin(MANIFEST, Choice("summary")).result(0)
+    assert session.done[-1][:2] == ("load", "summary") and session.state.probes[NAME].knobs["port"] == 53
+    assert (governing.actions[-1].action, governing.actions[-1].because) == (
+        "started: summary",
+        "the user asked for it",
+    )
+    for _ in range(6):
+        session.second(0.1)
+    assert governing.profile is base
+    assert session.state.probes[NAME].mode == "summary" and session.state.probes[NAME].measuring
+    session.second(100.0)
+    assert governing.lowered == (NAME,), "it is governed like the others"
