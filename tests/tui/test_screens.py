@@ -11,11 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 from played import PROFILE, PlayedSession, console, screen_text
-from scenes import HOSTILE, Scenario, attached, host, interval
+from scenes import HOSTILE, PROBE_DIRECTORY, Scenario, attached, host, interval
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from netconsole.probes import Manifest
+from netconsole.governor import Action
+from netconsole.probes import Manifest, load_all
 from netconsole.problems import Unable
 from netconsole.profiles import Choice
 from netconsole.session import Connection
@@ -450,6 +451,18 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
         assert "applied" in await one.press("enter")
         assert [(name, wanted.mode) for name, wanted in begun] == [(lacking, "summary")] * 2
         one.app._governing = None
+
+
+async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> None:
+    because = "14 % of a core in all, the budget is 10 %. vhost_queues in summary: at least 900 ns a run"
+    told = SimpleNamespace(actions=(Action(0.0, "vhost_queues", "not started", because),), on_action=lambda _: None)
+    told.pinned, told.lowered, told.profile = frozenset(), (), PROFILE
+    session = PlayedSession(host(12))
+    app = ConsoleApp(session, PROFILE, load_all([PROBE_DIRECTORY]), governing=told)  # type: ignore[arg-type]
+    async with app.run_test(size=(120, 40)) as pilot:
+        one = Console(app, pilot, session)
+        assert "vhost_queues: not started: 14 % of a core in all" in await one.press()
+        assert "not started" in await one.press("7")
 
 
 async def test_help_is_about_the_pane_in_front() -> None:
