@@ -9,6 +9,9 @@ from played import PROFILE, PlayedSession
 from vhost_scenes import NS, Host, labels
 
 from netconsole import probes
+from netconsole.player import Player
+from netconsole.profiles import Budget
+from netconsole.recording import Recording
 from netconsole.session import Connection
 from netconsole.tables import row_key
 from netconsole.tui.panes import catalogue, detail, vhost, vhost_queues
@@ -64,6 +67,16 @@ def test_a_queue_that_vhost_has_no_more_is_named(host: tuple[Host, PlayedSession
     made, session = host
     session.play(made.interval({(0, 0)}, stuck={(2, 1): 0}, detached=True))
     assert texts(scene_of(session))[0]["state"] == "!! stuck: detached"
+
+
+def test_the_stuck_queue_of_a_real_hypervisor_is_named() -> None:
+    manifests = {name: probes.load(SHIPPED / name) for name in NAMES}
+    player = Player(Recording(SHIPPED.parent / "recordings" / "vhost.ncrec"), manifests, Budget())
+    said = set()
+    while player.step():
+        scene = Scene(player.place.state, manifests, PROFILE, Connection("live"))
+        said |= {vhost_queues.verdict(scene, queue) for queue in vhost_queues.queues(scene)}
+    assert ("!!", "stuck: guest") in said
 
 
 def test_drops_of_a_queue_that_moves_are_a_full_ring(host: tuple[Host, PlayedSession]) -> None:
