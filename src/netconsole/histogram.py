@@ -72,16 +72,25 @@ def subtract(now: Buckets, before: Buckets) -> Buckets:
     """What was added between two readings of one histogram.
 
     Its ``min`` and ``max`` are exact when nothing was there before, else those of its outermost buckets, as far as
-    the extremes of the whole life allow.
+    the extremes of the whole life allow. A bucket with fewer samples than before was evicted and made anew: what it
+    has now was added, and the sum is that of the buckets.
     """
     if before.count == 0:
         return now
     earlier = dict(before.buckets)
-    grown = [(bucket, n - earlier.get(bucket, 0)) for bucket, n in sorted(now.buckets)]
+    grown = [(bucket, since(n, earlier.get(bucket, 0))) for bucket, n in sorted(now.buckets)]
     grown = [(bucket, n) for bucket, n in grown if n > 0]
+    count, total = sum(n for _, n in grown), now.sum - before.sum
+    if count != now.count - before.count:
+        total = round(sum((low + high - 1) / 2 * n for (low, high), n in ((bounds(slot), n) for slot, n in grown)))
     low = high = None
     if grown:
         low, high = bounds(grown[0][0])[0], bounds(grown[-1][0])[1] - 1
         low = low if now.min is None else max(low, now.min)
         high = high if now.max is None else min(high, now.max)
-    return Buckets(count=now.count - before.count, sum=now.sum - before.sum, min=low, max=high, buckets=grown)
+    return Buckets(count=count, sum=total, min=low, max=high, buckets=grown)
+
+
+def since(total: int, before: int) -> int:
+    """What was added to a total since it was ``before``; one that is less belongs to a row that was made anew."""
+    return total - before if total >= before else total

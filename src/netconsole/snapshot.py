@@ -200,7 +200,7 @@ def _rows(table: TableState, start: _ProbeMark) -> list[dict[str, Label]]:
     rows: list[dict[str, Label]] = []
     for key, row in table.rows.items():
         before = start.rows.get((table.name, key), {})
-        counts = {name: count.total - before.get(name, 0) for name, count in row.counts.items()}
+        counts = {name: histogram.since(count.total, before.get(name, 0)) for name, count in row.counts.items()}
         if any(counts.values()) or row.gauges:
             rows.append({**row.labels, **counts, **row.gauges})
     return rows

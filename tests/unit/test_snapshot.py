@@ -46,11 +46,11 @@ def stream() -> Stream:
     return one
 
 
-def interval(stream: Stream, delta: int, total: int) -> None:
+def interval(stream: Stream, delta: int, total: int, row_total: int | None = None) -> None:
     stream.counters(drops=(delta, total))
     row = Row(
         labels={"reason": "NO_SOCKET", "class": "benign"},
-        counts={"count": Count(delta=delta, total=total)},
+        counts={"count": Count(delta=delta, total=total if row_total is None else row_total)},
         gauges={"depth": 3},
     )
     stream.state.apply(frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=True, rows=[row]))
@@ -162,6 +162,24 @@ def test_the_difference_of_histograms_is_exact_in_counts() -> None:
 
 
 # ---- without a screen ----
+
+
+def test_a_row_that_was_evicted_and_came_back_counts_what_it_has_now(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    interval(stream, 7, 100)
+    start = snapshot.mark(stream.state)
+    interval(stream, 3, 103, row_total=3)
+    (row,) = take(stream, manifests, start).probes["p"].tables["drops"]
+    assert row["count"] == 3
+
+
+def test_a_bucket_that_was_evicted_takes_nothing_from_the_others() -> None:
+    before = Buckets(count=105, sum=100 * 3 + 5 * 6, min=3, max=6, buckets=[(3, 100), (6, 5)])
+    now = Buckets(count=9, sum=1 * 3 + 8 * 6, min=3, max=6, buckets=[(3, 1), (6, 8)])
+    assert subtract(now, before) == Buckets(count=4, sum=3 + 3 * 6, min=3, max=6, buckets=[(3, 1), (6, 3)])
+    gone = Buckets(count=8, sum=8 * 6, min=6, max=6, buckets=[(6, 8)])
+    assert subtract(gone, before) == Buckets(count=3, sum=3 * 6, min=6, max=6, buckets=[(6, 3)])
 
 
 def session(path: Path, scenario: Scenario) -> LiveSession:
