@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from .measurement import SEEN, Measurement
-from .network import Wire, send_udp
+from .network import IS_EMULATED, Wire, send_udp
 
 pytestmark = pytest.mark.live
 
 PROBE = "softirq_health"
 SOME = 5000
-STORM = 50_000
+STORM = 5_000 if IS_EMULATED else 50_000
 FEW = 1000
 
 
@@ -79,7 +79,7 @@ def test_in_a_storm_some_are_timed_and_all_are_counted(softirqs: Measurement, wi
         if least > STORM // 2:  # else the receiver took many at once
             unmeasured.append(softirqs.ledger(PROBE, "unmeasured"))
     softirqs.set(PROBE, "summary")
-    if len(unmeasured) == 2:
+    if len(unmeasured) == 2 and not IS_EMULATED:  # there a thousand take longer
         assert unmeasured[0] > unmeasured[1] > 0
     print(unmeasured)
 

@@ -18,9 +18,8 @@ from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
 from netconsole.sources.links import COUNTS, NAMES_EVERY, Links, parse_devices
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, Netlink, Qdisc, bound_sockets
-from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.runner import SourceRunner
-from netconsole.sources.sockets import SocketGroups, _owners, groups
+from netconsole.sources.sockets import _owners, groups
 from netconsole.sources.softnet import Softnet, parse_softnet
 
 LIMIT_S = 120.0
@@ -169,37 +168,6 @@ def test_a_layout_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         Softnet(tmp_path / "missing").open()
 
 
-def test_the_idle_siblings_of_a_dropping_socket_are_seen() -> None:
-    group = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
-    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    source = SocketGroups()
-    try:
-        for one in group:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-            one.bind(("127.0.0.1", group[0].getsockname()[1]))
-        port = group[0].getsockname()[1]
-        source.open()
-        make = FrameMaker()
-        seen = {row.labels["inode"]: row for row in source.read(make)[0].rows if row.labels["port"] == port}  # type: ignore[union-attr]
-        assert len(seen) == 3
-        assert all(str(row.labels["process"]).endswith(f"/{os.getpid()}") for row in seen.values())
-        # One flow: all datagrams are for the same socket, and nobody reads.
-        for _ in range(100):
-            sender.sendto(b"x" * 700, ("127.0.0.1", port))
-        moved = [row for row in source.read(make)[0].rows if row.labels["port"] == port]  # type: ignore[union-attr]
-        assert len(moved) == 1
-        accepted = 100 - moved[0].counts["drops"].delta
-        assert 0 < accepted < 100
-        for one in group:
-            one.setblocking(False)
-        assert accepted == sum(_drain(one) for one in group)
-    finally:
-        source.close()
-        for one in (*group, sender):
-            one.close()
-
-
 def test_sockets_that_have_an_interface_each_share_no_port() -> None:
     def bound(ifindex: int, inode: int) -> BoundSocket:
         return BoundSocket("udp", socket.AF_INET, bytes(4), ifindex, 67, inode, 0, 0)
@@ -230,27 +198,6 @@ def test_a_descriptor_that_is_closed_meanwhile_hides_no_socket(tmp_path: Path) -
         (descriptors / str(number)).write_text("no link")
     (descriptors / "20").symlink_to("socket:[777]")
     assert _owners(tmp_path, {777}) == {777: "server/42"}
-
-
-def _drain(one: socket.socket) -> int:
-    for count in itertools.count():
-        try:
-            one.recv(1)
-        except BlockingIOError:
-            return count
-    raise AssertionError
-
-
-def test_own_cost_is_what_the_kernel_says() -> None:
-    own = OwnCost()
-    own.open()
-    sum(range(2_000_000))
-    usage = own.usage()
-    assert usage.cpu_ns is not None and usage.cpu_ns > 1_000_000
-    assert usage.rss_kb is not None and usage.rss_kb > 5_000
-    assert usage.pss_kb is not None and usage.pss_kb <= usage.rss_kb
-    (row,) = own.read(FrameMaker())[0].rows  # type: ignore[union-attr]
-    assert row.counts["busy_ms"].delta <= row.counts["all_ms"].delta
 
 
 class Broken:
