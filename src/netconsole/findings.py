@@ -170,7 +170,7 @@ def matches(
 def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
     """What was looked at when nothing stands out: `nothing stands out in 7 probes; ovs_flows: no Open vSwitch here`."""
     measuring = [probe for probe in state.probes.values() if probe.measuring]
-    waiting = [probe.name for probe in state.probes.values() if not probe.settled]
+    waiting = [figure.safe(probe.name) for probe in state.probes.values() if not probe.settled]
     parts = []
     if measuring:
         parts.append(f"nothing stands out in {len(measuring)} probe{'s' if len(measuring) != 1 else ''}")
@@ -181,7 +181,7 @@ def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
         if probe.status in ("unsupported", "off"):
             # The rest of a reason tells what exactly is missing: the probe's own page has it.
             reason = (probe.why or probe.status).partition("; ")[0]
-            silent.setdefault(reason, []).append(probe.name)
+            silent.setdefault(reason, []).append(figure.safe(probe.name))
     parts += [f"{', '.join(names)}: {figure.safe(reason)}" for reason, names in silent.items()]
     return "; ".join(parts) or "nothing is measured yet"
 
@@ -245,7 +245,7 @@ def _dearest(state: State, one: Spending) -> str:
     if one.name not in ("kernel_cpu_pct", "ns_per_packet"):
         return ""
     dearest = max(state.probes.values(), key=lambda probe: probe.kernel_cpu_pct or 0.0)
-    return f", most of it {dearest.name} ({figure.percent(dearest.kernel_cpu_pct)})"
+    return f", most of it {figure.safe(dearest.name)} ({figure.percent(dearest.kernel_cpu_pct)})"
 
 
 def _over(limit: str, what: str, allowed: str) -> Match:

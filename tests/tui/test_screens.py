@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from played import PROFILE, PlayedSession, console, screen_text
@@ -15,12 +16,14 @@ from scenes import HOSTILE, PROBE_DIRECTORY, Scenario, attached, host, interval
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from netconsole import frames
 from netconsole.governor import Action
 from netconsole.probes import Manifest, load_all
 from netconsole.problems import Unable
 from netconsole.profiles import Choice
 from netconsole.session import Connection
 from netconsole.tui.console import ConsoleApp
+from netconsole.tui.panes import standsout
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
@@ -132,6 +135,19 @@ async def test_hostile_names_are_only_text() -> None:
         assert "\x1b" not in text
         assert "[bold]x\\" in text
         assert HOSTILE not in text
+
+
+async def test_a_recording_s_probe_of_any_name_is_only_text() -> None:
+    async with running() as one:
+        stamp: dict[str, Any] = {"mono_ns": 0, "wall_ns": 0, "mode": "summary"}
+        for seq, state in enumerate(("failed", "compiling", "unsupported"), 10_000):
+            one.session.take(frames.Status(seq=seq, probe=f"{state}\x1b]0;{state}\x07", state=state, **stamp))
+        for key in "123456789":
+            await one.press(key)
+            await one.play()
+            assert not [char for char in one.text() if char in "\x1b\x07"]
+        with one.app.scene() as scene:
+            assert "\x1b" not in standsout.note(scene)
 
 
 async def test_panes_without_a_probe_say_what_is_missing_and_where_to_look() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from netconsole import figure
 from netconsole.findings import Finding, looked_at
 from netconsole.tui.panes.scene import Evidence, Scene
 from netconsole.tui.panes.tables import SPARK, Block
@@ -109,4 +110,4 @@ _TOPICS = {"kernel_drops": "drops", "tx_queue_latency": "queue", "softirq_health
 
 
 def _topic(finding: Finding) -> str:
-    return _TOPICS.get(finding.probe, finding.probe.replace("_", " ") or "cost")
+    return _TOPICS.get(finding.probe) or figure.safe(finding.probe.replace("_", " "), 48) or "cost"
