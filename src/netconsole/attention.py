@@ -19,6 +19,8 @@ JUMP = 1.5
 """So many times what was last measured is a jump."""
 WORTH = 0.3
 """A jump to less than this share of the limit is nobody's concern."""
+NEAR = 0.8
+"""From this share of the limit on one window in five seconds is not enough: bursts mislead it."""
 UNKNOWN_NS = 1000.0
 """What a count is taken to cost before it was measured: more than it takes with any probe (docs/overhead.md)."""
 FEW_PER_S = 1000.0
@@ -43,23 +45,27 @@ class Attention:
 
     def __init__(self) -> None:
         self._ns: dict[str, float] = {}
+        self._known_pct: dict[str, float] = {}
+        """What was measured until the interval before."""
         self._until_s: float | None = None
 
     def changed(self, at_s: float) -> None:
-        """Something was given up or taken back: what that came to is to be known soon."""
+        """What it costs may be another from now on, because of the traffic or because of what was given up."""
         self._until_s = at_s + CLOSELY_S
 
     def is_close(self, at_s: float, glances: Mapping[str, Glance], limit_pct: float) -> bool:
         """Whether to look closely after this interval. ``limit_pct``: in-kernel time of all probes that is allowed."""
-        measured = expected = 0.0
+        before = expected = 0.0
         for name, one in glances.items():
-            if one.is_new and one.measured_pct is not None and (one.counted_per_s or 0.0) >= FEW_PER_S:
-                self._ns[name] = one.measured_pct * 1e7 / (one.counted_per_s or 1.0)
-            known_pct = one.measured_pct or 0.0
-            measured += known_pct
-            estimate = (one.counted_per_s or 0.0) * self._ns.get(name, UNKNOWN_NS) / 1e7
-            expected += known_pct if one.is_new else max(known_pct, estimate)
-        if expected > WORTH * limit_pct and expected > JUMP * measured:
+            counted, measured_pct = one.counted_per_s or 0.0, one.measured_pct or 0.0
+            if one.is_new and counted >= FEW_PER_S:
+                self._ns[name] = measured_pct * 1e7 / counted
+            estimate = 0.0 if one.is_new else counted * self._ns.get(name, UNKNOWN_NS) / 1e7
+            before += self._known_pct.get(name, 0.0)
+            expected += max(measured_pct, estimate)
+            self._known_pct[name] = measured_pct
+        is_jump = expected > JUMP * before and expected > WORTH * limit_pct
+        if is_jump or expected > NEAR * limit_pct:
             self.changed(at_s)
         return self._until_s is not None and at_s < self._until_s
 

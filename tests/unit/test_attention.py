@@ -11,7 +11,7 @@ from netconsole.state import State
 
 PROBES = Path(__file__).parents[2] / "probes"
 LIMIT_PCT = 2.0
-CALM_PER_S, STORM_PER_S = 10_000.0, 200_000.0
+CALM_PER_S, LESS_PER_S, STORM_PER_S = 10_000.0, 90_000.0, 200_000.0
 RUN_NS = 150.0
 
 
@@ -28,8 +28,21 @@ def test_a_storm_is_looked_at_in_the_interval_in_which_it_begins_and_for_a_while
     half_a_second = STORM_PER_S / 2
     assert attention.is_close(3.0, glance(half_a_second, False, CALM_PER_S), LIMIT_PCT)
     for second in range(4, 12):
-        assert attention.is_close(float(second), glance(STORM_PER_S, True), LIMIT_PCT)
-    assert not attention.is_close(3.0 + CLOSELY_S, glance(STORM_PER_S, True), LIMIT_PCT), "it is known now"
+        assert attention.is_close(float(second), glance(LESS_PER_S, True), LIMIT_PCT)
+    assert not attention.is_close(4.0 + CLOSELY_S, glance(LESS_PER_S, True), LIMIT_PCT), "it is known now"
+
+
+def test_a_storm_that_a_window_has_seen_the_beginning_of_is_looked_at_too() -> None:
+    attention = Attention()
+    attention.is_close(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert attention.is_close(2.0, glance(STORM_PER_S, True, LESS_PER_S), LIMIT_PCT)
+
+
+def test_what_is_near_the_limit_is_looked_at_all_the_time() -> None:
+    attention = Attention()
+    near_per_s = 0.9 * LIMIT_PCT * 1e7 / RUN_NS
+    for second in range(1, 60):
+        assert attention.is_close(float(second), glance(near_per_s, second % 5 == 0), LIMIT_PCT)
 
 
 def test_a_jump_to_what_is_far_within_the_limit_is_nobodys_concern() -> None:
@@ -50,8 +63,8 @@ def test_what_was_never_measured_is_taken_to_be_dear() -> None:
 def test_after_a_change_it_is_looked_closely_at_what_came_of_it() -> None:
     attention = Attention()
     attention.changed(1.0)
-    assert attention.is_close(1.0, glance(STORM_PER_S, True), LIMIT_PCT)
-    assert not attention.is_close(1.0 + CLOSELY_S, glance(STORM_PER_S, True), LIMIT_PCT)
+    assert attention.is_close(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert not attention.is_close(1.0 + CLOSELY_S, glance(CALM_PER_S, True), LIMIT_PCT)
 
 
 def test_unknown_figures_are_no_jump() -> None:
