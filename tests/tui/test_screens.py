@@ -268,6 +268,23 @@ async def test_a_finding_leads_to_its_row_with_losses_and_advice() -> None:
         assert "Losses" in text and "What it cannot see" in text
 
 
+async def test_events_shed_by_the_collector_and_here_are_added_up() -> None:
+    async with running() as one:
+        probe = one.session.state.probes["kernel_drops"]
+        probe.cost.ledger = {**probe.cost.ledger, "shed": frames.Count(delta=0, total=5)}
+        probe.events_shed = 7
+        text = await one.press("4", "enter", "end")
+        assert re.search(r"shed +12 ", text)
+
+
+async def test_probes_that_only_count_say_how_to_have_events() -> None:
+    async with running() as one:
+        for probe in one.session.state.probes.values():
+            probe.mode = "counters"
+            probe.events.clear()
+        assert "to mode details to sample events" in " ".join((await one.press("8")).split())
+
+
 async def test_a_histogram_is_drawn_with_its_percentiles() -> None:
     async with running() as one:
         await one.press("5")

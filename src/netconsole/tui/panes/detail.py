@@ -8,6 +8,7 @@ from netconsole import figure
 from netconsole.escalation import SUFFIX
 from netconsole.frames import LEDGER_COUNTS
 from netconsole.probes import FindingSpec, Manifest
+from netconsole.rules import fits
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState
 from netconsole.tui.panes import events, held, ovs_detail, path, standsout, vhost
@@ -246,7 +247,7 @@ def _chart(history: Sequence[float | None], tick: int, width: int, what: str, un
 
 
 def _advice(manifest: Manifest, found: Sequence[FindingSpec], row: RowState | HistogramState) -> Iterator[Line]:
-    fitting = [f for f in found if all(str(row.labels.get(name)) == want for name, want in f.where.items())]
+    fitting = [finding for finding in found if fits(finding, row.labels)]
     if fitting:
         yield [(f"{_INDENT}What to look at next", "head")]
         for text in dict.fromkeys(finding.next for finding in fitting if finding.next):
@@ -256,7 +257,9 @@ def _advice(manifest: Manifest, found: Sequence[FindingSpec], row: RowState | Hi
 
 def _ledger(state: ProbeState) -> Iterator[Line]:
     counts = state.at_least()
-    samples = {**state.cost.samples_lost(), **({"shed": state.events_shed} if state.events_shed else {})}
+    samples = state.cost.samples_lost()
+    if state.events_shed:
+        samples["shed"] = samples.get("shed", 0) + state.events_shed  # by the collector, and here
     yield [(f"{_INDENT}Losses", "head")]
     if not counts and not samples:
         yield [(f"{_INDENT}none: no run missed, no row refused, no event suppressed or lost", "ok")]

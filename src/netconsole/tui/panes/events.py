@@ -44,7 +44,7 @@ def find(scene: Scene, evidence: Evidence) -> Event | None:
 
 
 def share_seen(scene: Scene) -> str:
-    """What share of what happened these samples are: ``showing 500 of 12 300 seen``; empty without any."""
+    """What share of what happened these samples are, since the probes were attached; empty without any."""
     seen = sum(p.cost.events["seen"].total for p in scene.state.probes.values() if "seen" in p.cost.events)
     shown = sum(len(probe.events) for probe in scene.state.probes.values())
     if not seen or not shown:
@@ -68,8 +68,8 @@ def _note(scene: Scene) -> str:
     ]
     if not probes:
         return "no probe of this profile samples events"
-    if all(scene.state.probes[name].mode == "summary" for name in probes):
-        return f"all probes count only (mode summary): press e and set {probes[0]} to mode details to sample events"
+    if all(scene.state.probes[name].mode != "details" for name in probes):
+        return f"all probes count only: press e and set {probes[0]} to mode details to sample events"
     return "no events yet"
 
 
