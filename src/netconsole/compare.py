@@ -35,7 +35,7 @@ from netconsole.judge import (
 )
 from netconsole.metrics import EVENT_SIZES, Column, Identity, Metric, Metrics, flatten, metric_key
 from netconsole.significance import dispersion, false_discovery_limit
-from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot, seconds
+from netconsole.snapshot_file import MEASURED, ProbeData, Snapshot, number, seconds
 from netconsole.volatile import DEVICE_LABELS, HOST_NETNS
 
 FALSE_DISCOVERIES = 0.01
@@ -106,8 +106,7 @@ def _conditions(now: Metrics, before: Sequence[Metrics]) -> list[Condition]:
 
 
 def _cost(snapshot: Snapshot, key: str) -> float | None:
-    value = snapshot.cost.get(key)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return number(snapshot.cost.get(key))
 
 
 def direction_of(one: Judged) -> Direction:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from netconsole.judge import Judged
-from netconsole.metrics import Identity, Metric, Metrics
+from netconsole.metrics import Column, Identity, Metric, Metrics
 
 Part: TypeAlias = tuple[Identity, float]
 """The counter that a row belongs to, and the row's share of its change."""
@@ -39,18 +39,22 @@ def rests(pairs: Iterable[Pair], now: Metrics, unmatched: Set[Identity]) -> list
 
 
 def _aside(side: Metrics, unmatched: Set[Identity]) -> dict[Identity, int]:
-    """Of every counter that its rows add up to: how much of it is no fault, or cannot be compared."""
-    found: dict[Identity, int] = {}
+    """Of every counter that its rows add up to: how much of it is no fault, or cannot be compared.
+
+    The rows of several columns may add up to one counter: the column that tells most counts.
+    """
+    found: dict[Identity, dict[Column, int]] = {}
     for row in side.by_identity.values():
         whole = side.by_identity.get(row.counter) if row.counter is not None else None
         if whole is not None and whole.kind == "counter":
             is_aside = row.identity in unmatched or (whole.worse is not None and row.worse is None)
-            found[whole.identity] = found.get(whole.identity, 0) + (row.count if is_aside else 0)
-    return found
+            by_column, column = found.setdefault(whole.identity, {}), row.identity[:3]
+            by_column[column] = by_column.get(column, 0) + (row.count if is_aside else 0)
+    return {counter: max(by_column.values()) for counter, by_column in found.items()}
 
 
 def _without(counter: Metric, aside: int | None) -> Metric:
-    return replace(counter, count=counter.count - (aside or 0), is_rest=True)
+    return replace(counter, count=max(0, counter.count - (aside or 0)), is_rest=True)
 
 
 def said_once(certain: list[Judged], judged: Mapping[Identity, Judged]) -> tuple[list[Judged], dict[Identity, Part]]:

@@ -203,7 +203,7 @@ def log_rates(counts: Sequence[tuple[float, float]]) -> list[float]:
 
 def log_values(values: Sequence[float | None]) -> list[float]:
     """Natural logarithms of what is known and above 0."""
-    return [math.log(value) for value in values if value]
+    return [math.log(value) for value in values if value and value > 0]
 
 
 def enough(distribution: Distribution, percent: float) -> bool:
@@ -278,6 +278,8 @@ def _mean(now: Distribution, before: Sequence[Distribution], whole: Distribution
     values = log_values([one.mean for one in before if one.count >= _MIN_BEYOND])
     if not current or not typical or len(values) < SPREAD_SNAPSHOTS or now.count < _MIN_BEYOND:
         return None
+    if min(current, typical) <= 0:
+        return None  # no sum of times
     own = spreads.of("mean", values)
     # A mean hangs on its slowest samples, and they are few: what they alone can move it by is no change.
     deviation = math.hypot(now.mean_error, whole.mean_error)

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from netconsole.sense import FigureKind, Sense, sense
 from netconsole.significance import EFFECTIVE_SAMPLES
 from netconsole.snapshot_file import (
+    MAX_COUNT,
     MEASURED,
     Bucket,
     ColumnData,
@@ -180,7 +181,7 @@ def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
 def _events_in_turn(per_s: Sequence[float | None], total: int, unit: str) -> list[float]:
     """Events of equal intervals from their rates; none where the rates tell of nothing."""
     known = [rate for rate in per_s if rate is not None and rate >= 0]
-    whole, events = math.fsum(known), total / EVENT_SIZES.get(unit, 1.0)
+    whole, events = sum(known), total / EVENT_SIZES.get(unit, 1.0)
     return [rate / whole * events for rate in known] if 0 < whole < math.inf else []
 
 
@@ -210,9 +211,11 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
             value = row.get(column)
             if not isinstance(value, (int, float)) or isinstance(value, bool):
                 continue
+            if not -MAX_COUNT <= value <= MAX_COUNT:
+                continue
             if metric.kind == "gauge":
                 metric.value = value if metric.value is None else max(metric.value, value)
-            else:
+            elif value >= 0:
                 metric.count += int(value)
                 if "cpu" in row and metric.worse == "up":
                     cpus = per_cpu.setdefault(metric.identity, {})

@@ -99,8 +99,8 @@ def dispersion(series: Iterable[Sequence[float]], typical: float, weight: float)
     for counts in series:
         if len(counts) < 2 or not any(counts):
             continue
-        mean = math.fsum(counts) / len(counts)
-        squares += math.fsum((count - mean) ** 2 for count in counts)
+        mean = sum(counts) / len(counts)
+        squares += sum((count - mean) * (count - mean) for count in counts)
         expected += mean * (len(counts) - 1)
         degrees += len(counts) - 1
     found = squares / expected if expected else 0.0

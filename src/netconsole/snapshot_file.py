@@ -20,7 +20,10 @@ SCHEMA = "netconsole.snapshot/1"
 MAX_BYTES = 64 * 1024 * 1024
 """A snapshot of 200 VMs of 8 queues with 50 000 rows has some 15 MB."""
 
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
+MAX_COUNT = 2**63 - 1
+"""No count of a kernel is larger: at a billion a second it takes 292 years."""
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
 Label: TypeAlias = str | int | float | bool | None
 Status: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
 Bucket: TypeAlias = tuple[float, float, Count]
@@ -115,7 +118,7 @@ class ProbeData(msgspec.Struct, frozen=True):
     events: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
     ledger: dict[str, int] = {}
-    duration_s: Annotated[float, Meta(ge=0)] | None = None
+    duration_s: Seconds | None = None
     """Over how many seconds its figures are; null: the snapshot's own time. Sources read at their own moments."""
     history: dict[str, list[float | None]] = {}
     """Per second, one value for each interval of the run, ten minutes at most; null is not known. Counters by their
@@ -139,7 +142,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     netconsole: str
     host: Host
     profile: Profile
-    duration_s: Annotated[float, Meta(ge=0)]
+    duration_s: Seconds
     clock: dict[str, int | None] = {}
     note: str | None = None
     probes: dict[str, ProbeData] = {}
@@ -152,6 +155,16 @@ def seconds(snapshot: Snapshot, probe: str) -> float:
     """Over how many seconds the figures of a probe are."""
     data = snapshot.probes.get(probe)
     return snapshot.duration_s if data is None or data.duration_s is None else data.duration_s
+
+
+def number(value: object) -> float | None:
+    """What a document holds as a float; None for what is no number, or none that a float holds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 _decoder = msgspec.json.Decoder(Snapshot)

@@ -23,6 +23,7 @@ from netconsole.state import State
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/unit/data"
 MANIFESTS = probes.load_all()
+GOOD = snapshot_file.load(DATA / "snapshot-version-1.json")
 MAX_STEPS = 200
 """Intervals of a recording that are played."""
 
@@ -35,7 +36,7 @@ def one_line(error: Exception) -> None:
 
 
 def read_snapshot(content: bytes, _folder: Path) -> None:
-    """A snapshot: compared with itself, and reported."""
+    """A snapshot: compared with itself and with a good one, both ways, and reported."""
     try:
         read = snapshot_file.parse(content, "file")
     except BadInput as error:
@@ -44,7 +45,8 @@ def read_snapshot(content: bytes, _folder: Path) -> None:
     snapshot_file.parse(snapshot_file.encode(read), "again")
     for render in RENDERERS.values():
         render(of_snapshot(read))
-        render(of_comparison(compare(read, [read])))
+        for comparison in (compare(read, [read]), compare(read, [GOOD] * 3), compare(GOOD, [read, GOOD, read])):
+            render(of_comparison(comparison))
 
 
 def read_baseline(content: bytes, folder: Path) -> None:

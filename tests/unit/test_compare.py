@@ -251,6 +251,17 @@ def test_a_counter_is_not_blamed_for_rows_that_are_benign_or_cannot_be_compared(
     assert counter.why.endswith("; without what is benign or cannot be compared")
 
 
+def test_two_tables_of_one_counter_take_no_more_from_it_than_it_has() -> None:
+    def run(count: int) -> Snapshot:
+        tables = {name: [{"class": "benign", "count": count}] for name in ("drops", "flows")}
+        column = {"labels": ["class"], "values": {"count": {"unit": "packets", "worse": "up"}}}
+        total = {"drops": {"total": count, "unit": "packets", "worse": "up"}}
+        probe = {"status": "attached", "tables": tables, "columns": dict.fromkeys(tables, column), "counters": total}
+        return changed(EMPTY, probes={"p": probe}, facts={})
+
+    assert {one.direction for one in compare(run(9000), [run(5)]).findings} == {"different"}
+
+
 def test_a_row_missing_from_a_full_table_is_not_a_zero(five: list[Snapshot]) -> None:
     documents = [made_up.document(seed) for seed in range(3)]
     for document in documents:

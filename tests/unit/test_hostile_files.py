@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,31 @@ def test_any_bytes_are_refused_in_one_line_or_used(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     READERS[reader](content, tmp_path)
+
+
+def numbers(node: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where a document has a number; of a list its first three members."""
+    if isinstance(node, dict):
+        for name, member in node.items():
+            yield from numbers(member, (*path, name))
+    elif isinstance(node, list):
+        for place, member in enumerate(node[:3]):
+            yield from numbers(member, (*path, place))
+    elif isinstance(node, (int, float)) and not isinstance(node, bool):
+        yield path
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), -5, 1e308, -1e308, 2**63, 1e-308])
+def test_no_number_breaks_a_comparison_or_a_report(value: float, tmp_path: Path) -> None:
+    """Below zero, beyond 64 bits, beyond what a float holds: at every place of a snapshot that has a number."""
+    document = json.loads((DATA / "snapshot-version-1.json").read_text())
+    for path in list(numbers(document)):
+        node = document
+        for part in path[:-1]:
+            node = node[part]
+        right, node[path[-1]] = node[path[-1]], value
+        READERS["snapshot"](json.dumps(document).encode(), tmp_path)
+        node[path[-1]] = right
 
 
 @pytest.fixture

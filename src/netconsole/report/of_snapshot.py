@@ -21,6 +21,7 @@ from netconsole.snapshot_file import (
     ProbeData,
     Snapshot,
     TableColumns,
+    number,
     seconds,
 )
 from netconsole.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE
@@ -87,10 +88,10 @@ def _budget(snapshot: Snapshot) -> Iterator[Block]:
     user = _sum(cost, "cpu_pct")
     memory = _sum(cost, "pss_kb")
     measured = {
-        "kernel_cpu_pct": ("time in the kernel, of one core", _number(cost.get("kernel_cpu_pct")), "%"),
+        "kernel_cpu_pct": ("time in the kernel, of one core", number(cost.get("kernel_cpu_pct")), "%"),
         "user_cpu_pct": ("console and collector, of one core", user, "%"),
         "memory_mb": ("memory of console and collector", None if memory is None else memory / 1024, "MB"),
-        "events_per_s": ("events submitted per second", _number(cost.get("events_per_s")), ""),
+        "events_per_s": ("events submitted per second", number(cost.get("events_per_s")), ""),
         "ns_per_packet": ("time in the kernel for each packet (from 10 000/s on)", _ns_per_packet(snapshot), "ns"),
     }
     for name, limit in snapshot.profile.budget.items():
@@ -98,7 +99,7 @@ def _budget(snapshot: Snapshot) -> Iterator[Block]:
             continue
         what, value, unit = measured.get(name, (name, None, ""))
         state = "? not measured" if value is None else "! over" if value > limit else "ok"
-        rows.append([what, figure.quantity(value, unit), figure.quantity(limit, unit), state])
+        rows.append([what, figure.quantity(value, unit), figure.quantity(number(limit), unit), state])
     if rows:
         yield Table(["what", "measured", "budget", "state"], rows, frozenset({1, 2}))
     else:
@@ -109,8 +110,8 @@ def _ns_per_packet(snapshot: Snapshot) -> float | None:
     """Of a packet that the kernel takes in; None where there are too few for that, as in the console."""
     packets = snapshot.probes.get(PACKETS_PROBE)
     rows = packets.tables.get(PACKETS_TABLE, []) if packets else []
-    per_s = sum(_number(row.get(PACKETS_VALUE)) or 0.0 for row in rows) / (seconds(snapshot, PACKETS_PROBE) or 1.0)
-    kernel_pct = _number(snapshot.cost.get("kernel_cpu_pct"))
+    per_s = sum(number(row.get(PACKETS_VALUE)) or 0.0 for row in rows) / (seconds(snapshot, PACKETS_PROBE) or 1.0)
+    kernel_pct = number(snapshot.cost.get("kernel_cpu_pct"))
     return None if kernel_pct is None or per_s < MIN_PACKETS_PER_S else kernel_pct / 100 * 1e9 / per_s
 
 
@@ -167,7 +168,7 @@ def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: f
     main = next(iter(columns.values))
     labels = [label for label in columns.labels if any(row.get(label) not in (None, "") for row in rows)]
     values = [name for name in columns.values if any(row.get(name) for row in rows)] or [main]
-    ordered = sorted(rows, key=lambda row: -max((_number(row.get(name)) or 0.0 for name in values), default=0.0))
+    ordered = sorted(rows, key=lambda row: -max((number(row.get(name)) or 0.0 for name in values), default=0.0))
     head = list(labels)
     for name in values:
         unit = columns.values[name].unit
@@ -185,12 +186,12 @@ def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: f
 
 def _cells(value: Label, column: ColumnData, span_s: float, at_least: bool) -> list[str]:
     """A value of a table; of a sum also its rate, and of a sum of times its share of the run."""
-    number = _number(value)
+    known = number(value)
     if column.kind == "max":
-        return [figure.quantity(number, column.unit) if column.unit in TIME_UNITS else figure.number(number)]
-    per_s = number / span_s if number is not None and span_s else None
+        return [figure.quantity(known, column.unit) if column.unit in TIME_UNITS else figure.number(known)]
+    per_s = known / span_s if known is not None and span_s else None
     if column.unit in TIME_UNITS:
-        return [figure.duration(number, column.unit), figure.duration(per_s, column.unit)]
+        return [figure.duration(known, column.unit), figure.duration(per_s, column.unit)]
     return [figure.count(value if isinstance(value, int) else None, at_least), figure.number(per_s, at_least)]
 
 
@@ -224,25 +225,25 @@ def _cost(snapshot: Snapshot) -> Iterator[Block]:
     yield Table(
         ["what", "measured"],
         [
-            ["in the kernel, of one core", figure.percent(_number(cost.get("kernel_cpu_pct")))],
+            ["in the kernel, of one core", figure.percent(number(cost.get("kernel_cpu_pct")))],
             ["collector and console, of one core", figure.percent(_sum(cost, "cpu_pct"))],
             ["collector and console, memory (PSS)", figure.memory(_sum(cost, "pss_kb"))],
-            ["the whole machine's CPUs", figure.percent(_number(cost.get("machine_cpu_pct")))],
-            ["events suppressed", figure.number(_number(cost.get("suppressed")))],
-            ["events lost", figure.number(_number(cost.get("lost")))],
+            ["the whole machine's CPUs", figure.percent(number(cost.get("machine_cpu_pct")))],
+            ["events suppressed", figure.number(number(cost.get("suppressed")))],
+            ["events lost", figure.number(number(cost.get("lost")))],
         ],
         frozenset({1}),
     )
     rows = []
     for name, probe in snapshot.probes.items():
         if probe.cost.get("run_count") is not None:
-            nanoseconds = _number(probe.cost.get("run_time_ns"))
+            nanoseconds = number(probe.cost.get("run_time_ns"))
             share = (
                 100 * nanoseconds / 1e9 / snapshot.duration_s if nanoseconds and snapshot.duration_s else nanoseconds
             )
             estimated = "estimated from windows" if probe.cost.get("estimated") else "measured"
-            per_run = figure.duration(_number(probe.cost.get("ns_per_run")))
-            runs = figure.number(_number(probe.cost.get("run_count")))
+            per_run = figure.duration(number(probe.cost.get("ns_per_run")))
+            runs = figure.number(number(probe.cost.get("run_count")))
             rows.append([name, runs, per_run, figure.percent(share), estimated])
     if rows:
         yield Table(["probe", "runs", "per run", "of one core", ""], rows, frozenset({1, 2, 3}))
@@ -277,15 +278,11 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
 def _sum(cost: Mapping[str, Any], name: str) -> float | None:
     """Of the processes that are known; None when none is."""
     known = []
     for process in ("collector", "console"):
         with contextlib.suppress(AttributeError):
-            known.append(_number(cost.get(process, {}).get(name)))
+            known.append(number(cost.get(process, {}).get(name)))
     values = [value for value in known if value is not None]
     return sum(values) if values else None
