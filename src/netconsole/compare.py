@@ -128,26 +128,27 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
         sides = usable.get(metric.probe)
         if sides is None:
             continue
-        why = _unmatched(metric, now, sides)
+        current = now.by_identity.get(key)
+        past = [one.by_identity.get(key) for one in sides]
+        why = _unmatched(metric, now, sides) if current is None or None in past else None
         if why is not None:
             left_out[metric.key] = why
             unmatched.add(key)
         else:
-            pairs.append(
-                (now.by_identity.get(key) or _nothing_of(metric), [one.by_identity.get(key) for one in sides], sides)
-            )
+            pairs.append((current or _nothing_of(metric), past, sides))
     pairs = rests(pairs, now, unmatched)
     spreads = _learned(pairs)
     judged: list[Judged] = []
     work = _work(pairs, now)
     bursts: dict[tuple[Column, Column], float] = {}
+    spans = {name: [seconds(one.snapshot, name) for one in (now, *sides)] for name, sides in usable.items()}
     for current, past, sides in pairs:
-        spans = [seconds(one.snapshot, current.probe) for one in sides]
+        now_s, *past_s = spans[current.probe]
         of = current.identity[:3], (current.counter or current.identity)[:3]
         burst = bursts.get(of)
         if burst is None:  # all rows of a column have the same
             burst = bursts[of] = _burst(*of, [now, *sides])
-        result = _judge(current, past, spans, seconds(now.snapshot, current.probe), spreads, burst)
+        result = _judge(current, past, past_s, now_s, spreads, burst)
         if result is not None:
             if current.kind == "table" and current.worse is None:
                 result.large &= abs(change_of(result)) >= MIN_SHARE * work[_work_of(current)]
@@ -266,11 +267,9 @@ def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: fl
 
 
 def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str | None:
-    """Why a metric that one side lacks is not simply a 0 there; None when it can be compared."""
+    """Why a metric that some side lacks is not simply a 0 there; None when it can be compared."""
     there = metric.identity in now.by_identity
     lacking = [one for one in (now, *before) if metric.identity not in one.by_identity]
-    if not lacking:
-        return None
     if metric.kind in ("histogram", "gauge"):
         has_none = not there or len(lacking) == len(before)  # some of the baseline's are enough
         return f"only in the {'current snapshot' if there else 'baseline'}" if has_none else None
