@@ -15,7 +15,7 @@ import typer
 
 from netconsole import cli_calibrate, cli_compare, cli_forecast, cli_record, machine
 from netconsole.figure import safe
-from netconsole.problems import BadInput, Unable, bad
+from netconsole.problems import BadInput, Unable, bad, stat_of
 
 if TYPE_CHECKING:
     from netconsole.probes import Manifest
@@ -320,7 +320,7 @@ def profiles_check(name: Annotated[str, typer.Argument(metavar="NAME|FILE")], as
     from netconsole.profiles import find, load_file
 
     manifests = load_all()
-    profile = load_file(find(name) if not Path(name).exists() else Path(name), manifests)
+    profile = load_file(find(name) if stat_of(Path(name)) is None else Path(name), manifests)
     if as_json:
         _print_json(catalogue.profile_json(profile, manifests))
     else:

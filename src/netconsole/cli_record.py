@@ -12,7 +12,7 @@ import typer
 
 from netconsole import cli_forecast
 from netconsole.figure import elapsed, memory, safe
-from netconsole.problems import Unable, bad, close
+from netconsole.problems import Unable, bad, close, stat_of
 
 if TYPE_CHECKING:
     from netconsole.profiles import Budget
@@ -142,7 +142,7 @@ def open_replay(path: Path, speed: float = 1.0) -> int:
 
 def find(name: str) -> Path:
     """A recording by path (it holds a / or a dot), or a shipped one by name. Raises BadInput."""
-    if "/" in name or "." in name or Path(name).exists():
+    if "/" in name or "." in name or stat_of(Path(name)) is not None:
         return Path(name)
     known = shipped()
     if name not in known:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from netconsole.figure import safe
 from netconsole.files import write_whole
-from netconsole.problems import bad
+from netconsole.problems import bad, stat_of
 
 ENDINGS = {"json": "json", "md": "md", "markdown": "md", "html": "html", "htm": "html", "txt": "text", "text": "text"}
 
 
 def chosen(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
     """The form that was asked for, else that of the file's ending, else ``default``. Raises BadInput."""
-    if output is not None and not output.parent.is_dir():
-        raise bad(output, "", f"no such directory: {output.parent}")
-    if output is not None and output.is_dir():
-        raise bad(output, "", "is a directory: name a file in it")
+    if output is not None:
+        parent, here = stat_of(output.parent), stat_of(output)
+        if parent is None or not stat.S_ISDIR(parent.st_mode):
+            raise bad(output, "", f"no such directory: {output.parent}")
+        if here is not None and stat.S_ISDIR(here.st_mode):
+            raise bad(output, "", "is a directory: name a file in it")
     if format is not None:
         if format not in known:
             raise bad("--format", "", f'expected {", ".join(known)}, found "{safe(format, 40)}"')

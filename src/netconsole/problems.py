@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -79,6 +80,20 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
     if len(content) > limit:
         raise bad(path, "", f"longer than {limit // 1024} kB: this is not a file of ours")
     return content
+
+
+def stat_of(path: Path) -> os.stat_result | None:
+    """What is at a path that a user named; None when nothing is. Raises BadInput when it cannot be looked at.
+
+    ``Path.exists`` and ``Path.is_dir`` raise OSError for a name that is too long and a directory that may not be read.
+    """
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise bad(path, "", f"{why[:1].lower()}{why[1:]}") from None
 
 
 def read_toml(path: Path) -> dict[str, object]:

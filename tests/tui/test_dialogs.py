@@ -93,6 +93,8 @@ async def test_redacted_it_names_nobody(here: Path) -> None:
         ("file", "there.json", "is there already"),
         ("file", "nowhere/x.json", "no such directory"),
         ("file", "data", "is a directory"),
+        ("file", "~no-such-user/x.json", "no such user"),
+        ("file", "x" * 300 + ".json", "too long"),
     ],
 )
 async def test_what_cannot_be_is_one_line_before_anything_is_measured(

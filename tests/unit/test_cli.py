@@ -15,6 +15,8 @@ from netconsole import cli, paths, probes
 from netconsole.problems import read_toml
 
 ROOT = Path(__file__).parents[2]
+TOO_LONG = "x" * 300
+"""A name that no file system takes."""
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -72,6 +74,11 @@ def test_every_shipped_probe_can_be_shown_and_checked(capsys: pytest.CaptureFixt
         (["snapshot", "--format", "pdf"], "json"),
         (["snapshot", "-o", "report.pdf"], "json"),
         (["snapshot", "-o", "/nonexistent/x.json"], "no such directory"),
+        (["snapshot", "-o", TOO_LONG + ".json"], "too long"),
+        (["compare", "a.json", "b.json", "-o", TOO_LONG + "/b.md"], "too long"),
+        (["calibrate", "--probe", "kernel_drops", "-o", TOO_LONG + ".json"], "too long"),
+        (["replay", TOO_LONG], "too long"),
+        (["profiles", "check", TOO_LONG], "too long"),
         (["--profile", "drops", "snapshot"], "netconsole snapshot --profile"),
         (["--probe", "softnet", "probes"], "netconsole probes"),
         (["snapshot", "--profile", "sumary"], 'did you mean "summary"'),

@@ -25,6 +25,7 @@ from netconsole.session import Session
 from netconsole.snapshot_file import Snapshot
 from netconsole.tui import actions
 from netconsole.tui.panes.scene import Scene
+from netconsole.tui.screens.over import wrap
 from netconsole.tui.widgets.bars import bar
 from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines
@@ -219,7 +220,10 @@ class SnapshotScreen(Screen[None]):
             raise bad("time", "", f'expected a time such as 10s or 2m, found "{safe(time_, 40)}"')
         if not name:
             raise bad("file", "", "missing: where it is to be written")
-        file = Path(name).expanduser()
+        try:
+            file = Path(name).expanduser()
+        except RuntimeError:
+            raise bad(name, "", "no such user") from None
         form = output.chosen(self._choice("form"), file, FORMATS, FORMATS[0])
         if file.exists():
             raise bad(file, "", "is there already: name another file")
@@ -232,7 +236,7 @@ class SnapshotScreen(Screen[None]):
 
     def _tell(self, text: str, tone: Tone) -> None:
         if self.is_mounted:
-            self.query_one("#told", Lines).show([(f" {text}", tone)])
+            self.query_one("#told", Lines).show(*wrap([(f" {text}", tone)], self.size.width))
 
     def _footer(self) -> None:
         if not self.is_mounted:
