@@ -24,7 +24,7 @@ from netconsole import paths
 from netconsole.fact_keys import key as fact_key
 from netconsole.fact_keys import parts
 from netconsole.files import write_whole
-from netconsole.problems import bad, read_bytes
+from netconsole.problems import bad, read_bytes, stat_of
 from netconsole.snapshot_file import Snapshot
 
 KEY_FILE = "redact.key"
@@ -208,7 +208,7 @@ def user_key() -> bytes:
             raise bad(KEY_VARIABLE, "", f"expected {_MIN_KEY} characters or more: a short key can be guessed")
         return hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
     path = paths.user_config() / KEY_FILE
-    if not path.exists():
+    if stat_of(path) is None:
         _make_key(path)
     try:
         key = binascii.unhexlify(read_bytes(path, 1024).strip())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.files import write_whole
-from netconsole.problems import BadInput
+from netconsole.problems import BadInput, stat_of
 
 
 def test_a_file_is_private_and_whole(tmp_path: Path) -> None:
@@ -106,3 +106,12 @@ def test_kill_9_while_writing_leaves_the_previous_file_and_no_other(tmp_path: Pa
         writer.send_signal(signal.SIGKILL)
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_looked_at_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("there")
+    assert stat_of(tmp_path / "file") is not None
+    assert stat_of(tmp_path / "none") is None and stat_of(tmp_path / "file" / "none") is None
+    for name in ("x" * 300, "a\0b"):
+        with pytest.raises(BadInput, match=r"too long|null"):
+            stat_of(tmp_path / name)

@@ -18,7 +18,7 @@ from netconsole.figure import safe
 from netconsole.files import write_whole
 from netconsole.frames import Mode
 from netconsole.host import describe
-from netconsole.problems import BadInput, bad, read_bytes
+from netconsole.problems import BadInput, bad, read_bytes, stat_of
 from netconsole.snapshot_file import Host
 from netconsole.state import PerCount
 
@@ -32,7 +32,7 @@ def load() -> Calibration | None:
     """What was found on this host with this kernel; None when nothing was. Raises BadInput for a broken file."""
     here = describe()
     path = _path(here.name, here.kernel)
-    if not path.exists():
+    if stat_of(path) is None:
         return None
     content = read_bytes(path, MAX_BYTES)
     try:

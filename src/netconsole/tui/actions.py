@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from textual.binding import Binding
 
 from netconsole import paths
-from netconsole.problems import BadInput, Problem, bad, close, read_toml
+from netconsole.problems import BadInput, Problem, bad, close, read_toml, stat_of
 
 Scope: TypeAlias = Literal["app", "main", "table", "over", "facts", "replay"]
 """Where a key works: everywhere, on the main screen, in a table, on a screen over it, on the facts, in a replay."""
@@ -137,7 +137,7 @@ _NAMES = {
 def load_keys(path: Path | None = None) -> dict[str, str]:
     """The keymap of a keys file, by default the user's; empty without one. Raises BadInput with all mistakes."""
     path = paths.user_config() / "keys.toml" if path is None else path
-    if not path.exists():
+    if stat_of(path) is None:
         return {}
     document = read_toml(path)
     table = document.get("keys")
