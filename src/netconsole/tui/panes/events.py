@@ -68,8 +68,10 @@ def _note(scene: Scene) -> str:
     ]
     if not probes:
         return "no probe of this profile samples events"
-    if all(scene.state.probes[name].mode != "details" for name in probes):
-        return f"all probes count only: press e and set {probes[0]} to mode details to sample events"
+    modes = {scene.state.probes[name].mode for name in probes}
+    if "details" not in modes:
+        said = " and ".join(sorted(modes))
+        return f"all probes count only (mode {said}): press e and set {probes[0]} to mode details to sample events"
     return "no events yet"
 
 
