@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -24,6 +23,7 @@ from netconsole.problems import BadInput, Unable
 from netconsole.profiles import Choice, choice
 from netconsole.session import Session
 from netconsole.tui import actions
+from netconsole.tui.screens.over import wrap
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line
@@ -193,8 +193,7 @@ class KnobsScreen(Screen[None]):
             self._tell(f"refused: {figure.safe(error)}", "act")
 
     def _tell(self, text: str, tone: Tone) -> None:
-        lines = textwrap.wrap(figure.safe(text, 600), max(20, self.size.width - 2))
-        self.query_one("#told", Lines).show(*([(f" {line}", tone)] for line in lines))
+        self.query_one("#told", Lines).show(*wrap([(f" {figure.safe(text, 600)}", tone)], self.size.width))
 
     def _field(self, name: str, value: Scalar, told: str) -> Horizontal:
         label = Lines()
