@@ -53,6 +53,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on s
 
 def main() -> None:
     """The console script."""
+    _open_closed_streams()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -72,9 +73,12 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing of it may be flushed at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()  # whoever read it has seen enough
         return DONE
+    except OSError as error:
+        # Files say so themselves (BadInput). What is left is most of all standard output, on a full disk.
+        _drop_output()
+        return _fail(safe(error.strerror or error), BAD_USAGE)
 
 
 @app.callback(invoke_without_command=True)
@@ -345,6 +349,19 @@ def _choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manife
 
 def _print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
+
+
+def _drop_output() -> None:
+    """Nothing of what is left may be flushed at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _open_closed_streams() -> None:
+    """A descriptor that was closed would be given to a file of ours, and Python has no stream for it."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def _fail(message: str, code: int) -> int:

@@ -15,6 +15,7 @@ from netconsole import cli, paths, probes
 from netconsole.problems import read_toml
 
 ROOT = Path(__file__).parents[2]
+GOOD = ROOT / "tests" / "unit" / "data" / "snapshot-version-1.json"
 TOO_LONG = "x" * 300
 """A name that no file system takes."""
 
@@ -122,6 +123,17 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -c 'from netconsole.cli import main; main()' probes --json | head -c 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[", "")
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "said"),
+    [("> /dev/full", 2, "netconsole: No space left on device\n"), (">&-", 0, ""), ("<&- > /dev/null", 0, "")],
+)
+@pytest.mark.parametrize("arguments", ["probes --json", "compare --help", f"compare {GOOD} {GOOD}"])
+def test_output_that_nobody_can_take_is_one_line(arguments: str, where: str, code: int, said: str) -> None:
+    command = f"{sys.executable} -c 'from netconsole.cli import main; main()' {arguments} {where}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, said)
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
