@@ -62,7 +62,10 @@ def test_the_form_follows_the_ending(runs: Path, ending: str, begins: str, capsy
 def test_baselines_are_listed_shown_and_removed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = saved(runs)
     assert run(["baseline", "list"]) == run(["baseline"]) == run(["baseline", "show", name]) == 0
-    assert "spread from 3 runs" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "the same profile: summary" in shown and "spread from 3 runs" in shown and "machine busy" in shown
+    assert run(["baseline", "list", "--profile", "drops"]) == 0
+    assert "another profile than drops: summary" in capsys.readouterr().out
     assert run(["baseline", "remove", name]) == 0
     assert run(["baseline", "list"]) == 0
     assert "No baselines yet" in capsys.readouterr().out

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from netconsole import figure
 from netconsole.baseline import Baseline, Summary
 from netconsole.report.blocks import Block, Document, Heading, Note, Table
-from netconsole.snapshot_file import MEASURED
+from netconsole.snapshot_file import MEASURED, number
 
 
 def of_baselines(summaries: Sequence[Summary]) -> Document:
@@ -22,19 +23,23 @@ def of_baselines(summaries: Sequence[Summary]) -> Document:
 
 
 def of_baseline(baseline: Baseline, summary: Summary) -> Document:
-    """One baseline with its runs and what every run measured."""
+    """One baseline with its runs, the conditions that they were made under, and what every run measured."""
     rows = []
     for name, one in zip(baseline.files, baseline.snapshots, strict=True):
         measured = sum(probe.status in MEASURED for probe in one.probes.values())
         profile = one.profile.name
-        rows.append(
-            [name, one.created, f"{one.duration_s:.3g} s", one.host.name, one.host.kernel, profile, str(measured)]
-        )
+        busy = figure.percent(number(one.cost.get("machine_cpu_pct")))
+        length = f"{one.duration_s:.3g} s"
+        rows.append([name, one.created, length, one.host.name, one.host.kernel, profile, str(measured), busy])
     blocks: list[Block] = [
         Heading("Good for"),
         Note("; ".join(summary.notes)),
         Heading("Runs"),
-        Table(["file", "created", "time", "host", "kernel", "profile", "probes"], rows, frozenset({2, 6})),
+        Table(
+            ["file", "created", "time", "host", "kernel", "profile", "probes", "machine busy"],
+            rows,
+            frozenset({2, 6, 7}),
+        ),
         Heading("Measured in every run"),
         Note(", ".join(summary.probes) or "nothing"),
     ]
