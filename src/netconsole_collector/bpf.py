@@ -38,6 +38,7 @@ _INFO_BYTES = 256
 _ENOTSUPP = 524
 """Kernel-internal number that map operations leak to user space instead of EOPNOTSUPP."""
 _BATCH_ROWS = 1024
+_POSSIBLE = "/sys/devices/system/cpu/possible"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -61,14 +62,22 @@ def _bpf(number: int, attributes: bytes) -> Tuple[int, bytes]:
     return syscall(_NR_BPF, number, buffer, _ATTR_BYTES), buffer.raw
 
 
-def possible_cpus() -> int:
-    """Slots of a per-CPU value: one more than the highest CPU that could ever appear (possible, not online)."""
+def possible() -> List[int]:
+    """Numbers of the CPUs that could ever appear (not only those that are online).
+
+    A per-CPU value has a slot for each, in this order. On some machines numbers are left out between them.
+    """
     try:
-        with open("/sys/devices/system/cpu/possible") as file:
-            text = file.read().strip()
+        with open(_POSSIBLE) as file:
+            ranges = [part.split("-") for part in file.read().strip().split(",")]
     except OSError:
-        return os.cpu_count() or 1
-    return max(int(part.split("-")[-1]) for part in text.split(",")) + 1
+        return list(range(os.cpu_count() or 1))
+    return [cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)]
+
+
+def possible_cpus() -> int:
+    """One more than the highest of them: the length of an array by CPU number."""
+    return max(possible()) + 1
 
 
 class ProgramInfo(NamedTuple):
@@ -169,9 +178,9 @@ class Map:
         self.info = map_info(fd)
         self.per_cpu = self.info.type in _PER_CPU_TYPES
         self.is_array = self.info.type in (MAP_ARRAY, MAP_PERCPU_ARRAY)
-        self.cpus = possible_cpus() if self.per_cpu else 1
+        self.cpus = possible() if self.per_cpu else [0]
         self.slot_bytes = (self.info.value_size + 7) // 8 * 8 if self.per_cpu else self.info.value_size
-        self.value_bytes = self.slot_bytes * self.cpus
+        self.value_bytes = self.slot_bytes * len(self.cpus)
         self.batch = True
         """Set to False by the first batch read that this kernel refuses (before 5.6)."""
 

@@ -237,7 +237,7 @@ class Collector:
         _why(command)
         defaults = command["spec"].get("knobs", {})
         wanted = config.merged(defaults, {}, knobs)
-        raw = config.pack(mode, wanted, bpf.possible_cpus(), self._bound_pct)  # wrong knobs are said at once
+        raw = config.pack(mode, wanted, len(bpf.possible()), self._bound_pct)  # wrong knobs are said at once
         command["config"] = raw.hex()
         self._waiting.append(_Load(command))
         self._status(name, "compiling", mode, wanted)

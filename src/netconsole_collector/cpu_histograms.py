@@ -43,8 +43,8 @@ class CpuHistograms:
         result = []
         for key, value in self._map.items():
             index = int(struct.unpack("=I", key)[0])
-            for cpu in range(self._map.cpus):
-                raw = value[cpu * self._map.slot_bytes :][: _VALUE.size]
+            for slot, cpu in enumerate(self._map.cpus):
+                raw = value[slot * self._map.slot_bytes :][: _VALUE.size]
                 was_raw, was = self._known.get((cpu, index), (bytes(_VALUE.size), _EMPTY))
                 if raw == was_raw and not (full and was is not _EMPTY):
                     continue

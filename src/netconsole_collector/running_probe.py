@@ -106,7 +106,7 @@ class RunningProbe:
         modes = self.spec["probe"].get("modes", ["summary"])
         if mode not in modes:
             raise config.KnobError("mode {!r}: this probe has {}".format(mode, " and ".join(modes)))
-        raw = config.pack(mode, knobs, bpf.possible_cpus(), self.bound_pct)
+        raw = config.pack(mode, knobs, len(bpf.possible()), self.bound_pct)
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
         if device_sets.MAP in self._fds:
@@ -114,7 +114,7 @@ class RunningProbe:
         if "nc_config" in self._fds:
             self.map("nc_config").set(bytes(4), raw)
         if "nc_budget" in self._fds and knobs.get("events_per_s") != self.knobs.get("events_per_s"):
-            self.map("nc_budget").set(bytes(4), config.empty_budget(bpf.possible_cpus()))
+            self.map("nc_budget").set(bytes(4), config.empty_budget(len(bpf.possible())))
         self.mode, self.knobs = mode, knobs
         self._follow_mode()
 

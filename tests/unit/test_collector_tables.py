@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netconsole import histogram
-from netconsole_collector import cpu_histograms, tables
+from netconsole_collector import bpf, cpu_histograms, tables
 from netconsole_collector.bpf import MapInfo
 from netconsole_collector.decode import LayoutError
 from netconsole_collector.names import Names
@@ -219,7 +220,8 @@ def test_histograms_agree_with_the_values() -> None:
 class CpuArray:
     """A per-CPU array of whole histograms, of which only the last index counts."""
 
-    cpus = CPUS
+    cpus = (0, 1, 8)
+    """Numbers of CPUs may be left out."""
     slot_bytes = 8 * (3 + cpu_histograms.SLOTS)
 
     def __init__(self, value_size: int = slot_bytes) -> None:
@@ -259,6 +261,20 @@ def test_histograms_of_cpus_agree_with_the_values() -> None:
     assert one["delta"]["buckets"] == [[histogram.index(1000), 1]] and one["total"]["count"] == 6
     assert one["delta"]["sum"] == 1000
     assert [one["total"]["count"] for one in found.read(full=True)] == [6]
+    fake.add(2, 7)
+    (one,) = found.read(full=False)
+    assert (one["labels"]["cpu"], one["total"]["sum"]) == (8, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus", "length"), [("0", [0], 1), ("0-3", [0, 1, 2, 3], 4), ("0-1,8-9", [0, 1, 8, 9], 10)]
+)
+def test_a_value_has_a_slot_for_each_cpu_that_there_is_and_an_array_for_each_number(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, cpus: list[int], length: int
+) -> None:
+    (tmp_path / "possible").write_text(f"{text}\n")
+    monkeypatch.setattr(bpf, "_POSSIBLE", str(tmp_path / "possible"))
+    assert (bpf.possible(), bpf.possible_cpus()) == (cpus, length)
 
 
 def test_a_sample_that_is_only_half_added_has_no_minimum() -> None:
