@@ -129,9 +129,12 @@ def _newest(pattern: str, names: list[str]) -> str | None:
 def _known_to_apt(pattern: str) -> list[str]:
     names = _apt("apt-cache", "pkgnames", pattern.split("*")[0])
     if not names and os.geteuid() == 0:
-        # A fresh machine has no package lists at all.
-        _apt("apt-get", "update", "-qq")
-        names = _apt("apt-cache", "pkgnames", pattern.split("*")[0])
+        # A fresh machine has no package lists at all. Of two test runs the second waits for those of the first.
+        with locked(cache_dir() / "lists.lock"):
+            names = _apt("apt-cache", "pkgnames", pattern.split("*")[0])
+            if not names:
+                _apt("apt-get", "update", "-qq")
+                names = _apt("apt-cache", "pkgnames", pattern.split("*")[0])
     return names
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import CommandTimeout
-from .hypervisor import CHECKOUT, Hypervisor
+from .hypervisor import Hypervisor, on_a_still_checkout
 
 REPORT = "/run/lab/junit.xml"
 OUTPUT_SHOWN = 4000
-INTERRUPT_LIMIT_S = 30.0  # for pytest to tear down its fixtures and write its report
+INTERRUPT_LIMIT_S = 60.0  # for pytest to tear down its fixtures and write its report
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Run:
 
 def console_command(*arguments: str) -> list[str]:
     """The console with these arguments, as a command for inside."""
-    return [str(Path(sys.executable).with_name("netconsole")), *arguments]
+    return on_a_still_checkout(str(Path(sys.executable).with_name("netconsole")), *arguments)
 
 
 def run_pytest(hypervisor: Hypervisor, *paths: str, limit_s: float, select: str = "") -> Run:
@@ -53,13 +53,16 @@ def run_pytest(hypervisor: Hypervisor, *paths: str, limit_s: float, select: str 
     is reported.
     """
     command = [
-        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-v", "--durations=5"),
+        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_rerunfailures"),
+        *("--color=no", "-v", "--durations=5"),
         *(f"--junitxml={REPORT}", "-o", "junit_family=xunit1", *paths),
         *(("-k", select) if select else ()),
     ]
-    environment = {"PYTHONDONTWRITEBYTECODE": "1", **{name: os.environ[name] for name in ("CI",) if name in os.environ}}
+    # No plugin that the live tests do not use: to find and load them all takes longer than pytest itself.
+    environment = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment |= {name: os.environ[name] for name in ("CI",) if name in os.environ}
     hypervisor.shell(f"mkdir -p {Path(REPORT).parent}; rm -f {REPORT}")
-    with hypervisor.start(*command, env=environment, cwd=CHECKOUT) as process:
+    with hypervisor.start(*on_a_still_checkout(*command), env=environment) as process:
         process.close_input()
         cut_off = not process.ends_within(limit_s)
         if cut_off:

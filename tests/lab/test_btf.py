@@ -11,10 +11,11 @@ import pytest
 from netconsole import probes
 from netconsole_collector import attach, btf, kernel_types, prototypes
 
-from .btf import KernelBtf, btf_files, elf_section, unpack_image
+from .btf import KernelBtf, btf_files, elf_section
 from .errors import LabUnavailable
 from .fetch import Kernel, fetch, kernels
 from .hypervisor import CHECKOUT
+from .image import unpack_image
 
 pytestmark = pytest.mark.lab
 

@@ -1,4 +1,4 @@
-"""The probes' live tests, run on the hypervisor's kernel: the same exactness as on this machine's own."""
+"""The live tests of probes and sources, run on the hypervisor's kernel: the same exactness as on this machine's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEFT_OUT = ("test_filters", "test_headers_are_read", "garbage")
 SELECT = " and ".join(f"not {name}" for name in LEFT_OUT)
 # host_path and local_path have yet to be held to their counts on these kernels.
 PROBES = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
-FILES = [f"tests/live/test_probe_{probe}.py" for probe in PROBES]
+FILES = [*(f"tests/live/test_probe_{probe}.py" for probe in PROBES), "tests/live/test_sources.py"]
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,16 @@ from . import initramfs
 from .errors import CommandTimeout, LabUnavailable, MachineDied
 from .fetch import KernelTree, cache_dir, fetch, kernels
 from .hypervisor import CHECKOUT, Hypervisor
-from .machine import Machine
+from .image import bootable
+from .machine import BOOT_LIMIT_S, Machine
+from .qemu import qemu
+from .remains import Traces, descendants, names, wait_until_gone
+from .testbed import Testbed
+from .traffic import paused
 
 pytestmark = pytest.mark.lab
 
-GONE_LIMIT_S = 30.0
-LIMIT_S = 40
+LIMIT_S = 60
 
 # Boots a hypervisor and keeps a command running in it until it is killed.
 VICTIM = """
@@ -40,56 +45,59 @@ machine.run("sleep", "1000", limit_s=1000)
 
 @pytest.fixture(scope="module")
 def tree() -> KernelTree:
+    """The first kernel's. All that the tests below use is in the cache then."""
     try:
-        return fetch(kernels()[0])
+        trees = [fetch(kernel) for kernel in kernels()]
+        qemu()
     except LabUnavailable as error:
         pytest.skip(str(error))
+    return trees[0]
 
 
-def bare_machine(tree: KernelTree, init: str, *, boot_limit_s: float = 60, limit_s: float = 60) -> Machine:
+def bare_machine(
+    tree: KernelTree, init: str, *, boot_limit_s: float = BOOT_LIMIT_S, limit_s: float = BOOT_LIMIT_S
+) -> Machine:
     """A machine with busybox alone, which never has a command server."""
     head = "#!/bin/sh\n/bin/busybox --install -s /bin\nmount -t proc proc /proc\n"
     return Machine(
-        ["-accel", "tcg", "-m", "256", "-kernel", str(tree.image), "-append", "console=ttyS0 panic=-1 quiet"],
+        ["-m", "256", "-kernel", str(bootable(tree)), "-append", "console=ttyS0 panic=-1 quiet"],
         initramfs=initramfs.build(tree, head + init, []),
         limit_s=limit_s,
         boot_limit_s=boot_limit_s,
     )
 
 
-def descendants(pid: int) -> set[int]:
-    found = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found |= {child, *descendants(child)}
-    return found
+def in_background(boot: Callable[[], Machine]) -> Future[Machine]:
+    """What becomes of it. (Whoever interrupts the run does not wait for that, as for the threads of a pool.)"""
+    outcome: Future[Machine] = Future()
+
+    def carry_out() -> None:
+        try:
+            outcome.set_result(boot())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=carry_out, daemon=True).start()
+    return outcome
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+@pytest.fixture(scope="module")
+def hanging(tree: KernelTree) -> tuple[Future[Machine], Future[Machine]]:
+    """A machine that is silent while it boots, and one that exceeds its lifetime.
+
+    Both take until their limit, which leaves time for a boot on a busy machine: other tests run meanwhile.
+    """
+    hang = "echo last words\nsleep 1000\n"
+    silent = in_background(lambda: bare_machine(tree, hang, boot_limit_s=LIMIT_S))
+    return silent, in_background(lambda: bare_machine(tree, hang, limit_s=LIMIT_S))
 
 
-def wait_until_gone(pids: set[int]) -> set[int]:
-    """Those that are left at the limit."""
-    deadline = time.monotonic() + GONE_LIMIT_S
-    while (left := {pid for pid in pids if alive(pid)}) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return left
-
-
-def names(pids: set[int]) -> set[str]:
-    return {Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids}
-
-
+@pytest.mark.usefixtures("hanging")
 @pytest.mark.parametrize("kernel", [kernel.name for kernel in kernels()])
 @pytest.mark.parametrize("moment", ["booting", "running"])
 def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: KernelTree, tmp_path: Path) -> None:
     """SIGKILL at any moment: no process, mount or file of ours is left, neither by 9p nor by virtiofs."""
-    mounts = Path("/proc/self/mountinfo").read_text()
-    cached = set(cache_dir().iterdir())
+    before = Traces.now(tmp_path)
     victim = subprocess.Popen(
         [sys.executable, "-c", VICTIM, kernel, moment],
         cwd=CHECKOUT,
@@ -106,9 +114,7 @@ def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: Kern
         victim.kill()
         victim.wait()
     assert not wait_until_gone(started)
-    assert Path("/proc/self/mountinfo").read_text() == mounts
-    assert list(tmp_path.iterdir()) == []
-    assert set(cache_dir().iterdir()) == cached
+    assert Traces.now(tmp_path) == before
 
 
 def test_machine_dies_with_its_supervisor(hypervisor_of_its_own: Hypervisor) -> None:
@@ -126,18 +132,6 @@ def hypervisor_of_its_own(tree: KernelTree) -> Iterator[Hypervisor]:
         yield machine
 
 
-def test_a_hang_and_the_limit_show_the_last_console_lines(tree: KernelTree) -> None:
-    """Side by side, because both take until their limit, which has to leave time for a boot on a busy machine."""
-    hang = "echo last words\nsleep 1000\n"
-    with ThreadPoolExecutor() as pool:
-        silent = pool.submit(bare_machine, tree, hang, boot_limit_s=LIMIT_S)
-        limited = pool.submit(bare_machine, tree, hang, limit_s=LIMIT_S)
-        with pytest.raises(MachineDied, match=r"(?s)boot: the machine does not answer.*last words"):
-            silent.result()
-        with pytest.raises(MachineDied, match=rf"(?s)cut off at its limit of {LIMIT_S} s.*last words"):
-            limited.result()
-
-
 def test_panic_is_told(tree: KernelTree) -> None:
     with pytest.raises(MachineDied, match=r"(?s)the machine ended.*Kernel panic"):
         bare_machine(tree, "echo c >/proc/sysrq-trigger\n")
@@ -148,6 +142,14 @@ def test_command_is_cut_off_and_the_machine_goes_on(hypervisor: Hypervisor) -> N
         hypervisor.run("sh", "-c", "echo before; sleep 987; echo after", limit_s=1)
     # The signal went before this command: its whole session is gone.
     assert "sleep 987" not in hypervisor.run("ps", "ax").text
+
+
+def test_a_hung_guest_is_cut_off_with_its_last_console_lines(testbed: Testbed) -> None:
+    guest = testbed.guests[0]
+    guest.run("echo '<0>last words' >/dev/kmsg")
+    with paused(guest), pytest.raises(CommandTimeout, match=r"(?s)guest vm0: .* within 1 s.*last words"):
+        guest.run("echo alive", limit_s=1)
+    assert guest.answers()
 
 
 def test_status_output_and_input_come_through(hypervisor: Hypervisor) -> None:
@@ -189,3 +191,11 @@ def test_this_machine_cannot_be_changed(hypervisor: Hypervisor) -> None:
         assert not new.exists()
     finally:
         victim.unlink()
+
+
+def test_a_hang_and_the_limit_show_the_last_console_lines(hanging: tuple[Future[Machine], Future[Machine]]) -> None:
+    silent, limited = hanging
+    with pytest.raises(MachineDied, match=r"(?s)boot: the machine does not answer.*last words"):
+        silent.result()
+    with pytest.raises(MachineDied, match=rf"(?s)cut off at its limit of {LIMIT_S} s.*last words"):
+        limited.result()
