@@ -2,7 +2,7 @@
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
 
-.PHONY: run test lint format bench fuzz lab test-lab clean
+.PHONY: run test booting measuring showing computing lint format bench fuzz lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -16,20 +16,33 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
-# What only computes goes first, on all processors. What measures this machine, or boots another, has it for itself, one test at a time.
+# Side by side, because most of them wait most of the time: what boots another machine, what measures this one (one test
+# at a time), what shows screens. What only computes takes the time that these leave. Each one's output comes when it has ended.
 COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py)
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
-MEASURING := tests/tui tests/live $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py) $(addprefix --ignore=,$(COMPUTING))
+BOOTING := $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py)
+PYTEST := $(BIN)/python -m pytest
 
-test: lint
+test: .venv/.ready-test
 ifdef ARGS
-	$(BIN)/python -m pytest $(ARGS)
+test: lint
+	$(PYTEST) $(ARGS)
 else
-	@failed=0; \
-	$(BIN)/python -m pytest -n logical --durations=10 $(COMPUTING) || failed=1; \
-	$(BIN)/python -m pytest --durations=20 $(MEASURING) || failed=1; \
-	exit $$failed
+	@echo 'lint, booting, measuring, showing and computing, side by side: the output of each comes when it has ended (minutes)'
+	@$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target lint booting measuring showing computing
 endif
+
+booting: .venv/.ready-test
+	$(PYTEST) --durations=10 $(BOOTING)
+
+measuring: .venv/.ready-test
+	$(PYTEST) --durations=20 tests/live $(addprefix --ignore=,$(COMPUTING))
+
+showing: .venv/.ready-test
+	$(PYTEST) --durations=10 tests/tui
+
+computing: .venv/.ready-test
+	nice $(PYTEST) -n logical --durations=10 $(COMPUTING)
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check
