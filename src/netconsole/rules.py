@@ -21,10 +21,10 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
     """The rule's sentence on one row, for people; names from outside are made safe for a terminal."""
     named = {name: figure.safe(value, _MAX_NAME) for name, value in labels.items()}
     namespace = labels.get("netns")
-    if namespace not in (None, "", "host"):
-        for label in _DEVICES:
-            if isinstance(labels.get(label), str):
-                named[label] = f"{named[label] or 'a device'} (netns {named['netns']})"
+    for label in _DEVICES:
+        if isinstance(labels.get(label), str):
+            where = "" if namespace in (None, "", "host") else f" (netns {named['netns']})"
+            named[label] = f"{named[label] or 'unknown device'}{where}"
     try:
         return rule.say.format(**{**named, **words})
     except (KeyError, IndexError, ValueError) as error:

@@ -13,12 +13,14 @@ from netconsole.frames import Buckets, Count, Row
 from netconsole.histogram import index
 from netconsole.probes import Manifest
 from netconsole.profiles import Budget
+from netconsole.rules import fits, say
 from netconsole.session import Connection
 from netconsole.state import State
 
 from .test_manifests import GOOD, make
 from .test_session_state import SECOND, Stream
 
+ROOT = Path(__file__).parents[2]
 RULES = """
 [histograms.wait]
 unit = "ns"
@@ -146,8 +148,8 @@ def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
     late = Buckets(count=20, sum=20 * 2_000_000, min=None, max=None, buckets=[(index(2_000_000), 20)])
-    for namespace in ("host", "blue", "4026532017"):
-        labels = {"device": "lo", "netns": namespace}
+    for device, namespace in (("lo", "host"), ("lo", "blue"), ("lo", "4026532017"), ("", "host"), ("", "blue")):
+        labels = {"device": device, "netns": namespace}
         stamp = stream.stamp()
         frame = frames.Histogram(
             **stamp, name="wait", interval_ns=SECOND, unit="ns", labels=labels, delta=late, total=late
@@ -155,7 +157,15 @@ def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
         stream.state.apply(frame)
     stream.end()
     where = {match.sentence.partition(":")[0] for match in matches(stream.state, manifests)}
-    assert where == {"lo", "lo (netns blue)", "lo (netns 4026532017)"}
+    unknown = {"unknown device", "unknown device (netns blue)"}
+    assert where == {"lo", "lo (netns blue)", "lo (netns 4026532017)", *unknown}
+
+
+def test_polls_of_no_device_are_those_of_the_backlog() -> None:
+    manifest = probes.load(ROOT / "probes" / "softirq_health")
+    labels = {"device": "", "netns": None, "cpu": 3}
+    *_, last = (rule for rule in manifest.findings if rule.table == "exhausted" and fits(rule, labels))
+    assert say(last, labels, {"rate": "700"}) == "CPU 3: 700/s polls of its backlog leave packets waiting"
 
 
 def test_a_percentile_of_few_samples_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
