@@ -14,7 +14,7 @@ _MAX_NAMESPACES = 4096
 
 def collect(facts: Facts) -> None:
     """Add ``netns/INODE/name`` or, without a name, ``netns/INODE/process``: of the first process, by number, in it."""
-    host = facts.inode("/proc/1/ns/net")
+    host = facts.inode("/proc/1/ns/net") or facts.inode("/proc/self/ns/net")  # the first only as root
     named = {inode: name for name in facts.entries(_NAMED) if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
     for inode, name in list(named.items())[:_MAX_NAMESPACES]:
         if inode != host:
