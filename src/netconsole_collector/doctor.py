@@ -42,10 +42,10 @@ def _commands(stdin: TextIO) -> Optional[List[Json]]:
     """None when standard input is no list of objects."""
     if stdin.isatty():
         return []
-    text = stdin.read().strip()
     try:
+        text = stdin.read().strip()
         commands = json.loads(text) if text else []
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return None
     is_list = isinstance(commands, list) and all(isinstance(command, dict) for command in commands)
     return commands if is_list else None
