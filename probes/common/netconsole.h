@@ -168,6 +168,7 @@ static inline void nc_ledger_add(u32 slot)
 #define NC_LONGEST_NS (1 << 14)     /* what took longer was interrupted: it does not stand for the others */
 #define NC_CALL_NS 50       /* being called at all, which no run sees of itself */
 #define NC_OWED_WINDOWS 8   /* at most: a second, so that details are back soon after a storm */
+#define NC_ATTENDED 2       /* times the bound */
 
 struct nc_window {
     u64 number;
@@ -186,6 +187,17 @@ struct nc_grant {
 };
 BPF_PERCPU_ARRAY(nc_grant, struct nc_grant, 1);
 
+/* Until which window somebody keeps the budget, by giving up in order and saying so: then the breaker leaves him room. */
+BPF_ARRAY(nc_attended, u64, 1);
+
+static inline u64 nc_bound_ns(struct nc_config *config, u64 number)
+{
+    int zero = 0;
+    u64 *until = nc_attended.lookup(&zero);
+
+    return until && number < *until ? config->bound_ns * NC_ATTENDED : config->bound_ns;
+}
+
 /* Advances every eighth tick of the kernel's clock. */
 static inline u64 nc_grant_ticks(void)
 {
@@ -196,9 +208,9 @@ static inline u64 nc_grant_ticks(void)
 #endif
 }
 
-static inline void nc_window_begin(struct nc_config *config, struct nc_window *window, u64 number)
+static inline void nc_window_begin(struct nc_window *window, u64 bound_ns, u64 number)
 {
-    u64 paid = config->bound_ns * (number - window->number), most = config->bound_ns * NC_OWED_WINDOWS;
+    u64 paid = bound_ns * (number - window->number), most = bound_ns * NC_OWED_WINDOWS;
 
     window->took_ns = window->took_ns > paid ? window->took_ns - paid : 0;
     if (window->took_ns > most)
@@ -212,20 +224,21 @@ static inline void nc_grant_more(struct nc_config *config, struct nc_grant *gran
     int zero = 0;
     struct nc_window *window = nc_window.lookup(&zero);
     u64 number = bpf_ktime_get_ns() >> NC_WINDOW_SHIFT, used = NC_GRANT_RUNS - grant->left;
+    u64 bound_ns = nc_bound_ns(config, number);
 
     if (!window)
         return;
     if (window->number != number)       /* of several CPUs that come here at once, some grants may not be counted */
-        nc_window_begin(config, window, number);
+        nc_window_begin(window, bound_ns, number);
     if (grant->number == number) {      /* what is over counts, not what was handed out: many CPUs with a packet each are no storm */
         __sync_fetch_and_add(&window->runs, used);
-        if (config->bound_ns)
+        if (bound_ns)
             __sync_fetch_and_add(&window->took_ns, used * grant->took_ns);
     }
     grant->flags = window->runs < config->details_runs ? NC_F_DETAILS : 0;
     if (config->rows_runs && window->runs >= config->rows_runs)
         grant->flags |= NC_F_COUNTERS;
-    if (config->bound_ns && window->took_ns >= config->bound_ns)
+    if (bound_ns && window->took_ns >= bound_ns)
         grant->flags = NC_F_COUNTERS;
     grant->number = number;
     grant->ticks = ticks;

@@ -23,8 +23,11 @@ MODES = ("counters", "summary", "details")
 DETAILS_RUNS_PER_S = 20000
 """Circuit breaker: so many runs a second, all CPUs together, do the work of details. They take some 0.1 to 0.2 us more
 than others: 0.4 % of a core at most, whatever the storm."""
-_WINDOW_NS = 1 << 27
+_WINDOW_SHIFT = 27
 """NC_WINDOW_SHIFT."""
+_WINDOW_NS = 1 << _WINDOW_SHIFT
+_ATTENDED_S = 3
+"""So long after a reading somebody is taken to keep the budget: intervals of a second, and some delay."""
 _NS_PER_US = 1000
 _NS_PER_S = 1000000000
 _MAX_BURST_EVENTS = 64
@@ -100,6 +103,11 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> b
         max(1, int(bound_pct / 100 * _WINDOW_NS)) if flags & F_DETAILS and bound_pct else 0,
         *(extra + [0] * (MAX_EXTRA - len(extra))),
     )
+
+
+def attended(mono_ns: int) -> bytes:
+    """The value of nc_attended after a reading at ``mono_ns``."""
+    return struct.pack("=Q", (mono_ns + _ATTENDED_S * _NS_PER_S) >> _WINDOW_SHIFT)
 
 
 def _runs(per_s: float) -> int:

@@ -155,6 +155,8 @@ class RunningProbe:
         self._readings += 1
         interval_ns = mono_ns - max(since_ns, self._read_ns)
         self._read_ns = mono_ns
+        if self.bound_pct and self.mode == "details" and "nc_attended" in self._fds:
+            self.map("nc_attended").set(bytes(4), config.attended(mono_ns))
         bodies = [self._counters(interval_ns)]
         ledger = self._ledger()
         for table in self._tables:

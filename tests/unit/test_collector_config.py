@@ -137,6 +137,11 @@ def test_the_time_that_details_may_take_is_a_share_of_the_window() -> None:
     assert bound_ns("details", 0) == bound_ns("summary", 2.0) == 0
 
 
+def test_what_was_read_is_attended_to_for_three_seconds() -> None:
+    (until,) = struct.unpack("=Q", config.attended(7_000_000_000))
+    assert until == 10_000_000_000 >> 27
+
+
 def test_other_knobs_go_to_extra_in_order() -> None:
     extra = packed(port=1, queue_packets=7, deep=True)["extra"]
     assert struct.unpack("=4Q", extra) == (7, 1, 0, 0)
