@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from played import PROFILE, PlayedSession, screen_text
 from scenes import PROBE_DIRECTORY, Scenario, host, interval
@@ -13,6 +13,8 @@ from textual.pilot import Pilot
 from netconsole import probes
 from netconsole.snapshot_file import FactData
 from netconsole.tui.console import ConsoleApp
+from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.widgets.linetable import LineTable
 
 FACTS = {
     "kernel/release": FactData(value="6.1.0-56-amd64", source="/proc/sys/kernel/osrelease"),
@@ -39,13 +41,26 @@ class Running:
         """Type a text."""
         return await self.press(*("space" if key == " " else key for key in text))
 
-    async def play(self, intervals: int = 1) -> str:
+    async def play(self, intervals: int = 1, **options: int) -> str:
         """Intervals of the host go by; what the screen shows then."""
         for _ in range(intervals):
             self.tick += 1
-            self.session.play(interval(Scenario(), self.tick))
+            self.session.play(interval(Scenario(), self.tick, **options))
             await self.pilot.pause()
         return await self.settled()
+
+    def text(self) -> str:
+        """What the screen shows now."""
+        return screen_text(self.app)
+
+    def table(self, name: str) -> LineTable:
+        """A table of the pane in front."""
+        return self.main.view.tables[name]
+
+    @property
+    def main(self) -> MainScreen:
+        """The main screen, also while another lies over it."""
+        return self.app._main
 
     async def settled(self) -> str:
         """What the screen shows when threads have done their work."""
@@ -55,19 +70,35 @@ class Running:
             against.join()
         for _ in range(3):
             await self.pilot.pause()
-        return screen_text(self.app)
+        return self.text()
+
+
+Kind = TypeVar("Kind", bound=Running)
+
+
+@asynccontextmanager
+async def running_as(
+    kind: type[Kind],
+    size: tuple[int, int],
+    session: PlayedSession | None = None,
+    facts: Mapping[str, FactData] | None = None,
+    **options: Any,
+) -> AsyncIterator[Kind]:
+    """The console on a host with trouble, unless it is another session; ``facts`` is None where nobody knows them."""
+    session = session or PlayedSession(host(12))
+    manifests = probes.load_all([PROBE_DIRECTORY])
+    app = ConsoleApp(session, PROFILE, manifests, read_facts=None if facts is None else lambda: facts, **options)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        one = kind(app, pilot, session)
+        await one.play(3)
+        yield one
 
 
 @asynccontextmanager
 async def running(
     size: tuple[int, int] = (120, 40), facts: Mapping[str, FactData] | None = FACTS, **options: Any
 ) -> AsyncIterator[Running]:
-    """The console on a host with trouble; ``facts`` is None where nobody knows them."""
-    session = PlayedSession(host(12))
-    manifests = probes.load_all([PROBE_DIRECTORY])
-    app = ConsoleApp(session, PROFILE, manifests, read_facts=None if facts is None else lambda: facts, **options)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        one = Running(app, pilot, session)
-        await one.play(3)
+    """The console on a host with trouble whose facts are known."""
+    async with running_as(Running, size, facts=facts, **options) as one:
         yield one

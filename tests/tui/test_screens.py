@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from played import PROFILE, PlayedSession, console, screen_text
-from scenes import HOSTILE, PROBE_DIRECTORY, Scenario, attached, host, interval
-from textual.pilot import Pilot
+from running import Running, running_as
+from scenes import HOSTILE, PROBE_DIRECTORY, Scenario, attached, host
 from textual.widgets import Input
 
 from netconsole import frames
@@ -27,55 +27,22 @@ from netconsole.tui.panes import standsout
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
-from netconsole.tui.widgets.linetable import LineTable
 
 SIZES = [(120, 40), (80, 24), (40, 12), (20, 6), (200, 60)]
 
 
-class Console:
-    """A running application, its pilot and its session."""
+class Console(Running):
+    """Waits for no thread: here and there one is held up to see what is shown meanwhile."""
 
-    def __init__(self, app: ConsoleApp, pilot: Pilot[None], session: PlayedSession) -> None:
-        self.app = app
-        self.pilot = pilot
-        self.session = session
-        self.tick = 100
-
-    async def press(self, *keys: str) -> str:
-        """Press keys; what the screen shows then."""
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
-        await self.pilot.pause()
-        return self.text()
-
-    async def play(self, intervals: int = 1, **options: int) -> str:
-        """Intervals of the host go by; what the screen shows then."""
-        for _ in range(intervals):
-            self.tick += 1
-            self.session.play(interval(Scenario(), self.tick, **options))
+    async def settled(self) -> str:
+        for _ in range(2):
             await self.pilot.pause()
-        await self.pilot.pause()
         return self.text()
-
-    def text(self) -> str:
-        return screen_text(self.app)
-
-    def table(self, name: str) -> LineTable:
-        return self.main.view.tables[name]
-
-    @property
-    def main(self) -> MainScreen:
-        return self.app._main
 
 
 @asynccontextmanager
 async def running(session: PlayedSession | None = None, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Console]:
-    session = session or PlayedSession(host(12))
-    app = console(session)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        one = Console(app, pilot, session)
-        await one.play(3)
+    async with running_as(Console, size, session) as one:
         yield one
 
 
