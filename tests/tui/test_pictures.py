@@ -6,14 +6,11 @@ the difference before you commit it.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
-from played import PlayedSession, console, screen_text
+from pictures import looks_as_it_did
+from played import PlayedSession, console
 from scenes import Scenario, host, interval
 
-PICTURES = Path(__file__).parent / "screens"
 VIEWS = {
     "overview": (),
     "drops": ("4",),
@@ -42,12 +39,4 @@ async def test_it_looks_as_it_did(view: str, size: str) -> None:
         for tick in range(3):
             session.play(interval(Scenario(), 30 + tick, lost=2 if tick == 2 else 0))
             await pilot.pause()
-        for key in VIEWS[view]:
-            await pilot.press(key)
-            await pilot.pause()
-        await pilot.pause()
-        text = screen_text(app) + "\n"
-    path = PICTURES / f"{view}-{size}.txt"
-    if os.environ.get("NETCONSOLE_PICTURES") == "write":
-        path.write_text(text)
-    assert text == path.read_text(), f"{path.name} differs"
+        await looks_as_it_did(app, pilot, VIEWS[view], f"{view}-{size}")

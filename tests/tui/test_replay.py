@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from pictures import is_picture
 from played import screen_text
 from tests.unit.recorded import Stream, record
 from textual.pilot import Pilot
@@ -23,7 +23,6 @@ from netconsole.tui.replay import ReplayApp
 from netconsole.tui.screens.jump import JumpScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen
 
-PICTURES = Path(__file__).parent / "screens"
 LIMIT_S = 60.0
 LENGTH_S = 200
 MANIFESTS = probes.load_all()
@@ -106,11 +105,7 @@ async def test_its_header_looks_as_it_did(recording: Path, size: tuple[int, int]
         await one.press("right_square_bracket")
         await one.until(at(70))
         shown = (await one.shows("00:01:08 of 00:03:20")).splitlines(keepends=True)
-    text = "".join(shown[:3])
-    path = PICTURES / f"replay-header-{size[0]}x{size[1]}.txt"
-    if os.environ.get("NETCONSOLE_PICTURES") == "write":
-        path.write_text(text)
-    assert text == path.read_text(), f"{path.name} differs"
+    is_picture(f"replay-header-{size[0]}x{size[1]}", "".join(shown[:3]))
 
 
 async def test_it_plays_and_pauses(recording: Path) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 import zstandard
-from played import PROFILE, PlayedSession, screen_text
+from pictures import looks_as_it_did
+from played import PROFILE, PlayedSession
 
 from netconsole import frames, probes
 from netconsole.tui.console import ConsoleApp
 from netconsole.tui.widgets import ordering
 
-PICTURES = Path(__file__).parent / "screens"
 RECORDINGS = Path(__file__).parent / "recordings"
 SHIPPED = Path(__file__).parents[2] / "probes"
 VIEWS = {
@@ -54,12 +53,4 @@ async def test_it_looks_as_it_did(view: str, size: str, monkeypatch: pytest.Monk
             if isinstance(frame, frames.Cost) and frame.probe is None:
                 await pilot.pause()
         await pilot.pause()
-        for key in keys:
-            await pilot.press(key)
-            await pilot.pause()
-        await pilot.pause()
-        text = screen_text(app) + "\n"
-    path = PICTURES / f"{view}-{size}.txt"
-    if os.environ.get("NETCONSOLE_PICTURES") == "write":
-        path.write_text(text)
-    assert text == path.read_text(), f"{path.name} differs"
+        await looks_as_it_did(app, pilot, keys, f"{view}-{size}")
