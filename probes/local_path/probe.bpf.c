@@ -13,14 +13,10 @@ enum {      /* counters */
 enum { TO_SOCKET = 1, TO_DEVICE };                              /* which way; its mark: the protocol */
 enum { FIRST_QUEUE, LAST_QUEUE };                               /* moments of a way */
 
-#define OUT NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0)
-#define IN NC_WORD('i', 'n', 0, 0, 0, 0, 0, 0)
 #define TCP NC_WORD('t', 'c', 'p', 0, 0, 0, 0, 0)
 #define DATAGRAM NC_WORD('d', 'a', 't', 'a', 'g', 'r', 'a', 'm')
 #define QUEUE NC_WORD('q', 'u', 'e', 'u', 'e', 0, 0, 0)         /* when it left its socket is not known */
 #define STACK NC_WORD('s', 't', 'a', 'c', 'k', 0, 0, 0)
-#define DEVICES NC_WORD('d', 'e', 'v', 'i', 'c', 'e', 's', 0)
-#define QDISC NC_WORD('q', 'd', 'i', 's', 'c', 0, 0, 0)
 
 #define STAMP_MAX_NS 10000000000ull     /* an older time stamp is not one of the monotonic clock */
 
@@ -42,15 +38,6 @@ struct desk {
     struct slow_event event;
 };
 BPF_PERCPU_ARRAY(desks, struct desk, DESKS);
-
-/* The address as a number: the verifier lets no program calculate with a pointer, but one may be stored, and read again. */
-static inline u64 address_of(struct desk *desk, void *skb)
-{
-    volatile u64 *address = &desk->address;
-
-    *address = (u64)skb;
-    return *address;
-}
 
 static inline struct desk *desk_of_cpu(u32 number)
 {
@@ -138,7 +125,7 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     describe(desk, skb, IN);
     if ((config->flags & NC_F_FLOW && !nc_flow_wanted(config, &desk->flow)) || !nc_netns_wanted(config, dev))
         return 0;
-    address = address_of(desk, skb);
+    address = path_address(&desk->address, skb);
     way = path_place(address);
     if (!way)
         return 0;
@@ -172,7 +159,7 @@ static inline void deliver(void *ctx, struct desk *desk, struct path_way *way, u
 /* The way of a packet that came in and is still the same; its headers are on the desk then. */
 static inline struct path_way *way_in(struct desk *desk, struct sk_buff *skb)
 {
-    struct path_way *way = path_find(address_of(desk, skb));
+    struct path_way *way = path_find(path_address(&desk->address, skb));
     struct path_print print;
 
     if (!way || way->set != TO_SOCKET || way->state != PATH_UNDER_WAY)
@@ -277,7 +264,7 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
 
     if (!config || !desk || NC_GET(skb, skb_iif))       /* it was received: not this host's own */
         return 0;
-    address = address_of(desk, skb);
+    address = path_address(&desk->address, skb);
     way = path_place(address);
     if (!way)
         return 0;
@@ -330,7 +317,7 @@ int on_send(struct bpf_raw_tracepoint_args *ctx)
 
     if (!config || !member || !desk || NC_GET(skb, skb_iif) || !nc_netns_wanted(config, dev))
         return 0;
-    address = address_of(desk, skb);
+    address = path_address(&desk->address, skb);
     way = path_find(address);
     path_read(&desk->packet, skb, 1, 1);
     path_print_of(&print, &desk->packet, nc_data_end(skb));

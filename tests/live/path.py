@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+from netconsole.frames import Buckets
+from netconsole.histogram import add, subtract
+
 from .measurement import Measurement
 from .network import Namespace
 
@@ -128,39 +131,38 @@ class Watch:
         self.path = path
         path.set(HOST_PATH, **knobs)
         path.begin()
-        self._before = self._sums()
+        self._before = self._now()
 
-    def _sums(self) -> dict[tuple[str, ...], tuple[int, int]]:
-        found = {}
-        for name in ("crossing", "stages"):
-            for one in self.path.histograms(HOST_PATH, name):
-                key = (name, *map(str, one.labels.values()))
-                found[key] = (one.total.count, one.total.sum)
-        return found
+    def _now(self) -> dict[tuple[str, ...], Buckets]:
+        return {
+            (name, *map(str, one.labels.values())): one.total
+            for name in ("crossing", "stages")
+            for one in self.path.histograms(HOST_PATH, name)
+        }
 
     def stop(self) -> None:
         """Everything that has happened is in the figures from here on."""
         self.path.settle()
-        now = self._sums()
-        self.sums = {
-            key: (count - self._before.get(key, (0, 0))[0], total - self._before.get(key, (0, 0))[1])
-            for key, (count, total) in now.items()
+        self._added = {
+            key: subtract(total, self._before[key]) if key in self._before else total
+            for key, total in self._now().items()
         }
 
     def crossed(self, direction: str) -> int:
-        return self._add("crossing", direction)[0]
+        return self.added("crossing", direction).count
 
     def stage(self, direction: str, stage: str) -> tuple[int, int]:
         """Samples, and their sum in ns."""
-        return self._add("stages", direction, stage)
+        added = self.added("stages", direction, stage)
+        return added.count, added.sum
 
     def whole(self, direction: str) -> int:
         """Sum of all latencies in ns."""
-        return self._add("crossing", direction)[1]
+        return self.added("crossing", direction).sum
 
-    def _add(self, *key: str) -> tuple[int, int]:
-        chosen = [sums for known, sums in self.sums.items() if known[: len(key)] == key]
-        return sum(count for count, _ in chosen), sum(total for _, total in chosen)
+    def added(self, *key: str) -> Buckets:
+        """Histogram name and labels from the first on: what these took together."""
+        return add(one for known, one in self._added.items() if known[: len(key)] == key)
 
     def counter(self, name: str) -> int:
         return self.path.counter(HOST_PATH, name)

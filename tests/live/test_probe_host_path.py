@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from netconsole.histogram import percentile
+
 from . import garbage
-from .measurement import SEEN, Measurement
-from .network import send_udp
-from .path import A6, B6, HOST_PATH, INSIDE, OUTSIDE, PING, A, B, Host, Watch
+from .measurement import LIMIT_S, SEEN, Measurement
+from .network import Namespace, send_udp
+from .path import A6, B6, HOST_PATH, INSIDE, MACS, OUTSIDE, PING, A, B, Host, Watch
 
 pytestmark = pytest.mark.live
 
 PROBE = HOST_PATH
 PORT = 9
-MANY = 50_000
-SOME = 500
-BYTES = 20_000_000
+MANY = 20_000
+SOME = 200
+BYTES = 5_000_000
+PLACES = 4 * 4096
+"""Packets that can be under way at a time (probes/common/path.h)."""
+HOST, STRANGER = "10.99.0.3", ("10.99.0.4", "02:00:00:00:01:0d")
 SETS = {"inside_devices": INSIDE, "outside_devices": OUTSIDE}
 
 
@@ -112,28 +119,99 @@ def test_copies_of_a_flooded_packet_are_followed(path: Measurement, bridged: Hos
 
 
 def test_what_does_not_cross_has_no_sample(path: Measurement, bridged: Host) -> None:
-    bridged.h.ip("address", "replace", "10.99.0.3/24", "dev", "br0")
+    bridged.h.ip("address", "replace", f"{HOST}/24", "dev", "br0")
     mac = bridged.h.run("cat", "/sys/class/net/br0/address").strip()
-    bridged.a.ip("neighbour", "replace", "10.99.0.3", "lladdr", mac, "dev", "eth0", "nud", "permanent")
+    bridged.a.ip("neighbour", "replace", HOST, "lladdr", mac, "dev", "eth0", "nud", "permanent")
     bridged.h.ip("neighbour", "replace", B, "lladdr", "02:00:00:00:01:0b", "dev", "br0", "nud", "permanent")
     watch = watch_of(path, protocol="udp")
-    send_udp(bridged.a, "10.99.0.3", PORT, MANY)
+    send_udp(bridged.a, HOST, PORT, MANY)
     send_udp(bridged.h, B, PORT, MANY)
     watch.stop()
     assert watch.counter("received") == MANY
+    assert watch.counter("reused") + watch.counter("evicted") >= MANY - PLACES  # they ended unseen
     assert watch.counter("from_host") > MANY * 0.99  # some look like the one before and pass for the same, sent again
     assert watch.counter("crossed") == watch.counter("unmatched") == 0
     assert watch.missed() == {}
 
 
+FORWARDS = "until [ $(cat /sys/class/net/{}/brport/state) = 3 ]; do :; done"
+"""BR_STATE_FORWARDING: a port that has just come up is not in use at once."""
+HOLD = """
+import os, socket, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE: room for all
+sock.bind(("", int(sys.argv[2])))
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_another_packet_at_the_same_address_is_no_sample(path: Measurement, bridged: Host) -> None:
+    """What a sends ends in a socket of h. A stranger's echoes leave at the addresses of the dead."""
+    stranger, device, cpu, (ip, mac) = Namespace(), f"ncs{os.getpid()}", min(os.sched_getaffinity(0)), STRANGER
+    try:
+        # A bridge takes the lowest address of its ports for its own: not this one.
+        own = (device, "address", "fe:ff:ff:ff:ff:0c")
+        bridged.h.ip("link", "add", *own, "type", "veth", "peer", "name", "eth0", "netns", stranger.name)
+        bridged.h.ip("link", "set", device, "master", "br0", "up")
+        stranger.ip("link", "set", "eth0", "address", mac, "up")
+        stranger.ip("address", "add", f"{ip}/24", "dev", "eth0")
+        stranger.ip("neighbour", "replace", B, "lladdr", MACS[1], "dev", "eth0", "nud", "permanent")
+        bridged.b.ip("neighbour", "replace", ip, "lladdr", mac, "dev", "eth0", "nud", "permanent")
+        bridge = bridged.h.run("cat", "/sys/class/net/br0/address").strip()
+        bridged.h.ip("address", "replace", f"{HOST}/24", "dev", "br0")
+        bridged.a.ip("neighbour", "replace", HOST, "lladdr", bridge, "dev", "eth0", "nud", "permanent")
+        bridged.h.run("sh", "-c", FORWARDS.format(device))
+        socket = bridged.h.start(HOLD, cpu, PORT)
+        assert socket.stdout is not None
+        assert socket.stdout.readline() == "ready\n"
+        watch = watch_of(path)
+        send_udp(bridged.a, HOST, PORT, SOME)
+        socket.communicate("end\n", timeout=LIMIT_S)
+        stranger.run("taskset", "--cpu-list", str(cpu), sys.executable, "-c", PING, B, str(SOME))
+        watch.stop()
+    finally:
+        stranger.remove()
+    assert path.rows(PROBE, "flows", source=ip) == path.rows(PROBE, "flows", target=HOST) == []
+    assert watch.counter("exchanged") > 0
+    assert watch.counter("exchanged") + watch.counter("unmatched") >= SOME
+    assert path.ledger(PROBE, "join_missed") == 0, "none of these began on a device of a set"
+
+
+TIMED_RECEIVE = """
+import socket, struct, sys
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS: when it was received, by the same clock
+receiver.bind(("", int(sys.argv[1])))
+print("ready", flush=True)
+for _ in range(int(sys.argv[2])):
+    packet, [(_, _, stamp)], *_ = receiver.recvmsg(2048, 64)
+    seconds, rest_ns = struct.unpack("qq", stamp)
+    print(seconds * 10**9 + rest_ns - struct.unpack_from("q", packet)[0], flush=True)
+"""
+TIMED_SEND = """
+import socket, struct, sys, time
+target, port, count, size = sys.argv[1], *map(int, sys.argv[2:])
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(count):
+    sender.sendto(struct.pack("q", time.time_ns()).ljust(size, b"\\0"), (target, port))
+"""
+HISTOGRAM_ERROR = 1 / 16
+"""At mid-bucket: docs of netconsole.histogram."""
+
+
 def test_a_delay_in_the_queue_shows_there_and_nowhere_else(path: Measurement, bridged: Host) -> None:
     packets, size = 40, 958  # 1000 bytes with their headers
+    receiver = bridged.b.start(TIMED_RECEIVE, PORT, packets)
+    assert receiver.stdout is not None
+    assert receiver.stdout.readline() == "ready\n"
     bridged.h.tc(
         *("qdisc", "replace", "dev", OUTSIDE, "root", "tbf", "rate", "1mbit", "burst", "1500", "limit", "1000000"),
     )
     try:
         watch = watch_of(path, protocol="udp")
-        send_udp(bridged.a, B, PORT, packets, size)
+        bridged.a.python(TIMED_SEND, B, PORT, packets, size)
         path.until(lambda: watch.counter("crossed") == packets, "the last packet")
         watch.stop()
     finally:
@@ -145,6 +223,12 @@ def test_a_delay_in_the_queue_shows_there_and_nowhere_else(path: Measurement, br
     assert waited > packets * (packets - 1) / 2 * each_ns / 2
     assert watch.stage("out", "forward")[1] < waited / 10
     assert watch.stage("out", "forward")[1] + waited == watch.whole("out")
+    took_ns = sorted(map(int, receiver.communicate(timeout=LIMIT_S)[0].split()))
+    assert len(took_ns) == packets
+    for percent in (25, 50, 75):
+        by_clocks = took_ns[packets * percent // 100 - 1]
+        shown = percentile(watch.added("stages", "out", "qdisc"), percent)
+        assert shown == pytest.approx(by_clocks, rel=2 * HISTOGRAM_ERROR)  # and what is not the queue's
 
 
 def test_stages_add_up(path: Measurement, bridged: Host) -> None:
@@ -157,7 +241,7 @@ def test_stages_add_up(path: Measurement, bridged: Host) -> None:
 
 
 def test_details_are_a_budgeted_sample_of_what_is_slow(path: Measurement, bridged: Host) -> None:
-    path.set(PROBE, "details", **SETS, protocol="udp", threshold_us=0.001, events_per_s=200)
+    path.set(PROBE, "details", **SETS, protocol="udp", threshold_us=0.001, events_per_s=20)
     path.begin()
     send_udp(bridged.a, B, PORT, MANY)
     path.settle()
