@@ -122,6 +122,7 @@ def console(
         if shown is None:
             raise
         return shown
+    from netconsole.beginning import Beginning
     from netconsole.escalating import Escalating
     from netconsole.governing import Governing
     from netconsole.headless import facts
@@ -129,16 +130,17 @@ def console(
     from netconsole.recorder import Recorder, describe
     from netconsole.tui.app import run as run_console
 
-    start = cli_forecast.before_start(chosen, manifests, requests, force, may_ask=True, named=probe or ())
-    requests = start.requests
-    session = session_of(requests, chosen)
+    later = [] if force else cli_forecast.put_off(chosen, manifests, requests, probe or ())
+    now = [request for request in requests if request not in later]
+    cli_forecast.before_start(chosen, manifests, now, force, may_ask=True, named=probe or ())
+    session = session_of(now, chosen)
     recorder = None
     if record is not None:
         modes = {request.name: request.mode for request in requests}
         recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
         session.attach(recorder)
     governing = Governing(session, chosen, manifests)
-    governing.leave_out(start.left_out)
+    Beginning(session, governing, manifests, later).start()
     escalating = Escalating(session, governing, manifests)
     escalating.start()
     try:

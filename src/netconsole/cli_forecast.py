@@ -43,13 +43,9 @@ def before_start(
     Raises Unable when the rest exceeds the budget and nobody said that it is wanted all the same.
     """
     from netconsole import forecast
-    from netconsole.host import shows_module
-    from netconsole.profiles import chosen_by
 
     modes = {request.name: request.mode for request in requests}
-    found = forecast.wanted(requests, manifests)
-    # What watches a module that is not here will be refused in a moment: there is nothing to forecast.
-    dear = [(one, modes[one.name]) for one in found if not one.module or shows_module(one.module)]
+    dear = [(one, modes[one.name]) for one in _dear(requests, manifests)]
     if not dear:
         return Start(requests)
     from netconsole import machine
@@ -66,8 +62,7 @@ def before_start(
     above = forecast.excess(outlook.forecasts, profile.budget, 0.0, outlook.packets_per_s)
     if above is None or force:
         return Start(requests)
-    glance = {name for name in modes if name not in named and chosen_by(profile, name) == GLANCE}
-    spare = [one.probe for one in outlook.forecasts if one.probe in glance and one.mode != "details"]
+    spare = [one.name for one in requests if _is_of_glance(profile, one, named)]
     out = {one.probe: one for one in forecast.too_dear(outlook.forecasts, profile.budget, spare, outlook.packets_per_s)}
     if out:
         for name in out:
@@ -78,6 +73,28 @@ def before_start(
     if may_ask and _is_wanted(why):
         return Start(requests)
     raise Unable(f"{why}; --force starts it all the same, and the governor then gives up what is too much")
+
+
+def put_off(
+    profile: Profile, manifests: Mapping[str, Manifest], requests: Sequence[ProbeRequest], named: Sequence[str]
+) -> list[ProbeRequest]:
+    """What an open console forecasts and starts by itself (beginning.py): dear summaries that GLANCE alone asks for."""
+    dear = {manifest.name for manifest in _dear(requests, manifests)}
+    return [one for one in requests if one.name in dear and _is_of_glance(profile, one, named)]
+
+
+def _dear(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
+    """What watches a module that is not here is not dear: it will be refused in a moment."""
+    from netconsole import forecast
+    from netconsole.host import shows_module
+
+    return [one for one in forecast.wanted(requests, manifests) if not one.module or shows_module(one.module)]
+
+
+def _is_of_glance(profile: Profile, request: ProbeRequest, named: Sequence[str]) -> bool:
+    from netconsole.profiles import chosen_by
+
+    return request.mode != "details" and request.name not in named and chosen_by(profile, request.name) == GLANCE
 
 
 def of_every_mode(manifest: Manifest) -> Outlook:

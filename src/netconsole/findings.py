@@ -210,7 +210,9 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
         # Nothing is missing in the kernel, and yet there is a reason: it was changed to keep the budget.
         yield Match(
             Evidence("probe", probe.name), "governed", "!", f"{title}: {figure.safe(probe.why)}", 0.0,
-            "It comes back by itself when there is room; press u to have it back at once, whatever it costs.",
+            figure.safe(probe.help)
+            if probe.help
+            else "It comes back by itself when there is room; press u to have it back at once, whatever it costs.",
         )  # fmt: skip
     if not probe.measuring:
         return

@@ -175,17 +175,24 @@ def excess(
 
 
 def too_dear(
-    forecasts: Sequence[Forecast], budget: Budget, spare: Collection[str], packets_per_s: float | None = None
+    forecasts: Sequence[Forecast],
+    budget: Budget,
+    spare: Collection[str],
+    packets_per_s: float | None = None,
+    other_pct: float = 0.0,
 ) -> list[Forecast]:
-    """Which of the ``spare`` probes to leave out, the dearest first, so that the rest fits; none if that cannot be."""
+    """Which of the ``spare`` probes to leave out, the dearest first, so that the rest fits; none if that cannot be.
+
+    ``other_pct``: what runs already, percent of one core.
+    """
     left, out = list(forecasts), []
     for one in sorted(forecasts, key=lambda one: -one.kernel_cpu_pct):
-        if excess(left, budget, 0.0, packets_per_s) is None:
+        if excess(left, budget, other_pct, packets_per_s) is None:
             break
         if one.probe in spare:
             left.remove(one)
             out.append(one)
-    return out if excess(left, budget, 0.0, packets_per_s) is None else []
+    return out if excess(left, budget, other_pct, packets_per_s) is None else []
 
 
 def _by_kprobes(manifest: Manifest) -> bool:

@@ -85,7 +85,7 @@ class LiveSession:
         self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
-            self._say(name, "compiling", request.mode)
+            self.say(name, "compiling", request.mode)
 
     def start(self) -> None:
         """Start the collector, unless no probe needs it, and the sources."""
@@ -180,7 +180,7 @@ class LiveSession:
         self._requests = {**self._requests, request.name: request}
         self._detached.pop(request.name, None)
         if self._supervisor.ident is None:  # nothing needed a collector so far: it loads what is requested
-            self._say(request.name, "compiling", request.mode)
+            self.say(request.name, "compiling", request.mode)
             self._supervisor.start()
             return _done()
         return self._ask({**_load(request), "why": why}, request.name)
@@ -201,6 +201,23 @@ class LiveSession:
             return _refused(f"{probe}: is not a probe of this session")
         self._detached[probe] = why
         return self._ask({"command": "unload", "probe": probe, "why": why}, None)
+
+    def say(
+        self, probe: str, state: frames.ProbeState, mode: Mode, why: str | None = None, help: str | None = None
+    ) -> None:
+        """A status of the console's own about a probe that the collector does not speak of, as an ordinary frame."""
+        status = frames.Status(
+            source="console",
+            probe=probe,
+            seq=next(self._console_seq),
+            mono_ns=time.monotonic_ns(),
+            wall_ns=time.time_ns(),
+            state=state,
+            mode=mode,
+            why=why,
+            help=help,
+        )
+        self._apply([status])
 
     def close(self) -> None:
         """See :class:`netconsole.session.Session`."""
@@ -247,7 +264,7 @@ class LiveSession:
             self._ask(self._bound(), None)
             for name, request in self._requests.items():
                 if name in self._detached:
-                    self._say(name, "off", request.mode, self._detached[name])
+                    self.say(name, "off", request.mode, self._detached[name])
                 else:
                     self._ask(_load(request), name)
             pending: list[AnyFrame] = []
@@ -283,7 +300,7 @@ class LiveSession:
         for name, request in self._requests.items():
             if name not in self._detached:
                 again = f"it is started again in {wait_s:g} s"
-                self._say(name, "failed", request.mode, f"collector lost: {why}", again)
+                self.say(name, "failed", request.mode, f"collector lost: {why}", again)
         self._tell("status")
 
     def _intervals(self) -> int:
@@ -320,23 +337,6 @@ class LiveSession:
             collector={},
             capabilities={},
         )
-
-    def _say(
-        self, probe: str, state: frames.ProbeState, mode: Mode, why: str | None = None, help: str | None = None
-    ) -> None:
-        """A status of the console's own about a probe, as an ordinary frame."""
-        status = frames.Status(
-            source="console",
-            probe=probe,
-            seq=next(self._console_seq),
-            mono_ns=time.monotonic_ns(),
-            wall_ns=time.time_ns(),
-            state=state,
-            mode=mode,
-            why=why,
-            help=help,
-        )
-        self._apply([status])
 
     # ---- commands ----
 
@@ -382,7 +382,7 @@ class LiveSession:
             state = self._state.probes.get(probe)
             waiting = state is not None and not state.settled
         if waiting:
-            self._say(probe, "failed", self._requests[probe].mode, error, "netconsole doctor says more")
+            self.say(probe, "failed", self._requests[probe].mode, error, "netconsole doctor says more")
 
     def _keep(self, wanted: ProbeRequest, done: Future[None]) -> None:
         """A change that was taken also holds for a collector that is started again."""
