@@ -94,12 +94,12 @@ class TableState:
         return [] if series is None else series.values(self.timeline, count)
 
     def moving(self) -> list[RowState]:
-        """The rows of which a count moved in the last interval."""
+        """The rows of which a count moved in the last interval, or may have: all of them, when nothing is known."""
         return [self.rows[key] for key in self._moving if key in self.rows]
 
     def apply(self, frame: frames.Table, tick: int) -> None:
         """Take over the rows of a frame; what a full frame does not name is gone."""
-        self.close(tick)
+        self._stand_still(tick)
         seen: set[RowKey] = set()
         refused = 0
         moved: dict[str, int] = {}
@@ -124,7 +124,19 @@ class TableState:
             self.rows = {key: row for key, row in self.rows.items() if key in seen}
 
     def close(self, tick: int) -> None:
-        """Interval ``tick`` is spoken of, or ends without a word: what moved before it stands still until told."""
+        """Interval ``tick`` ends: without a frame (it was lost, its source fails) no rate of it is known."""
+        if self.tick == tick:
+            return
+        self.tick = tick
+        for row in self.rows.values():
+            for count in row.counts.values():
+                count.delta = count.per_s = None
+        for series in (*self._sums.values(), *(one for row in self._history.values() for one in row.values())):
+            series.put(tick, None)
+        self._moving = set(self.rows)
+
+    def _stand_still(self, tick: int) -> None:
+        """Interval ``tick`` is spoken of: what moved before it, or was unknown, stands still until it is named."""
         if self.tick == tick:
             return
         self.tick = tick

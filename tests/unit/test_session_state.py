@@ -100,12 +100,16 @@ def test_a_row_that_is_not_sent_stood_still(stream: Stream) -> None:
     assert (lo.total, lo.delta, lo.per_s) == (5, 0, 0.0)
 
 
-def test_a_table_that_is_not_sent_stood_still(stream: Stream) -> None:
-    stream.table(row("lo", 5, 5), full=True)
+def test_a_table_that_is_not_sent_is_not_known_until_it_is(stream: Stream) -> None:
+    stream.table(row("lo", 5, 5), row("eth0", 0, 9), full=True)
     stream.end()
     stream.end()
-    lo = stream.state.probes["p"].tables["t"].rows[LO].counts["n"]
-    assert (lo.total, lo.per_s) == (5, 0.0)
+    table = stream.state.probes["p"].tables["t"]
+    assert [(one.total("n"), one.per_s("n")) for one in table.rows.values()] == [(5, None), (9, None)]
+    stream.table(row("lo", 2, 7))
+    stream.end()
+    assert [(one.total("n"), one.per_s("n")) for one in table.rows.values()] == [(7, 2.0), (9, 0.0)]
+    assert table.history(LO, "n", 3) == [5.0, None, 2.0]
 
 
 def test_rates_are_of_the_interval_that_was_measured(stream: Stream) -> None:
@@ -131,6 +135,7 @@ def test_the_rows_of_a_table_have_a_history_together(stream: Stream) -> None:
     stream.end()
     next(stream.seq)
     stream.end()
+    stream.table()
     stream.end()
     stream.table(row("eth0", 1, 3))
     stream.end()
@@ -167,6 +172,7 @@ def test_rows_of_an_interval_with_a_lost_frame_are_unknown_not_idle(stream: Stre
     stream.end()
     next(stream.seq)
     stream.end()
+    stream.table()
     stream.end()
     assert stream.state.probes["p"].tables["t"].history(LO, "n", 3) == [5.0, None, 0.0]
 
