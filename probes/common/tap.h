@@ -61,13 +61,13 @@ static inline struct tun_struct *tun_of_device(struct net_device *dev)
 }
 
 /* The queue that tun_net_xmit puts a packet on. NULL when it drops the packet for want of that queue, or is no tun device after all. */
-static inline struct tun_file *tap_queue_of_packet(struct sk_buff *skb, struct net_device *dev)
+static inline struct tun_file *tap_queue_of_device(struct net_device *dev, u16 queue)
 {
     struct tun_struct *tun = tun_of_device(dev);
     struct tun_file *tfile = NULL;
 
     if (NC_READ(tun, dev) == dev)
-        bpf_probe_read_kernel(&tfile, sizeof(tfile), &tun->tfiles[NC_READ(skb, queue_mapping) & 255]);
+        bpf_probe_read_kernel(&tfile, sizeof(tfile), &tun->tfiles[queue & 255]);
     return tfile;
 }
 

@@ -1,8 +1,10 @@
 /* kvm_irqs - what interrupts KVM delivers to each VM, by the line that was signalled, and what its virtual CPUs do: halts and kicks.
  *
  * An irqfd is signalled with interrupts off, and kvm_apic_accept_irq follows in the same thread, so that the interrupt's vector and target
- * are those of the irqfd. When the line cannot be delivered so, a kernel worker does it later (irqfd_inject).
+ * are those of the irqfd. When the line cannot be delivered so, a kernel worker does it later (irqfd_inject), once for all signals until then.
  */
+
+#define KVM_IRQ_ROUTING_MSI 2   /* include/uapi/linux/kvm.h */
 
 enum { WAKEUPS, HALTS };    /* counters */
 enum { LINE };              /* checks */
@@ -12,7 +14,7 @@ struct line_key {
     s32 gsi;
 };
 struct line_row {
-    u64 wakeups, deferred, accepted;
+    u64 wakeups, msi, at_once, deferred, accepted;
     u64 vector, apic;       /* gauges: of the last */
 };
 BPF_TABLE("percpu_hash", struct line_key, struct line_row, lines, NC_ROWS_lines);
@@ -30,7 +32,8 @@ BPF_TABLE("percpu_hash", struct vcpu_key, struct vcpu_row, vcpus, NC_ROWS_vcpus)
 struct delivery {
     struct line_key line;
     u32 thread;
-    u32 active;
+    u16 active;
+    u16 at_once;
 };
 BPF_PERCPU_ARRAY(deliveries, struct delivery, 1);
 
@@ -45,39 +48,45 @@ static inline struct line_row *row_of(struct line_key *key)
     return row;
 }
 
-static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd)
+static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, int at_once)
 {
     struct kvm *kvm = NC_READ(irqfd, kvm);
     struct line_key key = { .vm = NC_READ(kvm, userspace_pid), .gsi = NC_READ(irqfd, gsi) };
     struct delivery *delivery;
     int zero = 0;
 
-    nc_check(LINE, !NC_READ(irqfd, irq_entry.type) || NC_READ(irqfd, irq_entry.gsi) == key.gsi);
     delivery = deliveries.lookup(&zero);
     if (delivery) {
         delivery->line = key;
         delivery->thread = bpf_get_current_pid_tgid();
         delivery->active = 1;
+        delivery->at_once = at_once;
     }
     return row_of(&key);
 }
 
 int signalled(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
 {
+    struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
+    u32 route = NC_READ(irqfd, irq_entry.type);     /* 0: none, or several, which takes a kernel worker */
     struct line_row *row;
 
     if (!((u64)key & EPOLLIN))
         return 0;
-    row = deliver((void *)wait - offsetof(struct kvm_kernel_irqfd, wait));
+    if (route)
+        nc_check(LINE, NC_READ(irqfd, irq_entry.gsi) == NC_READ(irqfd, gsi));
+    row = deliver(irqfd, 1);
     nc_count(WAKEUPS);
-    if (row)
+    if (row) {
         row->wakeups++;
+        row->msi += route == KVM_IRQ_ROUTING_MSI;
+    }
     return 0;
 }
 
 int deferred(struct pt_regs *ctx, struct work_struct *work)
 {
-    struct line_row *row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject));
+    struct line_row *row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject), 0);
 
     if (row)
         row->deferred++;
@@ -97,6 +106,7 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
     row = row_of(&delivery->line);
     if (row) {
         row->accepted++;
+        row->at_once += delivery->at_once;
         row->apic = ctx->args[0];
         row->vector = (u8)ctx->args[3];
     }

@@ -20,6 +20,20 @@ struct queue_row {
 BPF_TABLE("percpu_hash", struct queue_key, struct queue_row, queues, NC_ROWS_queues);
 BPF_TABLE("percpu_hash", struct queue_key, struct nc_bucket, occupancy, NC_ROWS_occupancy);
 
+/* ---- flows, by the hash that a NIC, Open vSwitch or a socket has given them ---- */
+struct spread {
+    u64 flows;          /* gauge: parts that were seen in this period, or in the one before if those were more */
+    u64 parts;          /* seen in this period: bit n is the n-th 64th of all hashes */
+    u64 earlier;        /* how many in the one before */
+    u64 period;
+};
+BPF_TABLE("hash", struct queue_key, struct spread, spread, NC_ROWS_spread);
+#define PERIOD_SHIFT 33     /* of nanoseconds: 8.6 s; no division */
+#define PART_SHIFT 26       /* of a hash */
+
+/* The packet's own members, copied at once: to read five of them would be five calls. */
+BPF_PERCPU_ARRAY(packet, struct sk_buff, 1);
+
 /* ---- how far vhost has come in a ring ---- */
 struct position {
     u32 consumed;       /* slots */
@@ -43,49 +57,46 @@ static inline struct queue_row *row_of(struct queue_key *key)
     return row;
 }
 
-/* include/linux/ptr_ring.h */
-struct ring {
-    u32 producer, consumer, size;
-    u64 slots;
-};
-#define SHARED_AT offsetof(struct ptr_ring, consumer_head)
-#define SHARED_BYTES (offsetof(struct ptr_ring, queue) + sizeof(void *) - SHARED_AT)
+/* A ring's ends, size and slots (include/linux/ptr_ring.h), copied at once. */
+BPF_PERCPU_ARRAY(rings, struct ptr_ring, 1);
 
-static inline void read_ring(struct ring *copy, struct ptr_ring *ring)
+static inline struct ptr_ring *copy_of(struct ptr_ring *ring)
 {
-    u64 shared[(SHARED_BYTES + 7) / 8] = {};        /* from the consumer's position to the slots: one call, not three */
+    struct ptr_ring *copy;
+    int zero = 0;
 
-    bpf_probe_read_kernel(shared, SHARED_BYTES, (void *)ring + SHARED_AT);
-    copy->producer = NC_READ(ring, producer);
-    copy->consumer = *(u32 *)shared;
-    copy->size = *(u32 *)((void *)shared + offsetof(struct ptr_ring, size) - SHARED_AT);
-    copy->slots = *(u64 *)((void *)shared + offsetof(struct ptr_ring, queue) - SHARED_AT);
+    copy = rings.lookup(&zero);
+    if (copy)
+        bpf_probe_read_kernel(copy, sizeof(*copy), ring);
+    return copy;
 }
 
 /* Packets in the ring: its ends say how many, except that they meet when it is empty and when it is full. A slot that the consumer has
  * passed may keep its pointer until a batch of them is cleared, but never the slot where both ends meet. */
-static inline u32 ring_occupancy(struct ring *ring)
+static inline u32 ring_occupancy(struct ptr_ring *ring)
 {
+    u32 producer = ring->producer, consumer = ring->consumer_head;
     void *packet = NULL;
 
-    if (ring->producer != ring->consumer)
-        return ring->producer > ring->consumer ? ring->producer - ring->consumer : ring->producer + ring->size - ring->consumer;
-    bpf_probe_read_kernel(&packet, sizeof(packet), (void **)ring->slots + ring->producer);
+    if (producer != consumer)
+        return producer > consumer ? producer - consumer : producer + ring->size - consumer;
+    bpf_probe_read_kernel(&packet, sizeof(packet), ring->queue + producer);
     return packet ? ring->size : 0;
 }
 
 /* From here on what vhost takes is counted. */
-static inline void start_from(struct ring *ring)
+static inline void start_from(struct ptr_ring *ring)
 {
-    u32 index = (ring->slots * 0x9e3779b97f4a7c15ull) >> (64 - KNOWN_BITS);
-    struct position start = { .consumed = ring->consumer };
+    u64 slots = (u64)ring->queue;
+    u32 index = (slots * 0x9e3779b97f4a7c15ull) >> (64 - KNOWN_BITS);
+    struct position start = { .consumed = ring->consumer_head };
     int zero = 0;
     u64 *one = known.lookup(&index), *ended = ends.lookup(&zero);
 
-    if (!one || !ended || *one == ring->slots + *ended)
+    if (!one || !ended || *one == slots + *ended)
         return;
-    positions.insert(&ring->slots, &start);
-    *one = ring->slots + *ended;
+    positions.insert(&slots, &start);
+    *one = slots + *ended;
 }
 
 int closed(struct pt_regs *ctx, struct inode *inode, struct file *file)
@@ -101,9 +112,43 @@ int closed(struct pt_regs *ctx, struct inode *inode, struct file *file)
     return 0;
 }
 
-static inline void count_gso(struct queue_row *row, struct sk_buff *skb)
+static inline u32 bits_of(u64 word)
 {
-    struct skb_shared_info *shared = (void *)NC_READ(skb, head) + NC_READ(skb, end);
+    word -= word >> 1 & 0x5555555555555555ull;
+    word = (word & 0x3333333333333333ull) + (word >> 2 & 0x3333333333333333ull);
+    return ((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0full) * 0x0101010101010101ull >> 56;
+}
+
+/* Of two CPUs that come here at once, one may be lost until its flow's next packet. */
+static inline void count_flow(struct queue_key *key, u32 hash)
+{
+    u64 part = 1ull << (hash >> PART_SHIFT), period;
+    struct spread none = {}, *its;
+
+    if (!hash)
+        return;
+    period = bpf_ktime_get_ns() >> PERIOD_SHIFT;
+    its = spread.lookup_or_try_init(key, &none);
+    if (!its) {
+        nc_ledger_add(NC_MAP_FULL);
+        return;
+    }
+    if (its->period != period) {
+        its->earlier = its->period + 1 == period ? bits_of(its->parts) : 0;
+        its->parts = 0;
+        its->period = period;
+    } else if (its->parts & part) {
+        return;
+    }
+    its->parts |= part;
+    its->flows = bits_of(its->parts);
+    if (its->flows < its->earlier)
+        its->flows = its->earlier;
+}
+
+static inline void count_gso(struct queue_row *row, struct sk_buff *copy)
+{
+    struct skb_shared_info *shared = (void *)copy->head + copy->end;
     u32 kind;
 
     if (!NC_READ(shared, gso_size))
@@ -124,31 +169,36 @@ int offered(struct pt_regs *ctx, struct sk_buff *skb, struct net_device *dev)
     struct nc_bucket none = {};
     struct queue_row *row;
     struct tun_file *tfile;
-    struct ring ring;
+    struct ptr_ring *ring;
+    struct sk_buff *copy;
+    int zero = 0;
     u32 used;
 
-    if (!config)
+    copy = packet.lookup(&zero);
+    if (!config || !copy)
         return 0;
     nc_place_of(&key.place, dev);
     if (!nc_place_wanted(config, &key.place))
         return 0;
-    tfile = tap_queue_of_packet(skb, dev);
-    key.queue = NC_READ(skb, queue_mapping);
+    bpf_probe_read_kernel(copy, sizeof(*copy), skb);
+    key.queue = copy->queue_mapping;
+    tfile = tap_queue_of_device(dev, key.queue);
     if (!tfile || !nc_check(QUEUE, NC_READ(tfile, socket.sk) == &tfile->sk)) {
         nc_count(STRANGERS);
         return 0;
     }
     nc_count(PACKETS);
     row = row_of(&key);
-    if (!row)
+    ring = copy_of(&tfile->tx_ring);
+    if (!row || !ring)
         return 0;
-    read_ring(&ring, &tfile->tx_ring);
-    used = ring_occupancy(&ring);
-    start_from(&ring);
+    used = ring_occupancy(ring);
+    start_from(ring);
     nc_add(&row->packets, 1);
-    nc_add(&row->bytes, NC_READ(skb, len));
-    row->size = ring.size;
-    count_gso(row, skb);
+    nc_add(&row->bytes, copy->len);
+    row->size = ring->size;
+    count_gso(row, copy);
+    count_flow(&key, copy->hash);
     key.slot = nc_slot(used);
     nc_bucket_add(occupancy.lookup_or_try_init(&key, &none), used);
     return 0;
@@ -181,7 +231,7 @@ int dropped(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     nc_count(DROPS);
     nc_add(&row->ring_full, 1);
-    if (is_stuck(tap_queue_of_packet(skb, NC_READ(skb, dev))))
+    if (is_stuck(tap_queue_of_device(NC_READ(skb, dev), key.queue)))
         nc_add(&row->stuck, 1);
     return 0;
 }
@@ -194,11 +244,13 @@ int taken(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     struct ptr_ring *source = NC_READ(nvq, rx_ring);
     struct socket *sock = NC_READ(vq, private_data);
     struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
-    struct position now = {}, *before;
+    struct position now = {}, *position;
+    struct vhost_net_buf inside;
     struct tap_queue tap = {};
     struct queue_key key = {};
     struct queue_row *row;
-    struct ring ring;
+    struct ptr_ring *ring;
+    u64 slots;
 
     if (!source || tap_of_socket(&tap, sock))   /* the guest's transmit queue has no ring */
         return 0;
@@ -207,15 +259,21 @@ int taken(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     key.place = tap.place;
     key.queue = tap.queue;
     row = queues.lookup(&key);
-    if (!row)
+    ring = copy_of(source);
+    if (!row || !ring)
         return 0;
-    read_ring(&ring, source);
-    now.consumed = ring.consumer;
-    now.waiting = NC_READ(nvq, rxq.tail) - NC_READ(nvq, rxq.head);
+    slots = (u64)ring->queue;
+    inside = NC_READ(nvq, rxq);
+    now.consumed = ring->consumer_head;
+    now.waiting = inside.tail - inside.head;
     now.taken_ns = bpf_ktime_get_ns();
-    before = positions.lookup(&ring.slots);
-    if (before && ring.size > 128)
-        nc_add(&row->taken, (now.consumed + ring.size - before->consumed) % ring.size + before->waiting - now.waiting);
-    positions.update(&ring.slots, &now);
+    position = positions.lookup(&slots);
+    if (!position) {
+        positions.insert(&slots, &now);
+        return 0;
+    }
+    if (ring->size > 128)
+        nc_add(&row->taken, (now.consumed + ring->size - position->consumed) % ring->size + position->waiting - now.waiting);
+    *position = now;    /* in place: nobody else writes it, and an update takes a new node and locks */
     return 0;
 }

@@ -53,6 +53,16 @@ struct worker {
 };
 BPF_TABLE("lru_hash", u32, struct worker, threads, 8192);
 
+/* Which threads may be workers, by the low bits of their numbers: on every context switch of the host a look-up that is inlined. */
+#define MARK_BITS 14
+BPF_ARRAY(marks, u32, 1 << MARK_BITS);
+
+static inline u32 *mark_of(u32 tid)
+{
+    u32 index = tid & ((1 << MARK_BITS) - 1);
+    return marks.lookup(&index);
+}
+
 /* ---- wake-ups, by the work that they queue ---- */
 struct wakeups {
     u64 since_ns;       /* the first that no run has answered */
@@ -120,8 +130,9 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     u32 tid = bpf_get_current_pid_tgid();
     struct worker *worker, none = {};
     u64 now = bpf_ktime_get_ns();
+    u32 *mark = mark_of(tid);
 
-    if (!config)
+    if (!config || !mark)
         return 0;
     if (!sock) {                /* the guest's driver has not set it up, or is gone: not for long, where vhost runs */
         nc_check(BACKEND, 0);
@@ -130,6 +141,7 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     worker = threads.lookup_or_try_init(&tid, &none);
     if (!worker)
         return 0;
+    *mark = 1;
     if (worker->vq)             /* the end of the last run was missed */
         nc_ledger_add(NC_JOIN_MISSED);
     worker->vq = 0;
@@ -204,6 +216,8 @@ static inline u64 bytes_of(struct vring_used_elem *heads, u32 count)
     u64 bytes = 0;
     int zero = 0;
 
+    if (count == 1)
+        return NC_READ(heads, len);
     chunk = scratch.lookup(&zero);
     if (!chunk)
         return 0;
@@ -257,27 +271,46 @@ int signalled(struct pt_regs *ctx, struct eventfd_ctx *eventfd)
 
 /* Packets of the guest leave for the tap: one large one, or a batch of up to 64 (struct tun_msg_ctl, from 4.20). */
 #define XDP_BATCH 64
+struct sent_batch {
+    struct xdp_buff buffers[XDP_BATCH];
+};
+BPF_PERCPU_ARRAY(sent_batch, struct sent_batch, 1);
+
+/* Copied as a whole: a call for each packet would cost more than all else here. */
+static inline u64 bytes_sent(struct tun_msg_ctl *control)
+{
+    u32 count = control->num;
+    struct sent_batch *copy;
+    u64 bytes = 0;
+    int zero = 0;
+
+    copy = sent_batch.lookup(&zero);
+    if (!copy || count > XDP_BATCH || bpf_probe_read_kernel(copy, count * sizeof(struct xdp_buff), control->ptr)) {
+        nc_ledger_add(NC_PARSE_FAILED);
+        return 0;
+    }
+    for (u32 i = 0; i < XDP_BATCH && i < count; i++) {
+        bytes += (u64)copy->buffers[i].data_end - (u64)copy->buffers[i].data;
+        asm volatile("" : "+r"(i));     /* the verifier wants to see it counted up, not down */
+    }
+    return bytes;
+}
+
 int sent(struct pt_regs *ctx, struct socket *sock, struct msghdr *message, u64 length)
 {
     struct worker *worker = worker_of_thread();
     struct vhost_net_virtqueue *nvq;
     struct tun_msg_ctl control = {};
-    struct xdp_buff *buffers;
 
     if (!worker)
         return 0;
     bpf_probe_read_kernel(&control, sizeof(control), NC_READ(message, msg_control));
-    if (!NC_READ(message, msg_controllen) || control.type != TUN_MSG_PTR) {
-        nvq = (void *)worker->vq - offsetof(struct vhost_net_virtqueue, vq);
-        worker->bytes += length - NC_READ(nvq, sock_hlen);
+    if (NC_READ(message, msg_controllen) && control.type == TUN_MSG_PTR) {
+        worker->bytes += bytes_sent(&control);
         return 0;
     }
-    buffers = control.ptr;
-    for (u32 i = 0; i < XDP_BATCH && i < control.num; i++) {
-        void *range[2];         /* data, data_end */
-        bpf_probe_read_kernel(range, sizeof(range), &buffers[i]);
-        worker->bytes += range[1] - range[0];
-    }
+    nvq = (void *)worker->vq - offsetof(struct vhost_net_virtqueue, vq);
+    worker->bytes += length - NC_READ(nvq, sock_hlen);
     return 0;
 }
 
@@ -394,11 +427,16 @@ int configured(struct pt_regs *ctx, struct file *file, unsigned int request, uns
 
 /* ---- the worker as the scheduler sees it ---- */
 
+static inline struct worker *worker_of(u32 tid)
+{
+    u32 *mark = mark_of(tid);
+    return mark && *mark ? threads.lookup(&tid) : NULL;
+}
+
 int awake(struct bpf_raw_tracepoint_args *ctx)
 {
     struct task_struct *task = NC_ARG(0);
-    u32 tid = NC_READ(task, pid);
-    struct worker *worker = threads.lookup(&tid);
+    struct worker *worker = worker_of(NC_READ(task, pid));
 
     if (worker)
         worker->woken_ns = bpf_ktime_get_ns();
@@ -409,7 +447,7 @@ int switched(struct bpf_raw_tracepoint_args *ctx)
 {
     struct task_struct *from = NC_ARG(1), *to = NC_ARG(2);
     u32 from_tid = NC_READ(from, pid), to_tid = NC_READ(to, pid);
-    struct worker *leaving = threads.lookup(&from_tid), *coming = threads.lookup(&to_tid);
+    struct worker *leaving = worker_of(from_tid), *coming = worker_of(to_tid);
     struct tap_queue key;
     struct nc_bucket none = {};
     u64 now;

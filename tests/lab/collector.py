@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -51,6 +52,8 @@ class InsideProcess:
 class InsideMeasurement(Measurement):
     """Probes on the hypervisor, by the collector as it ships."""
 
+    limit_s = 400.0  # five probes to compile, on an emulated machine that shares its two cores with two more
+
     def __init__(self, hypervisor: Hypervisor) -> None:
         self._hypervisor = hypervisor
         super().__init__(INTERVAL_MS)
@@ -71,17 +74,24 @@ class InsideMeasurement(Measurement):
         if probe not in self.statuses:
             self.load(probe, mode, **knobs)
 
-    def load_altered(self, probe: str, right: str, wrong: str) -> str:
-        """Loads a shipped probe with one expression of its source replaced; returns the name that it goes by."""
+    def load_altered(
+        self, probe: str, right: str = "", wrong: str = "", points: Mapping[str, str] | None = None
+    ) -> str:
+        """Loads a shipped probe with one expression of its source replaced, or with programs (by name) attached to one
+        of their `points` alone; returns the name that it goes by."""
         manifest = probes.load(CHECKOUT / "probes" / probe)
         source = manifest.code()
         assert right in source
+        spec = copy.deepcopy(dict(manifest.raw))
+        for program in spec["programs"]:  # type: ignore[attr-defined]
+            if points and program["name"] in points:
+                program["attach"] = [one for one in program["attach"] if one["point"] == points[program["name"]]]
         name = f"{probe}_altered"
         reply = self.command(
             command="load",
             probe=name,
-            spec=manifest.raw,
-            source=source.replace(right, wrong),
+            spec=spec,
+            source=source.replace(right, wrong) if right else source,
             common=manifest.common_code(),
         )
         assert reply.ok, reply.error
@@ -100,11 +110,24 @@ def stages_of(collector: Measurement, probe: str, device: str = "vnet0") -> dict
     return {str(one.labels["stage"]): one.total for one in found}
 
 
-def means_ns(before: Mapping[str, frames.Buckets], after: Mapping[str, frames.Buckets]) -> dict[str, float]:
-    """Mean of each histogram between two readings."""
-    means = {}
+def between(before: Mapping[str, frames.Buckets], after: Mapping[str, frames.Buckets]) -> dict[str, frames.Buckets]:
+    """What each histogram has taken between two readings; min and max are those of its whole life."""
+    taken = {}
     for name, histogram in after.items():
         earlier = before.get(name)
-        count = histogram.count - (earlier.count if earlier else 0)
-        means[name] = (histogram.sum - (earlier.sum if earlier else 0)) / count
-    return means
+        counts = dict(histogram.buckets)
+        for slot, count in earlier.buckets if earlier else ():
+            counts[slot] -= count
+        taken[name] = frames.Buckets(
+            histogram.count - (earlier.count if earlier else 0),
+            histogram.sum - (earlier.sum if earlier else 0),
+            histogram.min,
+            histogram.max,
+            [(slot, count) for slot, count in counts.items() if count],
+        )
+    return taken
+
+
+def means_ns(before: Mapping[str, frames.Buckets], after: Mapping[str, frames.Buckets]) -> dict[str, float]:
+    """Mean of each histogram between two readings."""
+    return {name: one.sum / one.count for name, one in between(before, after).items()}

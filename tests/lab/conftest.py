@@ -14,6 +14,7 @@ from .hypervisor import Hypervisor
 from .testbed import Testbed, boot
 
 DEFAULT_KERNEL = kernels()[0].name
+WITH_DETAILS = ("irq_path", "tx_kick_path")
 
 
 class Lab:
@@ -94,13 +95,16 @@ def hypervisor(testbed: Testbed) -> Hypervisor:
 
 
 @pytest.fixture(scope="module")
-def vm_path(testbed: Testbed, lab: Lab) -> InsideMeasurement:
-    """A collector with the probes of the way between tap and guest, details without a limit."""
+def vm_path(request: pytest.FixtureRequest, testbed: Testbed, lab: Lab) -> InsideMeasurement:
+    """A collector with the module's PROBES; those of a path with details, without a limit."""
     collector = lab.collector(testbed)
+
+    def need(probe: str) -> None:
+        if probe in WITH_DETAILS:
+            collector.need(probe, "details", events_per_s=10_000, threshold_us=0)
+        else:
+            collector.need(probe)
+
     with ThreadPoolExecutor() as pool:  # the collector compiles two at once
-        loads = [pool.submit(collector.need, probe) for probe in ("vhost_queues", "tun_queues", "kvm_irqs")]
-        for probe in ("irq_path", "tx_kick_path"):
-            loads.append(pool.submit(collector.need, probe, "details", events_per_s=10_000, threshold_us=0))
-    for load in loads:
-        load.result()
+        list(pool.map(need, request.module.PROBES))
     return collector

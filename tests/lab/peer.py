@@ -8,21 +8,26 @@ from .hypervisor import CHECKOUT, Hypervisor
 
 PROGRAM = Path(__file__).with_name("vhost_peer.py")
 DEVICE = "peer0"
+MAC = "02:52:54:00:00:01"
 NEAR, FAR = "10.79.0.1", "10.79.0.2"
 RING_BUFFERS = 1024
 ANSWER_LIMIT_S = 60.0
 
 
 class Peer:
-    """A tap with vhost and nobody behind it. Context manager; the device goes with it."""
+    """A tap with vhost and nobody behind it. Context manager; the device goes with it.
 
-    def __init__(self, hypervisor: Hypervisor) -> None:
-        self._process = hypervisor.start("/usr/bin/python3", PROGRAM.relative_to(CHECKOUT), DEVICE, cwd=CHECKOUT)
+    `options`: "event-index", "legacy-lines" (vhost_peer.py says what they mean).
+    """
+
+    def __init__(self, hypervisor: Hypervisor, *options: str) -> None:
+        program = PROGRAM.relative_to(CHECKOUT)
+        self._process = hypervisor.start("/usr/bin/python3", program, DEVICE, *options, cwd=CHECKOUT)
         self._process.wait_for(b"ready\n", ANSWER_LIMIT_S)
         hypervisor.shell(f"""
             echo 1 >/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6
             ip address add {NEAR}/24 dev {DEVICE}; ip link set {DEVICE} up
-            ip neighbour replace {FAR} lladdr 02:52:54:00:00:01 dev {DEVICE} nud permanent
+            ip neighbour replace {FAR} lladdr {MAC} dev {DEVICE} nud permanent
         """)
 
     def __enter__(self) -> Peer:
@@ -50,6 +55,14 @@ class Peer:
     def want_interrupts(self, wanted: bool) -> None:
         """As the flag in both rings says."""
         self._ask("interrupts", int(wanted))
+
+    def want_event(self, buffers: int) -> None:
+        """Wants an interrupt when so many more buffers of what it receives are used; option "event-index"."""
+        self._ask("event", buffers)
+
+    def take_segments(self, taken: bool) -> None:
+        """Takes TCP packets of many segments whole, or has the host's stack cut them."""
+        self._ask("segment", int(taken))
 
     def attach(self, attached: bool) -> None:
         """Gives the tap to vhost or takes it away, as QEMU does when a machine goes on or stops."""

@@ -8,17 +8,22 @@ from typing import NamedTuple
 import pytest
 from tests.live.measurement import Row
 
+from netconsole import frames
+
 from .collector import InsideMeasurement
-from .peer import DEVICE, FAR, RING_BUFFERS, Peer
+from .peer import DEVICE, FAR, MAC, RING_BUFFERS, Peer
 from .testbed import Testbed
-from .traffic import flood, frozen, paused, ping
+from .traffic import flood, flows, frozen, large_segments, paused, ping
 
 pytestmark = pytest.mark.lab
 
+PROBES = ("vhost_queues", "tun_queues")
 PINGS = 40
 FLOOD = 5000
 SENT = 5000
 OFFERED = 400
+FLOWS, EACH, PARTS = 60, 5, 64
+SEGMENTED, SEGMENTS, SEGMENT_BYTES = 20, 4, 900
 VHOST_BATCH = 64  # VHOST_NET_BATCH: what vhost has taken from the ring and cannot deliver
 DRAIN_LIMIT_S = 20.0
 
@@ -145,6 +150,67 @@ def test_a_guest_that_wants_no_interrupts(testbed: Testbed, vm_path: InsideMeasu
         assert row.counts["signals"] == row.counts["batches"] > 0
         assert row.counts["suppressed"] == row.gauges["unsignalled_buffers"] == 0
         assert row.gauges["depth_buffers"] == RING_BUFFERS - 2 * OFFERED
+
+
+def test_a_guest_that_names_its_next_interrupt(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """By the index of a used buffer, as drivers do today: the batch that passes it is an interrupt, and no other."""
+    with Peer(testbed.hypervisor, "event-index") as peer:
+        peer.offer(RING_BUFFERS)
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, 1)  # vhost signals the first one in any case
+        vm_path.until(lambda: vhost_packets(vm_path, DEVICE) == 1, "the first packet")
+        peer.want_event(OFFERED // 2)
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, OFFERED)
+        vm_path.until(lambda: vhost_packets(vm_path, DEVICE) == OFFERED, "all packets")
+        row = vhost(vm_path, "rx", DEVICE)
+        assert row.counts["signals"] == 1
+        assert row.counts["suppressed"] == row.counts["batches"] - 1 > 0
+        assert 0 < (row.gauges["unsignalled_buffers"] or 0) <= OFFERED // 2
+
+
+def test_packets_of_many_segments(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """Whole where the guest takes them so: one packet of several buffers. Cut by the host's stack where it does not."""
+    with Peer(testbed.hypervisor) as peer:
+        peer.offer(RING_BUFFERS)
+        for whole in (True, False):
+            peer.take_segments(whole)
+            expected = SEGMENTED if whole else SEGMENTED * SEGMENTS
+            vm_path.begin()
+            before = testbed.hypervisor.counter(DEVICE, "tx_bytes")
+            large_segments(testbed.hypervisor, DEVICE, MAC, SEGMENTED, SEGMENTS, SEGMENT_BYTES)
+            vm_path.until(lambda count=expected: vhost_packets(vm_path, DEVICE) == count, "all packets")  # type: ignore[misc]
+            (ring,) = vm_path.rows("tun_queues", "queues", device=DEVICE)
+            row = vhost(vm_path, "rx", DEVICE)
+            assert ring.counts["packets"] == ring.counts["taken"] == expected
+            assert ring.counts["tcp_gso"] == (SEGMENTED if whole else 0)
+            assert ring.counts["udp_gso"] == ring.counts["other_gso"] == 0
+            assert row.counts["buffers"] == (2 * SEGMENTED if whole else expected)
+            sent = testbed.hypervisor.counter(DEVICE, "tx_bytes") - before
+            assert ring.counts["bytes"] == row.counts["bytes"] == sent
+
+
+def test_flows_of_a_queue(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """As many as the host's hashes tell apart, never more than there are."""
+
+    def seen(device: str) -> dict[frames.Label, int]:
+        rows = vm_path.all_rows("tun_queues", "spread", device=device)
+        return {row.labels["queue"]: int(row.gauges["flows"] or 0) for row in rows}
+
+    with Peer(testbed.hypervisor) as peer:
+        peer.offer(RING_BUFFERS)
+        for count in (1, FLOWS):
+            vm_path.begin()
+            flows(testbed.hypervisor, FAR, count, EACH)
+            vm_path.until(lambda sent=count * EACH: vhost_packets(vm_path, DEVICE) == sent, "all packets")  # type: ignore[misc]
+            (of_queue,) = seen(DEVICE).values()
+            if count == 1:
+                assert of_queue == 1
+            else:
+                assert FLOWS // 3 < of_queue <= min(FLOWS + 1, PARTS)
+
+    flows(testbed.hypervisor, testbed.guests[1].card.at.ip, FLOWS, EACH)
+    vm_path.until(lambda: len(seen("vnet1")) == 2, "flows on both queues")
 
 
 def test_a_guest_that_gives_no_more_buffers(testbed: Testbed, vm_path: InsideMeasurement) -> None:

@@ -37,6 +37,37 @@ for number in range(count):
     flood.sendto(bytes(60), (address, 9))
 """
 
+# Each connected socket has a hash of its own, which the host gives its packets.
+FLOWS = """
+import socket, sys
+address, flows, each = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+for flow in range(flows):
+    flow = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    flow.connect((address, 9))
+    sent = 0
+    while sent < each:
+        try:
+            flow.send(bytes(60))
+            sent += 1
+        except ConnectionRefusedError:  # the answer to an earlier one
+            pass
+"""
+
+# TCP packets of several segments as a guest hands them over: whole, for whoever is next to cut (PACKET_VNET_HDR).
+SEGMENTS = """
+import socket, struct, sys
+device, mac, packets, segments, size = sys.argv[1], bytes.fromhex(sys.argv[2]), *map(int, sys.argv[3:6])
+sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sender.setsockopt(263, 15, 1)
+sender.bind((device, 0x0800))
+header = struct.pack("=BBHHHH", 1, 1, 54, size, 34, 16)  # checksum wanted, TCP over IPv4
+data = bytes(segments * size)
+ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40 + len(data), 0, 0, 64, 6, 0, bytes(4), bytes(4))
+tcp = struct.pack("!HHIIBBHHH", 9, 9, 0, 0, 0x50, 0x10, 1024, 0, 0)
+for number in range(packets):
+    sender.send(header + mac + mac + b"\\x08\\x00" + ip + tcp + data)
+"""
+
 
 def ping(hypervisor: Hypervisor, guest: Guest, count: int, *, interval_s: float = 0.05) -> list[float]:
     """Round-trip times in ms of exactly `count` echoes from the hypervisor; fails when one is lost."""
@@ -50,6 +81,17 @@ def ping(hypervisor: Hypervisor, guest: Guest, count: int, *, interval_s: float 
 def flood(hypervisor: Hypervisor, ip: str, count: int) -> None:
     """Sends exactly `count` UDP datagrams of 60 bytes from a socket of the hypervisor."""
     hypervisor.run("python3", "-c", FLOOD, ip, str(count))
+
+
+def flows(hypervisor: Hypervisor, ip: str, count: int, packets: int) -> None:
+    """Sends so many UDP datagrams of each of `count` flows."""
+    hypervisor.run("python3", "-c", FLOWS, ip, str(count), str(packets))
+
+
+def large_segments(hypervisor: Hypervisor, device: str, mac: str, packets: int, segments: int, size: int) -> None:
+    """Gives the device TCP packets, each of so many segments with `size` bytes of data."""
+    arguments = (device, mac.replace(":", ""), str(packets), str(segments), str(size))
+    hypervisor.run("python3", "-c", SEGMENTS, *arguments)
 
 
 @contextlib.contextmanager
