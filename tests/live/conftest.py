@@ -11,6 +11,7 @@ import pytest
 from .collector_driver import Driver
 from .measurement import Measurement
 from .network import Namespace, Wire
+from .path import Host
 
 ATTEMPTS_MORE = 2
 HERE = Path(__file__).parent
@@ -77,3 +78,14 @@ def wire(_wire: Wire) -> Iterator[Wire]:
 def namespace(wire: Wire) -> Namespace:
     """A network namespace, for what happens on its loopback."""
     return wire.a
+
+
+@pytest.fixture(scope="module")
+def bridged() -> Iterator[Host]:
+    """Two namespaces and a bridge in a third one between them."""
+    host = Host()
+    try:
+        host.bridge()
+        yield host
+    finally:
+        host.remove()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -28,18 +27,8 @@ sys.stdin.readline()
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    host = Host()
-    try:
-        host.bridge()
-        yield host
-    finally:
-        host.remove()
-
-
-@pytest.fixture(scope="module")
-def probes(collector: Measurement, host: Host) -> Measurement:
-    collector.load(LOCAL, host_devices="eth0", netns=host.b.inode)
+def probes(collector: Measurement, bridged: Host) -> Measurement:
+    collector.load(LOCAL, host_devices="eth0", netns=bridged.b.inode)
     for name in (DROPS, QUEUES, SOFTIRQS):
         collector.load(name)
     return collector
@@ -47,16 +36,16 @@ def probes(collector: Measurement, host: Host) -> Measurement:
 
 @pytest.mark.parametrize(("source", "target"), [(A, B), (A6, B6)])
 def test_valid_traffic_is_counted_exactly_beside_garbage(
-    probes: Measurement, host: Host, source: str, target: str
+    probes: Measurement, bridged: Host, source: str, target: str
 ) -> None:
-    receiver = host.b.start(RECEIVE, PORT)
+    receiver = bridged.b.start(RECEIVE, PORT)
     assert receiver.stdout is not None
     assert receiver.stdout.readline() == "ready\n"
     before = dict(probes.statuses)
     probes.begin()
-    send_udp(host.a, target, PORT, 1, source_port=FROM)  # its row is there before the table fills up
-    fuzz = host.a.start(garbage.FUZZ, "eth0", random.randrange(2**31), garbage.PACKETS)
-    send_udp(host.a, target, PORT, VALID, source_port=FROM)
+    send_udp(bridged.a, target, PORT, 1, source_port=FROM)  # its row is there before the table fills up
+    fuzz = bridged.a.start(garbage.FUZZ, "eth0", random.randrange(2**31), garbage.PACKETS)
+    send_udp(bridged.a, target, PORT, VALID, source_port=FROM)
     probes.settle()  # before the row is idle: the collector makes room in a full table
     flow = {"source": source, "target": target, "source_port": FROM, "target_port": PORT}
     assert probes.total(LOCAL, "flows", "samples", direction="in", **flow) == VALID + 1

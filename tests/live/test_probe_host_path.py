@@ -38,16 +38,6 @@ def path(collector: Measurement) -> Measurement:
 
 
 @pytest.fixture(scope="module")
-def bridged() -> Iterator[Host]:
-    host = Host()
-    try:
-        host.bridge()
-        yield host
-    finally:
-        host.remove()
-
-
-@pytest.fixture(scope="module")
 def tunnelled() -> Iterator[Host]:
     host = Host()
     try:

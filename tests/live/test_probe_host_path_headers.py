@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -123,16 +122,11 @@ NO_IPV6 = "echo 1 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6"
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    host = Host()
-    try:
-        host.bridge()
-        host.h.run("sh", "-c", SILENCE)
-        for end in (host.a, host.b):
-            end.run("sh", "-c", NO_IPV6)
-        yield host
-    finally:
-        host.remove()
+def host(bridged: Host) -> Host:
+    bridged.h.run("sh", "-c", SILENCE)
+    for end in (bridged.a, bridged.b):
+        end.run("sh", "-c", NO_IPV6)
+    return bridged
 
 
 @pytest.mark.parametrize("name", FRAMES)
