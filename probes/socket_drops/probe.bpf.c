@@ -90,13 +90,13 @@ static inline int wanted(struct nc_config *config, struct socket_key *key)
 }
 
 /* The programs of this probe write different members of a row, except buffer_bytes, which is a maximum of what hardly changes. */
-static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, char *what)
+static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, u64 n, char *what)
 {
     struct nc_config *config = nc_config_get();
     struct socket_row *row, none = {};
     struct socket_key key = {};
     struct socket_event *record;
-    u64 now, buffer_bytes;
+    u64 now, buffer_bytes, *counted;
     int zero = 0;
 
     if (!config || !sk)
@@ -104,7 +104,9 @@ static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, st
     socket_of(&key, sk);
     if (!wanted(config, &key))
         return NULL;
-    nc_count(counter);
+    counted = nc_counters.lookup(&counter);
+    if (counted)
+        nc_add(counted, n);
     if (config->flags & NC_F_DETAILS && nc_flow_sampled(config, key.address, key.peer, key.port, key.peer_port)) {
         now = bpf_ktime_get_ns();
         if (nc_event_allowed(config, now)) {
@@ -132,7 +134,7 @@ static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, st
 int udp_failed(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "udp receive";
-    struct socket_row *row = account(ctx, NC_ARG(1), UDP_FAILED, what);
+    struct socket_row *row = account(ctx, NC_ARG(1), UDP_FAILED, 1, what);
     if (row && (s32)ctx->args[0] == -ENOMEM)    /* __udp_enqueue_schedule_skb: the buffer is full; else the memory of all of UDP is */
         nc_add(&row->buffer_full, 1);
     else if (row)
@@ -143,25 +145,34 @@ int udp_failed(struct bpf_raw_tracepoint_args *ctx)
 int queue_full(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "queue full";
-    struct socket_row *row = account(ctx, NC_ARG(0), QUEUE_FULL, what);
+    struct socket_row *row = account(ctx, NC_ARG(0), QUEUE_FULL, 1, what);
     if (row)
         nc_add(&row->buffer_full, 1);
     return 0;
 }
 
+/* Of one packet or, segmented on its way out, of many segments at once: what RetransSegs of nstat counts (__tcp_retransmit_skb). */
 int retransmitted(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "retransmit";
-    struct socket_row *row = account(ctx, NC_ARG(0), RETRANSMITTED, what);
+    struct tcp_skb_cb *packet = NC_ARG(1) + offsetof(struct sk_buff, cb);
+    u64 segments = NC_READ(packet, tcp_gso_segs);
+    struct socket_row *row;
+
+#if NARGS_tcp_retransmit_skb >= 3       /* from 6.17 it tells as well of attempts that sent nothing, with an error */
+    if ((s32)ctx->args[2])
+        return 0;
+#endif
+    row = account(ctx, NC_ARG(0), RETRANSMITTED, segments, what);
     if (row)
-        nc_add(&row->retransmits, 1);
+        nc_add(&row->retransmits, segments);
     return 0;
 }
 
 int reset_received(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "reset received";
-    struct socket_row *row = account(ctx, NC_ARG(0), RESET_RECEIVED, what);
+    struct socket_row *row = account(ctx, NC_ARG(0), RESET_RECEIVED, 1, what);
     if (row)
         nc_add(&row->resets_received, 1);
     return 0;
@@ -171,7 +182,7 @@ int reset_received(struct bpf_raw_tracepoint_args *ctx)
 int reset_sent(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "reset sent";
-    struct socket_row *row = account(ctx, NC_ARG(0), RESET_SENT, what);
+    struct socket_row *row = account(ctx, NC_ARG(0), RESET_SENT, 1, what);
     if (row)
         nc_add(&row->resets_sent, 1);
     return 0;

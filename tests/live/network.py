@@ -120,8 +120,8 @@ class Namespace:
         return found
 
     def snmp(self, protocol: str, name: str) -> int:
-        """A figure of /proc/net/snmp."""
-        lines = [line.split() for line in self.run("cat", "/proc/net/snmp").splitlines()]
+        """A figure of /proc/net/snmp or netstat: Tcp, Udp; TcpExt."""
+        lines = [line.split() for line in self.run("cat", "/proc/net/snmp", "/proc/net/netstat").splitlines()]
         names, values = (line for line in lines if line[0] == f"{protocol}:")
         return int(values[names.index(name)])
 
@@ -159,6 +159,12 @@ class Wire:
     def _ipv6(self, is_on: bool) -> None:
         for namespace, device in zip((self.a, self.b), self.DEVICES, strict=True):
             namespace.run("sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6={int(not is_on)}")
+
+    def lose(self, is_lost: bool) -> None:
+        """What the first end sends is for nobody, or for the second end again."""
+        mac = "02:00:00:00:00:ff" if is_lost else self.MACS[1]
+        to = ("lladdr", mac, "dev", self.DEVICES[0], "nud", "permanent")
+        self.a.ip("neighbour", "replace", self.ADDRESSES[1], *to)
 
     def shape(self, rate: str, burst: str, limit: str) -> None:
         """A token bucket on the first end: the one shaper that every kernel at hand has."""

@@ -29,13 +29,18 @@ for order in sys.stdin:
         print("done", flush=True)
 """
 TCP_CLIENT = """
-import os, socket, sys
+import fcntl, os, socket, sys, termios, time
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 print(os.fstat(connection.fileno()).st_ino, connection.getsockname()[1], flush=True)
 for order in sys.stdin:
     if order == "send\\n":
         connection.send(b"x" * 100)
+    elif order == "burst\\n":
+        connection.send(bytes(14000))
+    elif order == "drain\\n":
+        while any(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))):
+            time.sleep(0.01)
     elif order == "receive\\n":
         try:
             connection.recv(1)
@@ -211,6 +216,40 @@ def test_retransmissions_are_counted_at_the_sending_socket(
     assert (row.labels["address"], row.labels["port"]) == (wire.ADDRESSES[0], connection.client_port)
     assert (row.labels["peer"], row.labels["peer_port"]) == (wire.ADDRESSES[1], connection.port)
     assert row.labels["protocol"] == "TCP"
+
+
+def test_segments_that_go_out_in_one_packet_are_counted_each(
+    sockets: Measurement, wire: Wire, connection: Connection
+) -> None:
+    before = wire.a.snmp("Tcp", "RetransSegs")
+    wire.lose(True)
+    try:
+        connection.client("burst")
+    finally:
+        wire.lose(False)
+    connection.client("drain")
+    sockets.settle()
+    again = wire.a.snmp("Tcp", "RetransSegs") - before
+    assert again >= 5
+    *_, row = sockets.rows(PROBE, "sockets", netns=wire.a.name, port=connection.client_port)  # of late with a process
+    assert row.counts["retransmits"] == again
+    assert sockets.counter(PROBE, "retransmits") >= again
+
+
+def test_an_attempt_that_sends_nothing_is_no_retransmission(
+    sockets: Measurement, wire: Wire, connection: Connection
+) -> None:
+    """The packet itself still waits in a queue of this host (EBUSY)."""
+    sent, expired = wire.a.snmp("Tcp", "RetransSegs"), wire.a.snmp("TcpExt", "TCPTimeouts")
+    wire.shape("1kbit", "1600", "64kb")
+    for _ in range(20):  # more than the bucket holds: after it, one leaves in a second
+        connection.client("send")
+    while wire.a.snmp("TcpExt", "TCPTimeouts") == expired:
+        pass
+    sockets.settle()
+    found = sockets.rows(PROBE, "sockets", netns=wire.a.name, port=connection.client_port)
+    assert wire.a.snmp("Tcp", "RetransSegs") == sent
+    assert not found
 
 
 def test_resets_are_counted_at_both_ends(sockets: Measurement, wire: Wire, connection: Connection) -> None:
