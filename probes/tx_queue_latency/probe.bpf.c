@@ -142,8 +142,14 @@ int queued(struct bpf_raw_tracepoint_args *ctx)
     struct sk_buff *skb = NC_ARG(0);
     struct net_device *dev = NC_GET(skb, dev);
 
-    if (!config || !device_queues(dev) || !wanted(config, skb, dev))
+    if (!config || !device_queues(dev))
         return 0;
+    if (!wanted(config, skb, dev)) {
+        /* It may have the address of one that was wanted and never left: that one's wait is not its own. */
+        if (wait_end(wait_key(config, skb, dev)))
+            nc_ledger_add(NC_JOIN_MISSED);
+        return 0;
+    }
     nc_count(QUEUED);
     wait_begin(wait_key(config, skb, dev), bpf_ktime_get_ns());
     return 0;
@@ -173,9 +179,10 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     nc_submit(ctx, record, sizeof(*record));
 }
 
-/* Which queue a packet was handed over on: net_dev_xmit, which is watched in mode details, comes when the driver may have freed it already. */
+/* Which queue a packet was handed over on, and whether its flow is wanted: net_dev_xmit, which is watched in mode details, comes when the
+ * driver may have freed it already. */
 struct handover {
-    u64 skb;
+    u64 skb;            /* 0: its flow is not wanted */
     u64 dev;
     u32 queue;
     u32 pad;
@@ -190,7 +197,7 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
     struct handover *handover;
     struct queue_key key = {};
     struct nc_bucket none = {};
-    u64 since, now;
+    u64 since, now, waited;
     int zero = 0;
 
     if (!config)
@@ -198,7 +205,7 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
     key.queue = NC_GET(skb, queue_mapping);
     handover = config->flags & NC_F_DETAILS ? handovers.lookup(&zero) : NULL;
     if (handover) {
-        handover->skb = ctx->args[0];
+        handover->skb = wanted(config, skb, dev) ? ctx->args[0] : 0;
         handover->dev = ctx->args[1];
         handover->queue = key.queue;
     }
@@ -206,12 +213,13 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
     if (!since)
         return 0;
     now = bpf_ktime_get_ns();
+    waited = now > since ? now - since : 0;     /* between CPUs this clock may go back a little (ktime_get_mono_fast_ns) */
     nc_count(SENT);
     nc_place_of(&key.place, dev);
-    key.slot = nc_slot(now - since);
-    nc_bucket_add(wait.lookup_or_try_init(&key, &none), now - since);
+    key.slot = nc_slot(waited);
+    nc_bucket_add(wait.lookup_or_try_init(&key, &none), waited);
     if (config->flags & NC_F_DETAILS)
-        sample(ctx, config, skb, &key, now, now - since);
+        sample(ctx, config, skb, &key, now, waited);
     return 0;
 }
 
@@ -254,6 +262,8 @@ int returned(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     if (handover && handover->skb == ctx->args[0] && handover->dev == ctx->args[2])
         key.queue = handover->queue;
+    else if (config->flags & NC_F_FLOW)
+        return 0;
     nc_count(REFUSED);
     count = refused.lookup_or_try_init(&key, &none);
     if (count)

@@ -207,6 +207,12 @@ def test_what_the_driver_refuses_is_counted_by_code_in_details(queues: Measureme
         found = queues.total(PROBE, "refused", netns=wire.a.name, device="tap-full", code="dropped", queue=0)
         assert found == full == queues.counter(PROBE, "refused")
         assert full or queues.total(PROBE, "dropped", netns=wire.a.name, device="tap-full")
+        queues.set(PROBE, "details", netns=wire.a.inode, port=PORT + 1)
+        queues.begin()
+        for port in (PORT, PORT + 1):
+            send_udp(wire.a, "198.51.100.2", port, SOME // 2)
+        queues.settle()
+        assert queues.counter(PROBE, "refused") == (SOME // 2 if full else 0)
     finally:
         tap.communicate(timeout=LIMIT_S)
         queues.set(PROBE, "summary")
