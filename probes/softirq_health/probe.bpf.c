@@ -134,8 +134,10 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
     times->entered_ns = now;
     times->raised_ns[softirq == NET_RX_SOFTIRQ] = 0;
     if (!raised_ns) {
-        /* Raised by an interrupt after the kernel took the pending bits and before it came here: that raise found a stamp. */
-        nc_ledger_add(NC_JOIN_MISSED);
+        /* Raised by an interrupt after the kernel took the pending bits and before it came here: that raise found a stamp. Or it was
+         * raised before the probe was attached, when no raise was seen on this CPU. */
+        if (times->ticks)
+            nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
     if (raised_ns == UNMEASURED) {

@@ -79,6 +79,12 @@ def test_the_shipped_probes_are_whole() -> None:
         assert all(finding.next for finding in manifest.findings)
 
 
+def test_starts_of_softirqs_are_watched_before_they_are_asked_for() -> None:
+    """Programs are attached in turn: a raise whose start nobody saw would make the next start seem to be late."""
+    names = [program.name for program in probes.load(paths.data("probes") / "softirq_health").programs]
+    assert names.index("entered") < names.index("raised")
+
+
 def test_a_good_manifest_is_read(tmp_path: Path) -> None:
     manifest = probes.load(make(tmp_path, GOOD))
     assert manifest.tables["drops"].labels == ("reason", "class", "provenance")
