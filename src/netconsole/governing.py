@@ -217,8 +217,10 @@ class Governing:
         for move in moves:
             if move.rung is not None:
                 self._attention.changed(move.action.at_s)
-                _, knobs = self._wishes[move.action.probe]
-                self._ask(move.action.probe, (move.rung.mode, {**knobs, **move.rung.knobs}), said(move.action))
+                wish = self._wishes[move.action.probe]
+                asked = (move.rung.mode, {**wish[1], **move.rung.knobs})
+                # What is as it was asked for needs no reason any more.
+                self._ask(move.action.probe, asked, said(move.action) if asked != wish else None)
             self._tell(move.action)
 
     def _ask(self, probe: str, wish: Wish, why: str | None) -> None:

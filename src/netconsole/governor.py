@@ -306,7 +306,9 @@ class Governor:
         for name, standing in self._probes.items():
             if standing.pinned or not standing.at:
                 continue
-            found = self._room(name, standing, readings) if may else None
+            # One that has been taken back and is still compiled cannot be changed, and what it costs is not known.
+            is_there = name in readings or standing.rung.mode == "off"
+            found = self._room(name, standing, readings) if may and is_there else None
             if found is None:
                 standing.room_since_s = None
                 continue

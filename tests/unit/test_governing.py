@@ -150,6 +150,7 @@ def test_what_was_detached_comes_back_a_rung_and_then_as_it_was_asked_for() -> N
         session.second(0.0)
     assert [(what, mode) for what, mode, _ in session.done[2:]] == [("set", "details")]
     assert session.state.probes[NAME].knobs == DETAILS
+    assert session.state.probes[NAME].why is None, "what is as it was asked for needs no reason"
 
 
 def test_the_user_undoes_and_pins_and_unpins() -> None:

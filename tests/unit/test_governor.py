@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import pytest
@@ -290,6 +291,21 @@ def test_the_user_takes_back_what_was_given_up() -> None:
     assert one.governor.unpin("drops", one.at_s)
     assert one.second({"drops": 5.0})[1]
     assert one.governor.pin("nothing", 0.0) is None
+
+
+def test_what_is_still_being_loaded_again_is_left_alone_until_it_measures() -> None:
+    governor = Governor(Budget(kernel_cpu_pct=LIMIT_PCT))
+    governor.add("drops", DETAILS)
+    seconds = itertools.count(1.0)
+    while (rung := governor.rung("drops")) is not None and rung.mode != "off":
+        governor.observe(next(seconds), {"drops": Reading(100.0, 0.0)})
+    compiling = [governor.observe(next(seconds), {}) for _ in range(60)]
+    assert sum(map(len, compiling)) == 1, "back a rung, and then nothing while there are no figures of it"
+    began_s = next(seconds)
+    governor.observe(began_s, {"drops": Reading(0.0, 0.0)})
+    while not (moves := governor.observe(next(seconds), {"drops": Reading(0.0, 0.0)})):
+        pass
+    assert moves[0].action.at_s - began_s >= SETTLE_S
 
 
 def test_unknown_figures_are_no_reason_to_do_anything() -> None:
