@@ -6,9 +6,9 @@
  *   S4 irqfd_wakeup: KVM hears of it                                  (eventfd -> irqfd)
  *   S5 kvm_apic_accept_irq: the virtual CPU's APIC takes it           (irqfd -> interrupt, in the same thread)
  *
- * An interrupt is timed from the first packet that it serves; the others of its batch are counted as coalesced. A batch whose guest wants
- * no interrupt, because it polls, is counted as polled. All stages of an interrupt are accounted at once when it has arrived, so that
- * their sums are the sum of the total.
+ * An interrupt is timed from the first packet that it serves; the others of its batch, and batches that come while KVM still has to deliver
+ * it, are counted as coalesced. A batch whose guest wants no interrupt, because it polls, is counted as polled. All stages of an interrupt
+ * are accounted at once when it has arrived, so that their sums are the sum of the total.
  */
 
 enum { INTERRUPTS };    /* counters */
@@ -47,7 +47,9 @@ struct interrupt {
     s32 gsi;
     u64 ns[5];          /* S1 to S5 */
     u64 packets;
+    u64 awaited;        /* KVM has heard, and leaves it to its kernel worker: NOT_YET, or BEGUN to deliver */
 };
+enum { NOT_YET = 1, BEGUN };
 BPF_TABLE("lru_hash", u64, struct interrupt, interrupts, 8192);     /* by eventfd */
 
 /* The eventfd whose interrupt the thread delivers: with interrupts off, or in a worker that is bound to its CPU. */
@@ -162,6 +164,12 @@ int received(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
 
 /* ---- S2 ---- */
 
+static inline int is_of(struct interrupt *interrupt, struct tap_queue *tap)
+{
+    return interrupt->queue == tap->queue && interrupt->place.device[0] == tap->place.device[0] &&
+           interrupt->place.device[1] == tap->place.device[1] && interrupt->place.netns == tap->place.netns;
+}
+
 int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq)
 {
     struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
@@ -186,6 +194,14 @@ int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     batch->packets = 0;
     if (checked_tap_of_socket(&tap, (void *)socket, BACKEND) || !nc_place_wanted(config, &tap.place))
         return 0;
+    eventfd = (u64)NC_READ(vq, call_ctx.ctx);
+    earlier = interrupts.lookup(&eventfd);
+    if (earlier && earlier->awaited && is_of(earlier, &tap)) {      /* it will serve this batch, too */
+        earlier->packets += interrupt.packets;
+        if (!*(volatile u64 *)&earlier->ns[3])      /* it has arrived meanwhile, perhaps without these */
+            nc_ledger_add(NC_JOIN_MISSED);
+        return 0;
+    }
     if (!interrupt.ns[0]) {     /* the first packet came before this probe, or by XDP */
         nc_ledger_add(NC_JOIN_MISSED);
         return 0;
@@ -193,8 +209,6 @@ int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     interrupt.ns[1] = bpf_ktime_get_ns();
     interrupt.place = tap.place;
     interrupt.queue = tap.queue;
-    eventfd = (u64)NC_READ(vq, call_ctx.ctx);
-    earlier = interrupts.lookup(&eventfd);
     if (earlier && earlier->ns[1]) {
         row = row_of(&earlier->place, earlier->queue);
         if (earlier->ns[2]) {           /* told, but it has not arrived */
@@ -206,6 +220,15 @@ int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     }
     interrupts.update(&eventfd, &interrupt);
     return 0;
+}
+
+/* The next batch finds nothing unfinished. */
+static inline void forget(struct interrupt *interrupt)
+{
+    interrupt->ns[1] = 0;
+    interrupt->ns[2] = 0;
+    interrupt->awaited = 0;
+    *(volatile u64 *)&interrupt->ns[3] = 0;
 }
 
 /* ---- S3 ---- */
@@ -222,6 +245,7 @@ int told(struct pt_regs *ctx, struct eventfd_ctx *context)
 
 /* ---- S4 ---- */
 
+/* Told of every line, also of one that is not followed (0): what is accepted next in this thread is of that line. */
 static inline void deliver(u64 eventfd)
 {
     struct delivery *delivery;
@@ -243,11 +267,18 @@ int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync
     if (!((u64)key & EPOLLIN))
         return 0;
     interrupt = interrupts.lookup(&eventfd);
-    if (!interrupt || !interrupt->ns[2] || interrupt->ns[3])
+    if (!interrupt || !interrupt->ns[2]) {
+        deliver(0);
         return 0;
-    interrupt->ns[3] = bpf_ktime_get_ns();
-    interrupt->gsi = NC_READ(irqfd, gsi);
-    nc_check(LINE, !NC_READ(irqfd, irq_entry.type) || NC_READ(irqfd, irq_entry.gsi) == interrupt->gsi);
+    }
+    if (!interrupt->ns[3]) {
+        interrupt->ns[3] = bpf_ktime_get_ns();
+        interrupt->gsi = NC_READ(irqfd, gsi);
+        if (NC_READ(irqfd, irq_entry.type))
+            nc_check(LINE, NC_READ(irqfd, irq_entry.gsi) == interrupt->gsi);
+        else                    /* several routes, or none: not without the worker */
+            interrupt->awaited = NOT_YET;
+    }
     deliver(eventfd);
     return 0;
 }
@@ -260,8 +291,17 @@ int deferred(struct pt_regs *ctx, struct work_struct *work)
     struct interrupt *interrupt = interrupts.lookup(&eventfd);
     struct queue_row *row;
 
-    if (!interrupt || !interrupt->ns[3])
+    if (!interrupt || !interrupt->ns[3]) {
+        deliver(0);
         return 0;
+    }
+    if (interrupt->awaited == BEGUN) {      /* the worker's last run for it has delivered nothing */
+        nc_ledger_add(NC_JOIN_MISSED);
+        forget(interrupt);
+        deliver(0);
+        return 0;
+    }
+    interrupt->awaited = BEGUN;
     row = row_of(&interrupt->place, interrupt->queue);
     if (row)
         row->deferred++;
@@ -337,7 +377,7 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
 int accepted(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
-    struct interrupt *interrupt;
+    struct interrupt *interrupt, done;
     struct delivery *delivery;
     int zero = 0;
 
@@ -349,11 +389,11 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
     if (!interrupt || !interrupt->ns[3])
         return 0;
     interrupt->ns[4] = bpf_ktime_get_ns();
-    account(interrupt);
+    done = *interrupt;
+    forget(interrupt);
+    done.packets = *(volatile u64 *)&interrupt->packets;    /* now none can be added any more */
+    account(&done);
     if (config->flags & NC_F_DETAILS)
-        sample(ctx, config, interrupt);
-    interrupt->ns[1] = 0;       /* done: the next batch finds nothing unfinished */
-    interrupt->ns[2] = 0;
-    interrupt->ns[3] = 0;
+        sample(ctx, config, &done);
     return 0;
 }

@@ -10,14 +10,16 @@ import pytest
 from netconsole.histogram import percentile
 
 from .collector import InsideMeasurement, between, stages_of
+from .peer import DEVICE, FAR, RING_BUFFERS, Peer
 from .testbed import Testbed
-from .traffic import ping
+from .traffic import flood, ping
 
 pytestmark = pytest.mark.lab
 
 PROBES = ("vhost_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 PINGS = 40
 SENT = 5000
+OFFERED = 400
 STAGES = ("K1-K2", "K2-K3", "K3-K4")
 
 
@@ -84,6 +86,35 @@ def test_interrupts_are_those_that_vhost_sent(testbed: Testbed, vm_path: InsideM
     for count in ("wakeups", "msi", "at_once", "accepted"):
         assert sum(line.counts[count] for line in lines) == signals
     assert sum(line.counts["deferred"] for line in lines) == 0
+
+
+@pytest.mark.parametrize("options", [(), ("legacy-lines",)], ids=["messages", "IO-APIC"])
+def test_lines_that_need_a_kernel_worker(
+    testbed: Testbed, vm_path: InsideMeasurement, options: tuple[str, ...]
+) -> None:
+    """A message is delivered at once. Through the IO-APIC nothing is: a worker comes, once for all until then."""
+    with Peer(testbed.hypervisor, *options) as peer:
+        peer.offer(RING_BUFFERS)
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, OFFERED)
+        vm_path.until(lambda: vm_path.total("vhost_queues", "queues", "packets", device=DEVICE) == OFFERED, "packets")
+        vm_path.settle()  # the worker comes a moment after the last signal
+        vm_path.assert_whole("vhost_queues", "irq_path", "kvm_irqs")
+        (line,) = vm_path.rows("kvm_irqs", "lines", vm=None)
+        (row,) = vm_path.rows("irq_path", "queues", device=DEVICE)
+        signals = vm_path.total("vhost_queues", "queues", "signals", device=DEVICE, direction="rx")
+        assert line.counts["wakeups"] == signals > 0
+        if options:
+            assert line.counts["msi"] == line.counts["at_once"] == 0
+            assert 0 < line.counts["deferred"] == line.counts["accepted"] <= signals
+            assert 0 < row.counts["interrupts"] == row.counts["deferred"] <= line.counts["accepted"]
+        else:
+            assert line.counts["msi"] == line.counts["at_once"] == line.counts["accepted"] == signals
+            assert row.counts["interrupts"] == signals
+            assert line.counts["deferred"] == row.counts["deferred"] == 0
+        assert row.counts["packets"] == OFFERED == row.counts["interrupts"] + row.counts["coalesced"]
+        found = stages_of(vm_path, "irq_path", DEVICE)
+        assert sum(one.sum for stage, one in found.items() if stage != "total") == found["total"].sum
 
 
 def test_virtual_cpus_halt_between_packets(testbed: Testbed, vm_path: InsideMeasurement) -> None:

@@ -39,6 +39,7 @@ TUNSETIFF, TUNSETOFFLOAD, TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8
 TUN_F_CSUM, TUN_F_TSO4 = 1, 2
 IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 2, 0x1000, 0x4000
 CREATE_VM, CREATE_VCPU, CREATE_IRQCHIP, SET_GSI_ROUTING, IRQFD = 0xAE01, 0xAE41, 0xAE60, 0x4008AE6A, 0x4020AE76
+GET_LAPIC, SET_LAPIC, LAPIC_BYTES = 0x8400AE8E, 0x4400AE8F, 1024
 GET_IRQCHIP, SET_IRQCHIP, IRQCHIP_IOAPIC = 0xC208AE62, 0x8208AE63, 2
 IRQCHIP_BYTES, IOAPIC_ENTRIES = 520, 32  # struct kvm_irqchip, and where the redirection table is in it
 ROUTING_MSI = 2
@@ -119,7 +120,10 @@ class Peer:
         kvm = os.open("/dev/kvm", os.O_RDWR)
         self.machine = fcntl.ioctl(kvm, CREATE_VM, 0)
         fcntl.ioctl(self.machine, CREATE_IRQCHIP, 0)
-        fcntl.ioctl(self.machine, CREATE_VCPU, 0)
+        self.cpu = fcntl.ioctl(self.machine, CREATE_VCPU, 0)
+        lapic = bytearray(LAPIC_BYTES)  # as it is, but only what was set once is in KVM's map of targets
+        fcntl.ioctl(self.cpu, GET_LAPIC, lapic)
+        fcntl.ioctl(self.cpu, SET_LAPIC, lapic)
         first_gsi = FIRST_LEGACY_GSI if legacy else FIRST_GSI
         if legacy:
             self._open_io_apic()
