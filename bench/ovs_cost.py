@@ -1,15 +1,17 @@
 """What probes of Open vSwitch and of packets' ways cost the traffic that they watch: with and without each, in turn.
 
 `--lab`: a storm in which every packet is a new flow, through Open vSwitch's kernel datapath in the lab; at most 64 of
-them wait for their answer, so that its rate is that of upcalls answered. `--local`: datagrams through a bridge between
-namespaces on this machine, by the sender's CPU time. Prints ratios, each of a window with the probe to the mean of
-those without around it; asserts nothing. The lab is an emulated machine: relations carry over, times do not.
+them wait for their answer, so that its rate is that of upcalls answered; and one after the other. `--local`: datagrams
+through a bridge between namespaces on this machine, by the sender's CPU time, and round trips.
+Prints ratios, each of a window with the probe to the mean of those without around it, and the kernel's own nanoseconds
+per run, of a window behind them; asserts nothing. The lab is an emulated machine: relations carry over, times do not.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -27,12 +30,19 @@ from tests.lab.testbed import BRIDGE, Testbed
 from tests.live.measurement import Measurement
 from tests.live.path import INSIDE, OUTSIDE, B, Host
 
+from netconsole import frames
+
 UPCALLS_TARGET = 0.95
 """The share of its upcall rate that the datapath is to keep."""
-FLOWS = 1000
+FLOWS, FLOWS_ALONE = 500, 50
+STORMS = 12
+WAITING = 64
 SLICES = 5
 SLICE_S = 0.3
-PORT = 7777
+PORT, ECHO_PORT = 7777, 7778
+ROUND_TRIPS = 1000
+STATISTICS_MS = 500
+HEAD = "| with | {} | {} | events submitted | programs |\n|---|---|---|---|---|"
 _CPUCLOCK_SCHED = 2
 """include/linux/posix-timers.h."""
 
@@ -51,7 +61,7 @@ ovs-ofctl add-flow {bridge} priority=200,in_port=va,dl_src=02:ff:ff:ff:ff:ff,act
 """
 STORM = """
 import ctypes, os, socket, struct, sys, time
-count, first, most = map(int, sys.argv[1:])
+count, first, most, slices = map(int, sys.argv[1:])
 libc, home, there = ctypes.CDLL(None), os.open("/proc/self/ns/net", 0), os.open("/run/netns/a", 0)
 assert not libc.setns(there, 0)
 device = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -63,15 +73,19 @@ def answered():
     return int(answers.read())
 ip = struct.pack("!BBHHHBBH", 0x45, 0, 48, 0, 0x4000, 64, 17, 0) + b"\\12\\11\\0\\1" + b"\\12\\11\\0\\2"
 udp = struct.pack("!HHHH", 1000, 2000, 28, 0) + bytes(20)
-frames = [b"\\2BB\\0\\0\\1\\2B" + struct.pack("!I", first + one) + b"\\10\\0" + ip + udp for one in range(count)]
+senders = range(first, first + count * slices)
+frames = [b"\\2BB\\0\\0\\1\\2B" + struct.pack("!I", one) + b"\\10\\0" + ip + udp for one in senders]
 begun, begin = answered(), time.monotonic_ns()
-for number, frame in enumerate(frames):
-    while number % 8 == 0 and number - (answered() - begun) > most:
+for slice in range(slices):
+    for number in range(slice * count, slice * count + count):
+        while number % min(8, most) == 0 and number - (answered() - begun) >= most:
+            pass
+        device.send(frames[number])
+    while answered() - begun < (slice + 1) * count:
         pass
-    device.send(frame)
-while answered() - begun < count:
-    pass
-print(time.monotonic_ns() - begin)
+    end = time.monotonic_ns()
+    print(end - begin)
+    begin = end
 """
 SEND = """
 import os, socket, sys
@@ -92,26 +106,87 @@ while True:
 """
 
 
-def compared(rounds: int, window: Callable[[], float], load: Callable[[], None], unload: Callable[[], None]) -> str:
-    """Ratios of the figure with to that without, of each round: median, least and most."""
-    found = []
-    before = window()
-    for _ in range(rounds):
-        load()
-        during = window()
-        unload()
-        after = window()
-        found.append(2 * during / (before + after))
-        before = after
-    return f"{statistics.median(found):.2f} ({min(found):.2f}-{max(found):.2f})"
+ECHO = """
+import os, socket, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("", int(sys.argv[2])))
+print("ready", flush=True)
+while True:
+    server.sendto(*server.recvfrom(128))
+"""
+ASK = """
+import os, socket, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+asker, count = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), int(sys.argv[4])
+asker.connect((sys.argv[2], int(sys.argv[3])))
+times = []
+for _ in range(count):
+    begin = time.monotonic_ns()
+    asker.send(bytes(64))
+    asker.recv(128)
+    times.append(time.monotonic_ns() - begin)
+print(sorted(times)[count // 2])
+"""
+
+
+Window: TypeAlias = Callable[[], tuple[float, ...]]
+"""One turn of the load; its figures."""
+
+
+class Timing(Measurement):
+    """Also keeps run counts and times of the kernel's statistics, while these are wanted."""
+
+    runs: dict[str, tuple[int, int]]
+
+    def statistics(self, *, wanted: bool) -> None:
+        self.runs = {}
+        self.command(command="statistics", window_ms=STATISTICS_MS * wanted, every_ms=STATISTICS_MS)
+
+    def _fold(self, frame: frames.AnyFrame) -> None:
+        super()._fold(frame)
+        if isinstance(frame, frames.Cost) and frame.statistics is not None and frame.statistics.window_ns:
+            for program in frame.programs:
+                count, time_ns = self.runs.get(program.name, (0, 0))
+                self.runs[program.name] = (count + program.run_count, time_ns + program.run_time_ns)
+
+
+class TimingInside(Timing, InsideMeasurement):
+    pass
 
 
 class Probes:
     """Some probes of a collector, loaded and unloaded together."""
 
-    def __init__(self, collector: Measurement, names: Sequence[str], knobs: dict[str, dict[str, str]]) -> None:
+    def __init__(self, collector: Timing, names: Sequence[str], knobs: dict[str, dict[str, str]]) -> None:
         self.collector, self.names, self.knobs = collector, names, knobs
         self.submitted = 0
+
+    def row(self, title: str, rounds: int, window: Window) -> str:
+        """Ratios of the window's figures with them to those without, of each round: median, least and most."""
+        found = []
+        runs = ""
+        before = window()
+        for number in range(rounds):
+            self.load()
+            during = window()
+            if number == rounds - 1:
+                runs = self.run_times(window)
+            self.unload()
+            after = window()
+            found.append([2 * d / (b + a) for b, d, a in zip(before, during, after, strict=True)])
+            before = after
+        columns = [f"{statistics.median(one):.2f} ({min(one):.2f}-{max(one):.2f})" for one in zip(*found, strict=True)]
+        return f"| {title} | {' | '.join(columns)} | {self.submitted} | {runs} |"
+
+    def run_times(self, window: Window) -> str:
+        """Nanoseconds of a run, and runs, by program; their own 60 to 70 ns are in them."""
+        self.collector.statistics(wanted=True)
+        window()
+        self.collector.settle()
+        runs = self.collector.runs
+        self.collector.statistics(wanted=False)
+        return ", ".join(f"{name} {ns / count:.0f} ns x {count}" for name, (count, ns) in runs.items() if count)
 
     def load(self) -> None:
         for name in self.names:
@@ -132,27 +207,29 @@ def in_the_lab(rounds: int, groups: dict[str, list[str]]) -> None:
         return
     with bed:
         bed.hypervisor.shell(SWITCH.format(bridge=BRIDGE))
-        collector = InsideMeasurement(bed.hypervisor)
+        collector = TimingInside(bed.hypervisor)
+        collector.statistics(wanted=False)
         sent = 0
 
-        def per_s() -> float:
-            """Upcalls answered per second, the best of a few storms."""
+        def storm_ns(flows: int, waiting: int) -> float:
+            """Time for each new flow: the least of a few storms."""
             nonlocal sent
-            rates = []
-            for _ in range(SLICES):
-                bed.hypervisor.run("ovs-appctl", "dpctl/del-flows")
-                took_ns = bed.hypervisor.run("python3", "-c", STORM, str(FLOWS), str(sent), "64").text
-                sent += FLOWS
-                rates.append(FLOWS * 1e9 / int(took_ns))
-            return max(rates)
+            bed.hypervisor.run("ovs-appctl", "dpctl/del-flows")
+            numbers = map(str, (flows, sent, waiting, STORMS))
+            took_ns = bed.hypervisor.run("python3", "-c", STORM, *numbers).text
+            sent += flows * STORMS
+            return min(map(int, took_ns.split())) / flows
 
-        print(f"without: {per_s():.0f} upcalls/s answered, each packet a new flow; target: {UPCALLS_TARGET:.0%} of it")
-        print("| with | upcalls answered, of the rate without | events submitted |\n|---|---|---|", flush=True)
+        def window() -> tuple[float, float]:
+            return 1e9 / storm_ns(FLOWS, WAITING), storm_ns(FLOWS_ALONE, 1)
+
+        per_s, alone_ns = window()
+        print(f"without: {per_s:.0f} upcalls/s answered, each packet a new flow (target: {UPCALLS_TARGET:.0%} of it);")
+        print(f"{alone_ns / 1e3:.0f} us for one after the other")
+        print(HEAD.format("upcalls answered", "time of one"), flush=True)
         sets = {"host_path": {"inside_devices": "va", "outside_devices": "vb"}}
         for title, names in groups.items():
-            chosen = Probes(collector, names, sets)
-            ratio = compared(rounds, per_s, chosen.load, chosen.unload)
-            print(f"| {title} | {ratio} | {chosen.submitted} |", flush=True)
+            print(Probes(collector, names, sets).row(title, rounds, window), flush=True)
         collector.close()
 
 
@@ -177,8 +254,10 @@ def here(rounds: int, groups: dict[str, list[str]]) -> None:
         host.bridge()
         receiver = host.b.start(RECEIVE, cpus[-1], PORT)
         sender = host.a.start(SEND, cpus[0], B, PORT)
-        with program(receiver), program(sender):
-            collector = Measurement()
+        echo = host.b.start(ECHO, cpus[-1], ECHO_PORT)
+        with program(receiver), program(sender), program(echo):
+            collector = Timing()
+            collector.statistics(wanted=False)
             clock = ~sender.pid << 3 | _CPUCLOCK_SCHED
 
             def cpu_ns() -> float:
@@ -191,16 +270,28 @@ def here(rounds: int, groups: dict[str, list[str]]) -> None:
                     slices.append(took_ns / (host.h.statistics(INSIDE)["rx"]["packets"] - sent))
                 return min(slices)
 
-            print(f"without: {cpu_ns():.0f} ns of the sender's CPU for a datagram through a bridge to a socket")
-            print("| with | CPU per datagram, of that without | events submitted |\n|---|---|---|", flush=True)
+            def round_trip_ns() -> float:
+                """Without the storm: the least of a few medians."""
+                sender.send_signal(signal.SIGSTOP)
+                try:
+                    asked = [host.a.python(ASK, cpus[0], B, ECHO_PORT, ROUND_TRIPS) for _ in range(SLICES)]
+                finally:
+                    sender.send_signal(signal.SIGCONT)
+                return min(map(float, asked))
+
+            def window() -> tuple[float, float]:
+                return cpu_ns(), round_trip_ns()
+
+            by_cpu, round_trip = window()
+            print(f"without: {by_cpu:.0f} ns of the sender's CPU for a datagram through a bridge to a socket;")
+            print(f"{round_trip / 1e3:.1f} us for a round trip")
+            print(HEAD.format("CPU per datagram", "round trip"), flush=True)
             sets = {
                 "host_path": {"inside_devices": INSIDE, "outside_devices": OUTSIDE},
                 "local_path": {"host_devices": "eth0"},
             }
             for title, names in groups.items():
-                chosen = Probes(collector, names, sets)
-                ratio = compared(rounds, cpu_ns, chosen.load, chosen.unload)
-                print(f"| {title} | {ratio} | {chosen.submitted} |", flush=True)
+                print(Probes(collector, names, sets).row(title, rounds, window), flush=True)
             collector.close()
     finally:
         host.remove()
