@@ -42,7 +42,7 @@ showing: .venv/.ready-test
 	$(PYTEST) --durations=10 tests/tui
 
 computing: .venv/.ready-test
-	nice $(PYTEST) -n logical --durations=10 $(COMPUTING)
+	nice -n 5 $(PYTEST) -n logical --durations=10 $(COMPUTING)
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check

@@ -29,7 +29,7 @@ HEADER = Header(
     probes={"kernel_drops": RecordedProbe(1, "details"), "link_rates": RecordedProbe(1)},
 )
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 """How long the recorder may take on a loaded machine."""
 
 Batch = Sequence[AnyFrame]

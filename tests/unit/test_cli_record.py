@@ -21,7 +21,7 @@ from netconsole.recording import Recording
 NETCONSOLE = [sys.executable, "-c", "from netconsole.cli import main; main()"]
 OWN = ["--probe", "link_rates", "--probe", "softnet"]
 """Probes that need no BPF."""
-LIMIT_S = 120
+LIMIT_S = 300
 
 
 def recording_of(path: Path, *options: str) -> subprocess.Popen[str]:

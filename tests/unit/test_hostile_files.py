@@ -29,7 +29,7 @@ FILES = {
     "half a snapshot": (DATA / "snapshot-version-1.json").read_bytes()[:3000],
     "half a recording": (DATA / "recording-version-1.ncrec").read_bytes()[:300],
 }
-LIMIT_S = 60
+LIMIT_S = 300
 LIMIT_MB = 400
 
 

@@ -201,7 +201,7 @@ def test_a_full_disk_ends_the_recording_alone(tmp_path: Path) -> None:
     """)
     mounted = f'mount -t tmpfs -o size=128k none {tmp_path} && cd {tmp_path} && exec {sys.executable} -c "$1"'
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", mounted, "sh", script], capture_output=True, text=True, timeout=60
+        ["unshare", "--mount", "sh", "-c", mounted, "sh", script], capture_output=True, text=True, timeout=LIMIT_S
     )
     if "unshare" in done.stderr and done.returncode:
         pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
@@ -384,7 +384,7 @@ def test_a_bomb_does_not_go_off(tmp_path: Path, what: str) -> None:
         with_block(path, zstandard.ZstdCompressor(compression_params=parameters).compressobj().compress(b"a" * 10))
     else:
         with_block(path, bomb(large, b"\n" if what == "lines" else b"a"))
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0 and done.stderr == "" and len(done.stdout.splitlines()) == 1, done.stderr
 
 

@@ -21,7 +21,7 @@ from netconsole.replay import Position, ReplaySession, parse_time
 from netconsole.session import CommandError, News
 from netconsole.state import State
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 MANIFESTS = probes.load_all()
 
 

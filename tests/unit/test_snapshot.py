@@ -30,7 +30,7 @@ from .test_session_state import SECOND, Stream
 
 FAKE = Path(__file__).parents[1] / "fake_collector.py"
 PROFILE = Profile("summary", budget=Budget(kernel_cpu_pct=5.0))
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 
 
 @pytest.fixture

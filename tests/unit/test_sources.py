@@ -22,7 +22,7 @@ from netconsole.sources.runner import SourceRunner
 from netconsole.sources.sockets import _owners, groups
 from netconsole.sources.softnet import Softnet, parse_softnet
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 END_OF_LINE = "\x1c\x1d\x1e\x85\u2028\u2029"
 """What Python takes for one, and the kernel for a letter of an interface's name (dev_valid_name)."""
 DEVICES = """Inter-|   Receive                                                |  Transmit
