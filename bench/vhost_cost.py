@@ -1,17 +1,23 @@
 """What the probes between tap and guest cost the traffic that they watch: the lab, with and without each, in turn.
 
-Rates and worker CPU are those of a peer that only drives vhost-net (tests/lab/vhost_peer.py); the round trip is of a
-nested guest. Prints ratios, each of a window with the probe to the mean of those without around it, and the kernel's
-own nanoseconds per run; asserts nothing. An emulated machine: relations carry over, times do not.
+Rates and worker CPU are those of a peer that only drives vhost-net (tests/lab/vhost_peer.py) and kicks by itself; what
+a nested guest sends, with kicks that KVM passes on, and its round trip stand beside them. Prints ratios, each of a
+phase with the probe to the mean of those without around it, and the kernel's own nanoseconds per run; asserts nothing.
+An emulated machine: relations carry over, times do not.
+
+Each run can be a short one: `--only vhost_queues --keep FILE` adds its rounds to those that FILE has, and the table at
+its end is of all of them; `--table --keep FILE` runs nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -20,67 +26,102 @@ from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import kernels
 from tests.lab.peer import FAR, Peer
 from tests.lab.testbed import Testbed
-from tests.lab.traffic import FLOOD, ping
+from tests.lab.traffic import ping, worker_pids, workers_of
 
 from netconsole import frames
 
 PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
-PACKETS = 20_000
-PINGS = 40
+GROUPS: dict[str, tuple[str, ...]] = {
+    "nothing": (),
+    **{name: (name,) for name in PROBES},
+    "all": PROBES,
+}
+SLICES = 3
+"""Of a phase: in each figure the least disturbed one counts."""
+PACKETS = 4000
+FROM_GUEST = 2000
+PINGS = 15
 STATISTICS_MS = 1000
-TIMED_FLOOD = "import time\nstart = time.monotonic_ns()\n" + FLOOD + "print(time.monotonic_ns() - start)\n"
+FLOODER = """
+import socket, sys, time
+address = sys.argv[1]
+flood = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+flood.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 26)
+for line in sys.stdin:
+    start = time.monotonic_ns()
+    for number in range(int(line)):
+        flood.sendto(bytes(60), (address, 9))
+    print(time.monotonic_ns() - start, flush=True)
+"""
 
 
-class Window(NamedTuple):
-    """One turn of the traffic: ns for each packet of the sender's and of the worker's, and ms of a round trip."""
+class Slice(NamedTuple):
+    """A turn of the traffic: ns for each packet, of the sender's time or the worker's CPU, and ms of a round trip."""
 
     from_guest_ns: float
     from_guest_worker_ns: float
     to_guest_ns: float
     to_guest_worker_ns: float
+    guest_worker_ns: float
     round_trip_ms: float
 
 
-HEADS = ("from guest: time", "worker CPU", "to guest: sender", "worker CPU", "round trip")
+HEADS = (
+    "from peer: time",
+    "worker CPU",
+    "to peer: sender's time",
+    "worker CPU",
+    "from guest: worker CPU",
+    "guest: round trip",
+)
 
 
 class Traffic:
+    """A peer's packets in both directions, and a guest's answers."""
+
     def __init__(self, bed: Testbed, peer: Peer) -> None:
         self._bed, self._peer = bed, peer
         owner = bed.hypervisor.run("pgrep", "-f", "vhost_peer.py").text.split()[0]
-        self._worker = bed.hypervisor.run("pgrep", f"^vhost-{owner}$").text.strip()
+        (self._worker,) = workers_of(bed.hypervisor, owner)
+        (self._guests,) = worker_pids(bed.hypervisor, bed.guests[0])
+        self._flooder = bed.hypervisor.start("python3", "-c", FLOODER, FAR)
 
-    def window(self) -> Window:
-        start = self._worker_ns()
+    def touch(self) -> None:
+        """Packets of a guest, for probes to hold their layouts against: a peer kicks by itself, without KVM."""
+        ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
+
+    def phase(self) -> Slice:
+        """The best of several slices, figure by figure."""
+        return Slice(*map(min, zip(*(self._slice() for _ in range(SLICES)), strict=True)))
+
+    def _slice(self) -> Slice:
+        start = self._cpu_ns(self._worker)
         sending_ns = self._peer.send(PACKETS)
-        sent = self._worker_ns()
+        sent = self._cpu_ns(self._worker)
         before = self._peer.used()
-        flood_ns = int(self._bed.hypervisor.run("python3", "-c", TIMED_FLOOD, FAR, str(PACKETS)).text)
-        received_ns = self._worker_ns() - sent
+        self._flooder.write(f"{PACKETS}\n".encode())
+        flood_ns = int(self._flooder.wait_for(b"\n"))
+        received_ns = self._cpu_ns(self._worker) - sent
         received = max(1, self._peer.used() - before)
+        start_of_guest = self._cpu_ns(self._guests)
+        self._bed.guests[0].send_udp(FROM_GUEST, self._bed.bridge, port=9)
+        guest_ns = self._cpu_ns(self._guests) - start_of_guest
         times_ms = ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
-        return Window(
+        return Slice(
             sending_ns / PACKETS,
             (sent - start) / PACKETS,
             flood_ns / PACKETS,
             received_ns / received,
+            guest_ns / FROM_GUEST,
             statistics.median(times_ms),
         )
 
-    def _worker_ns(self) -> int:
-        return int(self._bed.hypervisor.read_file(f"/proc/{self._worker}/schedstat").split()[0])
-
-
-def ratios(before: Window, during: Window, after: Window) -> list[float]:
-    return [2 * d / (b + a) for b, d, a in zip(before, during, after, strict=True)]
-
-
-def shown(values: list[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+    def _cpu_ns(self, thread: str) -> int:
+        return int(self._bed.hypervisor.read_file(f"/proc/{thread}/schedstat").split()[0])
 
 
 class Collector(InsideMeasurement):
-    """Also keeps the run-time statistics of every interval; those of a window of its own are asked for."""
+    """Also keeps the run-time statistics of every interval; those of a phase of its own are asked for."""
 
     def __init__(self, bed: Testbed) -> None:
         self.runs: dict[str, list[int]] = {}
@@ -95,60 +136,86 @@ class Collector(InsideMeasurement):
         super()._fold(frame)
         if isinstance(frame, frames.Cost):
             for program in frame.programs:
-                known = self.runs.setdefault(program.name, [0, 0])
+                known = self.runs.setdefault(f"{frame.probe}/{program.name}", [0, 0])
                 known[0] += program.run_count or 0
                 known[1] += program.run_time_ns or 0
 
 
-def measured(collector: Collector, traffic: Traffic, names: list[str], rounds: int) -> list[list[float]]:
-    """Ratios of each round; prints what the programs took in a window behind them."""
-    found = []
-    before = traffic.window()
+def measured(collector: Collector, traffic: Traffic, title: str, rounds: int, keep: Path) -> None:
+    """Adds the ratios of each round to the file, and what the programs took in a phase behind the last one."""
+    before = traffic.phase()
     for number in range(rounds):
-        for name in names:
+        for name in GROUPS[title]:
             collector.load(name)
-        during = traffic.window()
-        if number == rounds - 1 and names:
-            told(collector, traffic, names)
-        for name in names:
+        traffic.touch()
+        during = traffic.phase()
+        states = {name: collector.statuses[name].state for name in GROUPS[title]}
+        if set(states.values()) - {"attached"}:
+            raise SystemExit(f"not what was to be measured: {states}")
+        told = programs(collector, traffic, title) if number == rounds - 1 and GROUPS[title] else {}
+        for name in GROUPS[title]:
             collector.command(command="unload", probe=name)
-        after = traffic.window()
-        found.append(ratios(before, during, after))
+        after = traffic.phase()
+        ratios = [2 * d / (b + a) for b, d, a in zip(before, during, after, strict=True)]
+        with keep.open("a") as file:
+            file.write(json.dumps({"with": title, "ratios": ratios, "without": [*before], **told}) + "\n")
         before = after
-    return found
 
 
-def told(collector: Collector, traffic: Traffic, names: list[str]) -> None:
+def programs(collector: Collector, traffic: Traffic, title: str) -> dict[str, Any]:
+    """Runs and ns of each program in a phase of its own, for the statistics cost time; and events submitted."""
     collector.statistics(True)
-    traffic.window()
+    traffic.phase()
     collector.settle()
-    programs = [f"{name} {ns / count:.0f} ns x {count}" for name, (count, ns) in collector.runs.items() if count]
+    runs = {name: counted for name, counted in collector.runs.items() if counted[0]}
     collector.statistics(False)
-    submitted = sum(collector.cost(name).events["submitted"].total for name in names if collector.cost(name).events)
-    print(f"  {', '.join(names)}: {'; '.join(programs)}; events submitted: {submitted}", flush=True)
+    costs = [collector.cost(name) for name in GROUPS[title]]
+    submitted = sum(cost.events["submitted"].total for cost in costs if cost.events)
+    return {"programs": runs, "submitted": submitted}
+
+
+def show(keep: Path) -> None:
+    """The table of all rounds, and under it the programs."""
+    lines = [json.loads(line) for line in keep.read_text().splitlines()]
+    base = [statistics.median(column) for column in zip(*(line["without"] for line in lines), strict=True)]
+    print("without, per packet: " + ", ".join(f"{h} {v:,.1f}" for h, v in zip(HEADS, base, strict=True)))
+    print(f"| with | pairs | {' | '.join(HEADS)} |\n|---|{'---|' * (len(HEADS) + 1)}")
+    for title in GROUPS:
+        rounds = [line["ratios"] for line in lines if line["with"] == title]
+        if rounds:
+            print(f"| {title} | {len(rounds)} | {' | '.join(map(shown, zip(*rounds, strict=True)))} |")
+    for line in lines:
+        if "programs" in line:
+            each = (f"{name} {ns / count:,.0f} ns x {count}" for name, (count, ns) in sorted(line["programs"].items()))
+            print(f"{line['with']}: {'; '.join(each)}; events submitted: {line['submitted']}")
+
+
+def shown(values: Sequence[float]) -> str:
+    """Median, and the range of all."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=("nothing", *PROBES, "all"), default=["nothing", *PROBES, "all"])
+    parser.add_argument("--only", nargs="*", choices=tuple(GROUPS), default=list(GROUPS))
+    parser.add_argument("--keep", type=Path, required=True, help="file with the rounds of all runs, one a line")
+    parser.add_argument("--table", action="store_true", help="run nothing")
     options = parser.parse_args()
-    groups = {"nothing": [], **{name: [name] for name in PROBES}, "all": list(PROBES)}
-    try:
-        bed = Testbed(kernels()[0], guests=1)
-    except LabUnavailable as error:
-        print(f"cannot run here: {error}")
-        return
-    with bed, Peer(bed.hypervisor) as peer:
-        peer.refill(True)
-        traffic, collector = Traffic(bed, peer), Collector(bed)
-        base = traffic.window()
-        print("without, per packet: " + ", ".join(f"{h} {v:.1f}" for h, v in zip(HEADS, base, strict=True)), flush=True)
-        print(f"| with | {' | '.join(HEADS)} |\n|---|{'---|' * len(HEADS)}", flush=True)
-        for title in options.only:
-            columns = zip(*measured(collector, traffic, groups[title], options.rounds), strict=True)
-            print(f"| {title} | {' | '.join(shown(list(column)) for column in columns)} |", flush=True)
-        collector.close()
+    if not options.table:
+        try:
+            bed = Testbed(kernels()[0], guests=1)
+        except LabUnavailable as error:
+            print(f"cannot run here: {error}")
+            return
+        with bed, Peer(bed.hypervisor) as peer:
+            peer.refill(True)
+            traffic, collector = Traffic(bed, peer), Collector(bed)
+            for title in options.only:
+                measured(collector, traffic, title, options.rounds, options.keep)
+                print(f"{title}: measured", flush=True)
+            collector.close()
+    show(options.keep)
 
 
 if __name__ == "__main__":
