@@ -100,3 +100,19 @@ def test_what_is_no_network_device_is_in_no_row(collector: InsideMeasurement, ca
     collector.settle()
     devices = {row.labels["device"] for row in collector.rows("virtio_guest", "queues")}
     assert devices <= set(cards)
+
+
+def test_a_wrong_layout_is_found_out(
+    hypervisor: Hypervisor, collector: InsideMeasurement, cards: tuple[str, str]
+) -> None:
+    """What a card polls then leads to nothing; that is no other driver's card, so it is told."""
+    name = collector.load_altered("virtio_guest", "!= VIRTIO_ID_NET", "== VIRTIO_ID_NET")
+    try:
+        hypervisor.run("busybox", "ping", "-c", str(PINGS), "-i", "0.02", FAR)
+        collector.until(lambda: collector.statuses[name].state == "degraded", "the refusal")
+        status = collector.statuses[name]
+        assert "no queue of it" in (status.why or "")
+        assert status.attach == []
+        assert collector.rows(name, "queues") == []
+    finally:
+        collector.command(command="unload", probe=name)
