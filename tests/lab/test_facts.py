@@ -1,4 +1,4 @@
-"""The facts of a hypervisor: what was configured is what they say, of its VM, bond and traffic control."""
+"""The facts of a hypervisor: what was configured is what they say, of its VM, switch, bond and traffic control."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ def configured(testbed: Testbed) -> Iterator[Testbed]:
         tc qdisc add dev {DEVICE} clsact
         tc filter add dev {DEVICE} ingress prio 5 protocol all matchall action police rate 5mbit burst 10k drop
     """)
+    testbed.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:max-idle=20000")
     for pid in worker_pids(host, guest):
         host.shell(f"taskset -pc 1 {pid}; chrt -f -p 5 {pid}")
     yield testbed
     for pid in worker_pids(host, guest):
         host.shell(f"chrt -o -p 0 {pid}; taskset -pc 0,1 {pid}")
+    testbed.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "max-idle")
     host.shell(f"ip link del bond9; ip link del {DEVICE}")
 
 
@@ -77,6 +79,8 @@ def test_what_was_configured_is_what_they_say(configured: Testbed) -> None:
         "module/kvm/loaded": True,
         "module/vhost_net/experimental_zcopytx": parameter(host, "vhost_net/parameters/experimental_zcopytx"),
         "module/kvm/halt_poll_ns": parameter(host, "kvm/parameters/halt_poll_ns"),
+        "ovs/other_config/max-idle": "20000",
+        f"ovs/port/{guest.card.tap}/bridge": BRIDGE,
     }
     wrong = {
         name: (value, known.get(name, [one for one in known if one.startswith(name.rpartition("/")[0])]))
@@ -84,4 +88,10 @@ def test_what_was_configured_is_what_they_say(configured: Testbed) -> None:
         if not str(known.get(name)).startswith(str(value))
     }
     assert not wrong
-    assert f"ovs/bridge/{BRIDGE}/stp_enable" in known
+
+
+def test_reading_them_twice_gives_the_same(configured: Testbed) -> None:
+    """What moves by itself is volatile, or every comparison would name it."""
+    read = [json.loads(configured.hypervisor.python("-c", FACTS)) for _ in range(2)]
+    settings = [{name: fact["value"] for name, fact in one.items() if not fact.get("volatile")} for one in read]
+    assert settings[0] == settings[1]
