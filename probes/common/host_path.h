@@ -7,7 +7,7 @@ enum {      /* counters */
 };
 
 enum { INSIDE = 1, OUTSIDE };                                   /* sets of devices */
-enum { UPCALL, ACTION, FIRST_QUEUE, LAST_QUEUE };               /* moments of a way */
+enum { UPCALL, ACTION, TRACKING, FIRST_QUEUE, LAST_QUEUE };     /* moments of a way; what it has spent: time in conntrack */
 enum { FROM_DEVICE, FROM_HOST_STACK, FROM_USER_SPACE };         /* marks of a way: where its sk_buff was made */
 
 /* What this CPU had in hand last: whose copies come next, and whose segments. */
@@ -27,7 +27,8 @@ struct durations {
     u64 forward_ns;         /* received → handed to the first device, where no Open vSwitch is seen */
     u64 lookup_ns;          /* received → first action of Open vSwitch, or → its upcall */
     u64 upcall_ns;          /* upcall → first action of the packet that came back */
-    u64 actions_ns;         /* first action → handed to the first device */
+    u64 actions_ns;         /* first action → handed to the first device, but for */
+    u64 ct_ns;              /* conntrack: from each such action → the next action */
     u64 devices_ns;         /* first → last device: tunnels, bonds, VLANs */
     u64 qdisc_ns;           /* handed to the last device → to its driver */
 };

@@ -51,7 +51,8 @@ static inline void ask(struct sk_buff *skb, u64 address, int goes_on)
         way->state = PATH_FREE;
     desk->way.address = headers_of(&desk->packet, (u64)NC_READ(skb, dev));
     desk->way.moment_ns[UPCALL] = bpf_ktime_get_ns();
-    desk->way.moment_ns[ACTION] = desk->way.moment_ns[FIRST_QUEUE] = desk->way.moment_ns[LAST_QUEUE] = 0;
+    desk->way.moment_ns[ACTION] = desk->way.moment_ns[TRACKING] = desk->way.spent_ns = 0;
+    desk->way.moment_ns[FIRST_QUEUE] = desk->way.moment_ns[LAST_QUEUE] = 0;
     way = place_for(desk->way.address);
     if (!way)
         return;
@@ -60,7 +61,7 @@ static inline void ask(struct sk_buff *skb, u64 address, int goes_on)
 }
 
 /* Is this one that waited? Then its way goes on with this sk_buff. */
-static inline void come_back(struct sk_buff *skb, u64 address, struct hand *hand)
+static inline struct path_way *come_back(struct sk_buff *skb, u64 address, struct hand *hand)
 {
     u32 zero = 0, end;
     struct desk *desk = desks.lookup(&zero);
@@ -68,23 +69,24 @@ static inline void come_back(struct sk_buff *skb, u64 address, struct hand *hand
     struct path_print print;
 
     if (!desk)
-        return;
+        return NULL;
     path_read_switched(&desk->packet, skb, &end);
     way = path_find(headers_of(&desk->packet, (u64)NC_READ(skb, dev)));
     path_print_of(&print, &desk->packet, end);
     if (!way || way->state != PATH_UNDER_WAY || !path_same(&print, &way->print))
-        return;
+        return NULL;
     desk->way = *way;
     way->state = PATH_FREE;
     way = place_for(address);
     if (!way)
-        return;
+        return NULL;
     *way = desk->way;
     way->address = address;
     way->mark = FROM_USER_SPACE;
     way->moment_ns[ACTION] = bpf_ktime_get_ns();
     hand->received = address;
     nc_count(RETURNED);
+    return way;
 }
 
 /* A packet out of a tunnel may have waited (gro_cells) until its CPU had others in hand. */
@@ -101,24 +103,48 @@ static inline int is_switched(struct path_way *way, struct sk_buff *skb)
     return path_same(&print, &way->print);
 }
 
-static inline void act(struct sk_buff *skb, u64 address)
+/* Conntrack has a packet from its action to the next one. */
+static inline void track(struct path_way *way, int is_ct)
+{
+    u64 now;
+
+    if (!is_ct && !way->moment_ns[TRACKING])
+        return;
+    now = bpf_ktime_get_ns();
+    if (way->moment_ns[TRACKING])
+        way->spent_ns += path_between(way->moment_ns[TRACKING], now);
+    way->moment_ns[TRACKING] = is_ct ? now : 0;
+}
+
+/* An action begins. Addresses of what user space sends are used again, and no end may have been seen: each time it may be another packet. */
+static inline void act(struct sk_buff *skb, u64 address, int is_ct)
 {
     u32 zero = 0;
     struct hand *hand = hands.lookup(&zero);
-    struct path_way *way = path_find(address);
-    int known, received;
+    struct path_way *way = path_find(address), *back;
+    int in_hand, acted, received;
 
     if (!hand)
         return;
-    known = way && way->state == PATH_UNDER_WAY && way->mark != FROM_USER_SPACE;
-    if (known && way->moment_ns[ACTION] && hand->received == address)
+    if (way && way->state != PATH_UNDER_WAY)
+        way = NULL;
+    in_hand = way && hand->received == address;
+    acted = way && way->moment_ns[ACTION];
+    if (in_hand && acted && way->mark != FROM_USER_SPACE) {
+        track(way, is_ct);
         return;
+    }
     received = NC_READ(skb, skb_iif) != 0;
-    if (!received && !(known && way->mark == FROM_HOST_STACK && hand->received == address)) {
-        come_back(skb, address, hand);
-    } else if (known && !way->moment_ns[ACTION] && (hand->received == address || is_switched(way, skb))) {
+    if (!received && !(in_hand && way->mark == FROM_HOST_STACK)) {
+        back = come_back(skb, address, hand);
+        if (back)
+            track(back, is_ct);
+        else if (in_hand && acted)
+            track(way, is_ct);
+    } else if (way && !acted && way->mark != FROM_USER_SPACE && (in_hand || is_switched(way, skb))) {
         way->moment_ns[ACTION] = bpf_ktime_get_ns();
         hand->received = address;
+        track(way, is_ct);
     }
 }
 

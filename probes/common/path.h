@@ -304,7 +304,7 @@ static inline u32 path_packets(struct sk_buff *skb, struct path_packet *packet)
 
 #define PATH_WAY_SETS 4096
 #define PATH_WAYS 4
-#define PATH_MOMENTS 4
+#define PATH_MOMENTS 5
 
 enum path_state { PATH_FREE, PATH_UNDER_WAY, PATH_OVER };
 
@@ -312,6 +312,7 @@ struct path_way {
     u64 address;
     u64 since_ns;
     u64 moment_ns[PATH_MOMENTS];    /* of the probe's own; 0: has not come */
+    u64 spent_ns;           /* of the probe's own */
     u64 device[2];
     struct path_print print;
     u16 set;

@@ -29,7 +29,8 @@ static inline void begin(struct nc_config *config, struct sk_buff *skb, struct n
     if (!way)
         return;
     way->address = address;
-    way->moment_ns[UPCALL] = way->moment_ns[ACTION] = way->moment_ns[FIRST_QUEUE] = way->moment_ns[LAST_QUEUE] = 0;
+    way->moment_ns[UPCALL] = way->moment_ns[ACTION] = way->moment_ns[TRACKING] = way->spent_ns = 0;
+    way->moment_ns[FIRST_QUEUE] = way->moment_ns[LAST_QUEUE] = 0;
     way->device[0] = member->name[0];
     way->device[1] = member->name[1];
     path_print_of(&way->print, &desk->packet, nc_data_end(skb));
@@ -121,15 +122,19 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
 
 /* ---- inside Open vSwitch ---- */
 
+#ifdef HAVE_OVS_ACTION_ATTR_CT
 int on_action(struct bpf_raw_tracepoint_args *ctx)
 {
-    act(NC_ARG(1), ctx->args[1]);
+    struct nlattr *action = NC_ARG(3);
+
+    act(NC_ARG(1), ctx->args[1], NC_READ(action, nla_type) == OVS_ACTION_ATTR_CT);
     return 0;
 }
+#endif
 
 int on_actions(struct pt_regs *ctx, void *datapath, struct sk_buff *skb)
 {
-    act(skb, (u64)skb);
+    act(skb, (u64)skb, 0);
     return 0;
 }
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
-from tests.live.path import HOST_PATH, SERVE_TCP, TCP_PORT, Watch
+from tests.live.path import HOST_PATH, PING, SERVE_TCP, TCP_PORT, Watch
 
 from .collector import InsideMeasurement
 from .conftest import Lab
@@ -18,13 +19,14 @@ pytestmark = pytest.mark.lab
 WAN, FAR = "wan0", "10.77.0.200"
 """A port of the switch that stands for the physical device, and who is behind it, in a namespace of the same name."""
 SETS = {"inside_devices": "kind:tap", "outside_devices": WAN}
-PORT = 9
+PORT, TRACKED, COPIED, TUNNELLED = 9, 10, 11, 12
 MANY = 2000
+SOME = 200
 PINGS = 20
 ASKED = 5
 BYTES = 1_000_000
 DELAY_MS = 40
-STAGES = ("forward", "lookup", "upcall", "actions", "devices", "qdisc")
+STAGES = ("forward", "lookup", "upcall", "actions", "ct", "devices", "qdisc")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,73 @@ def test_every_echo_is_timed_once_each_way(testbed: Testbed, path: InsideMeasure
         assert found.pop("upcall") == 1
         assert found == {"lookup": PINGS, "actions": PINGS, "qdisc": PINGS}
     assert_whole(watch, "out", "in")
+
+
+def test_the_switch_s_own_port_is_a_device_of_a_set(testbed: Testbed, path: InsideMeasurement, far: Address) -> None:
+    watch = Watch(path, inside_devices="kind:internal", outside_devices=WAN, protocol="icmp")
+    testbed.hypervisor.run("python3", "-c", PING, far.ip, str(PINGS))
+    watch.stop()
+    for direction, ends in (("out", (BRIDGE, WAN)), ("in", (WAN, BRIDGE))):
+        assert watch.crossed(direction) == PINGS
+        (between,) = path.histograms(HOST_PATH, "crossing", **dict(zip(("from", "to"), ends, strict=True)))
+        assert between.total.count == PINGS
+    assert_whole(watch, "out", "in")
+
+
+@contextlib.contextmanager
+def flow(testbed: Testbed, port: int, actions: str) -> Iterator[None]:
+    """What vnet0 sends to this port is done these actions to."""
+    rule = f"priority=100,udp,in_port=vnet0,tp_dst={port}"
+    testbed.hypervisor.run("ovs-ofctl", "add-flow", BRIDGE, f"{rule},actions={actions}")
+    yield
+    testbed.hypervisor.run("ovs-ofctl", "--strict", "del-flows", BRIDGE, rule)
+
+
+def test_conntrack_is_a_stage(testbed: Testbed, path: InsideMeasurement, far: Address) -> None:
+    with flow(testbed, TRACKED, f"ct(commit,zone=7),output:{WAN}"):
+        watch = watch_of(path, protocol="udp", port=TRACKED)
+        testbed.guests[0].send_udp(SOME, far, port=TRACKED)
+        watch.stop()
+    found = counts(watch, "out")
+    found.pop("upcall")
+    assert found == dict.fromkeys(("lookup", "actions", "ct", "qdisc"), SOME)
+    assert_whole(watch, "out")
+
+
+def test_a_copy_for_another_port_is_followed(testbed: Testbed, path: InsideMeasurement, far: Address) -> None:
+    with flow(testbed, COPIED, f"output:{WAN},output:vnet1"):
+        testbed.guests[0].send_udp(1, far, port=COPIED)  # the flow is there
+        watch = watch_of(path, protocol="udp", port=COPIED)
+        testbed.guests[0].send_udp(SOME, far, port=COPIED)
+        watch.stop()
+    assert (watch.crossed("out"), watch.crossed("within"), watch.counter("copies")) == (SOME, SOME, SOME)
+    assert_whole(watch, "out", "within")
+
+
+TUNNEL = """
+ip link add und0 type veth peer name und1 netns far
+for wire in "" "ip netns exec far"; do $wire sh -c 'echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6'; done
+ip address add 172.31.0.1/24 dev und0
+ip link set und0 up
+ip -n far link set und1 up
+ip neighbour replace 172.31.0.2 lladdr 02:00:00:00:00:02 dev und0 nud permanent
+ovs-vsctl add-port {bridge} tun0 -- set interface tun0 type=vxlan options:remote_ip=172.31.0.2 options:key=7
+"""
+
+
+def test_a_packet_is_followed_into_its_tunnel(testbed: Testbed, path: InsideMeasurement, far: Address) -> None:
+    testbed.hypervisor.shell(TUNNEL.format(bridge=BRIDGE))
+    with flow(testbed, TUNNELLED, "output:tun0"):
+        testbed.guests[0].send_udp(1, far, port=TUNNELLED)  # the flow is there
+        watch = Watch(path, inside_devices="kind:tap", outside_devices="und0")
+        testbed.guests[0].send_udp(SOME, far, port=TUNNELLED)
+        watch.stop()
+    testbed.hypervisor.shell(f"ovs-vsctl del-port {BRIDGE} tun0; ip link delete und0")
+    (row,) = path.rows(HOST_PATH, "flows", direction="out")
+    assert (row.labels["source"], row.labels["target_port"]) == (testbed.guests[0].card.at.ip, TUNNELLED)
+    assert row.counts["samples"] == watch.crossed("out") == SOME
+    assert counts(watch, "out") == dict.fromkeys(("lookup", "actions", "devices", "qdisc"), SOME)
+    assert_whole(watch, "out")
 
 
 def test_tcp_counts_as_the_segments_that_it_stands_for(testbed: Testbed, path: InsideMeasurement, far: Address) -> None:

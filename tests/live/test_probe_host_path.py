@@ -242,7 +242,7 @@ def test_details_are_a_budgeted_sample_of_what_is_slow(path: Measurement, bridge
     fields = path.events[-1].fields
     assert (fields["from"], fields["to"], fields["source"], fields["target"]) == (INSIDE, OUTSIDE, A, B)
     assert (fields["target_port"], fields["packets"], fields["direction"]) == (PORT, 1, "out")
-    stages = [fields[f"{name}_ns"] for name in ("forward", "lookup", "upcall", "actions", "devices", "qdisc")]
+    stages = [fields[f"{name}_ns"] for name in ("forward", "lookup", "upcall", "actions", "ct", "devices", "qdisc")]
     assert sum(int(str(stage)) for stage in stages) == fields["total_ns"]
 
 

@@ -27,6 +27,7 @@ STAGES = {
     "lookup": "received → OVS acts",
     "upcall": "asked → answered",
     "actions": "OVS acts → queued",
+    "ct": "conntrack",
     "devices": "first → last device",
     "qdisc": "queued → driver",
 }
