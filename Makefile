@@ -16,9 +16,11 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
-# Side by side, because most of them wait most of the time: what boots another machine, what measures this one (one test
-# at a time), what shows screens. What only computes takes the time that these leave. Each one's output comes when it has ended.
+# Side by side, because most of them wait most of the time: what measures this machine (one test at a time); what shows
+# screens, and starts and ends collectors; what boots another machine; what only computes. The first two go first, the
+# last gets what the others leave. The output of each comes when it has ended.
 COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py)
+SHOWING := $(addprefix tests/live/test_,collector_commands.py collector_figures.py collector_interpreters.py collector_rings.py collector_statistics.py cleanup_collector.py cleanup_console.py doctor.py) tests/tui
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
 BOOTING := $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py)
 PYTEST := $(BIN)/python -m pytest
@@ -33,16 +35,16 @@ else
 endif
 
 booting: .venv/.ready-test
-	$(PYTEST) --durations=10 $(BOOTING)
+	nice -n 5 $(PYTEST) --durations=10 $(BOOTING)
 
 measuring: .venv/.ready-test
-	$(PYTEST) --durations=20 tests/live $(addprefix --ignore=,$(COMPUTING))
+	$(PYTEST) --durations=20 tests/live $(addprefix --ignore=,$(COMPUTING) $(SHOWING))
 
 showing: .venv/.ready-test
-	$(PYTEST) --durations=10 tests/tui
+	$(PYTEST) --durations=10 $(SHOWING)
 
 computing: .venv/.ready-test
-	nice -n 5 $(PYTEST) -n logical --durations=10 $(COMPUTING)
+	nice -n 10 $(PYTEST) -n logical --durations=10 $(COMPUTING)
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check

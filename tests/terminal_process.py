@@ -142,8 +142,8 @@ class TerminalProcess:
         return took
 
     def waited_s(self) -> float:
-        """How long its threads were ready to run, but the machine ran others (proc(5), schedstat)."""
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        """How long it and what it started were ready to run, but the machine ran others (proc(5), schedstat)."""
+        tasks = [task for pid in (self.pid, *self.children()) for task in Path(f"/proc/{pid}/task").iterdir()]
         return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
 
     def children(self) -> list[int]:

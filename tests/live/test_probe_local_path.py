@@ -172,8 +172,11 @@ def test_what_waits_in_the_queue_waits_in_no_other_stage(path: Measurement, wire
     packets, size = 40, 958
     wire.b.tc("qdisc", "replace", "dev", DEVICE, "root", "tbf", "rate", "1mbit", "burst", "1500", "limit", "1000000")
     watch = Watch(path, protocol="udp", port=PORT)
-    send_udp(wire.b, A, PORT, packets, size)
-    path.until(lambda: watch.counter("left") == packets, "the last packet")
+    send_udp(wire.b, A, PORT, packets, size, lingers=True)
+    while wire.b.qdisc(DEVICE)["qlen"]:
+        pass
+    path.settle()
+    assert watch.counter("left") == packets
     waited = watch.samples("stages", "out", "qdisc")[1]
     each_ns = 1000 * 8 * 1000
     # The n-th waits for n - 1 others; a machine that is busy sends them later, or wakes the shaper later.
