@@ -76,9 +76,9 @@ class TerminalProcess:
             os.write(self.master, b"\x1b[1;1R")
         return data
 
-    def until(self, what: str, condition: Callable[[], bool]) -> None:
+    def until(self, what: str, condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
         """Read until a condition holds; fails, with the screen, when it never does."""
-        end = time.monotonic() + LIMIT_S
+        end = time.monotonic() + limit_s
         while not condition():
             assert time.monotonic() < end, f"never saw {what}; the screen was:\n{self.text()}"
             self.pump()

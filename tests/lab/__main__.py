@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .errors import LabError
 from .fetch import fetch, kernel_named, kernels
-from .hypervisor import CHECKOUT
+from .hypervisor import CHECKOUT, on_a_still_checkout
 from .pytest_inside import run_pytest
 from .qemu import qemu
 from .terminal import attach
@@ -67,9 +67,11 @@ def interactive(options: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print("lab: this needs a terminal; without one there are: run, pytest, fetch", file=sys.stderr)
         return EXIT_USAGE
+    console = shlex.join(on_a_still_checkout(*CONSOLE.split()))
+    in_tmux = shlex.quote(f"{console}; exec bash --norc")
     first = {
         "shell": "",
-        "tmux": f"exec tmux new-session '{CONSOLE}; exec bash --norc' \\; split-window -v -l 25% 'exec bash --norc'",
+        "tmux": f"exec tmux new-session {in_tmux} \\; split-window -v -l 25% 'exec bash --norc'",
     }
     started = time.monotonic()
     say("booting a hypervisor")
@@ -81,7 +83,7 @@ def interactive(options: argparse.Namespace) -> int:
             bin=shlex.quote(str(Path(sys.executable).parent)),
             checkout=shlex.quote(str(CHECKOUT)),
             banner=shlex.quote(BANNER.format(release=bed.hypervisor.release, guests=guests, traffic=traffic)),
-            first=first.get(options.command or "console", CONSOLE),
+            first=first.get(options.command or "console", console),
         )
         attach(bed.hypervisor, PORT, script)
     return 0
