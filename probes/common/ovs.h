@@ -6,22 +6,30 @@
 #ifndef NETCONSOLE_OVS_H
 #define NETCONSOLE_OVS_H
 
-#define OVS_LOCAL_CHAIN 4   /* of the hash bucket that has the local port: only ports 1024, 2048 … lie before it */
+#define OVS_BUCKETS 1024    /* of ports (datapath.h, DP_VPORT_HASH_BUCKETS): only ports 1024 apart share one */
+#define OVS_CHAIN 4
+#define OVS_LOCAL_PORT 0    /* OVSP_LOCAL */
 
-/* The datapath's own port, of which it has its name (ovs_dp_name). NULL when it is not found. */
-static inline struct vport *ovs_local_port(struct datapath *dp)
+/* A port of a datapath by its number (ovs_lookup_vport). NULL when it is not found. */
+static inline struct vport *ovs_port_numbered(struct datapath *dp, u32 number)
 {
-    struct hlist_head *ports = NC_READ(dp, ports);
-    struct hlist_node *node = NC_READ(ports, first);
+    struct hlist_head *buckets = NC_READ(dp, ports);
+    struct hlist_node *node = NC_READ(&buckets[number & (OVS_BUCKETS - 1)], first);
 
 #pragma unroll
-    for (int i = 0; i < OVS_LOCAL_CHAIN && node; i++) {
+    for (int i = 0; i < OVS_CHAIN && node; i++) {
         struct vport *vport = (void *)node - offsetof(struct vport, dp_hash_node);
-        if (!NC_READ(vport, port_no))
+        if (NC_READ(vport, port_no) == number)
             return vport;
         node = NC_READ(node, next);
     }
     return NULL;
+}
+
+/* The datapath's own port, of which it has its name (ovs_dp_name). */
+static inline struct vport *ovs_local_port(struct datapath *dp)
+{
+    return ovs_port_numbered(dp, OVS_LOCAL_PORT);
 }
 
 static inline void ovs_datapath_name(u64 *name, struct datapath *dp)
@@ -51,12 +59,12 @@ static inline struct vport *ovs_port_of(struct net_device *dev)
 }
 
 /* The port by which the packet came in, from the packet's control block. It is believed when it names this datapath; else there is none. */
-static inline struct net_device *ovs_input_device(struct sk_buff *skb, struct datapath *dp)
+static inline struct vport *ovs_input_port(struct sk_buff *skb, struct datapath *dp)
 {
     struct ovs_skb_cb *cb = (void *)skb + offsetof(struct sk_buff, cb);
     struct vport *vport = NC_READ(cb, input_vport);
 
-    return vport && NC_READ(vport, dp) == dp ? NC_READ(vport, dev) : NULL;
+    return vport && NC_READ(vport, dp) == dp ? vport : NULL;
 }
 
 /* ---- the flow of a packet ---- */
@@ -124,9 +132,10 @@ static inline int ovs_has_ports(struct ovs_flow *flow)
     return flow->l4 == 6 || flow->l4 == 17 || flow->l4 == 132;
 }
 
-/* For the filters, which are those of other probes. */
+/* The flow as other probes have it, for their filters and for events. */
 static inline void ovs_plain_flow(struct nc_flow *plain, struct ovs_flow *flow)
 {
+    __builtin_memset(plain, 0, sizeof(*plain));
     __builtin_memcpy(plain->source, flow->source, sizeof(plain->source));
     __builtin_memcpy(plain->target, flow->target, sizeof(plain->target));
     plain->source_port = ovs_has_ports(flow) ? flow->source_port : 0;
@@ -134,6 +143,26 @@ static inline void ovs_plain_flow(struct nc_flow *plain, struct ovs_flow *flow)
     plain->ethertype = flow->ethertype;
     plain->vlan = bpf_ntohs(flow->vlan) & 0x0fff;
     plain->l4 = flow->l4;
+}
+
+/* A flow in the key of a table: without its source port, of which one service sees thousands. */
+struct ovs_table_flow {
+    u64 source[2];
+    u64 target[2];
+    u16 target_port;
+    u16 ethertype;
+    u16 l4;
+    u16 vlan;
+};
+
+static inline void ovs_table_flow_of(struct ovs_table_flow *row, struct nc_flow *flow)
+{
+    __builtin_memcpy(row->source, flow->source, sizeof(row->source));
+    __builtin_memcpy(row->target, flow->target, sizeof(row->target));
+    row->target_port = flow->target_port;
+    row->ethertype = flow->ethertype;
+    row->l4 = flow->l4;
+    row->vlan = flow->vlan;
 }
 
 /* ---- the packet itself: what user space gives back is a copy, with its checksums filled in, and all of it in one piece. So it is known

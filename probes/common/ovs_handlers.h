@@ -20,25 +20,44 @@ struct scheduled_key {
 };
 BPF_TABLE("hash", struct scheduled_key, struct nc_bucket, scheduled, NC_ROWS_scheduled);
 
+/* What is known of a handler, by its thread's number: reading it anew at each switch of tasks would be most of what this costs. */
 struct thread {
+    u64 task;           /* address: the number may be used again */
     u64 woken_ns, running_ns;
+    struct handler_key key;
 };
 BPF_TABLE("lru_hash", u32, struct thread, threads, 4096);
 
 /* A thread handler<N> of a process that began as ovs-vswitchd (udpif_start_threads, OVS ofproto/ofproto-dpif-upcall.c). */
-static inline int is_handler(struct task_struct *task, struct handler_key *key)
+static inline struct thread *learn_handler(struct task_struct *task, u32 tid)
 {
-    struct task_struct *leader;
+    struct task_struct *leader = NC_READ(task, group_leader);
+    struct thread thread = { .task = (u64)task };
     u64 process[2];
 
-    bpf_probe_read_kernel(key->name, sizeof(key->name), &task->comm);
-    if ((key->name[0] ^ NC_WORD('h', 'a', 'n', 'd', 'l', 'e', 'r', 0)) & NC_WORD(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0))
-        return 0;
-    leader = NC_READ(task, group_leader);
     bpf_probe_read_kernel(process, sizeof(process), &leader->comm);
-    key->tid = NC_READ(task, pid);
-    key->pid = NC_READ(task, tgid);
-    return process[0] == NC_WORD('o', 'v', 's', '-', 'v', 's', 'w', 'i') && (u32)process[1] == (u32)NC_WORD('t', 'c', 'h', 'd', 0, 0, 0, 0);
+    if (process[0] != NC_WORD('o', 'v', 's', '-', 'v', 's', 'w', 'i') || (u32)process[1] != (u32)NC_WORD('t', 'c', 'h', 'd', 0, 0, 0, 0))
+        return NULL;
+    bpf_probe_read_kernel(thread.key.name, sizeof(thread.key.name), &task->comm);
+    thread.key.tid = tid;
+    thread.key.pid = NC_READ(task, tgid);
+    threads.update(&tid, &thread);
+    return threads.lookup(&tid);
+}
+
+/* NULL: it is none. */
+static inline struct thread *handler_of(struct task_struct *task)
+{
+    struct thread *thread;
+    u64 name;
+    u32 tid;
+
+    bpf_probe_read_kernel(&name, sizeof(name), &task->comm);
+    if ((name ^ NC_WORD('h', 'a', 'n', 'd', 'l', 'e', 'r', 0)) & NC_WORD(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0))
+        return NULL;
+    tid = NC_READ(task, pid);
+    thread = threads.lookup(&tid);
+    return thread && thread->task == (u64)task ? thread : learn_handler(task, tid);
 }
 
 static inline struct handler_row *handler_row_of(struct handler_key *key)
@@ -52,12 +71,9 @@ static inline struct handler_row *handler_row_of(struct handler_key *key)
 
 static inline void count_answer(void)
 {
-    struct handler_key key = {};
-    struct handler_row *row;
+    struct thread *thread = handler_of((void *)bpf_get_current_task());
+    struct handler_row *row = thread ? handler_row_of(&thread->key) : NULL;
 
-    if (!is_handler((void *)bpf_get_current_task(), &key))
-        return;
-    row = handler_row_of(&key);
     if (row)
         row->answered++;
 }
@@ -66,58 +82,46 @@ static inline void count_answer(void)
 
 static inline void is_woken(struct task_struct *task)
 {
-    struct handler_key key = {};
-    struct handler_row *row;
-    struct thread *thread, none = {};
+    struct thread *thread = handler_of(task);
+    struct handler_row *row = thread ? handler_row_of(&thread->key) : NULL;
 
-    if (!is_handler(task, &key))
-        return;
-    thread = threads.lookup_or_try_init(&key.tid, &none);
-    row = handler_row_of(&key);
-    if (!thread || !row)
+    if (!row)
         return;
     row->wakeups++;
     thread->woken_ns = bpf_ktime_get_ns();
 }
 
-static inline void leaves(struct task_struct *task, u64 now)
+static inline void leaves(struct task_struct *task)
 {
-    struct handler_key key = {};
-    struct handler_row *row;
-    struct thread *thread;
+    struct thread *thread = handler_of(task);
+    struct handler_row *row = thread && thread->running_ns ? handler_row_of(&thread->key) : NULL;
 
-    if (!is_handler(task, &key))
+    if (!row)
         return;
-    thread = threads.lookup(&key.tid);
-    row = handler_row_of(&key);
-    if (!thread || !row || !thread->running_ns)
-        return;
-    row->cpu_ns += now - thread->running_ns;
+    row->cpu_ns += between(thread->running_ns, bpf_ktime_get_ns());
     row->switches++;
     row->cpu = bpf_get_smp_processor_id();
     thread->running_ns = 0;
 }
 
-static inline void comes(struct task_struct *task, u64 now)
+static inline void comes(struct task_struct *task)
 {
+    struct thread *thread = handler_of(task);
     struct scheduled_key slot = {};
-    struct handler_key key = {};
-    struct thread *thread, none = {};
     struct nc_bucket empty = {};
+    u64 waited_ns;
 
-    if (!is_handler(task, &key))
-        return;
-    thread = threads.lookup_or_try_init(&key.tid, &none);
     if (!thread)
         return;
-    thread->running_ns = now;
+    thread->running_ns = bpf_ktime_get_ns();
     if (!thread->woken_ns)
         return;
-    __builtin_memcpy(slot.name, key.name, sizeof(slot.name));
-    slot.tid = key.tid;
-    slot.slot = nc_slot(between(thread->woken_ns, now));
-    nc_bucket_add(scheduled.lookup_or_try_init(&slot, &empty), between(thread->woken_ns, now));
+    waited_ns = between(thread->woken_ns, thread->running_ns);
     thread->woken_ns = 0;
+    __builtin_memcpy(slot.name, thread->key.name, sizeof(slot.name));
+    slot.tid = thread->key.tid;
+    slot.slot = nc_slot(waited_ns);
+    nc_bucket_add(scheduled.lookup_or_try_init(&slot, &empty), waited_ns);
 }
 
 #endif /* NETCONSOLE_OVS_HANDLERS_H */

@@ -51,31 +51,20 @@ BPF_TABLE("hash", struct cpu_key, struct cpu_row, cpus, NC_ROWS_cpus);      /* e
 struct flow_key {
     u64 port[2];
     u32 netns;
-    u16 ethertype;
-    u16 l4;
-    u64 source[2];
-    u64 target[2];
-    u16 target_port;
-    u16 vlan;
     u32 pad;
+    struct ovs_table_flow flow;
 };
 BPF_TABLE("lru_hash", struct flow_key, u64, flows, NC_ROWS_flows);
 
 struct upcall_event {
     u64 mono_ns;
     struct port_key port;
-    u64 source[2];
-    u64 target[2];
-    u16 source_port;
-    u16 target_port;
-    u16 ethertype;
-    u16 vlan;
-    u16 l4;
-    u16 pad;
-    u32 length;
+    struct nc_flow flow;
     u64 latency_ns;
+    u32 length;
     u32 cpu;
     u32 handler;
+    u32 pad;
 };
 
 /* ---- packets that user space has, by fingerprint; those that are alike by a number ---- */

@@ -2,13 +2,14 @@
  *
  * From 6.7 the datapath says why (enum ovs_drop_reason): the kernel's tracepoint kfree_skb is all that is needed. Before, packets that a
  * flow drops end like those that were sent (consume_skb), and nothing but the flow's actions tells: each packet's are looked at
- * (ovs_execute_actions), and meters are asked (ovs_meter_execute). Errors go by kfree_skb in any kernel, from an address in the module.
+ * (ovs_execute_actions), and meters are asked (ovs_meter_execute). Errors go by kfree_skb in any kernel, from an address in the module:
+ * the function there is the reason, and of a packet that could not be sent its length and the ports of its actions.
  */
 
 enum { DROPS };     /* counters */
 
 /* What the kernel has no name for before 6.7 (netconsole_collector/drop_reasons.py). */
-enum { FLOW_WITHOUT_OUTPUT = 0x7fff0001, METER };
+enum { FLOW_WITHOUT_OUTPUT = 0x7fff0001, METER, TOO_LARGE };
 
 struct drop_key {
     u64 location;
@@ -19,29 +20,18 @@ struct drop_key {
 BPF_TABLE("percpu_hash", struct drop_key, u64, drops, NC_ROWS_drops);
 
 struct flow_key {
+    u64 location;
     u64 port[2];
     u32 netns;
     u32 reason;
-    u64 source[2];
-    u64 target[2];
-    u16 target_port;
-    u16 ethertype;
-    u16 l4;
-    u16 vlan;
+    struct ovs_table_flow flow;
 };
 BPF_TABLE("lru_hash", struct flow_key, u64, flows, NC_ROWS_flows);
 
 struct drop_event {
     u64 mono_ns;
     struct drop_key key;
-    u64 source[2];
-    u64 target[2];
-    u16 source_port;
-    u16 target_port;
-    u16 ethertype;
-    u16 vlan;
-    u16 l4;
-    u16 pad[3];
+    struct nc_flow flow;
     u32 length;
     u32 cpu;
 };
@@ -50,18 +40,15 @@ BPF_PERCPU_ARRAY(records, struct drop_event, 1);
 static inline void count_flow(struct drop_key *drop, struct nc_flow *flow)
 {
     struct flow_key key = {
+        .location = drop->location,
         .port = { drop->port.device[0], drop->port.device[1] },
         .netns = drop->port.netns,
         .reason = drop->reason,
-        .source = { flow->source[0], flow->source[1] },
-        .target = { flow->target[0], flow->target[1] },
-        .target_port = flow->target_port,
-        .ethertype = flow->ethertype,
-        .l4 = flow->l4,
-        .vlan = flow->vlan,
     };
-    u64 none = 0, *count = flows.lookup_or_try_init(&key, &none);
+    u64 none = 0, *count;
 
+    ovs_table_flow_of(&key.flow, flow);
+    count = flows.lookup_or_try_init(&key, &none);
     if (count)
         __sync_fetch_and_add(count, 1);
     else
@@ -81,13 +68,7 @@ static inline void sample(void *ctx, struct nc_config *config, struct sk_buff *s
         return;
     record->mono_ns = now;
     record->key = *key;
-    __builtin_memcpy(record->source, flow->source, sizeof(record->source));
-    __builtin_memcpy(record->target, flow->target, sizeof(record->target));
-    record->source_port = flow->source_port;
-    record->target_port = flow->target_port;
-    record->ethertype = flow->ethertype;
-    record->vlan = flow->vlan;
-    record->l4 = flow->l4;
+    record->flow = *flow;
     record->length = NC_READ(skb, len);
     record->cpu = bpf_get_smp_processor_id();
     nc_submit(ctx, record, sizeof(*record));
@@ -132,6 +113,56 @@ static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 rea
         sample(ctx, config, skb, &key, &flow);
 }
 
+/* ---- the actions that this CPU executes, for errors before 6.7 ---- */
+
+struct execution {
+    u64 datapath;
+    u64 actions;
+};
+BPF_PERCPU_ARRAY(executions, struct execution, 1);
+
+struct action {
+    struct nlattr header;
+    u32 value;
+};
+
+#define OUTPUTS 8       /* among as many actions; those behind them are not looked at */
+#define GSO_SIZE offsetof(struct skb_shared_info, gso_size)
+
+/* Is it longer than a port takes that these actions send it to? (ovs_vport_send) */
+static inline int is_too_large(struct sk_buff *skb)
+{
+    u32 zero = 0, at = 0, length;
+    struct execution *execution = executions.lookup(&zero);
+    struct sw_flow_actions *actions;
+    struct action action = {};
+    struct net_device *dev;
+    struct vport *port;
+    u16 gso_size = 0;
+
+    if (!execution)
+        return 0;
+    bpf_probe_read_kernel(&gso_size, sizeof(gso_size), NC_READ(skb, head) + NC_READ(skb, end) + GSO_SIZE);
+    if (gso_size)
+        return 0;       /* it is yet to be cut */
+    actions = nc_pointer(execution->actions);
+    length = NC_READ(actions, actions_len);
+#pragma unroll
+    for (u32 i = 0; i < OUTPUTS && at < length; i++) {
+        bpf_probe_read_kernel(&action, sizeof(action), (void *)actions->actions + at);
+        at += (action.header.nla_len + 3) & ~3;
+        if (action.header.nla_type != OVS_ACTION_ATTR_OUTPUT)
+            continue;
+        port = ovs_port_numbered(nc_pointer(execution->datapath), action.value);
+        if (!port)
+            continue;
+        dev = NC_READ(port, dev);
+        if (NC_READ(skb, len) > NC_READ(dev, mtu) + NC_READ(dev, hard_header_len))
+            return 1;
+    }
+    return 0;
+}
+
 /* ---- freed as dropped, by a function of the module ---- */
 
 struct text_range {
@@ -163,6 +194,14 @@ static inline void learn_from(struct text_range *text, struct vport *port)
 #endif
 }
 
+static inline int in_module(u64 address)
+{
+    u32 zero = 0;
+    struct text_range *text = module_text.lookup(&zero);
+
+    return text && address >= text->start && address < text->end;
+}
+
 /* Of a packet: the module's functions free netlink messages as well, and those have no port. */
 static inline int in_datapath(struct sk_buff *skb, u64 location)
 {
@@ -172,14 +211,14 @@ static inline int in_datapath(struct sk_buff *skb, u64 location)
     u32 zero = 0;
 
     text = module_text.lookup(&zero);
-    if (!text || !dev || (text->end && (location < text->start || location >= text->end)))
+    if (!text || !dev || (text->end && !in_module(location)))
         return 0;
     port = ovs_port_of(dev);
     if (!port)
         return 0;
     if (!text->end)
         learn_from(text, port);
-    return location >= text->start && location < text->end;
+    return in_module(location);
 }
 
 static inline u32 reason_of(struct bpf_raw_tracepoint_args *ctx)
@@ -201,7 +240,34 @@ static inline int is_by_flow(u32 reason)
 #endif
 }
 
+/* What was called at a return address, if by a call of a distance; else 0. */
+static inline u64 called_before(u64 location)
+{
+    u8 code[5] = {};        /* E8, and the distance from the next instruction */
+
+#ifdef bpf_target_x86
+    bpf_probe_read_kernel(code, sizeof(code), (void *)location - sizeof(code));
+#endif
+    if (code[0] != 0xe8)
+        return 0;
+    return location + (s32)(code[1] | code[2] << 8 | code[3] << 16 | (u32)code[4] << 24);
+}
+
 #define SUBSYSTEM(reason) ((reason) >> 16)
+
+/* A function that ends by jumping to kfree_skb leaves its caller's address behind. Compilers make such jumps from do_output to
+ * ovs_vport_send, and from both to kfree_skb: then the ports tell whether the packet was too large. */
+static inline void account_error(void *ctx, struct sk_buff *skb, u64 location, u32 reason)
+{
+    u64 called = called_before(location);
+
+    if (in_module(called)) {
+        location = called;
+        if (is_too_large(skb))
+            reason = TOO_LARGE;
+    }
+    account(ctx, skb, location, reason);
+}
 
 int freed(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -221,7 +287,7 @@ int freed(struct bpf_raw_tracepoint_args *ctx)
     }
 #endif
     if (in_datapath(skb, location))
-        account(ctx, skb, location, reason);
+        account_error(ctx, skb, location, reason);
     return 0;
 }
 
@@ -242,7 +308,7 @@ int freed_by_flow(struct bpf_raw_tracepoint_args *ctx)
 static inline int has_output(struct sw_flow_actions *actions)
 {
     u32 length = NC_READ(actions, actions_len), at = 0;
-    struct { struct nlattr header; u32 value; } last;
+    struct action last = {};
     struct nlattr action = {};
 
     if (!length)
@@ -264,6 +330,13 @@ static inline int has_output(struct sw_flow_actions *actions)
 
 int executed(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, struct sw_flow_actions *actions)
 {
+    u32 zero = 0;
+    struct execution *execution = executions.lookup(&zero);
+
+    if (execution) {
+        execution->datapath = (u64)dp;
+        execution->actions = (u64)actions;
+    }
     if (!has_output(actions))
         account(ctx, skb, PT_REGS_IP(ctx), FLOW_WITHOUT_OUTPUT);
     return 0;

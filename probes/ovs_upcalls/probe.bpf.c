@@ -2,8 +2,9 @@
  *
  *   ovs_dp_upcall                    the datapath has no flow for a packet (miss), or its flow says so (action)
  *   queue_userspace_packet           a copy goes to the socket of a handler; a large packet (GSO) goes in segments
- *   ovs_flow_key_extract_userspace   user space gives the packet back, with the actions to execute (OVS_PACKET_CMD_EXECUTE)
- *   ovs_flow_mask_key, ovs_nla_copy_actions   user space puts a flow; one without actions drops, and the packet does not come back
+ *   ovs_flow_key_extract_userspace   user space gives the packet back (OVS_PACKET_CMD_EXECUTE)
+ *   ovs_flow_mask_key                or puts a flow
+ *   ovs_nla_copy_actions             with these actions; a flow without any drops, and the packet does not come back
  *
  * The first two run with softirqs off, the others in a thread of ovs-vswitchd. The packet is known again by its flow and headers (ovs.h).
  * Counters, tables and waiting packets are in ovs_upcalls.h, the handlers in ovs_handlers.h, what is never answered in ovs_unanswered.h.
@@ -11,22 +12,49 @@
 
 /* ---- the upcall ---- */
 
+#define KNOWN_PORTS_SHIFT 4     /* of 16 */
+#define KNOWN_TICKS_SHIFT 8     /* about a second: what was there before may have been made anew at the same addresses */
+
+struct known_port {
+    u64 vport, datapath, dev, ticks;
+    struct port_key port;
+};
+BPF_PERCPU_ARRAY(known_ports, struct known_port, 1 << KNOWN_PORTS_SHIFT);
+
+/* The names of port and datapath, which are spread over half a dozen structures, from memory where they are the same as before. */
+static inline void name_port(struct port_key *port, struct vport *vport, struct datapath *dp)
+{
+    u32 slot = (u64)vport * NC_GOLDEN >> (64 - KNOWN_PORTS_SHIFT);
+    struct known_port *known = known_ports.lookup(&slot);
+    struct net_device *dev = vport ? NC_READ(vport, dev) : NULL;
+    u64 name[2] = {}, ticks = ovs_tick() >> KNOWN_TICKS_SHIFT;
+
+    if (!known)
+        return;
+    if (dev)
+        bpf_probe_read_kernel(name, sizeof(name), &dev->name);
+    if (known->vport != (u64)vport || known->datapath != (u64)dp || known->dev != (u64)dev || known->ticks != ticks ||
+        known->port.port.device[0] != name[0] || known->port.port.device[1] != name[1]) {
+        __builtin_memset(known, 0, sizeof(*known));
+        known->vport = (u64)vport;
+        known->datapath = (u64)dp;
+        known->dev = (u64)dev;
+        known->ticks = ticks;
+        if (dev)
+            nc_place_of(&known->port.port, dev);
+        ovs_datapath_name(known->port.datapath, dp);
+    }
+    *port = known->port;
+}
+
 static inline void count_flow(struct desk *desk)
 {
-    struct ovs_flow *flow = &desk->packet.packet.flow;
     struct nc_place *port = &desk->packet.port.port;
-    struct flow_key key = {
-        .port = { port->device[0], port->device[1] },
-        .netns = port->netns,
-        .ethertype = flow->ethertype,
-        .l4 = flow->l4,
-        .source = { flow->source[0], flow->source[1] },
-        .target = { flow->target[0], flow->target[1] },
-        .target_port = ovs_has_ports(flow) ? flow->target_port : 0,
-        .vlan = bpf_ntohs(flow->vlan) & 0x0fff,
-    };
-    u64 none = 0, *count = flows.lookup_or_try_init(&key, &none);
+    struct flow_key key = { .port = { port->device[0], port->device[1] }, .netns = port->netns };
+    u64 none = 0, *count;
 
+    ovs_table_flow_of(&key.flow, &desk->flow);
+    count = flows.lookup_or_try_init(&key, &none);
     if (count)
         __sync_fetch_and_add(count, 1);
     else
@@ -39,7 +67,6 @@ static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow
     struct desk *desk = desk_of(UPCALL_DESK);
     struct port_key *port;
     struct ovs_flow *flow;
-    struct net_device *dev;
     struct port_row *row;
     struct cpu_row *cpu;
 
@@ -50,10 +77,7 @@ static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow
     desk->skb = desk->queued = 0;
     port = &desk->packet.port;
     flow = &desk->packet.packet.flow;
-    __builtin_memset(port, 0, sizeof(*port));
-    dev = ovs_input_device(skb, dp);
-    if (dev)
-        nc_place_of(&port->port, dev);
+    name_port(port, ovs_input_port(skb, dp), dp);
     if (!nc_place_wanted(config, &port->port))
         return 0;
     ovs_flow_of(flow, &desk->key, key);
@@ -62,7 +86,6 @@ static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow
         return 0;
     if (flow->l4 == NC_L4_UNPARSED)
         nc_ledger_add(NC_PARSE_FAILED);
-    ovs_datapath_name(port->datapath, dp);
     port->kind = NC_READ(info, cmd) == OVS_PACKET_CMD_MISS ? MISS : ACTION;
     desk->skb = (u64)skb;
     desk->packet.cpu = bpf_get_smp_processor_id();
@@ -120,22 +143,20 @@ int queued(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, struct
     return 0;
 }
 
-int queued_end(struct pt_regs *ctx)
+/* Of a large packet's segments the last one may be refused: no more are handed over then. */
+static inline void count_packets(struct desk *desk, struct port_row *row, int error)
 {
-    struct desk *desk = desk_of(UPCALL_DESK);
-    struct port_row *row;
+    u32 slot = PACKETS;
+    u64 *counter = nc_counters.lookup(&slot), packets = desk->queued;
 
-    if (!desk || !desk->skb || !desk->queued)
-        return 0;
-    if ((int)PT_REGS_RC(ctx)) {
+    if (error && packets) {
+        packets--;
         waiting.delete(&desk->last);
-        return 0;
     }
-    nc_count(PACKETS);
-    row = row_of(&desk->packet.port);
+    if (counter)
+        nc_add(counter, packets);
     if (row)
-        nc_add(&row->packets, 1);
-    return 0;
+        nc_add(&row->packets, packets);
 }
 
 int ended(struct pt_regs *ctx)
@@ -150,13 +171,14 @@ int ended(struct pt_regs *ctx)
     if (!desk || !desk->skb)
         return 0;
     desk->skb = 0;
+    row = row_of(&desk->packet.port);
+    count_packets(desk, row, error);
     if (!error) {
         if (!desk->queued)      /* its hand-over was missed */
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
     nc_count(FAILED);
-    row = row_of(&desk->packet.port);
     if (row)
         nc_add(&row->failed, 1);
     cpu = cpu_row_of(&desk->packet.port);
@@ -175,20 +197,44 @@ int ended(struct pt_regs *ctx)
     return 0;
 }
 
-/* ---- the answer: the packet comes back ---- */
+/* ---- the answer: ovs-vswitchd gives a packet back, or puts a flow. In both cases the datapath reads first the key and then the actions. ---- */
 
-struct given {          /* by the thread that gives it */
-    u64 skb;
-    u64 key;
+struct request {        /* by the thread that makes it */
+    u64 key;            /* address; 0: its actions have been read */
+    u64 skb;            /* 0: it is a flow */
+    u64 print;          /* of the flow */
 };
-BPF_TABLE("lru_hash", u32, struct given, given, 4096);
+BPF_TABLE("lru_hash", u32, struct request, requests, 4096);
+
+static inline void requested(u64 key, u64 skb, u64 print)
+{
+    u32 tid = bpf_get_current_pid_tgid();
+    struct request none = {}, *request = requests.lookup_or_try_init(&tid, &none);
+
+    if (!request)
+        return;
+    if (request->key && request->skb)
+        nc_count(REFUSED);      /* the one before never came to its actions */
+    request->key = key;
+    request->skb = skb;
+    request->print = print;
+}
 
 int given_back(struct pt_regs *ctx, struct net *net, struct nlattr *attributes, struct sk_buff *skb, struct sw_flow_key *key)
 {
-    u32 tid = bpf_get_current_pid_tgid();
-    struct given one = { .skb = (u64)skb, .key = (u64)key };
+    requested((u64)key, (u64)skb, 0);
+    return 0;
+}
 
-    given.update(&tid, &one);
+/* ovs_flow_cmd_new masks the key in place, all of it (`full`). */
+int put(struct pt_regs *ctx, struct sw_flow_key *to, struct sw_flow_key *from, bool full)
+{
+    struct desk *desk = desk_of(ANSWER_DESK);
+
+    if (!desk || !full)
+        return 0;
+    ovs_flow_of(&desk->packet.packet.flow, &desk->key, from);
+    requested((u64)to, 0, ovs_flow_print(&desk->packet.packet.flow));
     return 0;
 }
 
@@ -236,7 +282,6 @@ static inline int take_overdue(struct desk *desk, struct waiting_key *key)
 
 static inline void sample(void *ctx, struct nc_config *config, struct desk *desk, u64 now, u64 latency_ns)
 {
-    struct ovs_flow *flow = &desk->packet.packet.flow;
     struct upcall_event *event = &desk->event;
 
     if (config->flags & NC_F_THRESHOLD && latency_ns <= config->threshold_ns)
@@ -245,13 +290,7 @@ static inline void sample(void *ctx, struct nc_config *config, struct desk *desk
         return;
     event->mono_ns = now;
     event->port = desk->packet.port;
-    __builtin_memcpy(event->source, flow->source, sizeof(event->source));
-    __builtin_memcpy(event->target, flow->target, sizeof(event->target));
-    event->source_port = ovs_has_ports(flow) ? flow->source_port : 0;
-    event->target_port = ovs_has_ports(flow) ? flow->target_port : 0;
-    event->ethertype = flow->ethertype;
-    event->vlan = bpf_ntohs(flow->vlan) & 0x0fff;
-    event->l4 = flow->l4;
+    ovs_plain_flow(&event->flow, &desk->packet.packet.flow);
     event->length = desk->packet.packet.length;
     event->latency_ns = latency_ns;
     event->cpu = desk->packet.cpu;
@@ -259,34 +298,25 @@ static inline void sample(void *ctx, struct nc_config *config, struct desk *desk
     nc_submit(ctx, event, sizeof(*event));
 }
 
-int answered(struct pt_regs *ctx)
+static inline void answered(void *ctx, u64 flow_key, u64 skb)
 {
-    u32 tid = bpf_get_current_pid_tgid();
     struct nc_config *config = nc_config_get();
     struct desk *desk = desk_of(ANSWER_DESK);
-    struct given *one = given.lookup(&tid);
     struct waiting_key key = {};
     u64 now = bpf_ktime_get_ns(), latency_ns;
     struct port_row *row;
-    struct sk_buff *skb;
     int late = 0;
 
-    if (!config || !desk || !one || !one->skb)
-        return 0;
-    skb = nc_pointer(one->skb);
-    one->skb = 0;
-    if ((int)PT_REGS_RC(ctx)) {
-        nc_count(REFUSED);
-        return 0;
-    }
-    ovs_flow_of(&desk->packet.packet.flow, &desk->key, nc_pointer(one->key));
-    ovs_packet_of(&desk->packet.packet, skb);
+    if (!config || !desk)
+        return;
+    ovs_flow_of(&desk->packet.packet.flow, &desk->key, nc_pointer(flow_key));
+    ovs_packet_of(&desk->packet.packet, nc_pointer(skb));
     key.print = ovs_packet_print(&desk->packet.packet);
     if (take(desk, &key)) {
         if (take_overdue(desk, &key)) {
             if (!(config->flags & (NC_F_PLACE | NC_F_FLOW)))    /* else it may be one that was not wanted */
                 nc_count(UNASKED);
-            return 0;
+            return;
         }
         late = 1;
     }
@@ -301,42 +331,23 @@ int answered(struct pt_regs *ctx)
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, desk, now, latency_ns);
     count_answer();
-    return 0;
 }
 
-/* ---- the answer: a flow ---- */
-
-struct put {            /* by the thread that puts it */
-    u64 masked;
-    u64 print;
-};
-BPF_TABLE("lru_hash", u32, struct put, puts, 4096);
-
-/* ovs_flow_cmd_new masks the key in place, all of it (`full`). */
-int put(struct pt_regs *ctx, struct sw_flow_key *to, struct sw_flow_key *from, bool full)
+int acted(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct sw_flow_key *key)
 {
     u32 tid = bpf_get_current_pid_tgid();
-    struct desk *desk = desk_of(ANSWER_DESK);
-    struct put one = { .masked = (u64)to };
-
-    if (!desk || !full)
-        return 0;
-    ovs_flow_of(&desk->packet.packet.flow, &desk->key, from);
-    one.print = ovs_flow_print(&desk->packet.packet.flow);
-    puts.update(&tid, &one);
-    return 0;
-}
-
-int put_actions(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct sw_flow_key *key)
-{
-    u32 tid = bpf_get_current_pid_tgid();
-    struct put *one = puts.lookup(&tid);
+    struct request *request = requests.lookup(&tid);
     u64 now;
 
-    if (!one || one->masked != (u64)key || NC_READ(actions, nla_len) > sizeof(struct nlattr))
+    if (!request || request->key != (u64)key)
         return 0;
-    now = bpf_ktime_get_ns();
-    drop_flows.update(&one->print, &now);
+    request->key = 0;
+    if (request->skb) {
+        answered(ctx, (u64)key, request->skb);
+    } else if (NC_READ(actions, nla_len) <= sizeof(struct nlattr)) {
+        now = bpf_ktime_get_ns();
+        drop_flows.update(&request->print, &now);
+    }
     return 0;
 }
 
@@ -348,31 +359,39 @@ int woken(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-#define SWEEPS 8        /* of one ring at each switch of tasks, each time another */
-BPF_PERCPU_ARRAY(turns, u32, 1);
+#define SWEEPS 8        /* of one ring, and each time another */
 
+struct turn {
+    u64 tick;
+    u32 ring;
+    u32 pad;
+};
+BPF_PERCPU_ARRAY(turns, struct turn, 1);
+
+/* On every switch of tasks: what is not about a handler ends early, and only the first one of a tick looks for what is overdue. */
 int switched(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
-    struct task_struct *from = NC_ARG(1), *to = NC_ARG(2);
-    u32 *turn;
-    struct ring *ring;
-    u64 now;
     u32 zero = 0;
+    struct turn *turn = turns.lookup(&zero);
+    u64 tick = ovs_tick(), now;
+    struct ring *ring;
 
-    turn = turns.lookup(&zero);
     if (!config || !turn)
         return 0;
-    now = bpf_ktime_get_ns();
-    leaves(from, now);
-    comes(to, now);
-    *turn = *turn + 1 < NC_CPUS ? *turn + 1 : 0;
-    ring = rings.lookup(turn);
+    leaves(NC_ARG(1));
+    comes(NC_ARG(2));
+    if (turn->tick == tick)
+        return 0;
+    turn->tick = tick;
+    turn->ring = turn->ring + 1 < NC_CPUS ? turn->ring + 1 : 0;
+    ring = rings.lookup(&turn->ring);
     if (!ring)
         return 0;
+    now = bpf_ktime_get_ns();
 #pragma unroll
     for (int i = 0; i < SWEEPS; i++)
-        if (ring->swept == ring->written || !sweep(config, ring, *turn, now, 0))
+        if (ring->swept == ring->written || !sweep(config, ring, turn->ring, now, 0))
             return 0;
     return 0;
 }

@@ -70,8 +70,8 @@ _INFERRED: Dict[str, Optional[str]] = {
 """Function that drops → reason, for kernels that give none (before 5.17). A guess from where it happened."""
 
 _NO_REASON = "NOT_SPECIFIED"
-_OVS_OWN = {0x7FFF0001: "OVS_DROP_LAST_ACTION", 0x7FFF0002: "OVS_DROP_METER"}
-"""What probes/ovs_drops sees by itself before 6.7, by the names that the kernel has given it since."""
+_OVS_OWN = {0x7FFF0001: "OVS_DROP_LAST_ACTION", 0x7FFF0002: "OVS_DROP_METER", 0x7FFF0003: "OVS_TOO_LARGE"}
+"""What probes/ovs_drops sees by itself before 6.7; as the kernel has called it since, where it does."""
 _OVS_INFERRED = {
     "ovs_vport_send": "OVS_TOO_LARGE",
     "ovs_fragment": "OVS_FRAGMENT",
@@ -84,6 +84,8 @@ _OVS_INFERRED = {
     "ovs_vport_receive": "OVS_MALFORMED",
 }
 """Function of net/openvswitch → reason, where the kernel names none."""
+_OVS_SENDS = ("do_output", "do_execute_actions")
+"""From 6.7 these say why they drop. What has no reason there was dropped by ovs_vport_send, which ended with a jump."""
 
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
@@ -121,6 +123,8 @@ def describe(names: Dict[str, str], reason: int, location: Optional[str]) -> Dic
     is_unnamed = not reason >> _SUBSYSTEM_SHIFT and names.get(str(reason), _NO_REASON) == _NO_REASON
     if inferred is None and is_unnamed:
         inferred = _OVS_INFERRED.get(location or "")
+        if location in _OVS_SENDS and "OVS_DROP_ACTION_ERROR" in names.values():
+            inferred = "OVS_TOO_LARGE"
     if inferred:
         return {"reason": inferred, "class": _ovs_class(inferred), "provenance": INFERRED}
     core_reasons = any(not key.startswith("subsystem") for key in names)

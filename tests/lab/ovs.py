@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/run/openvswitch"
 START_LIMIT_S = 90.0
+NO_SOCKET, NOBODY_S = "0", "4000000000"
 FAULT_BEFORE_S = 7.0  # of the 10 s that the fault needs; starting takes the rest
 
 # ovs-vswitchd keeps its count of CPUs for 10 s of monotonic time, beginning with none at 0. One that starts before the
@@ -82,9 +83,12 @@ class OpenVSwitch:
         return self.hypervisor.run("ovs-vsctl", *arguments).text
 
     @contextlib.contextmanager
-    def without_handlers(self) -> Iterator[None]:
-        """The datapath has no socket for upcalls: as with `lose_all_upcalls`, but it can be taken back."""
-        had = self._set_sockets("0").split()
+    def without_handlers(self, socket: str = NO_SOCKET) -> Iterator[None]:
+        """The datapath has no socket for upcalls: as with `lose_all_upcalls`, but it can be taken back.
+
+        With `socket` NOBODY_S it has one that is nobody's, as when ovs-vswitchd has just died.
+        """
+        had = self._set_sockets(socket).split()
         try:
             yield
         finally:

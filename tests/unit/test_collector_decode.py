@@ -240,6 +240,20 @@ def test_kernels_without_reasons_have_them_inferred() -> None:
     }
 
 
+def test_drops_of_open_vswitch_have_a_reason_on_every_kernel() -> None:
+    def reason(names: dict[str, str], location: str, value: int = 1) -> str:
+        described = drop_reasons.describe({"1": "NOT_SPECIFIED", **names}, value, location)
+        assert (described["class"], described["provenance"]) == ("suspicious", "inferred")
+        return described["reason"]
+
+    assert reason({}, "do_output", 0x7FFF0003) == "OVS_TOO_LARGE"
+    assert reason({}, "do_output") == "OVS_NO_PORT"
+    assert reason({}, "do_execute_actions") == "OVS_ACTION_FAILED"
+    since_6_7 = {"196610": "OVS_DROP_ACTION_ERROR"}
+    for function in ("ovs_vport_send", "do_output", "do_execute_actions"):
+        assert reason(since_6_7, function) == "OVS_TOO_LARGE"
+
+
 def test_sockets_are_found_at_their_process(tmp_path: Path) -> None:
     (tmp_path / str(os.getpid())).symlink_to("/proc/self")  # of all processes' only some are looked at in one scan
     owners = Owners(str(tmp_path))

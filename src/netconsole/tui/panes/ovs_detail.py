@@ -26,8 +26,6 @@ from netconsole.tui.widgets.painted import Line
 MOST = 8
 """Lines of one list."""
 _FIGURE_COLUMNS = 10
-_NO_REASON = "NOT_SPECIFIED"
-"""Of a flow, where the reason of a drop is inferred from its place."""
 
 
 def of_datapath(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
@@ -56,13 +54,11 @@ def of_port(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
 
 
 def of_drop(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
-    """The flows whose packets are dropped by this port for this reason; where a kernel gives none, by this port."""
+    """The flows whose packets are dropped there."""
     labels = dict(evidence.key)
-    of_port = [row for row in rows_of(scene, DROPS, "flows") if _same(row.labels, labels, ("port", "netns"))]
-    same = [row for row in of_port if row.labels.get("reason") == labels.get("reason")]
-    unnamed = [row for row in of_port if row.labels.get("reason") == _NO_REASON]
-    title = "Flows whose packets are dropped" if same else "Flows whose packets this port drops, for any reason"
-    yield from _ranked(title, same or unnamed, "count", lambda row: flow_text(row.labels))
+    place = ("location", "port", "netns", "reason")
+    flows = [row for row in rows_of(scene, DROPS, "flows") if _same(row.labels, labels, place)]
+    yield from _ranked("Flows whose packets are dropped", flows, "count", lambda row: flow_text(row.labels))
 
 
 def _state(level: str, words: str) -> Iterator[Line]:
