@@ -48,6 +48,8 @@ REACTION_FIGURES = round(REACTION_S) + 1
 """Figures come every second, and the storm begins between two of them."""
 RUNS = 400_000
 STOPPED_WINDOWS = 4
+SLICES = 10
+"""Of a window, the dearest left out: a run whose CPU is taken away is counted with all of that time."""
 FIRST_WINDOWS = 2
 """Of two seconds each, that may be over the budget."""
 GRANT_RUNS, WINDOW_S = 64, 0.134
@@ -232,7 +234,7 @@ def test_a_storm_under_calm_statistics_is_measured_and_answered_as_soon(
     told = (f"{one.kernel_pct:.2f} at {one.drops} drops" for one in during)
     print(f"budget {limit_pct:.2f} %:", *told, *actions, sep="\n  ")
     answered = next(place for place, one in enumerate(during) if one.kernel_pct > limit_pct)
-    assert answered <= 2 and actions[0].action == "counters alone"
+    assert answered <= 2 and actions[0].action in ("counters alone", "detached")
     assert not late_excesses(during, limit_pct)
     if any(one.action == "detached" for one in actions):
         print("figures of a busy machine had it detached: what was dropped meanwhile it cannot know")
@@ -281,24 +283,25 @@ def storm_while_stopped(watched: Watched, namespace: Namespace) -> Stopped:
     os.kill(collector, signal.SIGSTOP)
     statistics = bpf.enable_statistics()
     begun, begin_s = bpf.program_info(program), time.monotonic()
-    pcts: list[float] = []
+    slices: list[float] = []
     try:
         with Storm(namespace, STORM_PER_S) as storm:
             since, since_s = begun, begin_s
-            while len(pcts) < STOPPED_WINDOWS or (since.run_count or 0) - (begun.run_count or 0) < RUNS:
+            while len(slices) < STOPPED_WINDOWS * SLICES or (since.run_count or 0) - (begun.run_count or 0) < RUNS:
                 assert time.monotonic() < begin_s + LIMIT_S, "no storm"
-                time.sleep(0.1)
+                time.sleep(2.0 / SLICES)
                 now, now_s = bpf.program_info(program), time.monotonic()
-                if now_s - since_s >= 2.0:
-                    took_ns = (now.run_time_ns or 0) - (since.run_time_ns or 0)
-                    pcts.append(took_ns / (now_s - since_s) / 1e7)
-                    since, since_s = now, now_s
+                took_ns = (now.run_time_ns or 0) - (since.run_time_ns or 0)
+                slices.append(took_ns / (now_s - since_s) / 1e7)
+                since, since_s = now, now_s
             sent = storm.stop()
         took_s = time.monotonic() - begin_s
     finally:
         os.close(statistics)
         os.close(program)
         os.kill(collector, signal.SIGCONT)
+    windows = [sorted(slices[at : at + SLICES])[:-1] for at in range(0, STOPPED_WINDOWS * SLICES, SLICES)]
+    pcts = [fmean(window) for window in windows]
     print(f"{sent / took_s:.0f} drops/s with the collector stopped:", *(f"{pct:.2f} %" for pct in pcts))
     watched.settle()
     watched.until(lambda state: state.probes[PROBE].counters["drops"].count.total >= sent)
