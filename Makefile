@@ -16,9 +16,9 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
-# Side by side, because most of them wait most of the time: what measures this machine (one test at a time); what shows
-# screens, and starts and ends collectors; what boots another machine; what only computes. The first two go first, the
-# last gets what the others leave. The output of each comes when it has ended.
+# First what takes whole processors and measures nothing: what only computes, and what boots another machine. Then, side by
+# side because they wait most of the time: what measures this machine (one test at a time); what shows screens, and starts
+# and ends collectors. The output of each comes when it has ended.
 COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py)
 SHOWING := $(addprefix tests/live/test_,collector_commands.py collector_figures.py collector_interpreters.py collector_rings.py collector_statistics.py cleanup_collector.py cleanup_console.py doctor.py) tests/tui
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
@@ -30,12 +30,16 @@ ifdef ARGS
 test: lint
 	$(PYTEST) $(ARGS)
 else
-	@echo 'lint, booting, measuring, showing and computing, side by side: the output of each comes when it has ended (minutes)'
-	@$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target lint booting measuring showing computing
+	@echo 'lint, computing and booting, then showing and measuring: the output of each comes when it has ended (minutes)'
+	@failed=0; \
+	for together in 'lint computing booting' 'showing measuring'; do \
+		$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target $$together || failed=1; \
+	done; \
+	exit $$failed
 endif
 
 booting: .venv/.ready-test
-	nice -n 5 $(PYTEST) --durations=10 $(BOOTING)
+	$(PYTEST) --durations=10 $(BOOTING)
 
 measuring: .venv/.ready-test
 	$(PYTEST) --durations=20 tests/live $(addprefix --ignore=,$(COMPUTING) $(SHOWING))
@@ -44,7 +48,7 @@ showing: .venv/.ready-test
 	$(PYTEST) --durations=10 $(SHOWING)
 
 computing: .venv/.ready-test
-	nice -n 10 $(PYTEST) -n logical --durations=10 $(COMPUTING)
+	nice -n 5 $(PYTEST) -n logical --durations=10 $(COMPUTING)
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check
