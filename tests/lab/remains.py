@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tests.terminal_process import alive
 
 from .fetch import cache_dir
 
+GONE = (FileNotFoundError, ProcessLookupError)
+"""What reading of a process says that has ended meanwhile."""
 GONE_LIMIT_S = 60.0
 OTHERS_MOUNTS = ("/run/netns", tempfile.gettempdir())
 """Where tests that run beside these mount: network namespaces, and what is in a directory of their own."""
@@ -18,16 +21,21 @@ OTHERS_MOUNTS = ("/run/netns", tempfile.gettempdir())
 
 def descendants(pid: int) -> set[int]:
     """All processes that it started, directly or not, and that live."""
-    found = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found |= {child, *descendants(child)}
+    found: set[int] = set()
+    with suppress(*GONE):
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, task.read_text().split()):
+                found |= {child, *descendants(child)}
     return found
 
 
 def names(pids: set[int]) -> set[str]:
     """Their command names, as the kernel cuts them (15 characters)."""
-    return {Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids}
+    found = set()
+    for pid in pids:
+        with suppress(*GONE):
+            found.add(Path(f"/proc/{pid}/comm").read_text().strip())
+    return found
 
 
 def wait_until_gone(pids: set[int]) -> set[int]:
