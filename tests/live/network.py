@@ -115,6 +115,11 @@ class Namespace:
         found = json.loads(self.tc("-s", "-j", "qdisc", "show", "dev", device, "root"))
         return {key: value for key, value in found[0].items() if isinstance(value, int)}
 
+    def drain(self, device: str) -> None:
+        """Wait until nothing waits in the device's queue any more."""
+        while self.qdisc(device)["qlen"]:
+            pass
+
     def statistics(self, device: str) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = json.loads(self.ip("-s", "-j", "link", "show", "dev", device))[0]["stats64"]
         return found

@@ -173,8 +173,7 @@ def test_what_waits_in_the_queue_waits_in_no_other_stage(path: Measurement, wire
     wire.b.tc("qdisc", "replace", "dev", DEVICE, "root", "tbf", "rate", "1mbit", "burst", "1500", "limit", "1000000")
     watch = Watch(path, protocol="udp", port=PORT)
     send_udp(wire.b, A, PORT, packets, size, lingers=True)
-    while wire.b.qdisc(DEVICE)["qlen"]:
-        pass
+    wire.b.drain(DEVICE)
     path.settle()
     assert watch.counter("left") == packets
     waited = watch.samples("stages", "out", "qdisc")[1]
