@@ -1,7 +1,8 @@
 """Files are written whole or not at all: a temporary file in the same directory, synced, then renamed; mode 0600.
 
 Where the file system can (O_TMPFILE), the temporary file has no name until it is whole and synced, so that kill -9 in
-the middle of writing leaves nothing behind.
+the middle of writing leaves nothing behind. No system call gives it the name of a file that is there: between the two
+that do it together (linkat, rename), and there alone, kill -9 leaves the whole new file under its temporary name.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ def replace(path: Path, fill: Callable[[int], None]) -> None:
                 except FileExistsError:  # linkat(2) never replaces: the whole file gets a name to be renamed from
                     os.link(unnamed, temporary, dst_dir_fd=directory, follow_symlinks=True)
                     named = True
+            os.rename(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+            named = False
+            os.fsync(directory)
         finally:
             os.close(descriptor)
-        os.rename(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)
-        named = False
-        os.fsync(directory)
     finally:
         if named:
             with contextlib.suppress(OSError):

@@ -148,14 +148,19 @@ def _made(folder: Path) -> Path:
 
 
 SLOW = """
-import os, sys
+import os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.unit import test_places
 write = os.write
+chunks = 0
 def slow(descriptor, view):
+    global chunks
     done = write(descriptor, view[:512])
-    write(1, b".")
+    chunks += 1
+    if chunks == {chunks}:
+        write(1, b".")
+        signal.pause()
     return done
 os.write = slow
 test_places.{writer}(Path({place!r}))
@@ -169,22 +174,28 @@ def test_kill_9_while_writing_leaves_what_was_there_and_nothing_else(
 ) -> None:
     path = write(tmp_path)
     path.write_bytes(b"before")
-    script = SLOW.format(root=str(Path(__file__).parents[2]), writer=write.__name__, place=str(tmp_path))
+    root = str(Path(__file__).parents[2])
+    script = SLOW.format(root=root, writer=write.__name__, place=str(tmp_path), chunks=chunks)
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None and len(writer.stdout.read(chunks)) == chunks
+        assert writer.stdout is not None and writer.stdout.read(1) == b"."
         writer.send_signal(signal.SIGKILL)
     assert everything(tmp_path) == {path: b"before"}
 
 
 ROTATING = """
-import os, sys
+import os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.unit.recorded import Stream, record
 sendfile = os.sendfile
+chunks = 0
 def slow(target, source, offset, size):
+    global chunks
     done = sendfile(target, source, offset, min(size, 256))
-    os.write(1, b".")
+    chunks += 1
+    if chunks == {chunks}:
+        os.write(1, b".")
+        signal.pause()
     return done
 os.sendfile = slow
 record(Path({path!r}), Stream(rows=20).batches(2000), max_bytes=60_000)
@@ -194,9 +205,9 @@ record(Path({path!r}), Stream(rows=20).batches(2000), max_bytes=60_000)
 @pytest.mark.parametrize("chunks", [1, 40, 90])
 def test_kill_9_while_the_oldest_part_goes_leaves_a_recording_and_nothing_else(chunks: int, tmp_path: Path) -> None:
     path = tmp_path / "a.ncrec"
-    script = ROTATING.format(root=str(Path(__file__).parents[2]), path=str(path))
+    script = ROTATING.format(root=str(Path(__file__).parents[2]), path=str(path), chunks=chunks)
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None and len(writer.stdout.read(chunks)) == chunks
+        assert writer.stdout is not None and writer.stdout.read(1) == b"."
         writer.send_signal(signal.SIGKILL)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.ncrec"]
     recording = Recording(path)
