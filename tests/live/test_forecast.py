@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.session_news import SessionNews
 
 from netconsole.calibrate import hooks
 from netconsole.forecast import forecast, said
@@ -71,8 +71,7 @@ class Following:
         self.manifests = load_all()
         self.session = session_of(plan(profile, self.manifests), profile, every_s=1.0)
         self.governing = Governing(self.session, profile, self.manifests)
-        self._changed = threading.Condition()
-        self.session.on_news(self._notify)
+        self.until = SessionNews(self.session, LIMIT_S).until
         self.governing.start()
         self.session.start()
 
@@ -81,18 +80,6 @@ class Following:
 
     def __exit__(self, *_: object) -> None:
         self.session.close()
-
-    def _notify(self, _: object) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def until(self, true: Callable[[State], bool]) -> None:
-        def holds() -> bool:
-            with self.session.view() as state:
-                return true(state)
-
-        with self._changed:
-            assert self._changed.wait_for(holds, LIMIT_S), "did not come to pass"
 
 
 @pytest.mark.parametrize("first", ["link_rates", "socket_drops"])

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from tests.session_news import SessionNews
 
 from netconsole.frames import Mode
 from netconsole.governing import Governing
@@ -95,10 +95,10 @@ class Watched:
         )
         self.governing = Governing(self.session, profile, manifests)
         self.intervals: list[Interval] = []
-        self._changed = threading.Condition()
         if budget:
             self.governing.start()
         self.session.on_news(self._heard)
+        self.until = SessionNews(self.session, LIMIT_S).until  # whoever waits looks when the interval is in the list
         self.session.start()
 
     def __enter__(self) -> Watched:
@@ -117,16 +117,6 @@ class Watched:
                 windows_ns = sum(program.window_ns for program in probe.cost.programs.values())
                 drops = probe.counters["drops"].count.delta or 0
                 self.intervals.append(Interval(kernel_pct, events, drops, interval_ns / 1e9, windows_ns))
-        with self._changed:
-            self._changed.notify_all()
-
-    def until(self, true: Callable[[State], bool]) -> None:
-        def holds() -> bool:
-            with self.session.view() as state:
-                return true(state)
-
-        with self._changed:
-            assert self._changed.wait_for(holds, LIMIT_S), f"did not come to pass in {LIMIT_S:g} s"
 
     def wait(self, intervals: int) -> None:
         """Await so many intervals more; the second begins after now."""

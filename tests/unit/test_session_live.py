@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from tests.fake_collector import Scenario
+from tests.session_news import SessionNews
 
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import MAX_LINE_BYTES
 from netconsole.live import LiveSession
-from netconsole.session import CommandError, News, ProbeRequest
-from netconsole.state import State
+from netconsole.session import CommandError, ProbeRequest
 
 FAKE = Path(__file__).parents[1] / "fake_collector.py"
 REQUEST = ProbeRequest("kernel_drops", knobs={"device": ""}, spec={"probe": {"name": "kernel_drops"}}, code="int x;")
@@ -29,22 +29,9 @@ class Watch:
 
     def __init__(self, path: Path, scenario: Scenario, back_off_s: tuple[float, ...] = (0.01,)) -> None:
         self.log = path / "commands"
-        self.news = threading.Condition()
         command = [sys.executable, str(FAKE), str(scenario.save(path / "scenario.jsonl")), "--log", str(self.log)]
         self.session = LiveSession(command, [REQUEST], back_off_s=back_off_s)
-        self.session.on_news(self._heard)
-
-    def _heard(self, _: News) -> None:
-        with self.news:
-            self.news.notify_all()
-
-    def until(self, true: Callable[[State], bool]) -> None:
-        def holds() -> bool:
-            with self.session.view() as state:
-                return true(state)
-
-        with self.news:
-            assert self.news.wait_for(holds, LIMIT_S), "did not come to pass"
+        self.until = SessionNews(self.session, LIMIT_S).until
 
     def commands(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
