@@ -34,15 +34,19 @@ class Beginning:
         self._manifests = manifests
         self._requests = {request.name: request for request in requests}
         self._lock = threading.Lock()
-        self._is_begun = not requests
+        self._is_begun = False
 
     def start(self) -> None:
         """Wait for the others. Call it before the session starts."""
+        if not self._requests:
+            return
         for request in self._requests.values():
             self._session.say(request.name, "compiling", request.mode)
         self._session.on_news(self._news)
 
     def _news(self, _news: News) -> None:
+        if self._is_begun:
+            return
         with self._session.view() as state:
             others = [probe for probe in state.probes.values() if probe.name not in self._requests]
             is_time = all(probe.settled for probe in others)
@@ -64,7 +68,7 @@ class Beginning:
 
     def _left_out(self) -> Mapping[str, Forecast]:
         """Those that the budget has no room for beside what runs; none where nothing can be forecast."""
-        from netconsole.forecasting import look_ahead
+        from netconsole.forecasting import look_ahead, running_pct
 
         wanted = [(self._manifests[name], request.mode) for name, request in self._requests.items()]
         try:
@@ -75,7 +79,7 @@ class Beginning:
         for one in forecasts:
             self._governing.note(Action(time.monotonic(), one.probe, "forecast", forecast.said(one)))
         with self._session.view() as state:
-            others_pct = sum(probe.kernel_cpu_pct or 0.0 for probe in state.probes.values() if probe.measuring)
+            others_pct = running_pct(state)
             packets = packets_per_s(state)
         budget = self._governing.profile.budget
         if forecast.excess([], budget, others_pct, packets) is not None:

@@ -47,5 +47,10 @@ def running_times(state: State, probe: str) -> dict[str, float]:
 
 def excess_beside(state: State, one: Forecast, budget: Budget) -> str | None:
     """Which limit a probe would exceed beside all others that run; None when none, as far as is known."""
-    others = [p.kernel_cpu_pct or 0.0 for p in state.probes.values() if p.measuring and p.name != one.probe]
-    return excess([one], budget, sum(others), packets_per_s(state))
+    return excess([one], budget, running_pct(state, without=one.probe), packets_per_s(state))
+
+
+def running_pct(state: State, without: str = "") -> float:
+    """In-kernel time of all probes that run, but for one; percent of one core."""
+    running = (probe for probe in state.probes.values() if probe.measuring and probe.name != without)
+    return sum(probe.kernel_cpu_pct or 0.0 for probe in running)
