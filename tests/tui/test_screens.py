@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,6 +95,19 @@ async def test_it_can_be_resized_at_any_time() -> None:
             assert len(one.text().splitlines()) <= size[1]
         await one.pilot.resize_terminal(120, 40)
         assert "Interfaces" in await one.play()
+
+
+async def test_every_row_of_tables_goes_from_edge_to_edge_after_a_resize() -> None:
+    async with running(size=(80, 24)) as one:
+        await one.pilot.resize_terminal(120, 40)
+        await one.play()
+        rows: dict[int, list[tuple[int, int]]] = {}
+        for _, table in one.main.view.tables_shown():
+            rows.setdefault(table.region.y, []).append((table.region.x, table.region.right))
+        assert max(len(row) for row in rows.values()) > 1
+        for row in rows.values():
+            assert (row[0][0], row[-1][1]) == (0, 120)
+            assert all(right + 1 == x for (_, right), (x, _) in pairwise(row))
 
 
 async def test_hostile_names_are_only_text() -> None:

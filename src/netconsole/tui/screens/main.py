@@ -82,7 +82,9 @@ class PaneView(Vertical):
             shown = [placed for placed in row if self._wanted(placed)]
             container.display = bool(shown)
             for placed in row:
-                self.tables[placed.block.name].display = placed in shown
+                table = self.tables[placed.block.name]
+                table.display = placed in shown
+                table.set_class(placed in shown[:-1], "beside")
             lines = row[0].lines
             if lines and self.answer_first:
                 lines = 6 if height < 30 else lines
