@@ -21,6 +21,7 @@ from netconsole.host import require
 from netconsole.ladder import Level, ladder
 from netconsole.probes import Manifest
 from netconsole.profiles import Choice, Profile, plan
+from netconsole.run_times import RunTimes
 from netconsole.session import Expandable, News
 from netconsole.state import ProbeState, State
 
@@ -50,6 +51,7 @@ class Governing:
         self._pending: set[str] = set()
         self._began_s: float | None = None
         self._attention = Attention()
+        self._run_times = RunTimes()
         self._is_close = needs_windows(profile)
         """Whether the statistics are on often, as the session was last told."""
         self._over_per_packet = 0
@@ -142,12 +144,15 @@ class Governing:
         with self._session.view() as state:
             at_s = _now_s(state)
             packets_per_s = spending.packets_per_s(state)
+            pcts = {name: self._run_times.cpu_pct(probe) for name, probe in state.probes.items() if probe.measuring}
             readings = {
-                name: _reading(state, probe, packets_per_s)
-                for name, probe in state.probes.items()
-                if probe.measuring and name in self._manifests
+                name: _reading(state, state.probes[name], pct, packets_per_s)
+                for name, pct in pcts.items()
+                if name in self._manifests
             }
-            over = {one.name for one in spending.spendings(state, self.profile.budget) if one.word == "over"}
+            kernel_pct = sum(pct for pct in pcts.values() if pct is not None)
+            spent = spending.spendings(state, self.profile.budget, kernel_pct)
+            over = {one.name for one in spent if one.word == "over"}
             kb = spending.memory_kb(state)
             overheads: dict[Overhead, float | None] = {
                 "user_cpu_pct": spending.user_cpu_pct(state),
@@ -316,11 +321,10 @@ def _windows_ns(state: State) -> int | None:
     return sum(windows) if windows else None
 
 
-def _reading(state: State, probe: ProbeState, packets_per_s: float | None) -> Reading:
+def _reading(state: State, probe: ProbeState, share: float | None, packets_per_s: float | None) -> Reading:
     submitted = probe.cost.events.get("submitted")
     interval_ns = state.collector.interval_ns
     events = submitted.delta * 1e9 / interval_ns if submitted is not None and interval_ns else None
-    share = probe.kernel_cpu_pct
     if share is None or packets_per_s is None or packets_per_s < spending.MIN_PACKETS_PER_S:
         return Reading(share, events)
     return Reading(share, events, share * 1e7 / packets_per_s)

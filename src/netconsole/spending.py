@@ -46,12 +46,13 @@ class Spending:
         return "near" if self.limit and self.measured >= NEAR * self.limit else "ok"
 
 
-def spendings(state: State, budget: Budget) -> list[Spending]:
-    """All costs, in the order in which a profile names them."""
+def spendings(state: State, budget: Budget, kernel_pct: float | None = None) -> list[Spending]:
+    """All costs, in the order in which a profile names them. ``kernel_pct``: unless it is what was measured last."""
     kb = memory_kb(state)
+    kernel_pct = state.kernel_cpu_pct if kernel_pct is None else kernel_pct
     return [
-        Spending("kernel_cpu_pct", state.kernel_cpu_pct, budget.kernel_cpu_pct),
-        Spending("ns_per_packet", ns_per_packet(state), budget.ns_per_packet),
+        Spending("kernel_cpu_pct", kernel_pct, budget.kernel_cpu_pct),
+        Spending("ns_per_packet", _ns_per_packet(state, kernel_pct), budget.ns_per_packet),
         Spending("user_cpu_pct", user_cpu_pct(state), budget.user_cpu_pct),
         Spending("memory_mb", None if kb is None else kb / 1024, budget.memory_mb),
         Spending("events_per_s", events_per_s(state), budget.events_per_s),
@@ -77,10 +78,14 @@ def packets_per_s(state: State) -> float | None:
 
 def ns_per_packet(state: State) -> float | None:
     """In-kernel time of all our programs for each packet that the kernel takes in; None when there are hardly any."""
-    packets, share = packets_per_s(state), state.kernel_cpu_pct
-    if packets is None or share is None or packets < MIN_PACKETS_PER_S:
+    return _ns_per_packet(state, state.kernel_cpu_pct)
+
+
+def _ns_per_packet(state: State, kernel_pct: float | None) -> float | None:
+    packets = packets_per_s(state)
+    if packets is None or kernel_pct is None or packets < MIN_PACKETS_PER_S:
         return None
-    return share * 1e7 / packets
+    return kernel_pct * 1e7 / packets
 
 
 def kernel_limit_pct(budget: Budget, packets_per_s: float | None) -> float | None:

@@ -28,6 +28,7 @@ PROFILE = Profile(
 )
 SUMMARY = replace(PROFILE, probes={NAME: Choice("summary", knobs=DETAILS)})
 SECOND_NS = 1_000_000_000
+RUN_NS = 150
 
 
 class FakeSession:
@@ -52,12 +53,17 @@ class FakeSession:
     def status(self, state: str, mode: str, knobs: Mapping[str, Scalar], why: str | None = None) -> None:
         self.frame(frames.Status, probe=NAME, state=state, mode=mode, knobs=dict(knobs), why=why)
 
-    def second(self, kernel_pct: float, in_window: bool = True, drops: int = 0) -> None:
-        """An interval in which the probe cost so much, as a statistics window told if there was one, and counted."""
+    def second(self, kernel_pct: float, in_window: bool = True, drops: int = 0, taken_pct: float = 0.0) -> None:
+        """An interval in which the probe cost so much, as a statistics window told if there was one, and counted.
+
+        ``taken_pct``: of the CPU, while a run had it; it is measured with the run.
+        """
         self.now_ns += SECOND_NS
         window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
         run_time_ns = round(kernel_pct / 100 * SECOND_NS)
-        program = frames.Program(name="drop", attach="here", run_count=1, run_time_ns=run_time_ns, missed=0)
+        runs = run_time_ns // RUN_NS
+        run_time_ns += round(taken_pct / 100 * SECOND_NS)
+        program = frames.Program(name="drop", attach="here", run_count=runs, run_time_ns=run_time_ns, missed=0)
         if not in_window:
             window, program = frames.Statistics(0, SECOND_NS, True), frames.Program("drop", "here", 0, 0, 0)
         if self.state.probes[NAME].measuring:
@@ -137,6 +143,14 @@ def test_figures_that_were_looked_at_already_are_no_second_excess() -> None:
     assert len(session.done) == 1
     session.second(2.1)
     assert len(session.done) == 2
+
+
+def test_a_run_whose_cpu_was_taken_away_is_measured_again_before_anything_is_given_up() -> None:
+    session, _ = governed()
+    session.second(1.0, taken_pct=18.0)
+    assert not session.done
+    session.second(3.0, taken_pct=18.0)
+    assert [(what, mode) for what, mode, _ in session.done] == [("unload", None)], "twice in a row is once too often"
 
 
 def test_what_was_detached_comes_back_a_rung_and_then_as_it_was_asked_for() -> None:
