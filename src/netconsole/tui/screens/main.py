@@ -31,6 +31,7 @@ SIDE_BY_SIDE_COLUMNS = 110
 """From this width on, two tables share a row."""
 LEAST_TABLE_LINES = 6
 """A table lower than title, heads and four rows is not worth its place: then there are tabs."""
+TITLE_AND_HEADS = 2
 STRIP_LINES = 3
 """What every cost against its limit takes in 80 columns."""
 EDGE_LINES = 4
@@ -87,7 +88,7 @@ class PaneView(Vertical):
                 table.set_class(placed in shown[:-1], "beside")
             lines = row[0].lines
             if lines and self.answer_first:
-                lines = 6 if height < 30 else lines
+                lines = LEAST_TABLE_LINES if height < 30 else lines
             container.styles.height = lines if lines and (not self.one_at_a_time or self.answer_first) else "1fr"
 
     answer_first = False
@@ -114,12 +115,23 @@ class PaneView(Vertical):
 
     def draw(self, scene: Scene, now_s: float) -> None:
         """Show the scene in the tables that are visible."""
+        wanted = []
         for placed, table in self.tables_shown():
             block = placed.block
             table.columns = block.columns_of(scene)
-            table.show(block.rows(scene), now_s, block.title(scene), block.note(scene))
+            rows = block.rows(scene)
+            wanted.append(len(rows) + TITLE_AND_HEADS)
+            table.show(rows, now_s, block.title(scene), block.note(scene))
+        if self.answer_first and len(wanted) > 1:
+            self._share(wanted[0], wanted[1])
         if self.one_at_a_time:
             self.tabs.show(self._tab_line(self.size.width))
+
+    def _share(self, first: int, chosen: int) -> None:
+        """Give the first table the lines that it wants and the chosen one leaves free, up to its own."""
+        free = self.size.height - 1 - max(LEAST_TABLE_LINES, chosen)
+        lines = max(LEAST_TABLE_LINES, min(first, free, self.blocks[0].lines or 0))
+        self.query(".row").first().styles.height = lines
 
     def _tab_line(self, width: int) -> Line:
         names = [(p.tab, p.block.name) for p in self.blocks][1 if self.answer_first else 0 :]
