@@ -152,7 +152,7 @@ def test_a_datapath_in_user_space() -> None:
 
 def test_flows_without_what_every_flow_has() -> None:
     first, second = flows_in(FLOWS)
-    assert first.match == "in_port(vnet0),eth(src=02:00:00:00:00:0a,dst=02:00:00:00:00:0b)"
+    assert first.match == "in_port(vnet0),eth(src=02:00:00:00:00:0a,dst=02:00:00:00:00:0b),ipv4"
     assert (first.actions, first.packets, first.bytes) == ("vnet1,ct(commit)", 499, 52894)
     assert (second.match, second.actions) == ("recirc_id(0x2),in_port(vnet0),arp(sip=10.0.0.1)", "drop")
 

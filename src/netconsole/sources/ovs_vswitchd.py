@@ -36,7 +36,7 @@ _MEMBER = re.compile(r"^    (\S+) (?:\d+|none)/(?:\d+|none): \(")
 _PLAIN = "netdev"
 """A port of no special type, which dpctl does not name."""
 _NOISE = re.compile(
-    r"recirc_id\(0\),?|packet_type\(ns=0,id=0\),?|eth_type\(0x(?:0800|86dd|0806)\),?|ipv[46]\(frag=no\),?|,frag=no"
+    r"recirc_id\(0\),?|packet_type\(ns=0,id=0\),?|eth_type\(0x(?:0800|86dd|0806)\),(?=ipv[46]|arp)|\(frag=no\)|,frag=no"
 )
 """What every flow has, or what is said by another part of it."""
 
