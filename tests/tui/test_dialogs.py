@@ -130,6 +130,20 @@ async def test_what_cannot_be_written_is_one_line_and_was_not_measured_in_vain(
         assert snapshot_file.load(here / "x.json").probes
 
 
+async def test_a_defect_while_it_is_written_is_said_and_nothing_is_lost(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running() as one:
+        await one.press("s")
+        fill(one, time="", file="x.json")
+        with monkeypatch.context() as broken:
+            broken.setattr(one.app.screen, "_write", None)
+            text = await one.press("enter")
+        assert "a defect of netconsole, snapshot.py line" in text and "Enter tries again" in text
+        await one.press("enter")
+        assert snapshot_file.load(here / "x.json").probes
+
+
 async def test_escape_while_measuring_writes_nothing(here: Path) -> None:
     async with running() as one:
         await one.press("s")
@@ -159,6 +173,16 @@ async def test_every_fact_has_its_source_and_an_unknown_one_its_reason() -> None
         assert isinstance(one.app.screen, FactsScreen), "the filter goes first"
         await one.press("escape")
         assert one.app.screen is one.app._main
+
+
+async def test_a_defect_while_facts_are_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read() -> None:
+        raise RuntimeError("[bold]of nobody")
+
+    async with running() as one:
+        monkeypatch.setattr(one.app, "_read_facts", read)
+        text = await one.press("f")
+        assert "a defect of netconsole, test_dialogs.py line" in text and "RuntimeError: [bold]of nobody" in text
 
 
 async def test_without_facts_it_says_so() -> None:

@@ -40,6 +40,7 @@ from netconsole.tui.panes.standsout import Standing
 from netconsole.tui.pump import Pump
 from netconsole.tui.recordings import Recordings
 from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.threads import in_thread
 from netconsole.tui.widgets.linetable import LineTable
 
 if TYPE_CHECKING:
@@ -359,7 +360,7 @@ class ConsoleApp(App[None]):
             self._main.say("no baseline any more")
             return
         self._main.say(f"baseline {figure.safe(name, 40)}: reading the configuration of the host…")
-        self.run_worker(lambda: self._hold(name, snapshots), name="against", thread=True, exit_on_error=False)
+        in_thread(self, lambda: self._hold(name, snapshots), lambda why: self._main.say(why, "act"))
 
     def _hold(self, name: str, snapshots: Sequence[Snapshot]) -> None:
         """In a thread: to make figures of large snapshots takes a while."""

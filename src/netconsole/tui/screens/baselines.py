@@ -16,6 +16,7 @@ from netconsole.baseline import Summary
 from netconsole.problems import BadInput
 from netconsole.snapshot_file import Host, Snapshot
 from netconsole.tui import actions
+from netconsole.tui.threads import in_thread
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
@@ -66,7 +67,7 @@ class BaselinesScreen(Screen[None]):
         table = self.query_one(LineTable)
         table.show([], time.monotonic(), note="reading the baselines…")
         table.focus()
-        self.run_worker(self._read, name="baselines", thread=True, exit_on_error=False)
+        in_thread(self, self._read, self._refused)
 
     def action_back(self) -> None:
         self.dismiss()
@@ -107,7 +108,7 @@ class BaselinesScreen(Screen[None]):
             return
         self._busy = True
         self._tell(f"reading {figure.safe(message.key, 40)}…", "")
-        self.run_worker(lambda: self._load(str(message.key)), name="baseline", thread=True, exit_on_error=False)
+        in_thread(self, lambda: self._load(str(message.key)), self._refused)
 
     def _load(self, name: str) -> None:
         try:

@@ -16,6 +16,7 @@ from netconsole import figure
 from netconsole.snapshot_file import FactData
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
+from netconsole.tui.threads import in_thread
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
@@ -59,7 +60,7 @@ class FactsScreen(Screen[None]):
             table.show([], time.monotonic(), note=NOT_KNOWN)
             return
         table.show([], time.monotonic(), note="reading…")
-        self.run_worker(self._load, name="facts", thread=True, exit_on_error=False)
+        in_thread(self, self._load, self._failed)
 
     def _load(self) -> None:
         assert self._read is not None
@@ -74,6 +75,10 @@ class FactsScreen(Screen[None]):
         rows = [_row(name, fact) for name, fact in sorted(facts.items())]
         self.query_one(LineTable).show(rows, time.monotonic(), title, "no facts")
         self._tell_row()
+
+    def _failed(self, why: str) -> None:
+        if self.is_mounted:
+            self.query_one(LineTable).show([], time.monotonic(), note=why)
 
     # ---- keys
 

@@ -24,6 +24,7 @@ from netconsole.profiles import Choice, choice
 from netconsole.session import Session
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
+from netconsole.tui.threads import in_thread
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line
@@ -127,7 +128,7 @@ class KnobsScreen(Screen[None]):
             return
         self._tell("counting for a moment what it would cost here…", "")
         ask = partial(self._forecast, self._look_ahead, manifest, wanted)
-        self.run_worker(ask, thread=True, exit_on_error=False)
+        in_thread(self, ask, self._forecast_failed)
 
     def _is_dearer(self, wanted: Choice) -> bool:
         """Whether it has to be forecast: a mode that costs more than the one that runs."""
@@ -146,6 +147,10 @@ class KnobsScreen(Screen[None]):
         except Unable as error:
             said, above = f"no forecast: {error}", None
         self.app.call_later(self._forecast_made, manifest.name, wanted, said, above)
+
+    def _forecast_failed(self, why: str) -> None:
+        if self.is_mounted:
+            self._tell(why, "act")
 
     def _forecast_made(self, probe: str, wanted: Choice, said: str, above: str | None) -> None:
         if not self.is_mounted or probe != self.probe:

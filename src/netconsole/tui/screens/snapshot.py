@@ -26,6 +26,7 @@ from netconsole.snapshot_file import Snapshot
 from netconsole.tui import actions
 from netconsole.tui.panes.scene import Scene
 from netconsole.tui.screens.over import wrap
+from netconsole.tui.threads import in_thread
 from netconsole.tui.widgets.bars import bar
 from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines
@@ -184,7 +185,7 @@ class SnapshotScreen(Screen[None]):
         self.step = "writing"
         self._tell("reading the configuration of the host, writing…", "")
         self._footer()
-        self.run_worker(self._finish, name="snapshot", thread=True, exclusive=True, exit_on_error=False)
+        in_thread(self, self._finish, self._failed)
 
     def _finish(self) -> None:
         """In a thread: a host of many VMs fills megabytes."""
