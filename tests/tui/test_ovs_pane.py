@@ -88,6 +88,19 @@ def test_the_trap_of_no_handler_is_named_before_anything_is_lost() -> None:
     assert "restart it" in told
 
 
+def test_the_flows_that_were_put_last_are_told_on_the_page_that_counts_them() -> None:
+    scenario = made.datapath(made.attached(FLOWS, mode="details"))
+    words = {"datapath": made.DATAPATH, "match": "in_port(vnet0),ipv4", "packets": 0, "bytes": 0}
+    for number in range(2):
+        scenario.frame("event", FLOWS, name="flow", fields={**words, "actions": f"vnet{number}"})
+    scene = scene_of(scenario)
+    for row in ovs.health_rows(scene):
+        told = page(scene, row.key)
+        assert told.index("in_port(vnet0),ipv4") < told.index("→ vnet1") < told.index("→ vnet0")
+    told = page(scene_of(made.datapath(made.attached(FLOWS))), ovs.health_rows(scene)[0].key)
+    assert "ovs_flows in details mode tells of them" in told
+
+
 def test_a_datapath_that_only_its_upcalls_tell_of_is_listed() -> None:
     scenario = made.attached(UPCALLS)
     scenario.table(UPCALLS, "upcalls", [made.port("va", 30, failed=30)])

@@ -75,6 +75,7 @@ _JOINED: dict[tuple[str, str], Callable[[Scene, Evidence, int], Iterator[Line]]]
     (VHOST, "queues"): vhost.detail,
     (RINGS, "queues"): vhost.detail,
     (FLOWS, "datapaths"): ovs_detail.of_datapath,
+    (FLOWS, "vswitchd"): ovs_detail.of_vswitchd,
     (UPCALLS, "upcalls"): ovs_detail.of_port,
     (DROPS, "drops"): ovs_detail.of_drop,
 }

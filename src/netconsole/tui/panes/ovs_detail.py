@@ -12,6 +12,7 @@ from netconsole.tui.panes.ovs import state_text
 from netconsole.tui.panes.ovs_datapaths import (
     DROPS,
     EXPLAINED,
+    FLOWS,
     UPCALLS,
     datapaths,
     port_verdict,
@@ -25,17 +26,24 @@ from netconsole.tui.widgets.painted import Line
 
 MOST = 8
 """Lines of one list."""
+MAX_FLOW = 256
 _FIGURE_COLUMNS = 10
 
 
 def of_datapath(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
-    """Its state, and on which CPUs it asks user space."""
+    """Its state, on which CPUs it asks user space, and which flows are new in it."""
     found = next((one for one in datapaths(scene) if one.row is not None and one.row.key == evidence.key), None)
     if found is None:
         return
     yield from _state(*verdict(found))
     cpus = [row for row in rows_of(scene, UPCALLS, "cpus") if row.labels.get("datapath") == found.name]
     yield from _ranked("Upcalls by CPU", cpus, "upcalls", lambda row: f"CPU {row.labels.get('cpu')}, {_kind(row)}")
+    yield from _new_flows(scene, found.name)
+
+
+def of_vswitchd(scene: Scene, _evidence: Evidence, _width: int) -> Iterator[Line]:
+    """The flows that it has put last, in any datapath."""
+    yield from _new_flows(scene)
 
 
 def of_port(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
@@ -86,6 +94,22 @@ def _ranked(title: str, rows: Sequence[RowState], value: str, what: Callable[[Ro
         rate = figure.fit(f"{figure.number(row.per_s(value))}/s", _FIGURE_COLUMNS, right=True)
         total = figure.fit(figure.count(row.total(value)), _FIGURE_COLUMNS, right=True)
         yield [(f"  {rate}", "strong"), (f" {total} in all  ", "dim"), (what(row), "")]
+    yield []
+
+
+def _new_flows(scene: Scene, datapath: Label = None) -> Iterator[Line]:
+    """The flows that were put last, of one datapath or of all, in ovs-vswitchd's own words."""
+    probe = scene.state.probes[FLOWS]
+    found = [event for event in probe.events if datapath in (None, event.fields.get("datapath"))]
+    if not found:
+        hint = "none since it looks" if probe.mode == "details" else f"{FLOWS} in details mode tells of them"
+        yield [(f"  New flows: {hint}", "dim")]
+        yield []
+        return
+    yield [("  New flows, the last ones first", "head")]
+    for event in found[: -MOST - 1 : -1]:
+        yield [(f"  {figure.safe(event.fields.get('match'), MAX_FLOW)}", "")]
+        yield [("      → ", "dim"), (figure.safe(event.fields.get("actions"), MAX_FLOW), "strong")]
     yield []
 
 
