@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from functools import partial
@@ -41,7 +40,7 @@ def write_whole(path: Path, content: bytes) -> None:
 def replace(path: Path, fill: Callable[[int], None]) -> None:
     """Put what ``fill`` writes to the descriptor it is given in the place of a file. Raises OSError."""
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    temporary = f".{path.name[:64]}.{secrets.token_hex(6)}"
+    temporary = f".{path.name[:64]}.{os.urandom(6).hex()}"
     named = False
     try:
         try:
