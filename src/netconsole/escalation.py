@@ -82,8 +82,14 @@ def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None
     """One rule of a profile; None when what is wrong with it makes it none. Mistakes are noted in ``item``."""
     item.only((*_KEYS, *_BUDGET))
     name = item.text("probe", None, tuple(manifests))
+    over = _required(item, "over", 1e18)
+    for_s = _seconds(item, "for", 60.0, MAX_FOR_S)
+    events_per_s = item.number("events_per_s", 50.0, 1, MAX_EVENTS_PER_S, "events a second") or 50.0
+    kernel_cpu_pct = item.number("kernel_cpu_pct", 1.0, 0.01, 100_000, "percent of one core") or 1.0
+    keep_s = _seconds(item, "keep", 30.0, MAX_KEEP_S)
+    pause_s = _seconds(item, "pause", 600.0, MAX_PAUSE_S)
     manifest = manifests.get(name)
-    if manifest is None:
+    if manifest is None:  # what else it names is the probe's
         return None
     if "details" not in manifest.modes:
         item.wrong("probe", f"{manifest.name} has no details mode")
@@ -97,13 +103,13 @@ def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None
         figures=figures,
         value=value,
         percentile=part,
-        over=_required(item, "over", 1e18),
+        over=over,
         where={key: where.text(key) for key in where.values},
-        for_s=_seconds(item, "for", 60.0, MAX_FOR_S),
-        events_per_s=item.number("events_per_s", 50.0, 1, MAX_EVENTS_PER_S, "events a second") or 50.0,
-        kernel_cpu_pct=item.number("kernel_cpu_pct", 1.0, 0.01, 100_000, "percent of one core") or 1.0,
-        keep_s=_seconds(item, "keep", 30.0, MAX_KEEP_S),
-        pause_s=_seconds(item, "pause", 600.0, MAX_PAUSE_S),
+        for_s=for_s,
+        events_per_s=events_per_s,
+        kernel_cpu_pct=kernel_cpu_pct,
+        keep_s=keep_s,
+        pause_s=pause_s,
     )
 
 

@@ -196,20 +196,56 @@ def test_a_mistake_is_named_with_its_key_and_the_expected_form(
 
 
 def test_all_mistakes_are_reported_at_once(directory: Path, catalogue: Catalogue) -> None:
+    """One of every kind: what is unknown, of the wrong type, out of its range, missing, or a contradiction."""
     found = mistakes(
         directory,
         catalogue,
         """
         [profile]
         nmae = "mine"
+        name = "another"
+        inherits = "sumary"
+        ttl = "10 parsecs"
         [budget]
         action = "panic"
+        kernel_cpu_pct = -3
+        ns_per_packet = "fast"
+        user_cpu_pct = nan
+        events_per_s = true
+        [filters]
+        device = "longer-than-a-name-may-be"
+        address = "300.1.2.3"
+        protocol = "icmp"
+        port = 53
         [probes.kernel_drops]
+        mode = "detials"
+        pin = "yes"
         port = -1
+        [probes.tx_queue_latency]
+        mode = "off"
+        threshold_us = 500
         [probes.nothing]
+        [[escalate]]
+        probe = "nothing"
+        for = "9999h"
+        [[escalate]]
+        probe = "kernel_drops"
+        table = "drops"
+        value = "count"
+        over = "much"
+        where = { colour = "red" }
+        [elsewhere]
         """,
     )
-    assert set(found) == {"profile.nmae", "budget.action", "probes.kernel_drops.port", "probes.nothing"}
+    assert set(found) == {
+        *("profile.nmae", "profile.name", "profile.inherits", "profile.ttl"),
+        *(f"budget.{name}" for name in ("action", "kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "events_per_s")),
+        *("filters.device", "filters.address", "filters.port"),
+        *(f"probes.kernel_drops.{name}" for name in ("mode", "pin", "port")),
+        *("probes.tx_queue_latency.threshold_us", "probes.nothing"),
+        *("escalate[0].probe", "escalate[0].for", "escalate[0].over"),
+        *("escalate[1].over", "escalate[1].where.colour", "elsewhere"),
+    }
 
 
 def test_the_mistakes_of_an_inherited_profile_are_reported_with_its_file(directory: Path, catalogue: Catalogue) -> None:
