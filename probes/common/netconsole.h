@@ -143,11 +143,16 @@ enum nc_ledger_slot {
 BPF_PERCPU_ARRAY(nc_ledger, u64, NC_LEDGER_SLOTS);
 
 /* The programs of a probe share the ledger and may interrupt each other: always one instruction. */
-static inline void nc_ledger_add(u32 slot)
+static inline void nc_ledger_add_many(u32 slot, u64 n)
 {
     u64 *entry = nc_ledger.lookup(&slot);
     if (entry)
-        __sync_fetch_and_add(entry, 1);
+        __sync_fetch_and_add(entry, n);
+}
+
+static inline void nc_ledger_add(u32 slot)
+{
+    nc_ledger_add_many(slot, 1);
 }
 
 /* ---- circuit breaker: what the collector cannot do in time, or not at all when it is starved, stopped or dead ----
@@ -185,7 +190,10 @@ struct nc_grant {
     u64 began_ns;       /* of the run that is being timed; 0: none is */
     u64 took_ns;        /* by the last one that was */
 };
-BPF_PERCPU_ARRAY(nc_grant, struct nc_grant, 1);
+
+/* Runs that ask for their flags; and those that want to put what was counted into rows, in probes of several programs. */
+enum { NC_FLAGS, NC_ROWS, NC_GRANTS };
+BPF_PERCPU_ARRAY(nc_grant, struct nc_grant, NC_GRANTS);
 
 /* Until which window somebody keeps the budget, by giving up in order and saying so: then the breaker leaves him room. */
 BPF_ARRAY(nc_attended, u64, 1);
@@ -219,7 +227,7 @@ static inline void nc_window_begin(struct nc_window *window, u64 bound_ns, u64 n
     window->runs = 0;
 }
 
-static inline void nc_grant_more(struct nc_config *config, struct nc_grant *grant, u64 ticks)
+static inline void nc_grant_more(struct nc_config *config, struct nc_grant *grant, u64 ticks, u32 kind, u32 times)
 {
     int zero = 0;
     struct nc_window *window = nc_window.lookup(&zero);
@@ -231,9 +239,10 @@ static inline void nc_grant_more(struct nc_config *config, struct nc_grant *gran
     if (window->number != number)       /* of several CPUs that come here at once, some grants may not be counted */
         nc_window_begin(window, bound_ns, number);
     if (grant->number == number) {      /* what is over counts, not what was handed out: many CPUs with a packet each are no storm */
-        __sync_fetch_and_add(&window->runs, used);
+        if (kind == NC_FLAGS)
+            __sync_fetch_and_add(&window->runs, used);
         if (bound_ns)
-            __sync_fetch_and_add(&window->took_ns, used * grant->took_ns);
+            __sync_fetch_and_add(&window->took_ns, used * grant->took_ns * times);
     }
     grant->flags = window->runs < config->details_runs ? NC_F_DETAILS : 0;
     if (config->rows_runs && window->runs >= config->rows_runs)
@@ -245,41 +254,73 @@ static inline void nc_grant_more(struct nc_config *config, struct nc_grant *gran
     grant->left = NC_GRANT_RUNS;
 }
 
+/* One run of the CPU's grant; it stands for so many that take as long. */
+static inline struct nc_grant *nc_granted(struct nc_config *config, u32 kind, u32 times)
+{
+    struct nc_grant *grant = nc_grant.lookup(&kind);
+    u64 ticks;
+
+    if (!grant)
+        return NULL;
+    ticks = nc_grant_ticks();
+    if (grant->ticks != ticks || !grant->left)
+        nc_grant_more(config, grant, ticks, kind, times);
+    if (--grant->left == NC_GRANT_TIMED && config->bound_ns)
+        grant->began_ns = bpf_ktime_get_ns();
+    return grant;
+}
+
+static inline void nc_grant_timed(struct nc_config *config, u32 kind)
+{
+    struct nc_grant *grant;
+    u64 took_ns;
+
+    if (!config->bound_ns)
+        return;
+    grant = nc_grant.lookup(&kind);
+    if (!grant || !grant->began_ns)
+        return;
+    took_ns = bpf_ktime_get_ns() - grant->began_ns;
+    grant->took_ns = NC_CALL_NS + (took_ns < NC_LONGEST_NS ? took_ns : NC_LONGEST_NS);
+    grant->began_ns = 0;
+}
+
 /* The flags as they hold for this run: without details, or with nothing but counters, when the window's runs are used up. */
 static inline u32 nc_flags(struct nc_config *config)
 {
     struct nc_grant *grant;
-    int zero = 0;
-    u64 ticks;
 
     if (!(config->flags & NC_F_BREAKER))
         return config->flags;
-    grant = nc_grant.lookup(&zero);
+    grant = nc_granted(config, NC_FLAGS, 1);
     if (!grant)
         return config->flags & ~NC_F_DETAILS;
-    ticks = nc_grant_ticks();
-    if (grant->ticks != ticks || !grant->left)
-        nc_grant_more(config, grant, ticks);
-    if (--grant->left == NC_GRANT_TIMED && config->bound_ns)
-        grant->began_ns = bpf_ktime_get_ns();
     return (config->flags & ~NC_F_DETAILS) | (config->flags & grant->flags & NC_F_DETAILS) | (grant->flags & NC_F_COUNTERS);
 }
 
 /* The end of a run that asked for nc_flags. */
 static inline void nc_leave(struct nc_config *config)
 {
-    struct nc_grant *grant;
-    int zero = 0;
-    u64 took_ns;
+    nc_grant_timed(config, NC_FLAGS);
+}
 
-    if (!config->bound_ns)
-        return;
-    grant = nc_grant.lookup(&zero);
-    if (!grant || !grant->began_ns)
-        return;
-    took_ns = bpf_ktime_get_ns() - grant->began_ns;
-    grant->took_ns = NC_CALL_NS + (took_ns < NC_LONGEST_NS ? took_ns : NC_LONGEST_NS);
-    grant->began_ns = 0;
+/* May what was counted go into rows and histograms? For probes that join what several programs see of a packet: those go on, for an end that
+ * is not seen would leave a start behind, to be taken for that of another packet at the same address. So that what they take is in the
+ * bound, too, a run counts twice. After either answer comes nc_listed. */
+#define NC_TIMES_OF_A_ROW 2
+static inline int nc_may_list(struct nc_config *config)
+{
+    struct nc_grant *grant = config->bound_ns ? nc_granted(config, NC_ROWS, NC_TIMES_OF_A_ROW) : NULL;
+
+    if (!grant || !(grant->flags & NC_F_COUNTERS))
+        return 1;
+    nc_ledger_add(NC_UNLISTED);
+    return 0;
+}
+
+static inline void nc_listed(struct nc_config *config)
+{
+    nc_grant_timed(config, NC_ROWS);
 }
 
 /* ---- histograms: eight slots per power of two, as netconsole.histogram counts them ---- */

@@ -187,8 +187,11 @@ static inline void account(void *ctx, struct nc_config *config, struct desk *des
     latency_count(PACKETS, sample->packets);
     if (slow)
         nc_count(SLOW);
-    latency_add(sample, slow);
-    add_stages(direction, way, &desk->event.took);
+    if (nc_may_list(config)) {
+        latency_add(sample, slow);
+        add_stages(direction, way, &desk->event.took);
+    }
+    nc_listed(config);
     if (latency_event_wanted(config, slow, now))
         nc_submit(ctx, &desk->event, sizeof(desk->event));
 }

@@ -98,7 +98,9 @@ static inline void account(void *ctx, struct nc_config *config, struct desk *des
     count(PACKETS, sample->packets);
     if (slow)
         count(SLOW, 1);
-    latency_add(sample, slow);
+    if (nc_may_list(config))
+        latency_add(sample, slow);
+    nc_listed(config);
     if (latency_event_wanted(config, slow, now))
         nc_submit(ctx, &desk->event, sizeof(desk->event));
 }

@@ -83,6 +83,17 @@ static inline void count_drop(void)     /* of several programs */
         __sync_fetch_and_add(counter, 1);
 }
 
+static inline void list(struct drop_key *key, struct nc_flow *flow)
+{
+    u64 none = 0, *count = drops.lookup_or_try_init(key, &none);
+
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+    count_flow(key, flow);
+}
+
 /* In the datapath skb->dev is the port by which the packet came in, until it is sent. */
 static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 reason)
 {
@@ -90,7 +101,6 @@ static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 rea
     struct nc_config *config = nc_config_get();
     struct net_device *dev = NC_READ(skb, dev);
     struct nc_flow flow = {};
-    u64 *count, none = 0;
 
     if (!config)
         return;
@@ -103,12 +113,9 @@ static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 rea
     if (!nc_flow_wanted(config, &flow))
         return;
     count_drop();
-    count = drops.lookup_or_try_init(&key, &none);
-    if (count)
-        __sync_fetch_and_add(count, 1);
-    else
-        nc_ledger_add(NC_MAP_FULL);
-    count_flow(&key, &flow);
+    if (nc_may_list(config))
+        list(&key, &flow);
+    nc_listed(config);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, skb, &key, &flow);
 }

@@ -89,36 +89,49 @@ static inline int wanted(struct nc_config *config, struct socket_key *key)
     return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, key->address) || nc_address_wanted(config, key->peer);
 }
 
-/* The programs of this probe write different members of a row, except buffer_bytes, which is a maximum of what hardly changes. */
-static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, u64 n, char *what)
+static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, struct socket_key *key, char *what)
 {
-    struct nc_config *config = nc_config_get();
-    struct socket_row *row, none = {};
-    struct socket_key key = {};
+    u64 now = bpf_ktime_get_ns();
     struct socket_event *record;
-    u64 now, buffer_bytes, *counted;
     int zero = 0;
 
-    if (!config || !sk)
-        return NULL;
-    socket_of(&key, sk);
+    if (!nc_event_in_budget(config, now))
+        return;
+    record = records.lookup(&zero);
+    if (!record)
+        return;
+    record->mono_ns = now;
+    record->key = *key;
+    __builtin_memcpy(record->what, what, sizeof(record->what));
+    record->queued_bytes = key->inode ? NC_READ(sk, sk_backlog.rmem_alloc.counter) : 0;
+    nc_submit(ctx, record, sizeof(*record));
+}
+
+/* The row of the socket, to be added to; NULL when nothing is. */
+static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, u32 counter, u64 n,
+                                        char *what)
+{
+    struct socket_row *row, none = {};
+    struct socket_key key = {};
+    u64 buffer_bytes, *counted;
+    u32 flags = nc_flags(config);
+
+    if (!(flags & NC_F_COUNTERS) || flags & (NC_F_NETNS | NC_F_FLOW))
+        socket_of(&key, sk);
     if (!wanted(config, &key))
         return NULL;
     counted = nc_counters.lookup(&counter);
     if (counted)
         nc_add(counted, n);
-    if (config->flags & NC_F_DETAILS && nc_flow_sampled(config, key.address, key.peer, key.port, key.peer_port)) {
-        now = bpf_ktime_get_ns();
-        if (nc_event_allowed(config, now)) {
-            record = records.lookup(&zero);
-            if (record) {
-                record->mono_ns = now;
-                record->key = key;
-                __builtin_memcpy(record->what, what, sizeof(record->what));
-                record->queued_bytes = key.inode ? NC_READ(sk, sk_backlog.rmem_alloc.counter) : 0;
-                nc_submit(ctx, record, sizeof(*record));
-            }
-        }
+    if (flags & NC_F_DETAILS) {
+        if (nc_flow_sampled(config, key.address, key.peer, key.port, key.peer_port))
+            sample(ctx, config, sk, &key, what);
+    } else if (config->flags & NC_F_DETAILS) {
+        nc_ledger_add(NC_BREAKER);
+    }
+    if (flags & NC_F_COUNTERS) {
+        nc_ledger_add_many(NC_UNLISTED, n);
+        return NULL;
     }
     row = sockets.lookup_or_try_init(&key, &none);
     if (!row) {
@@ -128,6 +141,19 @@ static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, st
     buffer_bytes = key.inode ? NC_READ(sk, sk_rcvbuf) : 0;
     if (buffer_bytes > row->buffer_bytes)
         row->buffer_bytes = buffer_bytes;
+    return row;
+}
+
+/* The programs of this probe write different members of a row, except buffer_bytes, which is a maximum of what hardly changes. */
+static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, u64 n, char *what)
+{
+    struct nc_config *config = nc_config_get();
+    struct socket_row *row;
+
+    if (!config || !sk)
+        return NULL;
+    row = row_of(ctx, config, sk, counter, n, what);
+    nc_leave(config);
     return row;
 }
 

@@ -216,11 +216,27 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
     waited = now > since ? now - since : 0;     /* between CPUs this clock may go back a little (ktime_get_mono_fast_ns) */
     nc_count(SENT);
     nc_place_of(&key.place, dev);
-    key.slot = nc_slot(waited);
-    nc_bucket_add(wait.lookup_or_try_init(&key, &none), waited);
+    if (nc_may_list(config)) {
+        key.slot = nc_slot(waited);
+        nc_bucket_add(wait.lookup_or_try_init(&key, &none), waited);
+    }
+    nc_listed(config);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, skb, &key, now, waited);
     return 0;
+}
+
+static inline void count_dropped(struct sk_buff *skb, struct net_device *dev)
+{
+    struct dropped_key key = { .queue = NC_GET(skb, queue_mapping) };
+    u64 *count, none = 0;
+
+    nc_place_of(&key.place, dev);
+    count = dropped.lookup_or_try_init(&key, &none);
+    if (count)
+        nc_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
 }
 
 int freed(struct bpf_raw_tracepoint_args *ctx)
@@ -228,19 +244,13 @@ int freed(struct bpf_raw_tracepoint_args *ctx)
     struct nc_config *config = nc_config_get();
     struct sk_buff *skb = NC_ARG(0);
     struct net_device *dev = NC_GET(skb, dev);
-    struct dropped_key key = {};
-    u64 *count, none = 0;
 
     if (!config || !wait_end(wait_key(config, skb, dev)))
         return 0;
     nc_count(DROPPED);
-    nc_place_of(&key.place, dev);
-    key.queue = NC_GET(skb, queue_mapping);
-    count = dropped.lookup_or_try_init(&key, &none);
-    if (count)
-        nc_add(count, 1);
-    else
-        nc_ledger_add(NC_MAP_FULL);
+    if (nc_may_list(config))
+        count_dropped(skb, dev);
+    nc_listed(config);
     return 0;
 }
 

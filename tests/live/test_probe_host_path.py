@@ -96,6 +96,23 @@ def test_packets_cut_in_software_have_a_sample_each(path: Measurement, bridged: 
     assert segments * SEEN < watch.counter("packets") == watch.counter("crossed") <= segments
 
 
+def test_the_time_that_rows_take_is_bounded_in_the_kernel(path: Measurement, bridged: Host) -> None:
+    assert path.command(command="bound", kernel_cpu_pct=1e-6).ok
+    try:
+        path.set(PROBE, "details", **SETS, protocol="udp", threshold_us=1000)
+        path.begin()
+        send_udp(bridged.a, B, PORT, MANY, senders=3)
+        path.settle()
+        assert path.counter(PROBE, "crossed") == path.counter(PROBE, "packets") == MANY, "counts stay exact"
+        unlisted = path.ledger(PROBE, "unlisted")
+        assert unlisted > MANY // 2
+        assert path.samples(PROBE, "crossing") + unlisted == MANY
+        assert path.total(PROBE, "flows", "packets") + unlisted == MANY
+        assert path.ledger(PROBE, "join_missed") == 0
+    finally:
+        assert path.command(command="bound", kernel_cpu_pct=0).ok
+
+
 def test_copies_of_a_flooded_packet_are_followed(path: Measurement, bridged: Host) -> None:
     watch = watch_of(path, protocol="udp")
     send = "import socket, sys\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"

@@ -97,6 +97,37 @@ def test_an_uneven_group_shows_as_one_socket_that_drops(sockets: Measurement, wi
         assert found == {inode: count for inode, count in expected.items() if count}
 
 
+def test_the_time_that_details_take_is_bounded_in_the_kernel(sockets: Measurement, wire: Wire) -> None:
+    sockets.set(PROBE, "details", netns=wire.b.inode, protocol="udp")
+    for bound_pct in (1e-6, 0.0):
+        assert sockets.command(command="bound", kernel_cpu_pct=bound_pct).ok
+        sockets.begin()
+        with SleepingReceiver(wire.b) as receiver:
+            send_udp(wire.a, wire.ADDRESSES[1], receiver.port, SOME, senders=2)
+            expected = dropped_of(wire, receiver.inodes)[receiver.inodes[0]]
+            sockets.settle()
+        assert sockets.counter(PROBE, "udp_failed") == sockets.event_count(PROBE, "seen") == expected > SOME // 2
+        made = [sockets.event_count(PROBE, name) for name in ("submitted", "suppressed", "lost")]
+        assert sum(made) == expected and made[0]
+        unlisted = sockets.ledger(PROBE, "unlisted")
+        assert sum(full(sockets.rows(PROBE, "sockets", netns=wire.b.name)).values()) + unlisted == expected
+        assert (unlisted > SOME // 4) == bool(bound_pct)
+
+
+def test_counters_alone_count_what_passes_the_filters(sockets: Measurement, wire: Wire) -> None:
+    with SleepingReceiver(wire.b) as receiver:
+        for port, is_counted in ((receiver.port, True), (receiver.port + 1, False)):
+            sockets.set(PROBE, "counters", netns=wire.b.inode, port=port)
+            sockets.begin()
+            before = dropped_of(wire, receiver.inodes)[receiver.inodes[0]]
+            send_udp(wire.a, wire.ADDRESSES[1], receiver.port, SOME)
+            more = dropped_of(wire, receiver.inodes)[receiver.inodes[0]] - before
+            sockets.settle()
+            assert more and sockets.counter(PROBE, "udp_failed") == (more if is_counted else 0)
+            assert sockets.ledger(PROBE, "unlisted") == sockets.counter(PROBE, "udp_failed")
+            assert not sockets.rows(PROBE, "sockets", netns=wire.b.name)
+
+
 def test_the_process_of_a_socket_is_named(sockets: Measurement, wire: Wire) -> None:
     with SleepingReceiver(wire.b) as receiver:
         send_udp(wire.a, wire.ADDRESSES[1], receiver.port, SOME)

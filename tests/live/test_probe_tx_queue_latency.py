@@ -241,6 +241,27 @@ def test_events_are_those_over_the_threshold(queues: Measurement, wire: Wire) ->
     }
 
 
+def test_the_time_that_rows_take_is_bounded_in_the_kernel_and_counts_stay_exact(
+    queues: Measurement, wire: Wire
+) -> None:
+    """Next to nothing is allowed: packets are counted on their way in and out, and hardly one is in a row."""
+    wire.shape(**FULL_SOON)
+    queues.set(PROBE, "details", netns=wire.a.inode, protocol="udp", threshold_us=1000)
+    for bound_pct in (1e-6, 0.0):
+        assert queues.command(command="bound", kernel_cpu_pct=bound_pct).ok
+        queues.begin()
+        send_udp(wire.a, wire.ADDRESSES[1], PORT, SOME, senders=2, lingers=True)
+        while wire.a.qdisc(wire.DEVICES[0])["qlen"]:
+            pass
+        counts = counters(queues)
+        assert counts["queued"] == counts["sent"] + counts["dropped"] == SOME
+        listed = queues.samples(PROBE, "wait", netns=wire.a.name)
+        listed += queues.total(PROBE, "dropped", netns=wire.a.name)
+        assert listed + queues.ledger(PROBE, "unlisted") == SOME
+        assert (queues.ledger(PROBE, "unlisted") > SOME // 2) == bool(bound_pct)
+        assert queues.ledger(PROBE, "unaccounted") == 0
+
+
 @pytest.mark.parametrize(
     ("knobs", "share"), [({"port": PORT}, 0.5), ({"address": "192.0.2.2"}, 1.0), ({"device": "veth-b"}, 0.0)]
 )
