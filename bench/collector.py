@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.live.collector_driver import Driver, call, calls_spec, of
 
 from netconsole import frames, probes
+from netconsole.manifest import Manifest
 
 SUMMARY = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
 SECONDS = 20
@@ -24,7 +25,7 @@ ROUNDS = 5
 WINDOWS = {"off": (0, 1000), "default: 200 ms of 5 s": (200, 5000), "always on": (1000, 1000)}
 
 
-def load(driver: Driver, name: str, manifest: probes.Manifest) -> bool:
+def load(driver: Driver, name: str, manifest: Manifest) -> bool:
     """Loads a shipped probe in summary mode."""
     reply = driver.ask(
         command="load",

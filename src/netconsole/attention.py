@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.state import ProbeState
 
 CLOSELY_S = 10.0

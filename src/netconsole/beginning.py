@@ -11,7 +11,7 @@ from netconsole.forecast import Forecast
 from netconsole.governing import Governing
 from netconsole.governor import Action
 from netconsole.live import LiveSession
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.problems import Unable
 from netconsole.session import News, ProbeRequest
 from netconsole.spending import packets_per_s

@@ -10,7 +10,7 @@ from netconsole import figure, forecast
 from netconsole.calibrate.result import Calibration, Entry
 from netconsole.figure import safe
 from netconsole.forecast import Forecast
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profile_origins import explain
 from netconsole.profiles import Profile
 

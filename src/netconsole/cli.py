@@ -18,7 +18,7 @@ from netconsole.figure import safe
 from netconsole.problems import BadInput, Unable, bad, stat_of
 
 if TYPE_CHECKING:
-    from netconsole.probes import Manifest
+    from netconsole.manifest import Manifest
     from netconsole.profiles import Profile
     from netconsole.session import ProbeRequest
 

@@ -17,7 +17,7 @@ GLANCE = "summary"
 
 if TYPE_CHECKING:
     from netconsole.forecasting import Outlook
-    from netconsole.probes import Manifest
+    from netconsole.manifest import Manifest
     from netconsole.profiles import Profile
     from netconsole.session import ProbeRequest
 

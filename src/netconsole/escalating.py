@@ -22,7 +22,7 @@ from netconsole.flight_recorder import FlightRecorder
 from netconsole.governing import Governing
 from netconsole.governor import Action
 from netconsole.host import namespace_inode
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.problems import BadInput
 from netconsole.profiles import Profile, plan
 from netconsole.recording import Header

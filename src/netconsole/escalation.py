@@ -13,7 +13,7 @@ from netconsole.duration import parse_duration
 from netconsole.frames import Label, Scalar
 from netconsole.histogram import percentile
 from netconsole.knobs import MAX_EVENTS_PER_S, PROTOCOLS, refusal
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.problems import Checker, shown
 from netconsole.state import ProbeState, State
 from netconsole.tables import RowKey

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from netconsole import figure
-from netconsole.probes import FindingSpec, Manifest
+from netconsole.manifest import FindingSpec, Manifest
 from netconsole.profiles import Budget
 from netconsole.rules import fits, say
 from netconsole.session import Connection

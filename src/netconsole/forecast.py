@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from netconsole import figure
 from netconsole.calibrate.result import Calibration, Entry
 from netconsole.frames import Mode
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Budget
 from netconsole.session import ProbeRequest
 from netconsole.spending import MIN_PACKETS_PER_S

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from netconsole.calibrate import hooks, store
 from netconsole.forecast import Forecast, excess, forecast, times_of
 from netconsole.frames import Mode
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Budget
 from netconsole.spending import packets_per_s
 from netconsole.state import State

@@ -19,7 +19,7 @@ from netconsole.frames import Mode, Scalar
 from netconsole.governor import PATIENCE, Action, Governor, Move, Overhead, Reading
 from netconsole.host import require
 from netconsole.ladder import Level, ladder
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Choice, Profile, plan
 from netconsole.run_times import RunTimes
 from netconsole.session import Expandable, News

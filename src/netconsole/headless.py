@@ -18,7 +18,7 @@ from typing import Protocol
 from netconsole import figure, snapshot
 from netconsole.governing import Governing, said
 from netconsole.governor import Action
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Profile
 from netconsole.recorder import Recorder
 from netconsole.session import Recordable, Session

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from netconsole import snapshot
 from netconsole.compare import compare_metrics
 from netconsole.comparison import Comparison, Finding
+from netconsole.manifest import Manifest
 from netconsole.metrics import flatten
-from netconsole.probes import Manifest
 from netconsole.profiles import Profile
 from netconsole.reference import Reference
 from netconsole.session import Session

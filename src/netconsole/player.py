@@ -14,7 +14,7 @@ from netconsole import frames
 from netconsole.findings import Finding, Findings
 from netconsole.frames import AnyFrame
 from netconsole.governor import Action
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Budget
 from netconsole.recording import Damaged, Recording
 from netconsole.series import SAMPLES

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from netconsole.knobs import hint
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import LIMIT_MEANS, Profile
 
 Value: TypeAlias = str | int | float | bool | None

@@ -16,7 +16,8 @@ from netconsole.duration import parse_duration as parse_duration
 from netconsole.escalation import Escalation
 from netconsole.frames import Mode, Scalar
 from netconsole.knobs import FILTERS, refusal, unit_of, without_unit
-from netconsole.probes import Catalogue, Manifest, pick
+from netconsole.manifest import Manifest
+from netconsole.probes import Catalogue, pick
 from netconsole.problems import BadInput, Checker, bad, close, read_toml, shown
 from netconsole.session import ProbeRequest
 

@@ -19,7 +19,7 @@ import zstandard
 import netconsole
 from netconsole import checkpoint, figure, frames, host
 from netconsole.frames import AnyFrame, Mode
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.problems import BadInput
 from netconsole.profiles import Budget, Profile
 from netconsole.recording import SCHEMA, Header, Mark, RecordedProbe, RecordedProfile

@@ -15,8 +15,8 @@ import msgspec
 from netconsole.compare import MIN_DURATION_S, not_zero, probe_differs
 from netconsole.histogram import add, percentile
 from netconsole.judge import MIN_RATIO, least_difference
+from netconsole.manifest import Column, Manifest
 from netconsole.metrics import EVENT_SIZES, Identity, Kind, Labels, Metrics, flatten, metric_key
-from netconsole.probes import Column, Manifest
 from netconsole.sense import Sense
 from netconsole.significance import median
 from netconsole.snapshot_file import FactData, ProbeData, Snapshot, seconds

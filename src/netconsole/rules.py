@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from netconsole import figure
-from netconsole.probes import FindingSpec
+from netconsole.manifest import FindingSpec
 
 _MAX_NAME = 64
 _DEVICES = ("device", "port")

@@ -13,7 +13,7 @@ from netconsole import histogram
 from netconsole.frames import Buckets
 from netconsole.governor import Action
 from netconsole.host import describe
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Profile
 from netconsole.sense import Sense
 from netconsole.snapshot_file import (

@@ -20,7 +20,8 @@ from netconsole.calibrate.judge import entry
 from netconsole.calibrate.load import WORKLOADS, Load
 from netconsole.calibrate.result import Entry, Span
 from netconsole.calibrate.tool import Tool
-from netconsole.probes import Manifest, load
+from netconsole.manifest import Manifest
+from netconsole.probes import load
 from netconsole.profiles import Profile
 from netconsole.profiles import plan as requests_of
 

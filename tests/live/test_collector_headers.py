@@ -17,6 +17,7 @@ from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import cache_dir, fetch, kernel_named, locked
 
 from netconsole import probes
+from netconsole.manifest import Manifest
 from netconsole_collector import bpf
 from netconsole_collector.compile_job import CompileJob
 
@@ -64,7 +65,7 @@ def headers_of(version: str) -> Path:
     return directory / version
 
 
-def compiled(manifest: probes.Manifest, **job: Any) -> dict[str, Any]:
+def compiled(manifest: Manifest, **job: Any) -> dict[str, Any]:
     job = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code(), **job}
     job.update(cpus=bpf.possible_cpus(), ring=True, compile_only=True, plain=True)
     worker = CompileJob(job, PYTHON)

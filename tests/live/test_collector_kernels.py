@@ -12,6 +12,7 @@ from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import fetch, kernel_named, kernels
 
 from netconsole import probes
+from netconsole.manifest import Manifest
 from netconsole_collector import bpf
 from netconsole_collector.compile_job import CompileJob
 
@@ -36,7 +37,7 @@ def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str)
         assert not compiles_directly(manifest, vmlinux, tree.version, plain=True)
 
 
-def compiles_directly(manifest: probes.Manifest, vmlinux: Path, release: str, plain: bool) -> bool:
+def compiles_directly(manifest: Manifest, vmlinux: Path, release: str, plain: bool) -> bool:
     """Whether that was with BTF-typed programs; fails when it does not compile at all."""
     job = {
         "spec": manifest.raw,

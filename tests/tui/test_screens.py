@@ -19,7 +19,8 @@ from textual.widgets import Input
 
 from netconsole import frames
 from netconsole.governor import Action
-from netconsole.probes import Manifest, load_all
+from netconsole.manifest import Manifest
+from netconsole.probes import load_all
 from netconsole.problems import Unable
 from netconsole.profiles import Choice
 from netconsole.session import Connection

@@ -18,7 +18,7 @@ from netconsole.forecast import Passing, forecast
 from netconsole.forecasting import Outlook
 from netconsole.frames import Mode, ProbeState
 from netconsole.governor import Action
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.problems import Unable
 from netconsole.profiles import Budget, Choice, Profile, load, plan
 from netconsole.session import News, ProbeRequest

@@ -11,7 +11,7 @@ from netconsole import frames, probes
 from netconsole.findings import ENDED_SHOWN, LEAVES_AFTER, OVER_BUDGET_AFTER, Findings, looked_at, matches
 from netconsole.frames import Buckets, Count, Row
 from netconsole.histogram import index
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Budget
 from netconsole.rules import fits, say
 from netconsole.session import Connection

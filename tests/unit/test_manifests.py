@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from netconsole import paths, probes
+from netconsole.manifest import CODE
 from netconsole.probes import BadInput, Catalogue
 
 GOOD = """
@@ -57,7 +58,7 @@ def make(directory: Path, text: str, name: str = "sample") -> Path:
     probe = directory / name
     probe.mkdir(exist_ok=True)
     (probe / probes.MANIFEST).write_text(text)
-    (probe / probes.CODE).write_text("int x;\n")
+    (probe / CODE).write_text("int x;\n")
     return probe
 
 
@@ -142,7 +143,7 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
 
 def test_a_probe_without_its_code_is_refused(tmp_path: Path) -> None:
     directory = make(tmp_path, GOOD)
-    (directory / probes.CODE).unlink()
+    (directory / CODE).unlink()
     with pytest.raises(BadInput, match=r"probe\.bpf\.c: missing"):
         probes.load(directory)
 

@@ -19,7 +19,7 @@ from netconsole import frames, headless, probes, snapshot
 from netconsole.frames import Buckets, Count, Row
 from netconsole.histogram import EMPTY, index, subtract
 from netconsole.live import LiveSession
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Budget, Profile
 from netconsole.session import ProbeRequest
 from netconsole.snapshot_file import Snapshot, encode, parse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from netconsole.probes import COMMON, Manifest
+from netconsole.manifest import COMMON, Manifest
 from netconsole.session import ProbeRequest
 
 NAME = "empty"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from netconsole.calibrate.tool import Tool
 from netconsole.forecast import Hook, Passing
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.session import ProbeRequest
 from netconsole.sources.softnet import SOFTNET, parse_softnet
 

@@ -11,7 +11,7 @@ from netconsole.calibrate.load import METRICS, WORKLOADS
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
 from netconsole.calibrate.result import Change, Entry, InKernel, PerCount, ProgramTime, Span, ToolUse
 from netconsole.calibrate.tool import Program
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 
 
 def entry(

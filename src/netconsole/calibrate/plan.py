@@ -11,7 +11,7 @@ import psutil
 from netconsole.calibrate import empty
 from netconsole.calibrate.load import METRICS, WORKLOADS, Load, Workload
 from netconsole.calibrate.tool import Program, Runs, Tool
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.problems import Unable
 from netconsole.session import ProbeRequest
 

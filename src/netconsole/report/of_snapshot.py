@@ -8,7 +8,7 @@ from typing import Any
 
 from netconsole import figure
 from netconsole.frames import LEDGER_COUNTS
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
 from netconsole.report.of_samples import samples
 from netconsole.report.standing_out import standing_out, value_at

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from netconsole import figure
 from netconsole.frames import LEDGER_COUNTS
-from netconsole.probes import FindingSpec, Manifest
+from netconsole.manifest import FindingSpec, Manifest
 from netconsole.rules import fits, say
 from netconsole.sense import sense
 from netconsole.snapshot_file import MEASURED, HistogramData, ProbeData, Snapshot, seconds

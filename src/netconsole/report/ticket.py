@@ -8,7 +8,7 @@ import msgspec
 
 from netconsole import baseline
 from netconsole.compare import compare
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.redact import Redactor, user_key
 from netconsole.report.blocks import Block, Document, Heading
 from netconsole.report.of_comparison import of_comparison

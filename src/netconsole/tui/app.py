@@ -14,7 +14,7 @@ from netconsole.tui.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
 
 if TYPE_CHECKING:
     from netconsole.governing import Governing
-    from netconsole.probes import Manifest
+    from netconsole.manifest import Manifest
     from netconsole.profiles import Profile
     from netconsole.recorder import Recorder
     from netconsole.session import Session

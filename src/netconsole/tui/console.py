@@ -22,7 +22,7 @@ from netconsole.findings import Finding, Findings
 from netconsole.governing import Governing, said
 from netconsole.governor import Action
 from netconsole.live_comparison import LiveComparison
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Choice, Profile
 from netconsole.reference import Reference
 from netconsole.session import Session

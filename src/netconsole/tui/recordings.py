@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from netconsole import figure
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.problems import BadInput
 from netconsole.profiles import Profile
 from netconsole.recorder import Progress, Recorder, default_path, describe

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from netconsole import figure, snapshot
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Profile
 from netconsole.replay import ReplaySession
 from netconsole.snapshot_file import Snapshot

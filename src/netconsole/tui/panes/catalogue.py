@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from netconsole import figure
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.state import ProbeState
 from netconsole.tui.panes import against, budget, cost, events, ovs, path, standsout, vhost
 from netconsole.tui.panes.ovs_datapaths import DROPS, FLOWS, UPCALLS

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from netconsole import figure
 from netconsole.escalation import SUFFIX
 from netconsole.frames import LEDGER_COUNTS
-from netconsole.probes import FindingSpec, Manifest
+from netconsole.manifest import FindingSpec, Manifest
 from netconsole.rules import fits
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramState, RowState

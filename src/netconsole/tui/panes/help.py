@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.tui import actions
 from netconsole.tui.widgets.painted import Line
 

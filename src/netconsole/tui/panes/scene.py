@@ -10,7 +10,7 @@ from netconsole import figure
 from netconsole.findings import Finding
 from netconsole.governor import Action
 from netconsole.live_comparison import LiveComparison
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.profiles import Profile
 from netconsole.recorder import Progress
 from netconsole.replay import Position

@@ -8,8 +8,8 @@ from functools import partial
 
 from netconsole import figure
 from netconsole.frames import Label
-from netconsole.probes import Column as ValueSpec
-from netconsole.probes import HistogramSpec, Manifest, TableSpec
+from netconsole.manifest import Column as ValueSpec
+from netconsole.manifest import HistogramSpec, Manifest, TableSpec
 from netconsole.state import ProbeState
 from netconsole.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
 from netconsole.tui.panes import held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.tui.panes import help as help_pane
 from netconsole.tui.panes.catalogue import Pane
 from netconsole.tui.panes.scene import Scene

@@ -18,7 +18,7 @@ from netconsole import figure
 from netconsole.forecast import is_dear
 from netconsole.frames import Mode, Scalar
 from netconsole.knobs import hint
-from netconsole.probes import Manifest
+from netconsole.manifest import Manifest
 from netconsole.problems import BadInput, Unable
 from netconsole.profiles import Choice, choice
 from netconsole.session import Session
