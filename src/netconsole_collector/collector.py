@@ -1,6 +1,5 @@
 """The collector: commands in, frames out, and between them the probes, which live only as long as it does."""
 
-import json
 import os
 import platform
 import select
@@ -9,7 +8,8 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional
 
-from netconsole_collector import VERSION, bpf, capabilities, config, decode, followers, header_tree
+from netconsole_collector import VERSION, bpf, capabilities, commands, config, decode, followers, header_tree
+from netconsole_collector.commands import CommandError
 from netconsole_collector.compile_job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.names import Names
@@ -21,11 +21,9 @@ from netconsole_collector.statistics import Statistics
 from netconsole_collector.usage import Usage
 
 MAX_WORKERS = 2
-MAX_COMMAND_BYTES = 16 * 1024 * 1024
 DEFAULT_INTERVAL_MS = 1000
 MIN_INTERVAL_MS = 50
 MAX_INTERVAL_MS = 3600 * 1000
-MAX_WHY = 1024
 MAX_BOUND_PCT = 100000
 DEFAULT_WINDOW_MS, DEFAULT_EVERY_MS = 200, 5000
 FLUSH_S = 0.5
@@ -36,10 +34,6 @@ _PARENT_CHECK_S = 0.5
 _READ_BYTES = 65536
 
 Json = Dict[str, Any]
-
-
-class CommandError(ValueError):
-    """A command that cannot be done; the message goes into its reply."""
 
 
 class _Load:
@@ -71,8 +65,7 @@ class Collector:
         self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
         self._last_ns = _mono_ns()
         self._next_ns = self._last_ns + self._interval_ns
-        self._rest = b""
-        self._too_long = False
+        self._lines = commands.Lines()
         self._parent = os.getppid()
         self._why: Optional[str] = None
         """Why it ends; None while it runs."""
@@ -185,28 +178,16 @@ class Collector:
         if not data:
             self._why = "end of standard input"
             return
-        lines = (self._rest + data).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            if self._too_long:
-                self._too_long = False
-            elif line.strip():
-                self._command(line)
-        if len(self._rest) > MAX_COMMAND_BYTES:
-            self._rest, self._too_long = b"", True
-            self._reply(0, "a line of more than {} bytes is not a command".format(MAX_COMMAND_BYTES))
+        for line in self._lines.add(data):
+            self._command(line)
+        if self._lines.is_too_long():
+            self._reply(0, "a line of more than {} bytes is not a command".format(commands.MAX_BYTES))
 
     def _command(self, line: bytes) -> None:
         identifier = 0
         try:
-            command = json.loads(line.decode("utf-8"))
-        except (ValueError, RecursionError):  # ValueError itself: a number of thousands of digits
-            self._reply(0, "not a command: the line is not JSON")
-            return
-        try:
-            if not isinstance(command, dict) or not isinstance(command.get("id", 0), int):
-                raise CommandError("not a command: expected an object with a number as id")
-            identifier = command.setdefault("id", 0)
+            command = commands.parsed(line)
+            identifier = command["id"]
             call = self._commands.get(str(command.get("command")))
             if call is None:
                 raise CommandError(
@@ -233,8 +214,8 @@ class Collector:
         problem = spec_problem(command["spec"])
         if problem:
             raise CommandError("load: spec: {}".format(problem))
-        mode, knobs = _mode(command), _knobs(command)
-        _why(command)
+        mode, knobs = commands.mode(command), commands.knobs(command)
+        commands.why(command)
         defaults = command["spec"].get("knobs", {})
         wanted = config.merged(defaults, {}, knobs)
         raw = config.pack(mode, wanted, len(bpf.possible()), self._bound_pct)  # wrong knobs are said at once
@@ -250,12 +231,12 @@ class Collector:
             if load.name == name:
                 self._forget(load)
                 self._reply(load.id, "unloaded before it was attached")
-                self._status(load.name, "off", _mode(load.command), _knobs(load.command))
+                self._status(load.name, "off", commands.mode(load.command), commands.knobs(load.command))
                 return True
         probe = self._probes.get(str(name))
         if probe is None:
             raise CommandError("probe {} is not loaded".format(name))
-        why = _why(command)
+        why = commands.why(command)
         self._settle_without(probe)
         probe.detach()
         self._report_probe(probe, self._last_ns)  # standing still: the last figures are the final ones
@@ -267,21 +248,21 @@ class Collector:
         probe = self._probes.get(str(command.get("probe")))
         if probe is None:
             raise CommandError("probe {} is not loaded".format(command.get("probe")))
-        mode, why = command.get("mode") or probe.mode, _why(command)
-        probe.configure(mode, _knobs(command))
+        mode, why = command.get("mode") or probe.mode, commands.why(command)
+        probe.configure(mode, commands.knobs(command))
         probe.note = why
         self._attached_status(probe)
         return True
 
     def _interval(self, command: Json) -> bool:
-        milliseconds = _integer(command, "ms", MIN_INTERVAL_MS, MAX_INTERVAL_MS)
+        milliseconds = commands.integer(command, "ms", MIN_INTERVAL_MS, MAX_INTERVAL_MS)
         self._interval_ns = milliseconds * _NS_PER_MS
         self._next_ns = _mono_ns() + self._interval_ns
         return True
 
     def _configure_statistics(self, command: Json) -> bool:
-        window = _integer(command, "window_ms", 0, MAX_INTERVAL_MS)
-        every = _integer(command, "every_ms", 1, MAX_INTERVAL_MS) if window else DEFAULT_EVERY_MS
+        window = commands.integer(command, "window_ms", 0, MAX_INTERVAL_MS)
+        every = commands.integer(command, "every_ms", 1, MAX_INTERVAL_MS) if window else DEFAULT_EVERY_MS
         if window > every:
             raise CommandError("statistics: window_ms is longer than every_ms")
         self._statistics.configure(window * _NS_PER_MS, every * _NS_PER_MS, _mono_ns())
@@ -336,12 +317,12 @@ class Collector:
             return
         probe.bound_pct = self._bound_pct
         try:
-            probe.configure(_mode(load.command), _knobs(load.command))
+            probe.configure(commands.mode(load.command), commands.knobs(load.command))
         except (config.KnobError, OSError) as error:
             probe.close()
             self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
             return
-        probe.note = _why(load.command)
+        probe.note = commands.why(load.command)
         self._probes[load.name] = probe
         for fd in probe.program_fds:
             self._statistics.add(fd, _mono_ns())
@@ -352,8 +333,9 @@ class Collector:
     def _refused(self, load: _Load, answer: Json) -> None:
         missing = [one["point"] for program in answer["missing"] for one in program["tried"]]
         command = load.command
-        knobs = config.merged(command["spec"].get("knobs", {}), {}, _knobs(command))
-        self._status(load.name, answer["state"], _mode(command), knobs, answer["why"], answer["help"], [], missing)
+        mode = commands.mode(command)
+        knobs = config.merged(command["spec"].get("knobs", {}), {}, commands.knobs(command))
+        self._status(load.name, answer["state"], mode, knobs, answer["why"], answer["help"], [], missing)
         self._reply(load.id, answer["why"])
 
     def _attached_status(self, probe: RunningProbe) -> None:
@@ -443,31 +425,6 @@ def _reasons(missing: List[Json]) -> List[str]:
             what.append(one["measures"])
     verb = {True: "is", False: "are"}
     return ["{} {} not measured: {}".format(", ".join(w), verb[len(w) == 1], why) for why, w in measured.items()]
-
-
-def _mode(command: Json) -> str:
-    return command.get("mode") or "summary"
-
-
-def _why(command: Json) -> Optional[str]:
-    why = command.get("why")
-    if why is not None and not (isinstance(why, str) and len(why) <= MAX_WHY):
-        raise CommandError("why: expected a sentence of at most {} characters".format(MAX_WHY))
-    return why
-
-
-def _knobs(command: Json) -> Json:
-    knobs = command.get("knobs") or {}
-    if not isinstance(knobs, dict):
-        raise CommandError("knobs: expected an object")
-    return knobs
-
-
-def _integer(command: Json, key: str, low: int, high: int) -> int:
-    value = command.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise CommandError("{}: {} must be a whole number from {} to {}".format(command["command"], key, low, high))
-    return value
 
 
 def _mono_ns() -> int:

@@ -1,0 +1,78 @@
+"""Commands as they come on standard input (docs/collector.md): lines, and the form that their keys must have."""
+
+import json
+from typing import Any, Dict, List, Optional
+
+MAX_BYTES = 16 * 1024 * 1024
+MAX_WHY = 1024
+
+Json = Dict[str, Any]
+
+
+class CommandError(ValueError):
+    """A command that cannot be done; the message goes into its reply."""
+
+
+class Lines:
+    """What was read, cut into lines. One that is too long is left out."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_left_out = False
+
+    def add(self, data: bytes) -> List[bytes]:
+        """The lines that are whole now, without empty ones."""
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        if lines and self._is_left_out:
+            self._is_left_out = False
+            del lines[0]
+        return [line for line in lines if line.strip()]
+
+    def is_too_long(self) -> bool:
+        """Whether the line that has begun has just become too long; the rest of it is left out, too."""
+        if len(self._rest) <= MAX_BYTES:
+            return False
+        self._rest, self._is_left_out = b"", True
+        return True
+
+
+def parsed(line: bytes) -> Json:
+    """The command in a line, with an ``id``. Raises CommandError."""
+    try:
+        command = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):  # ValueError itself: a number of thousands of digits
+        raise CommandError("not a command: the line is not JSON") from None
+    if not isinstance(command, dict) or not isinstance(command.get("id", 0), int):
+        raise CommandError("not a command: expected an object with a number as id")
+    command.setdefault("id", 0)
+    return command
+
+
+def mode(command: Json) -> str:
+    """The mode that a command asks for."""
+    return command.get("mode") or "summary"
+
+
+def why(command: Json) -> Optional[str]:
+    """The sentence that goes into the status, if there is one. Raises CommandError."""
+    sentence = command.get("why")
+    if sentence is not None and not (isinstance(sentence, str) and len(sentence) <= MAX_WHY):
+        raise CommandError("why: expected a sentence of at most {} characters".format(MAX_WHY))
+    return sentence
+
+
+def knobs(command: Json) -> Json:
+    """The knobs that a command names. Raises CommandError."""
+    named = command.get("knobs") or {}
+    if not isinstance(named, dict):
+        raise CommandError("knobs: expected an object")
+    return named
+
+
+def integer(command: Json, key: str, low: int, high: int) -> int:
+    """A whole number of a command. Raises CommandError."""
+    value = command.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise CommandError("{}: {} must be a whole number from {} to {}".format(command["command"], key, low, high))
+    return value
