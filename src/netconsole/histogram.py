@@ -1,4 +1,4 @@
-"""Log-linear histograms: eight sub-buckets per power of two, as the probes fill them (probes/common/netconsole.h).
+"""Log-linear histograms: eight sub-buckets per power of two, as the probes fill them (probes/common/histograms.h).
 
 A value of a bucket is known to within half its width: at most 6.25 % of it, at mid-bucket.
 """

@@ -14,7 +14,8 @@ from netconsole.sense import Sense
 CODE = "probe.bpf.c"
 COMMON = "common"
 """The directory beside the probes that holds the shared headers; it is no probe."""
-COMMON_HEADER = "netconsole.h"
+COMMON_HEADERS = ("netconsole.h", "breaker.h", "histograms.h", "packets.h", "events.h")
+"""What every probe has, in this order; before those that it includes."""
 EXTRA_LABELS = {"drop_reason": ("class", "provenance"), "tap": ("vm",)}
 """Labels that the collector adds beside a label of this kind."""
 
@@ -147,13 +148,18 @@ class Manifest:
         return _text(self.directory / CODE)
 
     def common_code(self) -> str:
-        """The text of the common header and of those that the probe includes; empty without BPF. Raises BadInput."""
+        """The text of the common headers and of those that the probe includes; empty without BPF. Raises BadInput."""
         if self.source != "bpf":
             return ""
         common = self.directory.parent / COMMON
         if not common.is_dir():
             common = paths.data("probes") / COMMON
-        return "".join(_text(common / header) for header in (COMMON_HEADER, *self.include))
+        return common_text(common, self.include)
+
+
+def common_text(directory: Path, include: Iterable[str] = ()) -> str:
+    """The common headers of a directory, and more of it, as one text in which errors name the right file."""
+    return "".join(f'#line 1 "{header}"\n{_text(directory / header)}' for header in (*COMMON_HEADERS, *include))
 
 
 def _text(path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 CONFIG_BYTES = 144
 _LAYOUT = struct.Struct("=II16s16s16sHBB4xQQQQQQ4Q")
 _BUDGET_BYTES = 24
-"""struct nc_budget: one slot of the per-CPU map nc_budget."""
+"""struct nc_budget of events.h: one slot of the per-CPU map nc_budget."""
 
 F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER = (
     1 << bit for bit in range(9)
@@ -24,7 +24,7 @@ DETAILS_RUNS_PER_S = 20000
 """Circuit breaker: so many runs a second, all CPUs together, do the work of details. They take some 0.1 to 0.2 us more
 than others: 0.4 % of a core at most, whatever the storm."""
 _WINDOW_SHIFT = 27
-"""NC_WINDOW_SHIFT."""
+"""NC_WINDOW_SHIFT of breaker.h."""
 _WINDOW_NS = 1 << _WINDOW_SHIFT
 _ATTENDED_S = 3
 """So long after a reading somebody is taken to keep the budget: intervals of a second, and some delay."""

@@ -8,7 +8,7 @@ from netconsole_collector.bpf import Map
 from netconsole_collector.names import Names
 
 SLOTS = 496
-"""NC_SLOTS of probes/common/netconsole.h."""
+"""NC_SLOTS of probes/common/histograms.h."""
 
 _VALUE = struct.Struct("={}Q".format(3 + SLOTS))
 """struct nc_cpu_histogram: sum, max, ~min, counts."""

@@ -32,7 +32,7 @@ L4 = {
 }
 L4.update({58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP", 136: "UDP-Lite"})
 L4.update({0x100: "not IP", 0x101: "unparsed"})
-"""IP protocol numbers; above 255 what nc_parse of probes/common/netconsole.h could not say."""
+"""IP protocol numbers; above 255 what nc_parse of probes/common/packets.h could not say."""
 
 ETHERTYPES = {0x0800: "IPv4", 0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "802.1Q", 0x88A8: "802.1ad", 0x8847: "MPLS"}
 ETHERTYPES.update({0x8035: "RARP", 0x88CC: "LLDP", 0x8809: "LACP", 0x8863: "PPPoE discovery", 0x8864: "PPPoE"})

@@ -287,7 +287,7 @@ class Worker:
         parts = [
             defines,
             self._prologue,
-            '#line 1 "netconsole.h"',
+            '#line 1 "common"',
             self.job["common"],
             '#line 1 "probe.bpf.c"',
             self.job["source"],

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from netconsole import frames
+from netconsole.manifest import common_text
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE = CHECKOUT / "src"
@@ -87,8 +88,8 @@ def calls_spec() -> dict[str, Any]:
 
 
 def common() -> str:
-    """The text of the common header."""
-    return (CHECKOUT / "probes" / "common" / "netconsole.h").read_text("utf-8")
+    """The text of the common headers."""
+    return common_text(CHECKOUT / "probes" / "common")
 
 
 def source(name: str) -> str:

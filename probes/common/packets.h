@@ -1,0 +1,221 @@
+/* packets.h - where a packet is, what it is, and whether it passes the filters. */
+#ifndef NETCONSOLE_PACKETS_H
+#define NETCONSOLE_PACKETS_H
+
+/* ---- where: a device is its name and its network namespace, for an index is only unique inside one, and may be used again ---- */
+
+struct nc_place {
+    u64 device[2];      /* name */
+    u32 netns;          /* inode */
+    u32 pad;
+};
+
+static inline void nc_place_of(struct nc_place *place, struct net_device *dev)
+{
+    struct net *net = NC_GET(dev, nd_net.net);
+#if NC_DIRECT
+    place->device[0] = *(u64 *)&dev->name[0];
+    place->device[1] = *(u64 *)&dev->name[8];
+#else
+    bpf_probe_read_kernel(place->device, sizeof(place->device), &dev->name);
+#endif
+    place->netns = NC_GET(net, ns.inum);
+}
+
+/* Does the packet's place pass the filters? */
+static inline int nc_place_wanted(struct nc_config *config, struct nc_place *place)
+{
+    if (config->flags & NC_F_DEVICE && (place->device[0] != config->device[0] || place->device[1] != config->device[1]))
+        return 0;
+    return !(config->flags & NC_F_NETNS) || place->netns == config->netns;
+}
+
+/* ---- packets ---- */
+
+#define NC_L4_NONE 0x100        /* not IP */
+#define NC_L4_UNPARSED 0x101    /* IP whose headers could not be read */
+#define NC_IPV6_EXTENSIONS 6    /* more than that is hostile */
+
+struct nc_flow {
+    u64 source[2];      /* network byte order, IPv4 as ::ffff:a.b.c.d */
+    u64 target[2];
+    u16 source_port;    /* host byte order; 0 when there is none, as in later fragments */
+    u16 target_port;
+    u16 ethertype;      /* behind VLAN tags */
+    u16 vlan;           /* id of the outer tag; 0: none */
+    u16 l4;             /* IP protocol, or NC_L4_* */
+    u16 l4_at;          /* offset of the transport header from skb->head; 0: no ports to be read */
+};
+
+/* Where the linear data ends: a header that goes beyond is not read. */
+static inline u32 nc_data_end(struct sk_buff *skb)
+{
+    return NC_GET(skb, tail);
+}
+
+static inline int nc_fits(struct sk_buff *skb, u32 at, u32 size)
+{
+    return at + size <= nc_data_end(skb);
+}
+
+static inline u64 nc_address_of(struct sk_buff *skb, u32 at)
+{
+    return (u64)NC_GET(skb, head) + at;
+}
+
+static inline int nc_load(void *to, u32 size, struct sk_buff *skb, u32 at)
+{
+    if (!nc_fits(skb, at, size))
+        return -1;
+    return bpf_probe_read_kernel(to, size, (void *)nc_address_of(skb, at));
+}
+
+static inline u16 nc_vlan(struct sk_buff *skb)
+{
+#if defined(HAVE_sk_buff___pkt_vlan_present_offset)
+    /* up to 6.1 a bit says whether the tag is there; the lowest one, or the highest on big-endian machines */
+    u8 flags = 0;
+    bpf_probe_read_kernel(&flags, 1, &skb->__pkt_vlan_present_offset);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (!(flags & 1))
+#else
+    if (!(flags & 0x80))
+#endif
+        return 0;
+#endif
+    return NC_GET(skb, vlan_tci) & 0x0fff;
+}
+
+static inline int nc_is_tag(u16 ethertype)
+{
+    return ethertype == bpf_htons(0x8100) || ethertype == bpf_htons(0x88a8);
+}
+
+static inline void nc_map_ipv4(u64 *address, u32 ipv4)
+{
+    address[0] = 0;
+    ((u32 *)address)[2] = bpf_htonl(0xffff);
+    ((u32 *)address)[3] = ipv4;
+}
+
+static inline int nc_parse_ipv4(struct nc_flow *flow, struct sk_buff *skb, u32 at)
+{
+    if (!nc_fits(skb, at, sizeof(struct iphdr)))
+        return -1;
+    NC_HEADER(iphdr, BTF_ID_iphdr, ip, nc_address_of(skb, at));
+    if (ip->version != 4 || ip->ihl < 5)
+        return -1;
+    flow->l4 = ip->protocol;
+    nc_map_ipv4(flow->source, ip->saddr);
+    nc_map_ipv4(flow->target, ip->daddr);
+    if (!(ip->frag_off & bpf_htons(0x1fff)))
+        flow->l4_at = at + ip->ihl * 4;
+    return 0;
+}
+
+static inline int nc_parse_ipv6(struct nc_flow *flow, struct sk_buff *skb, u32 at)
+{
+    u8 next, later = 0;
+
+    if (!nc_fits(skb, at, sizeof(struct ipv6hdr)))
+        return -1;
+    NC_HEADER(ipv6hdr, BTF_ID_ipv6hdr, ip, nc_address_of(skb, at));
+    if (ip->version != 6)
+        return -1;
+    __builtin_memcpy(flow->source, &ip->saddr, 16);
+    __builtin_memcpy(flow->target, &ip->daddr, 16);
+    next = ip->nexthdr;
+    at += sizeof(*ip);
+#pragma unroll
+    for (int i = 0; i < NC_IPV6_EXTENSIONS; i++) {
+        u8 header[4];
+        if (later || (next != 0 && next != 43 && next != 44 && next != 51 && next != 60))
+            break;      /* hop-by-hop, routing, fragment, authentication, destination: RFC 8200, RFC 4302 */
+        if (nc_load(header, sizeof(header), skb, at))
+            return -1;
+        if (next == 44)
+            later = header[2] || header[3] & 0xf8;
+        at += next == 44 ? 8 : next == 51 ? (header[1] + 2) * 4 : (header[1] + 1) * 8;
+        next = header[0];
+    }
+    if (!later && (next == 0 || next == 43 || next == 44 || next == 51 || next == 60))
+        return -1;
+    flow->l4 = next;
+    if (!later)
+        flow->l4_at = at;
+    return 0;
+}
+
+/* Network layer of a packet. Headers that cannot be read are counted, and the flow is NC_L4_UNPARSED. */
+static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
+{
+    u32 at = NC_GET(skb, network_header);
+    u16 mac, tag[2], ethertype = NC_GET(skb, protocol);
+    int failed = 0;
+
+    flow->vlan = nc_vlan(skb);
+    flow->l4 = NC_L4_NONE;
+    /* Not set yet on the way from the driver to the protocols: there the data begins with it (eth_type_trans). */
+    if (at == 0 || at == 0xffff)
+        at = NC_GET(skb, data) - NC_GET(skb, head);
+    /* Tags that are still in the packet, 802.1ad outside 802.1Q. Newer kernels set the network header behind the tags of what came from
+     * a packet socket (packet_parse_headers), others before: they are counted from the Ethernet header. */
+    mac = NC_GET(skb, mac_header);
+    if (nc_is_tag(ethertype) && mac != 0xffff)
+        at = mac + 14;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if (!nc_is_tag(ethertype))
+            break;
+        if (nc_load(tag, sizeof(tag), skb, at)) {
+            failed = 1;
+            break;
+        }
+        if (!flow->vlan)
+            flow->vlan = bpf_ntohs(tag[0]) & 0x0fff;
+        ethertype = tag[1];
+        at += sizeof(tag);
+    }
+    flow->ethertype = bpf_ntohs(ethertype);
+    if (flow->ethertype == 0x0800)
+        failed = nc_parse_ipv4(flow, skb, at);
+    else if (flow->ethertype == 0x86dd)
+        failed = nc_parse_ipv6(flow, skb, at);
+    if (failed) {
+        nc_ledger_add(NC_PARSE_FAILED);
+        flow->l4 = NC_L4_UNPARSED;
+        flow->l4_at = 0;
+    }
+}
+
+/* Ports, of what has them: TCP, UDP, SCTP, UDP-Lite, DCCP. Apart from nc_parse because it costs a second read. */
+static inline void nc_parse_ports(struct nc_flow *flow, struct sk_buff *skb)
+{
+    u16 port[2];
+
+    if (!flow->l4_at || (flow->l4 != 6 && flow->l4 != 17 && flow->l4 != 132 && flow->l4 != 136 && flow->l4 != 33))
+        return;
+    if (nc_load(port, sizeof(port), skb, flow->l4_at)) {
+        nc_ledger_add(NC_PARSE_FAILED);
+        return;
+    }
+    flow->source_port = bpf_ntohs(port[0]);
+    flow->target_port = bpf_ntohs(port[1]);
+}
+
+static inline int nc_address_wanted(struct nc_config *config, u64 *address)
+{
+    return !((address[0] ^ config->address[0]) & config->mask[0] || (address[1] ^ config->address[1]) & config->mask[1]);
+}
+
+/* Does the flow pass the filters? Address and port may be those of either end. */
+static inline int nc_flow_wanted(struct nc_config *config, struct nc_flow *flow)
+{
+    if (config->flags & NC_F_PROTOCOL && flow->l4 != config->protocol)
+        return 0;
+    if (config->flags & NC_F_PORT && flow->source_port != config->port && flow->target_port != config->port)
+        return 0;
+    return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, flow->source) || nc_address_wanted(config, flow->target);
+}
+
+#endif /* NETCONSOLE_PACKETS_H */
