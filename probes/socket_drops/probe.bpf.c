@@ -71,7 +71,9 @@ static inline void socket_of(struct socket_key *key, struct sock *sk)
     if (state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV) {  /* those two are only the common part of a socket */
         key->l4 = NC_READ(sk, sk_protocol);
         key->inode = key->owner = inode_of(sk);
-        if (!key->port) {       /* given back already (tcp_disconnect): the header of the reset is made from this */
+        if (NC_READ(sk, sk_type) == SOCK_RAW) {
+            key->port = 0;      /* this was its protocol (inet_create) */
+        } else if (!key->port) {        /* given back already (tcp_disconnect): the header of the reset is made from this */
             key->port = NC_READ((struct inet_sock *)sk, inet_sport);
             key->port = bpf_ntohs(key->port);
         }

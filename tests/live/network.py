@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 IS_EMULATED = "QEMU TCG" in Path("/proc/cpuinfo").read_text()
 """As in the lab: there a packet takes 50 times as long, so that fewer do for a storm."""
@@ -210,10 +211,13 @@ def send_udp(
 
 RECEIVER_THAT_SLEEPS = """
 import os, socket, sys
-count = int(sys.argv[1])
+count, kind = int(sys.argv[1]), sys.argv[2]
 receivers = []
 for number in range(count):
-    receiver = socket.socket(socket.AF_INET6 if len(sys.argv) > 2 else socket.AF_INET, socket.SOCK_DGRAM)
+    if kind == "raw":
+        receiver = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
+    else:
+        receiver = socket.socket(socket.AF_INET6 if kind == "IPv6" else socket.AF_INET, socket.SOCK_DGRAM)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     receiver.bind(("", receivers[0].getsockname()[1] if receivers else 0))
@@ -224,10 +228,13 @@ sys.stdin.read()
 
 
 class SleepingReceiver:
-    """A process with sockets on one UDP port that it never reads, their buffers as small as can be."""
+    """A process with sockets on one UDP port that it never reads, their buffers as small as can be.
 
-    def __init__(self, namespace: Namespace, sockets: int = 1, family6: bool = False) -> None:
-        self._process = namespace.start(RECEIVER_THAT_SLEEPS, sockets, *(["6"] if family6 else []))
+    A raw one gets every UDP datagram of the namespace, whatever its port.
+    """
+
+    def __init__(self, namespace: Namespace, sockets: int = 1, kind: Literal["IPv4", "IPv6", "raw"] = "IPv4") -> None:
+        self._process = namespace.start(RECEIVER_THAT_SLEEPS, sockets, kind)
         assert self._process.stdout
         self.port, self.pid, *self.inodes = map(int, self._process.stdout.readline().split())
 
