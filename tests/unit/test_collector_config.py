@@ -114,7 +114,7 @@ def test_details_of_one_flow_in_so_many_are_a_power_of_two(one_in: int, shift: i
 
 
 def test_the_circuit_breaker_bounds_details_always_and_rows_when_asked() -> None:
-    shift = re.search(r"#define NC_WINDOW_SHIFT (\d+)", HEADER.read_text("utf-8"))
+    shift = re.search(r"#define NC_WINDOW_SHIFT (\d+)", HEADER.with_name("breaker.h").read_text("utf-8"))
     assert shift is not None
     windows_per_s = 1e9 / (1 << int(shift.group(1)))
     details = packed("details", events_per_s=100)
