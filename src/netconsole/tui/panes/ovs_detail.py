@@ -37,7 +37,9 @@ def of_datapath(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]
         return
     yield from _state(*verdict(found))
     cpus = [row for row in rows_of(scene, UPCALLS, "cpus") if row.labels.get("datapath") == found.name]
-    yield from _ranked("Upcalls by CPU", cpus, "upcalls", lambda row: f"CPU {row.labels.get('cpu')}, {_kind(row)}")
+    yield from _ranked(
+        scene, UPCALLS, "Upcalls by CPU", cpus, "upcalls", lambda row: f"CPU {row.labels.get('cpu')}, {_kind(row)}"
+    )
     yield from _new_flows(scene, found.name)
 
 
@@ -55,9 +57,11 @@ def of_port(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
     yield from _state(*port_verdict(found))
     place = ("datapath", "port", "netns", "kind")
     lost = [row for row in rows_of(scene, UPCALLS, "failures") if _same(row.labels, labels, place)]
-    yield from _ranked("Lost, by error", lost, "count", lambda row: figure.safe(row.labels.get("error"), 32))
+    yield from _ranked(
+        scene, UPCALLS, "Lost, by error", lost, "count", lambda row: figure.safe(row.labels.get("error"), 32)
+    )
     flows = [row for row in rows_of(scene, UPCALLS, "flows") if _same(row.labels, labels, ("port", "netns"))]
-    yield from _ranked("Flows that cause them", flows, "upcalls", lambda row: flow_text(row.labels))
+    yield from _ranked(scene, UPCALLS, "Flows that cause them", flows, "upcalls", lambda row: flow_text(row.labels))
     yield from _slow(scene, labels)
 
 
@@ -66,7 +70,9 @@ def of_drop(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
     labels = dict(evidence.key)
     place = ("location", "port", "netns", "reason")
     flows = [row for row in rows_of(scene, DROPS, "flows") if _same(row.labels, labels, place)]
-    yield from _ranked("Flows whose packets are dropped", flows, "count", lambda row: flow_text(row.labels))
+    yield from _ranked(
+        scene, DROPS, "Flows whose packets are dropped", flows, "count", lambda row: flow_text(row.labels)
+    )
 
 
 def _state(level: str, words: str) -> Iterator[Line]:
@@ -83,16 +89,19 @@ def _same(one: Mapping[str, Label], other: Mapping[str, Label], names: Sequence[
     return all(one.get(name) == other.get(name) for name in names)
 
 
-def _ranked(title: str, rows: Sequence[RowState], value: str, what: Callable[[RowState], str]) -> Iterator[Line]:
-    """The largest rows with their rate and total; nothing when there is none."""
+def _ranked(
+    scene: Scene, probe: str, title: str, rows: Sequence[RowState], value: str, what: Callable[[RowState], str]
+) -> Iterator[Line]:
+    """The largest rows of the probe with their rate and total; nothing when there is none."""
     if not rows:
         return
+    at_least = bool(scene.state.probes[probe].at_least())
     ordered = sorted(rows, key=lambda row: (-(row.per_s(value) or 0.0), -(row.total(value) or 0)))
     left = f", {len(rows) - MOST} more" if len(rows) > MOST else ""
     yield [(f"  {title}{left}", "head")]
     for row in ordered[:MOST]:
-        rate = figure.fit(f"{figure.number(row.per_s(value))}/s", _FIGURE_COLUMNS, right=True)
-        total = figure.fit(figure.count(row.total(value)), _FIGURE_COLUMNS, right=True)
+        rate = figure.fit(f"{figure.number(row.per_s(value), at_least)}/s", _FIGURE_COLUMNS, right=True)
+        total = figure.fit(figure.count(row.total(value), at_least), _FIGURE_COLUMNS, right=True)
         yield [(f"  {rate}", "strong"), (f" {total} in all  ", "dim"), (what(row), "")]
     yield []
 
