@@ -1,0 +1,51 @@
+"""What the sources of all probes hold to: one way out for events, and the circuit breaker before it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from netconsole import probes
+from netconsole.manifest import COMMON_HEADERS, Manifest
+
+SHIPPED = probes.load_all()
+BPF = [manifest for manifest in SHIPPED.values() if manifest.source == "bpf"]
+DETAILS = [manifest for manifest in BPF if "details" in manifest.modes]
+STORMS = [manifest for manifest in DETAILS if manifest.cost == "per drop"]
+
+
+def own_source(manifest: Manifest) -> str:
+    """A probe's source with the headers that it includes, without comments."""
+    headers = manifest.common_code()
+    own = headers[headers.index("NETCONSOLE_EVENTS_H */") :] + manifest.code()
+    return re.sub(r"/\*.*?\*/", "", own, flags=re.DOTALL)
+
+
+def asks_for_flags(source: str) -> bool:
+    return "nc_flags(config)" in source and "nc_leave(config)" in source
+
+
+def names(manifests: list[Manifest]) -> list[str]:
+    return [manifest.name for manifest in manifests]
+
+
+@pytest.mark.parametrize("manifest", BPF, ids=names(BPF))
+def test_events_leave_in_one_place_only(manifest: Manifest) -> None:
+    assert COMMON_HEADERS[-1] == "events.h"
+    source = own_source(manifest)
+    assert not re.search(r"ringbuf_output|ringbuf_reserve|perf_submit|trace_printk", source)
+    assert bool(manifest.events) == ("nc_submit(" in source)
+
+
+@pytest.mark.parametrize("manifest", DETAILS, ids=names(DETAILS))
+def test_details_ask_the_circuit_breaker_first(manifest: Manifest) -> None:
+    source = own_source(manifest)
+    assert "nc_event_allowed(config" in source or ("NC_BREAKER" in source and asks_for_flags(source))
+
+
+@pytest.mark.parametrize("manifest", STORMS, ids=names(STORMS))
+def test_what_a_storm_of_drops_multiplies_is_bounded_with_its_rows(manifest: Manifest) -> None:
+    source = own_source(manifest)
+    makes_rows_if_it_may = "nc_may_list(config)" in source and "nc_listed(config)" in source
+    assert makes_rows_if_it_may or ("NC_UNLISTED" in source and asks_for_flags(source))
