@@ -110,6 +110,22 @@ def test_every_datagram_from_its_socket(path: Measurement, wire: Wire) -> None:
     assert watch.missed() == {}
 
 
+def test_the_time_that_rows_take_is_bounded_in_the_kernel(path: Measurement, wire: Wire) -> None:
+    assert path.command(command="bound", kernel_cpu_pct=1e-6).ok
+    try:
+        path.set(PROBE, "details", host_devices=DEVICE, protocol="udp", port=PORT, threshold_us=1000)
+        path.begin()
+        send_udp(wire.b, A, PORT, MANY, senders=2)
+        path.settle()
+        unlisted = path.ledger(PROBE, "unlisted")
+        assert path.counter(PROBE, "left") == path.counter(PROBE, "packets") == MANY, "counts stay exact"
+        assert unlisted > MANY // 2
+        assert path.samples(PROBE, "crossing") + unlisted == MANY
+        assert path.total(PROBE, "flows", "packets") + unlisted == MANY
+    finally:
+        assert path.command(command="bound", kernel_cpu_pct=0).ok
+
+
 def test_echoes_come_to_the_socket_that_waits_for_them(path: Measurement, wire: Wire) -> None:
     watch = Watch(path, protocol="icmp")
     wire.b.python(PING, A, SOME)
