@@ -47,6 +47,8 @@ class Attention:
         self._ns: dict[str, float] = {}
         self._known_pct: dict[str, float] = {}
         """What was measured until the interval before."""
+        self._counted_per_s: dict[str, float] = {}
+        """In the interval before."""
         self._until_s: float | None = None
 
     def changed(self, at_s: float) -> None:
@@ -58,12 +60,14 @@ class Attention:
         before = expected = 0.0
         for name, one in glances.items():
             counted, measured_pct = one.counted_per_s or 0.0, one.measured_pct or 0.0
-            if one.is_new and counted >= FEW_PER_S:
+            # Of an interval in which a storm began the window may have seen the beginning alone, or nothing.
+            is_told = one.is_new and counted <= JUMP * self._counted_per_s.get(name, counted)
+            if is_told and counted >= FEW_PER_S:
                 self._ns[name] = measured_pct * 1e7 / counted
-            estimate = 0.0 if one.is_new else counted * self._ns.get(name, UNKNOWN_NS) / 1e7
+            estimate = 0.0 if is_told else counted * self._ns.get(name, UNKNOWN_NS) / 1e7
             before += self._known_pct.get(name, 0.0)
             expected += max(measured_pct, estimate)
-            self._known_pct[name] = measured_pct
+            self._known_pct[name], self._counted_per_s[name] = measured_pct, counted
         is_jump = expected > JUMP * before and expected > WORTH * limit_pct
         if is_jump or expected > NEAR * limit_pct:
             self.changed(at_s)

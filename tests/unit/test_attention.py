@@ -38,6 +38,16 @@ def test_a_storm_that_a_window_has_seen_the_beginning_of_is_looked_at_too() -> N
     assert attention.is_close(2.0, glance(STORM_PER_S, True, LESS_PER_S), LIMIT_PCT)
 
 
+def test_a_window_that_saw_next_to_nothing_of_a_storm_does_not_make_it_cheap() -> None:
+    """Its 200 ms may lie before the storm in which the other 800 ms of the interval are."""
+    attention = Attention()
+    attention.is_close(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert attention.is_close(2.0, glance(STORM_PER_S, True, CALM_PER_S), LIMIT_PCT)
+    never_measured = Attention()
+    never_measured.is_close(1.0, {"drops": Glance(0.0, 0.0, True)}, LIMIT_PCT)
+    assert never_measured.is_close(2.0, glance(STORM_PER_S, True, CALM_PER_S), LIMIT_PCT)
+
+
 def test_what_is_near_the_limit_is_looked_at_all_the_time() -> None:
     attention = Attention()
     near_per_s = 0.9 * LIMIT_PCT * 1e7 / RUN_NS
