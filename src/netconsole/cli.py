@@ -172,11 +172,14 @@ def snapshot(
     if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
     from netconsole import output as out
-    from netconsole.report import ticket
+    from netconsole.snapshot_file import FORMATS
 
-    form = out.chosen(format, output, ticket.FORMATS, "json")
-    reference = ticket.reference(baseline)
-    redactor = ticket.redactor(redact)
+    form = out.chosen(format, output, FORMATS, "json")
+    reference = redactor = None
+    if baseline is not None or redact:
+        from netconsole.report import ticket
+
+        reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
     manifests, chosen, requests = _choose(profile, probe)
     from netconsole import headless
     from netconsole.escalating import Escalating
@@ -196,6 +199,8 @@ def snapshot(
         return _fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     finally:
         escalating.close()
+    from netconsole.report import ticket  # late: what writes reports takes memory that the measuring does without
+
     content, found = ticket.render(taken, form, manifests, reference, redactor)
     out.write(content, output)
     measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]

@@ -17,6 +17,8 @@ from netconsole.problems import bad, read_bytes
 from netconsole.sense import Sense
 
 SCHEMA = "netconsole.snapshot/1"
+FORMATS = ("json", "md", "html")
+"""A snapshot is written as; only the first is read again."""
 MAX_BYTES = 64 * 1024 * 1024
 """A snapshot of 200 VMs of 8 queues with 50 000 rows has some 15 MB."""
 

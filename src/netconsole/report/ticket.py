@@ -17,8 +17,6 @@ from netconsole.report.to_html import to_html
 from netconsole.report.to_markdown import to_markdown
 from netconsole.snapshot_file import Snapshot, encode
 
-FORMATS = ("json", "md", "html")
-
 Reference = tuple[list[Snapshot], list[str]]
 
 

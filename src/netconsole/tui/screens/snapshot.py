@@ -22,7 +22,7 @@ from netconsole.figure import safe
 from netconsole.problems import BadInput, bad
 from netconsole.profiles import parse_duration
 from netconsole.session import Session
-from netconsole.snapshot_file import Snapshot
+from netconsole.snapshot_file import FORMATS, Snapshot
 from netconsole.tui import actions
 from netconsole.tui.panes.scene import Scene
 from netconsole.tui.screens.over import wrap
@@ -32,7 +32,6 @@ from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.look import Tone
 
-FORMATS = ("json", "md", "html")
 LOOK_EVERY_S = 0.2
 MAX_DURATION_S = 24 * 3600.0
 MAX_NOTE = 2000
