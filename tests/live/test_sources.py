@@ -16,7 +16,7 @@ from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
 
 from .measurement import LIMIT_S
-from .network import Wire, send_udp
+from .network import PYTHON, Wire, send_udp
 
 pytestmark = pytest.mark.live
 
@@ -39,7 +39,7 @@ print(json.dumps({row.labels["device"]: {name: one.delta for name, one in row.co
 
 def test_link_rates_tell_what_a_device_sent_from_what_its_qdisc_shed(wire: Wire) -> None:
     wire.shape(rate="1mbit", burst="2kb", limit="20kb")
-    reader = wire.a.start(READ_TWICE)
+    reader = wire.a.start(READ_TWICE, python=PYTHON)
     assert reader.stdout and reader.stdout.readline() == "counting\n"
     send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, lingers=True)
     while wire.a.qdisc(wire.DEVICES[0])["qlen"]:
