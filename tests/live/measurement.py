@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import shutil
@@ -38,6 +39,12 @@ class Row:
     labels: Labels
     counts: Mapping[str, int]
     gauges: Mapping[str, int | float | None]
+
+
+@functools.cache
+def manifest_of(probe: str) -> probes.Manifest:
+    """The shipped probe's; read once, because in the lab that takes a tenth of a second."""
+    return probes.load(CHECKOUT / "probes" / probe)
 
 
 class Measurement:
@@ -79,7 +86,7 @@ class Measurement:
 
     def load(self, name: str, mode: str = "summary", /, **knobs: frames.Scalar) -> None:
         """Load a probe; skips the test when this kernel cannot have it, fails it when it could not be loaded."""
-        manifest = probes.load(CHECKOUT / "probes" / name)
+        manifest = manifest_of(name)
         reply = self.command(
             command="load",
             probe=name,
@@ -95,7 +102,7 @@ class Measurement:
 
     def set(self, name: str, mode: str = "summary", /, **knobs: frames.Scalar) -> None:
         """Change mode and knobs of the running probe; knobs that are not named go back to their defaults."""
-        defaults = probes.load(CHECKOUT / "probes" / name).knobs
+        defaults = manifest_of(name).knobs
         reply = self.command(command="set", probe=name, mode=mode, knobs={**defaults, **knobs})
         assert reply.ok, reply.error
 
