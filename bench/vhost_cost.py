@@ -2,8 +2,9 @@
 
 Rates and worker CPU are those of a peer that only drives vhost-net (tests/lab/vhost_peer.py) and kicks by itself; what
 a nested guest sends, with kicks that KVM passes on, and its round trip stand beside them. Prints ratios, each of a
-phase with the probe to the mean of those without around it, and the kernel's own nanoseconds per run; asserts nothing.
-An emulated machine: relations carry over, times do not.
+phase with the probe to the mean of those without around it, and the kernel's own nanoseconds per run and packet;
+asserts nothing. "nothing" is the noise of the measurement, "empty" what being called costs: programs that return at
+once, on every hook that one of the probes has. An emulated machine: relations carry over, times do not.
 
 Each run can be a short one: `--only vhost_queues --keep FILE` adds its rounds to those that FILE has, and the table at
 its end is of all of them; `--table --keep FILE` runs nothing.
@@ -27,12 +28,14 @@ from tests.lab.fetch import kernels
 from tests.lab.peer import FAR, Peer
 from tests.lab.testbed import Testbed
 from tests.lab.traffic import ping, worker_pids, workers_of
+from tests.live.measurement import CHECKOUT
 
-from netconsole import frames
+from netconsole import frames, probes
 
 PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 GROUPS: dict[str, tuple[str, ...]] = {
     "nothing": (),
+    "empty": ("empty",),
     **{name: (name,) for name in PROBES},
     "all": PROBES,
 }
@@ -41,6 +44,7 @@ SLICES = 3
 PACKETS = 4000
 FROM_GUEST = 2000
 PINGS = 15
+PACKETS_OF_PHASE = SLICES * (2 * PACKETS + FROM_GUEST + 2 * PINGS)
 STATISTICS_MS = 1000
 FLOODER = """
 import socket, sys, time
@@ -52,6 +56,10 @@ for line in sys.stdin:
     for number in range(int(line)):
         flood.sendto(bytes(60), (address, 9))
     print(time.monotonic_ns() - start, flush=True)
+"""
+EMPTY = """
+int on_entry(struct pt_regs *ctx) { return 0; }
+int on_tracepoint(struct bpf_raw_tracepoint_args *ctx) { return 0; }
 """
 
 
@@ -132,6 +140,31 @@ class Collector(InsideMeasurement):
         self.command(command="statistics", window_ms=STATISTICS_MS * wanted, every_ms=STATISTICS_MS)
         self.runs.clear()
 
+    def load_group(self, title: str) -> None:
+        for name in GROUPS[title]:
+            if name == "empty":
+                self._load_empty()
+            else:
+                self.load(name)
+
+    def _load_empty(self) -> None:
+        hooks: dict[str, dict[str, Any]] = {}
+        for name in PROBES:
+            for program in probes.load(CHECKOUT / "probes" / name).raw["programs"]:  # type: ignore[attr-defined]
+                point = program["attach"][0]["point"]
+                function = "on_tracepoint" if point.startswith("raw_tracepoint:") else "on_entry"
+                attach = [{"point": one["point"], "function": function} for one in program["attach"]]
+                hooks[point] = {"name": f"hook{len(hooks)}", "required": True, "measures": point, "attach": attach}
+        manifest = probes.load(CHECKOUT / "bench" / "probes" / "empty")
+        reply = self.command(
+            command="load",
+            probe="empty",
+            spec={**manifest.raw, "programs": list(hooks.values())},
+            source=EMPTY,
+            common=manifest.common_code(),
+        )
+        assert reply.ok, reply.error
+
     def _fold(self, frame: frames.AnyFrame) -> None:
         super()._fold(frame)
         if isinstance(frame, frames.Cost):
@@ -145,13 +178,15 @@ def measured(collector: Collector, traffic: Traffic, title: str, rounds: int, ke
     """Adds the ratios of each round to the file, and what the programs took in a phase behind the last one."""
     before = traffic.phase()
     for number in range(rounds):
-        for name in GROUPS[title]:
-            collector.load(name)
+        collector.load_group(title)
         traffic.touch()
         during = traffic.phase()
-        states = {name: collector.statuses[name].state for name in GROUPS[title]}
-        if set(states.values()) - {"attached"}:
-            raise SystemExit(f"not what was to be measured: {states}")
+        for name in GROUPS[title]:
+            status = collector.statuses[name]
+            if status.state != "attached":
+                raise SystemExit(
+                    f"{name} is not what was to be measured: {status.state}, {status.why}, {status.missing}"
+                )
         told = programs(collector, traffic, title) if number == rounds - 1 and GROUPS[title] else {}
         for name in GROUPS[title]:
             collector.command(command="unload", probe=name)
@@ -187,7 +222,9 @@ def show(keep: Path) -> None:
     for line in lines:
         if "programs" in line:
             each = (f"{name} {ns / count:,.0f} ns x {count}" for name, (count, ns) in sorted(line["programs"].items()))
-            print(f"{line['with']}: {'; '.join(each)}; events submitted: {line['submitted']}")
+            runs, ns = (sum(column) / PACKETS_OF_PHASE for column in zip(*line["programs"].values(), strict=True))
+            print(f"{line['with']}: {runs:.2f} runs and {ns:,.0f} ns a packet; events submitted: {line['submitted']}")
+            print(f"  {'; '.join(each)}")
 
 
 def shown(values: Sequence[float]) -> str:

@@ -392,6 +392,11 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
     done = *interrupt;
     forget(interrupt);
     done.packets = *(volatile u64 *)&interrupt->packets;    /* now none can be added any more */
+#pragma unroll
+    for (int i = 1; i < 5; i++) {   /* between CPUs this clock may go back a little (ktime_get_mono_fast_ns) */
+        if (done.ns[i] < done.ns[i - 1])
+            done.ns[i] = done.ns[i - 1];
+    }
     account(&done);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, &done);

@@ -44,24 +44,19 @@ struct worker {
     struct tap_queue tap;
     u64 vq;             /* 0: no run */
     u64 call;           /* the eventfd that interrupts the guest; 0: there is none */
-    u64 since_ns, woken_ns, running_ns;
+    u64 since_ns;
     u64 packets, buffers, bytes, batches, signals;
     u64 unsignalled;    /* buffers given back since the last interrupt of this run */
     u64 kicks, arrivals;
-    u32 consumed;       /* position in the tap's ring ... */
+    u64 ring;           /* the tap's ring ... */
+    u32 consumed;       /* ... vhost's position in it ... */
     u32 waiting;        /* ... and packets taken from there but not delivered: at the start of the run */
+    /* what the scheduler had booked for the thread when its last run began: how often it was given a CPU, and how long it waited for one */
+    u64 pcount, run_delay;
+    /* ... and when its row was last brought up to date: CPU time, and how often it was given one */
+    u64 booked, ran_ns, booked_pcount;
 };
 BPF_TABLE("lru_hash", u32, struct worker, threads, 8192);
-
-/* Which threads may be workers, by the low bits of their numbers: on every context switch of the host a look-up that is inlined. */
-#define MARK_BITS 14
-BPF_ARRAY(marks, u32, 1 << MARK_BITS);
-
-static inline u32 *mark_of(u32 tid)
-{
-    u32 index = tid & ((1 << MARK_BITS) - 1);
-    return marks.lookup(&index);
-}
 
 /* ---- wake-ups, by the work that they queue ---- */
 struct wakeups {
@@ -91,15 +86,27 @@ int woken(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync
 
 /* ---- runs ---- */
 
-/* Position in the tap's ring and packets that the worker has taken out but not delivered (vhost_net_buf). */
-static inline u32 ring_size(struct vhost_virtqueue *vq, u32 *consumed, u32 *waiting)
+static inline struct vhost_net_virtqueue *net_queue(struct vhost_virtqueue *vq)
 {
-    struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
-    struct ptr_ring *ring = NC_READ(nvq, rx_ring);
+    return (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
+}
 
-    *consumed = NC_READ(ring, consumer_head);
-    *waiting = NC_READ(nvq, rxq.tail) - NC_READ(nvq, rxq.head);
-    return ring ? NC_READ(ring, size) : 0;
+/* Packets that the worker has taken out of the tap's ring but not delivered. */
+static inline u32 packets_inside(struct vhost_virtqueue *vq)
+{
+    struct vhost_net_buf inside = NC_READ(net_queue(vq), rxq);
+    return inside.tail - inside.head;
+}
+
+static inline void begin_rx(struct worker *worker, struct vhost_virtqueue *vq, struct socket *sock)
+{
+    struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
+    struct ptr_ring *ring = NC_READ(net_queue(vq), rx_ring);
+
+    nc_check(RING, ring == &tfile->tx_ring);
+    worker->ring = (u64)ring;
+    worker->consumed = NC_READ(ring, consumer_head);
+    worker->waiting = packets_inside(vq);
 }
 
 static inline void account_wakeups(struct worker *worker, u64 work, u64 now, int kicked)
@@ -123,6 +130,62 @@ static inline void account_wakeups(struct worker *worker, u64 work, u64 now, int
     wakeup->since_ns = 0;
 }
 
+/* ---- the worker as the scheduler sees it: in its own books, for hooks of its would run on every context switch of the host ---- */
+
+/* How long the worker has waited for a CPU since its last run began. Less than then is another thread of that number. */
+static inline void account_delay(struct worker *worker)
+{
+#ifdef HAVE_sched_info_run_delay
+    struct task_struct *self = (void *)bpf_get_current_task();
+    struct sched_info booked = NC_READ(self, sched_info);
+    struct tap_queue key = worker->tap;
+    struct nc_bucket none = {};
+    u64 delay_ns = booked.run_delay - worker->run_delay;
+
+    /* Not when this is the first look, or it had its CPU all the time. */
+    if (worker->pcount && booked.pcount > worker->pcount && booked.run_delay >= worker->run_delay) {
+        key.direction[0] = key.direction[1] = 0;
+        key.slot = nc_slot(delay_ns);
+        nc_bucket_add(scheduled.lookup_or_try_init(&key, &none), delay_ns);
+    }
+    worker->pcount = booked.pcount;
+    worker->run_delay = booked.run_delay;
+#endif
+}
+
+#define BOOKED_SHIFT 22     /* of nanoseconds: 4 ms, a tick, for so late the scheduler may be itself; no division */
+
+/* At most once in that time: these are totals, so that nothing is lost. */
+static inline void account_cpu(struct worker *worker, u64 now)
+{
+    struct worker_key key = { .place = worker->tap.place, .queue = worker->tap.queue };
+    struct worker_row *row, none = {};
+    struct task_struct *self;
+    u64 ran_ns;
+
+    if (worker->booked == now >> BOOKED_SHIFT)
+        return;
+    worker->booked = now >> BOOKED_SHIFT;
+    key.tid = bpf_get_current_pid_tgid();
+    row = workers.lookup_or_try_init(&key, &none);
+    if (!row) {
+        nc_ledger_add(NC_MAP_FULL);
+        return;
+    }
+    self = (void *)bpf_get_current_task();
+    ran_ns = NC_READ(self, se.sum_exec_runtime);
+    if (worker->ran_ns && ran_ns > worker->ran_ns)
+        row->cpu_ns += ran_ns - worker->ran_ns;
+    if (worker->booked_pcount && worker->pcount > worker->booked_pcount)
+        row->switches += worker->pcount - worker->booked_pcount;
+    worker->ran_ns = ran_ns;
+    worker->booked_pcount = worker->pcount;
+    row->cpu = bpf_get_smp_processor_id();
+    row->node = bpf_get_numa_node_id();
+}
+
+/* ---- where a run begins ---- */
+
 static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int direction, int kicked)
 {
     struct nc_config *config = nc_config_get();
@@ -130,9 +193,8 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     u32 tid = bpf_get_current_pid_tgid();
     struct worker *worker, none = {};
     u64 now = bpf_ktime_get_ns();
-    u32 *mark = mark_of(tid);
 
-    if (!config || !mark)
+    if (!config)
         return 0;
     if (!sock) {                /* the guest's driver has not set it up, or is gone: not for long, where vhost runs */
         nc_check(BACKEND, 0);
@@ -141,7 +203,6 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     worker = threads.lookup_or_try_init(&tid, &none);
     if (!worker)
         return 0;
-    *mark = 1;
     if (worker->vq)             /* the end of the last run was missed */
         nc_ledger_add(NC_JOIN_MISSED);
     worker->vq = 0;
@@ -156,14 +217,10 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     worker->packets = worker->buffers = worker->bytes = worker->batches = worker->signals = worker->unsignalled = 0;
     worker->kicks = worker->arrivals = 0;
     worker->call = (u64)NC_READ(vq, call_ctx.ctx);
-    if (direction == RX) {
-        struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
-        struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
-
-        nc_check(RING, NC_READ(nvq, rx_ring) == &tfile->tx_ring);
-        ring_size(vq, &worker->consumed, &worker->waiting);
-    }
+    if (direction == RX)
+        begin_rx(worker, vq, sock);
     account_wakeups(worker, (u64)work, now, kicked);
+    account_delay(worker);
     worker->since_ns = now;
     worker->vq = (u64)vq;
     return 0;
@@ -299,7 +356,6 @@ static inline u64 bytes_sent(struct tun_msg_ctl *control)
 int sent(struct pt_regs *ctx, struct socket *sock, struct msghdr *message, u64 length)
 {
     struct worker *worker = worker_of_thread();
-    struct vhost_net_virtqueue *nvq;
     struct tun_msg_ctl control = {};
 
     if (!worker)
@@ -309,8 +365,7 @@ int sent(struct pt_regs *ctx, struct socket *sock, struct msghdr *message, u64 l
         worker->bytes += bytes_sent(&control);
         return 0;
     }
-    nvq = (void *)worker->vq - offsetof(struct vhost_net_virtqueue, vq);
-    worker->bytes += length - NC_READ(nvq, sock_hlen);
+    worker->bytes += length - NC_READ(net_queue((void *)worker->vq), sock_hlen);
     return 0;
 }
 
@@ -330,37 +385,23 @@ static inline void look_at_ring(struct queue_row *row, struct vhost_virtqueue *v
 
 static inline void account_rx(struct worker *worker, struct queue_row *row, struct vhost_virtqueue *vq)
 {
-    struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
-    u32 consumed, waiting, size = ring_size(vq, &consumed, &waiting);
+    struct vhost_net_virtqueue *nvq = net_queue(vq);
+    struct ptr_ring *ring = (void *)worker->ring;
+    u32 consumed = NC_READ(ring, consumer_head), size = NC_READ(ring, size), waiting = packets_inside(vq);
 
     /* Taken from the ring, minus those that wait now, plus those that waited before. */
     if (size)
         worker->packets = (consumed + size - worker->consumed) % size + worker->waiting - waiting;
-    worker->bytes -= worker->packets * (NC_READ(nvq, sock_hlen) + NC_READ(nvq, vhost_hlen));
+    if (worker->packets)
+        worker->bytes -= worker->packets * (NC_READ(nvq, sock_hlen) + NC_READ(nvq, vhost_hlen));
     row->starving = waiting && !row->depth_buffers;
     row->starved_runs += row->starving;
 }
 
-static inline void account_cpu(struct worker *worker, u32 tid, u64 now, int leaves)
-{
-    struct worker_key key = { .place = worker->tap.place, .queue = worker->tap.queue, .tid = tid };
-    struct worker_row *row, none = {};
-
-    row = workers.lookup_or_try_init(&key, &none);
-    if (!row) {
-        nc_ledger_add(NC_MAP_FULL);
-        return;
-    }
-    row->cpu_ns += now - worker->running_ns;
-    row->switches += leaves;
-    row->cpu = bpf_get_smp_processor_id();
-    row->node = bpf_get_numa_node_id();
-}
-
 int ended(struct pt_regs *ctx)
 {
-    u64 now = bpf_ktime_get_ns();
     struct worker *worker = worker_of_thread();
+    u64 now = bpf_ktime_get_ns(), took_ns;
     struct queue_row *row, none = {};
     struct nc_bucket empty = {};
     struct vhost_virtqueue *vq;
@@ -392,13 +433,12 @@ int ended(struct pt_regs *ctx)
     row->unsignalled_buffers = worker->unsignalled + (worker->signals ? 0 : row->unsignalled_buffers);
     if (worker->call)
         row->suppressed += worker->batches - worker->signals;
-    row->run_ns += now - worker->since_ns;
-    worker->tap.slot = nc_slot(now - worker->since_ns);
-    nc_bucket_add(run.lookup_or_try_init(&worker->tap, &empty), now - worker->since_ns);
-    if (worker->running_ns) {
-        account_cpu(worker, bpf_get_current_pid_tgid(), now, 0);
-        worker->running_ns = now;
-    }
+    /* Between CPUs this clock may go back a little (ktime_get_mono_fast_ns). */
+    took_ns = now > worker->since_ns ? now - worker->since_ns : 0;
+    row->run_ns += took_ns;
+    worker->tap.slot = nc_slot(took_ns);
+    nc_bucket_add(run.lookup_or_try_init(&worker->tap, &empty), took_ns);
+    account_cpu(worker, now);
     return 0;
 }
 
@@ -422,50 +462,5 @@ int configured(struct pt_regs *ctx, struct file *file, unsigned int request, uns
     row = queues.lookup(&tap);
     if (row)
         row->detached = 1;
-    return 0;
-}
-
-/* ---- the worker as the scheduler sees it ---- */
-
-static inline struct worker *worker_of(u32 tid)
-{
-    u32 *mark = mark_of(tid);
-    return mark && *mark ? threads.lookup(&tid) : NULL;
-}
-
-int awake(struct bpf_raw_tracepoint_args *ctx)
-{
-    struct task_struct *task = NC_ARG(0);
-    struct worker *worker = worker_of(NC_READ(task, pid));
-
-    if (worker)
-        worker->woken_ns = bpf_ktime_get_ns();
-    return 0;
-}
-
-int switched(struct bpf_raw_tracepoint_args *ctx)
-{
-    struct task_struct *from = NC_ARG(1), *to = NC_ARG(2);
-    u32 from_tid = NC_READ(from, pid), to_tid = NC_READ(to, pid);
-    struct worker *leaving = worker_of(from_tid), *coming = worker_of(to_tid);
-    struct tap_queue key;
-    struct nc_bucket none = {};
-    u64 now;
-
-    if (leaving && leaving->running_ns) {
-        account_cpu(leaving, from_tid, bpf_ktime_get_ns(), 1);
-        leaving->running_ns = 0;
-    }
-    if (!coming)
-        return 0;
-    now = bpf_ktime_get_ns();
-    coming->running_ns = now;
-    if (coming->woken_ns) {
-        key = coming->tap;
-        key.direction[0] = key.direction[1] = 0;
-        key.slot = nc_slot(now - coming->woken_ns);
-        nc_bucket_add(scheduled.lookup_or_try_init(&key, &none), now - coming->woken_ns);
-        coming->woken_ns = 0;
-    }
     return 0;
 }

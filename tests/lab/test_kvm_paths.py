@@ -20,6 +20,7 @@ PROBES = ("vhost_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 PINGS = 40
 SENT = 5000
 OFFERED = 400
+TAKEN = "kprobe:vhost_add_used_and_signal_n"
 STAGES = ("K1-K2", "K2-K3", "K3-K4")
 
 
@@ -151,6 +152,8 @@ LAYOUTS = (
         "kprobe:handle_tx_kick",
         0,
     ),
+    Wrong("irq_path", "irq_entry.gsi)", "irq_entry.msi.address_lo)", "different lines", "kprobe:irqfd_wakeup", 4),
+    Wrong("tun_queues", "source == &tfile->tx_ring", "!source", "not that of the tap's queue", TAKEN, 3),
 )
 
 
@@ -168,5 +171,22 @@ def test_a_wrong_layout_ends_what_relies_on_it(testbed: Testbed, vm_path: Inside
         assert len(status.attach) == case.keeps
         if not case.keeps:
             assert vm_path.rows(name, "queues") == vm_path.histograms(name, "stages") == []
+    finally:
+        vm_path.command(command="unload", probe=name)
+
+
+def test_the_eventfd_function_of_newer_kernels(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """From 6.8 on eventfd_signal is only a name for eventfd_signal_mask: with that alone the same is seen."""
+    name = vm_path.load_altered("irq_path", points={"s3": "kprobe:eventfd_signal_mask"})
+    try:
+        status = vm_path.statuses[name]
+        assert status.state == "attached", status.why
+        assert "kprobe:eventfd_signal_mask" in status.attach
+        vm_path.begin()
+        ping(testbed.hypervisor, testbed.guests[0], PINGS)
+        vm_path.settle()
+        vm_path.assert_whole("irq_path", name)
+        (row,), (newer,) = (vm_path.rows(probe, "queues", device="vnet0") for probe in ("irq_path", name))
+        assert newer.counts == row.counts
     finally:
         vm_path.command(command="unload", probe=name)

@@ -143,11 +143,13 @@ class Measurement:
         """Rows that changed and have these labels."""
         with self._changed:
             rows = list(self._rows.get((probe, table), {}).items())
+            totals = self._totals()  # once: there may be thousands of rows
         found = []
         for key, row in rows:
             if not labels.items() <= row.labels.items():
                 continue
-            counts = {name: self._since(("row", probe, table, key, name)) for name in row.counts}
+            places = {name: ("row", probe, table, key, name) for name in row.counts}
+            counts = {name: totals.get(place, 0) - self._before.get(place, 0) for name, place in places.items()}
             if any(counts.values()):
                 found.append(Row(row.labels, counts, row.gauges))
         return found
