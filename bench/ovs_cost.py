@@ -1,52 +1,53 @@
-"""What probes of Open vSwitch and of packets' ways cost the traffic that they watch: with and without each, in turn.
+"""What probes cost Open vSwitch's kernel datapath: the same packets with and without each, in short turns of one lab.
 
-`--lab`: a storm in which every packet is a new flow, through Open vSwitch's kernel datapath in the lab; at most 64 of
-them wait for their answer, so that its rate is that of upcalls answered; and one after the other. `--local`: datagrams
-through a bridge between namespaces on this machine, by the sender's CPU time, and round trips.
-Prints ratios, each of a window with the probe to the mean of those without around it, and the kernel's own nanoseconds
-per run, of a window behind them; asserts nothing. The lab is an emulated machine: relations carry over, times do not.
+A turn is a storm in which every packet is a new flow, at most 64 of them waiting for their answer, so that its rate is
+that of upcalls answered; new flows one after the other; and packets of one flow. Flows are forgotten before each turn,
+and nothing revalidates them meanwhile. A pair is a turn with the probe beside one without, in changing order: of the
+probe nothing but its attachments comes and goes. Prints the share of its speed that the datapath keeps, median of all
+pairs with its 95 % interval, and the kernel's own nanoseconds for an upcall; asserts nothing. The lab is an emulated
+machine: relations carry over, times do not.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
+import copy
+import math
 import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.lab.collector import InsideMeasurement
+from tests.lab.collector import INTERVAL_MS, InsideMeasurement
 from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import kernels
 from tests.lab.testbed import BRIDGE, Testbed
-from tests.live.measurement import Measurement
-from tests.live.path import INSIDE, OUTSIDE, B, Host
+from tests.live.measurement import CHECKOUT
 
-from netconsole import frames
+from netconsole import frames, probes
 
-UPCALLS_TARGET = 0.95
+TARGET = 0.95
 """The share of its upcall rate that the datapath is to keep."""
-FLOWS, FLOWS_ALONE = 500, 50
-STORMS = 12
-WAITING = 64
-SLICES = 5
-SLICE_S = 0.3
-PORT, ECHO_PORT = 7777, 7778
-ROUND_TRIPS = 1000
+PROBES = ("ovs_upcalls", "ovs_drops", "host_path")
+GROUPS: dict[str, tuple[str, ...]] = {"nothing": (), **{name: (name,) for name in PROBES}, "all of them": PROBES}
+KNOBS = {"host_path": {"inside_devices": "va", "outside_devices": "vb"}}
+STORM, WAITING = 1000, 64
+ALONE = 150
+KNOWN = 2000
+WARM = 200
+"""New flows after each change, not counted: the emulator translates changed code anew when it comes to it."""
+ATTACHED, DETACHED = "summary", "counters"
+"""Modes: here a probe's programs all belong to the first, so that the other has none of them attached."""
+ATTENDED_MS, ALONE_MS = INTERVAL_MS, 3_600_000
+"""How often the collector reads: not during turns, for its Python is emulated, too."""
 STATISTICS_MS = 500
-HEAD = "| with | {} | {} | events submitted | programs |\n|---|---|---|---|---|"
-_CPUCLOCK_SCHED = 2
-"""include/linux/posix-timers.h."""
+Z_95 = 1.96
+NS_PER_US = 1000
 
-# One rule looks at source addresses, so that every flow in the kernel has to.
+# One rule looks at source addresses, so that every flow in the kernel has to. The sender has a CPU of its own.
 SWITCH = """
 for name in a b; do
     ip netns add $name
@@ -56,12 +57,15 @@ for name in a b; do
     ip -n $name link set eth0 up
     ovs-vsctl add-port {bridge} v$name
 done
+ovs-vsctl set Open_vSwitch . other_config:max-idle=600000 other_config:max-revalidator=600000
 ovs-ofctl add-flow {bridge} priority=100,in_port=va,actions=output:vb
 ovs-ofctl add-flow {bridge} priority=200,in_port=va,dl_src=02:ff:ff:ff:ff:ff,actions=drop
+taskset -apc 1 $(cat /run/openvswitch/ovs-vswitchd.pid)
 """
-STORM = """
+# Each line of its input is a number of packets, how many may wait for their answer, and whether each is a new flow.
+SENDER = """
 import ctypes, os, socket, struct, sys, time
-count, first, most, slices = map(int, sys.argv[1:])
+os.sched_setaffinity(0, {0})
 libc, home, there = ctypes.CDLL(None), os.open("/proc/self/ns/net", 0), os.open("/run/netns/a", 0)
 assert not libc.setns(there, 0)
 device = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -73,244 +77,193 @@ def answered():
     return int(answers.read())
 ip = struct.pack("!BBHHHBBH", 0x45, 0, 48, 0, 0x4000, 64, 17, 0) + b"\\12\\11\\0\\1" + b"\\12\\11\\0\\2"
 udp = struct.pack("!HHHH", 1000, 2000, 28, 0) + bytes(20)
-senders = range(first, first + count * slices)
-frames = [b"\\2BB\\0\\0\\1\\2B" + struct.pack("!I", one) + b"\\10\\0" + ip + udp for one in senders]
-begun, begin = answered(), time.monotonic_ns()
-for slice in range(slices):
-    for number in range(slice * count, slice * count + count):
+sender = 0
+for line in sys.stdin:
+    count, most, new = map(int, line.split())
+    senders = range(sender + 1, sender + 1 + count) if new else [sender] * count
+    frames = [b"\\2BB\\0\\0\\1\\2B" + struct.pack("!I", one) + b"\\10\\0" + ip + udp for one in senders]
+    sender += new * count
+    begun, begin = answered(), time.monotonic_ns()
+    for number, frame in enumerate(frames):
         while number % min(8, most) == 0 and number - (answered() - begun) >= most:
             pass
-        device.send(frames[number])
-    while answered() - begun < (slice + 1) * count:
+        device.send(frame)
+    while answered() - begun < count:
         pass
-    end = time.monotonic_ns()
-    print(end - begin)
-    begin = end
-"""
-SEND = """
-import os, socket, sys
-os.sched_setaffinity(0, {int(sys.argv[1])})
-sender, payload, to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), bytes(64), (sys.argv[2], int(sys.argv[3]))
-print("ready", flush=True)
-while True:
-    sender.sendto(payload, to)
-"""
-RECEIVE = """
-import os, socket, sys
-os.sched_setaffinity(0, {int(sys.argv[1])})
-receiver, room = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), bytearray(128)
-receiver.bind(("", int(sys.argv[2])))
-print("ready", flush=True)
-while True:
-    receiver.recv_into(room)
+    print((time.monotonic_ns() - begin) / count, flush=True)
 """
 
 
-ECHO = """
-import os, socket, sys
-os.sched_setaffinity(0, {int(sys.argv[1])})
-server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-server.bind(("", int(sys.argv[2])))
-print("ready", flush=True)
-while True:
-    server.sendto(*server.recvfrom(128))
-"""
-ASK = """
-import os, socket, sys, time
-os.sched_setaffinity(0, {int(sys.argv[1])})
-asker, count = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), int(sys.argv[4])
-asker.connect((sys.argv[2], int(sys.argv[3])))
-times = []
-for _ in range(count):
-    begin = time.monotonic_ns()
-    asker.send(bytes(64))
-    asker.recv(128)
-    times.append(time.monotonic_ns() - begin)
-print(sorted(times)[count // 2])
-"""
+class Turn(NamedTuple):
+    """Nanoseconds for each packet."""
+
+    storm: float
+    alone: float
+    known: float
 
 
-Window: TypeAlias = Callable[[], tuple[float, ...]]
-"""One turn of the load; its figures."""
+class Traffic:
+    """The sender, and a switch that does the same in each turn."""
+
+    def __init__(self, bed: Testbed) -> None:
+        bed.hypervisor.shell(SWITCH.format(bridge=BRIDGE))
+        self._hypervisor = bed.hypervisor
+        self._sender = bed.hypervisor.start("python3", "-c", SENDER)
+
+    def turn(self) -> Turn:
+        self._hypervisor.run("ovs-appctl", "revalidator/purge")
+        return Turn(self.new_flows(STORM), self.new_flows(ALONE, 1), self._send(KNOWN, WAITING, 0))
+
+    def new_flows(self, count: int, waiting: int = WAITING) -> float:
+        """The time for each of so many."""
+        return self._send(count, waiting, 1)
+
+    def _send(self, count: int, waiting: int, new: int) -> float:
+        self._sender.write(f"{count} {waiting} {new}\n".encode())
+        return float(self._sender.wait_for(b"\n"))
 
 
-class Timing(Measurement):
-    """Also keeps run counts and times of the kernel's statistics, while these are wanted."""
+class Collector(InsideMeasurement):
+    """Attaches and detaches probes that stay loaded; keeps the kernel's run-time statistics while they are wanted."""
 
-    runs: dict[str, tuple[int, int]]
+    def __init__(self, bed: Testbed) -> None:
+        self._runs: dict[str, tuple[int, int]] = {}
+        super().__init__(bed.hypervisor)
+        self._statistics(wanted=False)
 
-    def statistics(self, *, wanted: bool) -> None:
-        self.runs = {}
+    def load_detached(self, name: str) -> None:
+        manifest = probes.load(CHECKOUT / "probes" / name)
+        spec = copy.deepcopy(dict(manifest.raw))
+        spec["probe"]["modes"] = [DETACHED, ATTACHED]  # type: ignore[index]
+        for program in spec["programs"]:  # type: ignore[attr-defined]
+            program.setdefault("mode", ATTACHED)
+        reply = self.command(
+            command="load",
+            probe=name,
+            spec=spec,
+            source=manifest.code(),
+            common=manifest.common_code(),
+            mode=DETACHED,
+            knobs=self._knobs(name),
+        )
+        assert reply.ok, reply.error
+
+    def attach(self, name: str, *, wanted: bool) -> None:
+        reply = self.command(command="set", probe=name, mode=ATTACHED if wanted else DETACHED, knobs=self._knobs(name))
+        assert reply.ok, reply.error
+        status = self.statuses[name]
+        assert bool(status.attach) == wanted and not (wanted and status.missing), status
+
+    def submitted(self, names: Sequence[str]) -> int:
+        """Events since they were loaded."""
+        self._read_every(ATTENDED_MS)
+        self.settle()
+        self._read_every(ALONE_MS)
+        return sum(self.event_count(name, "submitted") for name in names)
+
+    def alone(self) -> None:
+        """From here on it reads nothing."""
+        self._read_every(ALONE_MS)
+
+    def run_times(self, traffic: Traffic) -> str:
+        """What the programs take of an upcall: the clock readings of the statistics themselves are in it."""
+        self._statistics(wanted=True)
+        self._read_every(ATTENDED_MS)
+        traffic.new_flows(STORM)
+        self.settle()
+        self._statistics(wanted=False)
+        self._read_every(ALONE_MS)
+        programs = [
+            f"{name} {ns / runs:.0f} x {runs / STORM:.2g}" for name, (runs, ns) in sorted(self._runs.items()) if runs
+        ]
+        whole_ns = sum(ns for _, ns in self._runs.values()) / STORM
+        return f"{whole_ns / NS_PER_US:.1f} us: {', '.join(programs)}"
+
+    def _knobs(self, name: str) -> dict[str, frames.Scalar]:
+        return {**probes.load(CHECKOUT / "probes" / name).knobs, **KNOBS.get(name, {})}
+
+    def _read_every(self, ms: int) -> None:
+        self.command(command="interval", ms=ms)
+
+    def _statistics(self, *, wanted: bool) -> None:
         self.command(command="statistics", window_ms=STATISTICS_MS * wanted, every_ms=STATISTICS_MS)
+        if wanted:
+            self._runs.clear()
 
     def _fold(self, frame: frames.AnyFrame) -> None:
         super()._fold(frame)
         if isinstance(frame, frames.Cost) and frame.statistics is not None and frame.statistics.window_ns:
             for program in frame.programs:
-                count, time_ns = self.runs.get(program.name, (0, 0))
-                self.runs[program.name] = (count + program.run_count, time_ns + program.run_time_ns)
+                name = f"{frame.probe}/{program.name}"
+                runs, time_ns = self._runs.get(name, (0, 0))
+                self._runs[name] = (runs + program.run_count, time_ns + program.run_time_ns)
 
 
-class TimingInside(Timing, InsideMeasurement):
-    pass
+def measure(collector: Collector, traffic: Traffic, names: Sequence[str], pairs: int) -> str:
+    """The columns of one row."""
+    for name in names:
+        collector.load_detached(name)
+    collector.alone()
+    attached = False
+
+    def turn(*, wanted: bool) -> Turn:
+        nonlocal attached
+        if wanted != attached:
+            for name in names:
+                collector.attach(name, wanted=wanted)
+            attached = wanted
+        traffic.new_flows(WARM)
+        return traffic.turn()
+
+    kept: list[Turn] = []
+    for number in range(pairs):
+        order = (False, True) if number % 2 == 0 else (True, False)
+        turns = {wanted: turn(wanted=wanted) for wanted in order}
+        kept.append(Turn(*(without / during for without, during in zip(turns[False], turns[True], strict=True))))
+    turn(wanted=True)
+    runs = collector.run_times(traffic) if names else ""
+    columns = [shown(column) for column in zip(*kept, strict=True)]
+    submitted = collector.submitted(names)
+    for name in names:
+        collector.command(command="unload", probe=name)
+    return f"{' | '.join(columns)} | {submitted} | {runs}"
 
 
-class Probes:
-    """Some probes of a collector, loaded and unloaded together."""
-
-    def __init__(self, collector: Timing, names: Sequence[str], knobs: dict[str, dict[str, str]]) -> None:
-        self.collector, self.names, self.knobs = collector, names, knobs
-        self.submitted = 0
-
-    def row(self, title: str, rounds: int, window: Window) -> str:
-        """Ratios of the window's figures with them to those without, of each round: median, least and most."""
-        found = []
-        runs = ""
-        before = window()
-        for number in range(rounds):
-            self.load()
-            during = window()
-            if number == rounds - 1:
-                runs = self.run_times(window)
-            self.unload()
-            after = window()
-            found.append([2 * d / (b + a) for b, d, a in zip(before, during, after, strict=True)])
-            before = after
-        columns = [f"{statistics.median(one):.2f} ({min(one):.2f}-{max(one):.2f})" for one in zip(*found, strict=True)]
-        return f"| {title} | {' | '.join(columns)} | {self.submitted} | {runs} |"
-
-    def run_times(self, window: Window) -> str:
-        """Nanoseconds of a run, and runs, by program; their own 60 to 70 ns are in them."""
-        self.collector.statistics(wanted=True)
-        window()
-        self.collector.settle()
-        runs = self.collector.runs
-        self.collector.statistics(wanted=False)
-        return ", ".join(f"{name} {ns / count:.0f} ns x {count}" for name, (count, ns) in runs.items() if count)
-
-    def load(self) -> None:
-        for name in self.names:
-            self.collector.load(name, **self.knobs.get(name, {}))
-
-    def unload(self) -> None:
-        self.collector.settle()
-        for name in self.names:
-            self.submitted += self.collector.event_count(name, "submitted")
-            self.collector.command(command="unload", probe=name)
+def shown(shares: Sequence[float]) -> str:
+    """The median with its 95 % interval, by order alone: no matter how the figures are spread."""
+    in_order, count = sorted(shares), len(shares)
+    half = Z_95 * math.sqrt(count) / 2
+    low = in_order[max(0, math.floor((count - 1) / 2 - half))]
+    high = in_order[min(count - 1, math.ceil((count - 1) / 2 + half))]
+    return f"{statistics.median(shares):.1%} ({low:.1%} to {high:.1%})"
 
 
-def in_the_lab(rounds: int, groups: dict[str, list[str]]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--only", nargs="*", choices=tuple(GROUPS), default=list(GROUPS))
+    options = parser.parse_args()
     try:
         bed = Testbed(kernels()[0], guests=0)
     except LabUnavailable as error:
         print(f"the lab cannot run here: {error}")
         return
     with bed:
-        bed.hypervisor.shell(SWITCH.format(bridge=BRIDGE))
-        collector = TimingInside(bed.hypervisor)
-        collector.statistics(wanted=False)
-        sent = 0
-
-        def storm_ns(flows: int, waiting: int) -> float:
-            """Time for each new flow: the least of a few storms."""
-            nonlocal sent
-            bed.hypervisor.run("ovs-appctl", "dpctl/del-flows")
-            numbers = map(str, (flows, sent, waiting, STORMS))
-            took_ns = bed.hypervisor.run("python3", "-c", STORM, *numbers).text
-            sent += flows * STORMS
-            return min(map(int, took_ns.split())) / flows
-
-        def window() -> tuple[float, float]:
-            return 1e9 / storm_ns(FLOWS, WAITING), storm_ns(FLOWS_ALONE, 1)
-
-        per_s, alone_ns = window()
-        print(f"without: {per_s:.0f} upcalls/s answered, each packet a new flow (target: {UPCALLS_TARGET:.0%} of it);")
-        print(f"{alone_ns / 1e3:.0f} us for one after the other")
-        print(HEAD.format("upcalls answered", "time of one"), flush=True)
-        sets = {"host_path": {"inside_devices": "va", "outside_devices": "vb"}}
-        for title, names in groups.items():
-            print(Probes(collector, names, sets).row(title, rounds, window), flush=True)
+        traffic, collector = Traffic(bed), Collector(bed)
+        traffic.new_flows(WARM)
+        base = traffic.turn()
+        print(
+            f"without: {1e9 / base.storm:.0f} upcalls/s answered, each packet a new flow (target: {TARGET:.0%} of it); "
+            f"{base.alone / NS_PER_US:.0f} us for one after the other, {base.known / NS_PER_US:.0f} us for a packet of "
+            "a known flow"
+        )
+        print(
+            "| with | upcalls answered | one after the other | packets of a known flow | events | programs, ns x runs |"
+        )
+        print("|---|---|---|---|---|---|", flush=True)
+        for title in options.only:
+            print(f"| {title} | {measure(collector, traffic, GROUPS[title], options.pairs)} |", flush=True)
         collector.close()
-
-
-@contextmanager
-def program(words: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """A program that says when it is ready, ended with the block."""
-    try:
-        assert words.stdout is not None
-        assert words.stdout.readline() == "ready\n"
-        yield words
-    finally:
-        words.kill()
-        words.wait()
-
-
-def here(rounds: int, groups: dict[str, list[str]]) -> None:
-    if os.geteuid() != 0:
-        print("the local part needs root")
-        return
-    host, cpus = Host(), sorted(os.sched_getaffinity(0))
-    try:
-        host.bridge()
-        receiver = host.b.start(RECEIVE, cpus[-1], PORT)
-        sender = host.a.start(SEND, cpus[0], B, PORT)
-        echo = host.b.start(ECHO, cpus[-1], ECHO_PORT)
-        with program(receiver), program(sender), program(echo):
-            collector = Timing()
-            collector.statistics(wanted=False)
-            clock = ~sender.pid << 3 | _CPUCLOCK_SCHED
-
-            def cpu_ns() -> float:
-                """The sender's CPU time for a datagram, all that happens to it in its context included: the least."""
-                slices = []
-                for _ in range(SLICES):
-                    sent, began_ns = host.h.statistics(INSIDE)["rx"]["packets"], time.clock_gettime_ns(clock)
-                    time.sleep(SLICE_S)
-                    took_ns = time.clock_gettime_ns(clock) - began_ns
-                    slices.append(took_ns / (host.h.statistics(INSIDE)["rx"]["packets"] - sent))
-                return min(slices)
-
-            def round_trip_ns() -> float:
-                """Without the storm: the least of a few medians."""
-                sender.send_signal(signal.SIGSTOP)
-                try:
-                    asked = [host.a.python(ASK, cpus[0], B, ECHO_PORT, ROUND_TRIPS) for _ in range(SLICES)]
-                finally:
-                    sender.send_signal(signal.SIGCONT)
-                return min(map(float, asked))
-
-            def window() -> tuple[float, float]:
-                return cpu_ns(), round_trip_ns()
-
-            by_cpu, round_trip = window()
-            print(f"without: {by_cpu:.0f} ns of the sender's CPU for a datagram through a bridge to a socket;")
-            print(f"{round_trip / 1e3:.1f} us for a round trip")
-            print(HEAD.format("CPU per datagram", "round trip"), flush=True)
-            sets = {
-                "host_path": {"inside_devices": INSIDE, "outside_devices": OUTSIDE},
-                "local_path": {"host_devices": "eth0"},
-            }
-            for title, names in groups.items():
-                print(Probes(collector, names, sets).row(title, rounds, window), flush=True)
-            collector.close()
-    finally:
-        host.remove()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--lab", action="store_true", help="only the lab")
-    parser.add_argument("--local", action="store_true", help="only this machine")
-    parser.add_argument("--only", nargs="*", help="only these rows")
-    options = parser.parse_args()
-    both = options.lab == options.local
-    lab = {"nothing": [], "ovs_upcalls": ["ovs_upcalls"], "ovs_drops": ["ovs_drops"], "host_path": ["host_path"]}
-    local = {"nothing": [], "host_path": ["host_path"], "local_path": ["local_path"]}
-    if both or options.local:
-        here(options.rounds, {name: row for name, row in local.items() if name in (options.only or local)})
-    if both or options.lab:
-        in_the_lab(options.rounds, {name: row for name, row in lab.items() if name in (options.only or lab)})
 
 
 if __name__ == "__main__":
