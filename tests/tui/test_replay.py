@@ -23,7 +23,7 @@ from netconsole.tui.replay import ReplayApp
 from netconsole.tui.screens.jump import JumpScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 LENGTH_S = 200
 MANIFESTS = probes.load_all()
 

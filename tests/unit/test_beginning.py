@@ -24,7 +24,7 @@ from netconsole.profiles import Budget, Choice, Profile, load, plan
 from netconsole.session import News, ProbeRequest
 from netconsole.state import State
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 MANIFESTS = probes.load_all([Path(__file__).parents[2] / "probes"])
 QUEUES, RINGS = "vhost_queues", "tun_queues"
 
