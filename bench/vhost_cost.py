@@ -174,9 +174,11 @@ class Collector(InsideMeasurement):
                 known[1] += program.run_time_ns or 0
 
 
-def measured(collector: Collector, traffic: Traffic, title: str, rounds: int, keep: Path) -> None:
-    """Adds the ratios of each round to the file, and what the programs took in a phase behind the last one."""
-    before = traffic.phase()
+def measured(collector: Collector, traffic: Traffic, before: Slice, title: str, rounds: int, keep: Path) -> Slice:
+    """Adds the ratios of each round to the file, and what the programs took in a phase behind the last one.
+
+    `before` is a phase without, as is what it returns, the last one.
+    """
     for number in range(rounds):
         collector.load_group(title)
         traffic.touch()
@@ -195,6 +197,7 @@ def measured(collector: Collector, traffic: Traffic, title: str, rounds: int, ke
         with keep.open("a") as file:
             file.write(json.dumps({"with": title, "ratios": ratios, "without": [*before], **told}) + "\n")
         before = after
+    return before
 
 
 def programs(collector: Collector, traffic: Traffic, title: str) -> dict[str, Any]:
@@ -248,8 +251,9 @@ def main() -> None:
         with bed, Peer(bed.hypervisor) as peer:
             peer.refill(True)
             traffic, collector = Traffic(bed, peer), Collector(bed)
+            phase = traffic.phase()
             for title in options.only:
-                measured(collector, traffic, title, options.rounds, options.keep)
+                phase = measured(collector, traffic, phase, title, options.rounds, options.keep)
                 print(f"{title}: measured", flush=True)
             collector.close()
     show(options.keep)

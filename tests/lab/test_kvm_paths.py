@@ -152,6 +152,7 @@ LAYOUTS = (
         "kprobe:handle_tx_kick",
         0,
     ),
+    # Not irq_entry.type: for messages that is 2, and so is the first line that QEMU gives out.
     Wrong("irq_path", "irq_entry.gsi)", "irq_entry.msi.address_lo)", "different lines", "kprobe:irqfd_wakeup", 4),
     Wrong("tun_queues", "source == &tfile->tx_ring", "!source", "not that of the tap's queue", TAKEN, 3),
 )
