@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 
 from netconsole.redact import Redactor
-from netconsole.report.ticket import FORMATS, render
-from netconsole.snapshot_file import encode, load, parse
+from netconsole.report.ticket import render
+from netconsole.snapshot_file import FORMATS, encode, load, parse
 
 from .network import Namespace
 

@@ -13,7 +13,7 @@ from tests.unit import made_up
 from netconsole.cli import run
 from netconsole.redact import Redactor
 from netconsole.report import ticket
-from netconsole.snapshot_file import load
+from netconsole.snapshot_file import FORMATS, load
 
 SCHEMAS = Path(__file__).parents[2] / "docs/schema"
 
@@ -98,7 +98,7 @@ def test_an_error_is_one_line_and_2(
 def test_a_ticket_carries_the_comparison_in_every_form(runs: Path) -> None:
     snapshot = load(runs / "bad.json")
     against = ticket.reference(str(runs / "run-0.json"))
-    for form in ticket.FORMATS:
+    for form in FORMATS:
         content, code = ticket.render(snapshot, form, {}, against)
         assert code == 1
         assert b"tx_queue_latency/histogram/wait/device=vnet3" in content
@@ -118,7 +118,7 @@ def test_a_ticket_has_its_summary_before_its_tables(runs: Path) -> None:
 
 def test_a_redacted_ticket_names_no_host_in_the_comparison_either(runs: Path) -> None:
     snapshot, against = load(runs / "bad.json"), ticket.reference(str(runs / "run-0.json"))
-    for form in ticket.FORMATS:
+    for form in FORMATS:
         content, code = ticket.render(snapshot, form, {}, against, Redactor(b"k" * 32))
         assert code == 1
         assert b"hv-017" not in content

@@ -20,6 +20,7 @@ from netconsole.profiles import Budget, Profile
 from netconsole.recording import Recording
 from netconsole.redact import Redactor
 from netconsole.report import ticket
+from netconsole.snapshot_file import FORMATS
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "recordings").glob("*.ncrec"))
@@ -95,7 +96,7 @@ def test_a_shipped_one_tells_nothing_of_the_machine_that_made_it(path: Path) -> 
         assert address.startswith((b"203.0.113.", b"127.", b"0.0.0.0")), address
 
 
-@pytest.mark.parametrize("form", ticket.FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_redacted_snapshot_of_a_recording_names_nobody(path: Path, form: str) -> None:
     """Addresses, host, VMs and processes, also where a user typed them into the note."""
