@@ -58,13 +58,26 @@ static inline struct vport *ovs_port_of(struct net_device *dev)
     return vport && NC_READ(vport, dev) == dev ? vport : NULL;
 }
 
-/* The port by which the packet came in, from the packet's control block. It is believed when it names this datapath; else there is none. */
-static inline struct vport *ovs_input_port(struct sk_buff *skb, struct datapath *dp)
+/* Members that lie close together are read in one piece, for each is a call: words, from the one that the first is in. */
+#define OVS_FROM(type, first) (offsetof(type, first) & ~7ul)
+#define OVS_WORDS(type, first, last) ((offsetof(type, last) + sizeof(((type *)0)->last) - OVS_FROM(type, first) + 7) / 8)
+#define OVS_OF(words, type, first, member) (*(typeof(((type *)0)->member) *)((void *)(words) + offsetof(type, member) - OVS_FROM(type, first)))
+
+/* The port by which the packet came in, from the packet's control block, and its device. It is believed when it names this datapath; else
+ * there is none. */
+static inline struct vport *ovs_input_port(struct sk_buff *skb, struct datapath *dp, struct net_device **dev)
 {
     struct ovs_skb_cb *cb = (void *)skb + offsetof(struct sk_buff, cb);
     struct vport *vport = NC_READ(cb, input_vport);
+    u64 piece[OVS_WORDS(struct vport, dev, dp)] = {};
 
-    return vport && NC_READ(vport, dp) == dp ? vport : NULL;
+    *dev = NULL;
+    if (!vport || bpf_probe_read_kernel(piece, sizeof(piece), (void *)vport + OVS_FROM(struct vport, dev)))
+        return NULL;
+    if (OVS_OF(piece, struct vport, dev, dp) != dp)
+        return NULL;
+    *dev = OVS_OF(piece, struct vport, dev, dev);
+    return vport;
 }
 
 /* ---- the flow of a packet ---- */
@@ -179,11 +192,16 @@ struct ovs_packet {
 /* A copy that is cut short (sFlow) does not come back: its length does not matter. */
 static inline void ovs_packet_of(struct ovs_packet *packet, struct sk_buff *skb)
 {
-    unsigned char *head = NC_READ(skb, head);
-    u32 network = NC_READ(skb, network_header), transport = NC_READ(skb, transport_header);
-    u32 data = (u64)NC_READ(skb, data) - (u64)head;
+    u64 piece[OVS_WORDS(struct sk_buff, transport_header, data)] = {};
     struct ovs_flow *flow = &packet->flow;
+    unsigned char *head;
+    u32 network, transport, data;
 
+    bpf_probe_read_kernel(piece, sizeof(piece), (void *)skb + OVS_FROM(struct sk_buff, transport_header));
+    head = OVS_OF(piece, struct sk_buff, transport_header, head);
+    network = OVS_OF(piece, struct sk_buff, transport_header, network_header);
+    transport = OVS_OF(piece, struct sk_buff, transport_header, transport_header);
+    data = (u64)OVS_OF(piece, struct sk_buff, transport_header, data) - (u64)head;
     packet->length = NC_READ(skb, len) - (network - data);
     packet->ip_id = packet->transport[0] = packet->transport[1] = 0;
     if (flow->l4 == NC_L4_NONE || flow->l4 == NC_L4_UNPARSED)

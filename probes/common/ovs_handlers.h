@@ -69,9 +69,18 @@ static inline struct handler_row *handler_row_of(struct handler_key *key)
     return row;
 }
 
+static inline struct thread *this_handler(void)
+{
+    struct task_struct *task = (void *)bpf_get_current_task();
+    u32 tid = bpf_get_current_pid_tgid();
+    struct thread *thread = threads.lookup(&tid);
+
+    return thread && thread->task == (u64)task ? thread : handler_of(task);
+}
+
 static inline void count_answer(void)
 {
-    struct thread *thread = handler_of((void *)bpf_get_current_task());
+    struct thread *thread = this_handler();
     struct handler_row *row = thread ? handler_row_of(&thread->key) : NULL;
 
     if (row)

@@ -43,7 +43,8 @@ static inline void give_up(struct nc_config *config, struct desk *desk, struct w
 {
     struct waiting *packet = &desk->packet;
     struct port_row *row = row_of(&packet->port);
-    u64 *put = drop_flows.lookup(&packet->flow_print);
+    u64 print = ovs_flow_print(&packet->packet.flow);
+    u64 *put = drop_flows.lookup(&print);
 
     if (put && *put + limit_ns(config) >= packet->since_ns) {
         nc_count(DROPPED);

@@ -81,7 +81,6 @@ struct waiting {
     struct port_key port;
     struct ovs_packet packet;
     u64 since_ns;
-    u64 flow_print;
     u32 cpu;
     u32 has_twins;
 };

@@ -3,7 +3,7 @@
  *   ovs_dp_upcall                    the datapath has no flow for a packet (miss), or its flow says so (action)
  *   queue_userspace_packet           a copy goes to the socket of a handler; a large packet (GSO) goes in segments
  *   ovs_flow_key_extract_userspace   user space gives the packet back (OVS_PACKET_CMD_EXECUTE)
- *   ovs_flow_mask_key                or puts a flow
+ *   ovs_nla_get_identifier           or puts a flow
  *   ovs_nla_copy_actions             with these actions; a flow without any drops, and the packet does not come back
  *
  * The first two run with softirqs off, the others in a thread of ovs-vswitchd. The packet is known again by its flow and headers (ovs.h).
@@ -13,7 +13,7 @@
 /* ---- the upcall ---- */
 
 #define KNOWN_PORTS_SHIFT 4     /* of 16 */
-#define KNOWN_TICKS_SHIFT 8     /* about a second: what was there before may have been made anew at the same addresses */
+#define KNOWN_TICKS_SHIFT 6     /* 0.06 to 0.6 s: a port may be renamed, or another made at the same addresses */
 
 struct known_port {
     u64 vport, datapath, dev, ticks;
@@ -21,20 +21,19 @@ struct known_port {
 };
 BPF_PERCPU_ARRAY(known_ports, struct known_port, 1 << KNOWN_PORTS_SHIFT);
 
-/* The names of port and datapath, which are spread over half a dozen structures, from memory where they are the same as before. */
-static inline void name_port(struct port_key *port, struct vport *vport, struct datapath *dp)
+/* The names of the port by which a packet came in and of its datapath, which are spread over half a dozen structures, from memory where
+ * they were read a moment ago. */
+static inline void name_port(struct port_key *port, struct sk_buff *skb, struct datapath *dp)
 {
+    struct net_device *dev;
+    struct vport *vport = ovs_input_port(skb, dp, &dev);
     u32 slot = (u64)vport * NC_GOLDEN >> (64 - KNOWN_PORTS_SHIFT);
     struct known_port *known = known_ports.lookup(&slot);
-    struct net_device *dev = vport ? NC_READ(vport, dev) : NULL;
-    u64 name[2] = {}, ticks = ovs_tick() >> KNOWN_TICKS_SHIFT;
+    u64 ticks = ovs_tick() >> KNOWN_TICKS_SHIFT;
 
     if (!known)
         return;
-    if (dev)
-        bpf_probe_read_kernel(name, sizeof(name), &dev->name);
-    if (known->vport != (u64)vport || known->datapath != (u64)dp || known->dev != (u64)dev || known->ticks != ticks ||
-        known->port.port.device[0] != name[0] || known->port.port.device[1] != name[1]) {
+    if (known->vport != (u64)vport || known->datapath != (u64)dp || known->dev != (u64)dev || known->ticks != ticks) {
         __builtin_memset(known, 0, sizeof(*known));
         known->vport = (u64)vport;
         known->datapath = (u64)dp;
@@ -77,7 +76,7 @@ static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow
     desk->skb = desk->queued = 0;
     port = &desk->packet.port;
     flow = &desk->packet.packet.flow;
-    name_port(port, ovs_input_port(skb, dp), dp);
+    name_port(port, skb, dp);
     if (!nc_place_wanted(config, &port->port))
         return 0;
     ovs_flow_of(flow, &desk->key, key);
@@ -89,7 +88,6 @@ static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow
     port->kind = NC_READ(info, cmd) == OVS_PACKET_CMD_MISS ? MISS : ACTION;
     desk->skb = (u64)skb;
     desk->packet.cpu = bpf_get_smp_processor_id();
-    desk->packet.flow_print = ovs_flow_print(flow);
     desk->packet.since_ns = bpf_ktime_get_ns();
     nc_count(UPCALLS);
     row = row_of(port);
@@ -202,11 +200,12 @@ int ended(struct pt_regs *ctx)
 struct request {        /* by the thread that makes it */
     u64 key;            /* address; 0: its actions have been read */
     u64 skb;            /* 0: it is a flow */
-    u64 print;          /* of the flow */
+    u64 whole;          /* address of the flow's key as it was before it was masked */
+    u64 print;          /* of that, where it is masked in place; else 0: few flows drop */
 };
 BPF_TABLE("lru_hash", u32, struct request, requests, 4096);
 
-static inline void requested(u64 key, u64 skb, u64 print)
+static inline void requested(u64 key, u64 skb, u64 whole, u64 print)
 {
     u32 tid = bpf_get_current_pid_tgid();
     struct request none = {}, *request = requests.lookup_or_try_init(&tid, &none);
@@ -217,25 +216,42 @@ static inline void requested(u64 key, u64 skb, u64 print)
         nc_count(REFUSED);      /* the one before never came to its actions */
     request->key = key;
     request->skb = skb;
+    request->whole = whole;
     request->print = print;
 }
 
 int given_back(struct pt_regs *ctx, struct net *net, struct nlattr *attributes, struct sk_buff *skb, struct sw_flow_key *key)
 {
-    requested((u64)key, (u64)skb, 0);
+    requested((u64)key, (u64)skb, 0, 0);
     return 0;
 }
 
-/* ovs_flow_cmd_new masks the key in place, all of it (`full`). */
-int put(struct pt_regs *ctx, struct sw_flow_key *to, struct sw_flow_key *from, bool full)
+static inline u64 print_of(u64 key)
 {
     struct desk *desk = desk_of(ANSWER_DESK);
 
-    if (!desk || !full)
+    if (!desk)
         return 0;
-    ovs_flow_of(&desk->packet.packet.flow, &desk->key, from);
-    requested((u64)to, 0, ovs_flow_print(&desk->packet.packet.flow));
+    ovs_flow_of(&desk->packet.packet.flow, &desk->key, nc_pointer(key));
+    return ovs_flow_print(&desk->packet.packet.flow);
+}
+
+/* In ovs_flow_cmd_new, of all functions with the whole key the one that nothing else calls. The actions are read with the flow's own key,
+ * which is masked by then; older kernels mask the whole key itself. */
+int put(struct pt_regs *ctx, struct sw_flow_id *id, struct nlattr *ufid, struct sw_flow_key *whole)
+{
+    u64 own = (u64)id - offsetof(struct sw_flow, id) + offsetof(struct sw_flow, key);
+
+    requested(own, 0, (u64)whole, own == (u64)whole ? print_of(own) : 0);
     return 0;
+}
+
+/* What is known of it beside the headers that are on the desk already, and the same. */
+static inline void recall(struct desk *desk, struct waiting *found)
+{
+    desk->packet.port = found->port;
+    desk->packet.since_ns = found->since_ns;
+    desk->packet.cpu = found->cpu;
 }
 
 /* Takes the packet of this fingerprint out of the map of waiting ones, of several the first; 0 when this has been done. */
@@ -260,7 +276,7 @@ static inline int take(struct desk *desk, struct waiting_key *key)
     }
     if (!found)
         return -1;
-    desk->packet = *found;
+    recall(desk, found);
     return waiting.delete(key);
 }
 
@@ -273,7 +289,7 @@ static inline int take_overdue(struct desk *desk, struct waiting_key *key)
         key->twin = i;
         found = overdue.lookup(key);
         if (found) {
-            desk->packet = *found;
+            recall(desk, found);
             return overdue.delete(key);
         }
     }
@@ -337,7 +353,7 @@ int acted(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct s
 {
     u32 tid = bpf_get_current_pid_tgid();
     struct request *request = requests.lookup(&tid);
-    u64 now;
+    u64 print, now;
 
     if (!request || request->key != (u64)key)
         return 0;
@@ -345,8 +361,9 @@ int acted(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct s
     if (request->skb) {
         answered(ctx, (u64)key, request->skb);
     } else if (NC_READ(actions, nla_len) <= sizeof(struct nlattr)) {
+        print = request->print ? request->print : print_of(request->whole);
         now = bpf_ktime_get_ns();
-        drop_flows.update(&request->print, &now);
+        drop_flows.update(&print, &now);
     }
     return 0;
 }

@@ -104,7 +104,7 @@ def wrong_members(types: Btf, writer: TypeWriter, only: set[str] | None) -> tupl
     wrong = []
     for start in range(0, len(wanted), MEMBERS_AT_ONCE):
         part = wanted[start : start + MEMBERS_AT_ONCE]
-        request = {"tree": tree, "members": [(record, member) for record, member, _ in part]}
+        request = {"tree": tree, "members": [(tag, name) for tag, name, _ in part]}
         done = subprocess.run(
             [PYTHON, str(CHECK), str(SOURCE)],
             input=json.dumps(request),
@@ -114,9 +114,9 @@ def wrong_members(types: Btf, writer: TypeWriter, only: set[str] | None) -> tupl
             check=False,
         )
         assert done.returncode == 0, done.stderr[-2000:]
-        for (record, member, expected), offset in zip(part, json.loads(done.stdout), strict=True):
+        for (tag, name, expected), offset in zip(part, json.loads(done.stdout), strict=True):
             if offset != expected:
-                wrong.append(f"{record}.{member}: at {expected}, read at {offset}")
+                wrong.append(f"{tag}.{name}: at {expected}, read at {offset}")
     return wrong, len(wanted)
 
 
@@ -133,7 +133,7 @@ PRIVATE = {
     "tx_kick_path": ("_ioeventfd", "tun_file", "vhost_virtqueue"),
     "kvm_irqs": ("kvm_kernel_irqfd", "kvm", "kvm_vcpu"),
     "virtio_guest": ("virtnet_info", "send_queue", "receive_queue", "virtqueue"),
-    "ovs_upcalls": ("datapath", "dp_upcall_info", "vport", "ovs_skb_cb", "sw_flow_key"),
+    "ovs_upcalls": ("datapath", "dp_upcall_info", "vport", "ovs_skb_cb", "sw_flow", "sw_flow_key"),
     "ovs_drops": ("datapath", "vport", "vport_ops", "ovs_skb_cb", "sw_flow_actions"),
     "host_path": ("dp_upcall_info",),
 }
