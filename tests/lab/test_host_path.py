@@ -164,12 +164,15 @@ ip address add 172.31.0.1/24 dev und0
 ip link set und0 up
 ip -n far link set und1 up
 ip neighbour replace 172.31.0.2 lladdr 02:00:00:00:00:02 dev und0 nud permanent
-ovs-vsctl add-port {bridge} tun0 -- set interface tun0 type=vxlan options:remote_ip=172.31.0.2 options:key=7
+ovs-vsctl add-port {bridge} tun0 -- set interface tun0 type={kind} options:remote_ip=172.31.0.2 options:key=7
 """
 
 
-def test_a_packet_is_followed_into_its_tunnel(testbed: Testbed, path: InsideMeasurement, far: Address) -> None:
-    testbed.hypervisor.shell(TUNNEL.format(bridge=BRIDGE))
+@pytest.mark.parametrize("kind", ["vxlan", "geneve"])
+def test_a_packet_is_followed_into_its_tunnel(
+    testbed: Testbed, path: InsideMeasurement, far: Address, kind: str
+) -> None:
+    testbed.hypervisor.shell(TUNNEL.format(bridge=BRIDGE, kind=kind))
     with flow(testbed, TUNNELLED, "output:tun0"):
         testbed.guests[0].send_udp(1, far, port=TUNNELLED)  # the flow is there
         watch = Watch(path, inside_devices="kind:tap", outside_devices="und0")
