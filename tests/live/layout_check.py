@@ -29,7 +29,7 @@ int read{number}(void *ctx)
 """
 
 
-def added(code):
+def added(code: bytes) -> int:
     """The sum of the positive constants that a function adds: the negative ones are places on its stack."""
     total = 0
     for at in range(0, len(code), 8):
@@ -39,7 +39,7 @@ def added(code):
     return total
 
 
-def main():
+def main() -> None:
     from bcc import BPF
 
     request = json.load(sys.stdin)

@@ -17,6 +17,7 @@ import pytest
 
 from netconsole import frames, probes
 from netconsole.collector_process import CollectorProcess
+from netconsole.manifest import Manifest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
@@ -42,7 +43,7 @@ class Row:
 
 
 @functools.cache
-def manifest_of(probe: str) -> probes.Manifest:
+def manifest_of(probe: str) -> Manifest:
     """The shipped probe's; read once, because in the lab that takes a tenth of a second."""
     return probes.load(CHECKOUT / "probes" / probe)
 

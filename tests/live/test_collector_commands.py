@@ -249,7 +249,7 @@ def test_an_ordinary_user_is_told_what_is_missing() -> None:
 
 def test_loads_wait_for_their_turn_and_all_arrive(driver: Driver) -> None:
     numbers = {driver.send(**load_command(probe=f"calls{number}")) for number in range(4)}
-    replies = set()
+    replies: set[int] = set()
     while numbers - replies:
         reply = driver.until(frames.Reply)
         assert reply.ok

@@ -34,12 +34,12 @@ def test_counts_rows_and_gauges_are_exact(driver: Driver) -> None:
     for table in of(frames.Table, driver.seen):
         rows.update({row.labels["argument"]: row for row in table.rows})
     assert set(rows) == {3, 4, 1000}
-    for argument, row in rows.items():
-        assert isinstance(argument, int)
-        assert row.labels == {"argument": argument, "name": "get", "parity": argument & 1}
-        assert row.counts["count"].total == argument
-        assert row.counts["weight"].total == argument * argument
-        assert row.gauges == {"highest": argument}
+    for number, row in rows.items():
+        assert isinstance(number, int)
+        assert row.labels == {"argument": number, "name": "get", "parity": number & 1}
+        assert row.counts["count"].total == number
+        assert row.counts["weight"].total == number * number
+        assert row.gauges == {"highest": number}
 
 
 def test_deltas_add_up_to_totals_over_many_intervals(driver: Driver) -> None:

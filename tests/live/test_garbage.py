@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from netconsole import frames
+
 from . import garbage
 from .measurement import Measurement
 from .network import send_udp
@@ -47,7 +49,7 @@ def test_valid_traffic_is_counted_exactly_beside_garbage(
     fuzz = bridged.a.start(garbage.FUZZ, "eth0", random.randrange(2**31), garbage.PACKETS)
     send_udp(bridged.a, target, PORT, VALID, source_port=FROM)
     probes.settle()  # before the row is idle: the collector makes room in a full table
-    flow = {"source": source, "target": target, "source_port": FROM, "target_port": PORT}
+    flow: dict[str, frames.Label] = {"source": source, "target": target, "source_port": FROM, "target_port": PORT}
     assert probes.total(LOCAL, "flows", "samples", direction="in", **flow) == VALID + 1
     fuzz.communicate(timeout=garbage.LIMIT_S)
     assert fuzz.returncode == 0
