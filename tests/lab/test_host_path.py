@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from tests.live.path import HOST_PATH, PING, SERVE_TCP, TCP_PORT, Watch
@@ -233,6 +234,10 @@ def test_a_delay_in_the_queue_shows_there_alone(
     assert_whole(watch, "out")
 
 
+def has_crossed(watch: Watch, packets: int) -> bool:
+    return watch.counter("crossed") == packets
+
+
 def test_a_switch_that_takes_its_time_shows_as_upcall_alone(
     testbed: Testbed, path: InsideMeasurement, far: Address
 ) -> None:
@@ -247,7 +252,7 @@ def test_a_switch_that_takes_its_time_shows_as_upcall_alone(
             hypervisor.run("sleep", str(DELAY_MS / 1000))
         finally:
             hypervisor.run("kill", "-CONT", vswitchd)
-        path.until(lambda number=number: watch.counter("crossed") == number, "the packet")
+        path.until(partial(has_crossed, watch, number), "the packet")
     watch.stop()
     assert counts(watch, "out") == dict.fromkeys(("lookup", "upcall", "actions", "qdisc"), ASKED)
     assert watch.counter("asked") == watch.counter("returned") == ASKED
