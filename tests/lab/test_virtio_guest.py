@@ -17,6 +17,32 @@ pytestmark = pytest.mark.lab
 
 PINGS = 50
 NEAR, FAR = "10.78.0.1", "10.78.0.2"
+SHORTAGES = 5
+# For a moment no page can be had without waiting, as the receive path wants it: the kernel is told to keep more of them
+# free than the machine has. Whoever may wait calls for the OOM killer, which finds processes that are there for that.
+SHORTAGE = """
+import ctypes, os, signal, time
+victims = []
+for _ in range(60):
+    victims.append(os.fork())
+    if not victims[-1]:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+        signal.pause()
+kept = os.open("/proc/sys/vm/min_free_kbytes", os.O_RDWR)
+enough = os.pread(kept, 32, 0).strip()
+with open("/proc/meminfo") as file:
+    too_many = str(3 * int(file.readline().split()[1])).encode()
+time.sleep(0.5)  # until all victims wait
+ctypes.CDLL(None).mlockall(3)
+end = time.monotonic() + 0.05
+os.pwrite(kept, too_many, 0)
+while time.monotonic() < end:
+    pass
+os.pwrite(kept, enough, 0)
+for one in victims:
+    os.kill(one, signal.SIGKILL)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +126,39 @@ def test_what_is_no_network_device_is_in_no_row(collector: InsideMeasurement, ca
     collector.settle()
     devices = {row.labels["device"] for row in collector.rows("virtio_guest", "queues")}
     assert devices <= set(cards)
+
+
+def test_a_ring_that_cannot_be_refilled(
+    hypervisor: Hypervisor, collector: InsideMeasurement, cards: tuple[str, str]
+) -> None:
+    """Packets come while there is no memory for more of them: the driver leaves it to a kernel worker."""
+    near, far = cards
+    hypervisor.shell(f"""
+        modprobe pktgen
+        ip netns exec far sh -ec '
+            cd /proc/net/pktgen
+            echo add_device {far} >kpktgend_0
+            for line in "count 0" "clone_skb 1000" "delay 1000000" "dst {NEAR}" "dst_mac 52:54:00:00:01:00"; do
+                echo "$line" >{far}
+            done
+        '
+    """)
+    collector.begin()
+    with hypervisor.start("ip", "netns", "exec", "far", "sh", "-c", "echo start >/proc/net/pktgen/pgctrl") as storm:
+        for _ in range(SHORTAGES):
+            hypervisor.run("python3", "-c", SHORTAGE)
+            collector.settle()
+            if collector.rows("virtio_guest", "devices"):
+                break
+        hypervisor.shell("ip netns exec far sh -c 'echo stop >/proc/net/pktgen/pgctrl'")
+        storm.wait()
+    hypervisor.shell("ip netns exec far sh -c 'echo rem_device_all >/proc/net/pktgen/kpktgend_0'")
+    (row,) = collector.rows("virtio_guest", "devices")
+    assert row.labels["device"] == near
+    assert row.counts["refills"] > 0
+    before = hypervisor.counter(near, "rx_packets")
+    hypervisor.run("busybox", "ping", "-c", str(PINGS), "-i", "0.02", FAR)
+    assert hypervisor.counter(near, "rx_packets") - before == PINGS
 
 
 def test_a_wrong_layout_is_found_out(
