@@ -2,7 +2,7 @@
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
 
-.PHONY: run test booting measuring showing computing lint format bench fuzz lab test-lab clean
+.PHONY: run test in-turn booting measuring starting computing lint format bench fuzz lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -16,13 +16,15 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
-# First what takes whole processors and measures nothing: what only computes, and what boots another machine. Then, side by
-# side because they wait most of the time: what measures this machine (one test at a time); what shows screens, and starts
-# and ends collectors. The output of each comes when it has ended.
-COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py)
-SHOWING := $(addprefix tests/live/test_,collector_commands.py collector_figures.py collector_interpreters.py collector_rings.py collector_statistics.py cleanup_collector.py cleanup_console.py doctor.py) tests/tui
+# What boots another machine comes first, with little beside it. Then, side by side because they wait most of the time:
+# what measures this machine (one test at a time), and what starts and ends collectors and consoles. What only computes
+# takes the time that all of them leave (SCHED_IDLE).
+COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py) tests/tui
+STARTING := $(addprefix tests/live/test_,collector_commands.py collector_figures.py collector_interpreters.py collector_rings.py collector_statistics.py cleanup_collector.py cleanup_console.py doctor.py) $(addprefix tests/tui/test_,process.py lifeline.py)
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
 BOOTING := $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py)
+without = $(addprefix --ignore=,$(1))
+TOGETHER := $(MAKE) --no-print-directory --jobs --keep-going --output-sync=target
 PYTEST := $(BIN)/python -m pytest
 
 test: .venv/.ready-test
@@ -30,25 +32,27 @@ ifdef ARGS
 test: lint
 	$(PYTEST) $(ARGS)
 else
-	@echo 'lint, computing and booting, then showing and measuring: the output of each comes when it has ended (minutes)'
-	@failed=0; \
-	for together in 'lint computing booting' 'showing measuring'; do \
-		$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target $$together || failed=1; \
-	done; \
-	exit $$failed
+	@echo 'The output of each part comes when it has ended (minutes).'
+	@$(TOGETHER) computing in-turn
 endif
+
+in-turn:
+	@failed=0; \
+	$(TOGETHER) lint booting || failed=1; \
+	$(TOGETHER) starting measuring || failed=1; \
+	exit $$failed
 
 booting: .venv/.ready-test
 	$(PYTEST) --durations=10 $(BOOTING)
 
 measuring: .venv/.ready-test
-	$(PYTEST) --durations=20 tests/live $(addprefix --ignore=,$(COMPUTING) $(SHOWING))
+	$(PYTEST) --durations=20 tests/live $(call without,$(COMPUTING) $(STARTING))
 
-showing: .venv/.ready-test
-	$(PYTEST) --durations=10 $(SHOWING)
+starting: .venv/.ready-test
+	$(PYTEST) --durations=10 $(STARTING)
 
 computing: .venv/.ready-test
-	nice -n 5 $(PYTEST) -n logical --durations=10 $(COMPUTING)
+	chrt --idle 0 $(PYTEST) -n logical --durations=10 $(COMPUTING) $(call without,$(STARTING))
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check

@@ -10,10 +10,6 @@ from .pytest_inside import Run, run_pytest
 pytestmark = pytest.mark.lab
 
 RUN_LIMIT_S = 900.0  # only a hang meets it
-# Many packets one after another through the same code, seconds each without hardware help. All that depends on the
-# kernel there is where its structs have their members, and tests/live/test_layout.py holds that against its BTF.
-LEFT_OUT = ("test_filters", "test_headers_are_read", "garbage")
-SELECT = " and ".join(f"not {name}" for name in LEFT_OUT)
 # host_path and local_path have yet to be held to their counts on these kernels.
 PROBES = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
 FILES = [*(f"tests/live/test_probe_{probe}.py" for probe in PROBES), "tests/live/test_sources.py"]
@@ -22,7 +18,7 @@ FILES = [*(f"tests/live/test_probe_{probe}.py" for probe in PROBES), "tests/live
 @pytest.fixture(scope="module")
 def inside(hypervisor: Hypervisor) -> Run:
     """One pytest for all files: it takes seconds to start without hardware help."""
-    return run_pytest(hypervisor, *FILES, limit_s=RUN_LIMIT_S, select=SELECT)
+    return run_pytest(hypervisor, *FILES, limit_s=RUN_LIMIT_S)
 
 
 @pytest.mark.parametrize("file", FILES)
