@@ -60,7 +60,10 @@ class Hypervisor(Machine):
     def __enter__(self) -> Hypervisor:
         return self
 
-    def __init__(self, kernel: Kernel, *, lifetime_s: float = LIFETIME_S, ports: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, kernel: Kernel, *, lifetime_s: float = LIFETIME_S, ports: tuple[str, ...] = (), arguments: str = ""
+    ) -> None:
+        """Boots it. `arguments` are more for its kernel; `ports`: see Machine."""
         self.tree = fetch(kernel)
         self._image = bootable(self.tree)
         values = {
@@ -75,7 +78,7 @@ class Hypervisor(Machine):
                 [
                     *("-cpu", CPU, "-smp", str(CPUS), "-m", str(MEMORY_MB)),
                     *("-kernel", str(self._image)),
-                    *("-append", f"{KERNEL_ARGUMENTS} {CLEARING[kernel.share]}"),
+                    *("-append", f"{KERNEL_ARGUMENTS} {CLEARING[kernel.share]} {arguments}"),
                     *export.arguments,
                     *CARDS,
                 ],

@@ -56,9 +56,10 @@ class Testbed:
         lose_all_upcalls: bool = False,
         lifetime_s: float = LIFETIME_S,
         ports: tuple[str, ...] = (),
+        arguments: str = "",
     ) -> None:
-        """Boots it. `lose_all_upcalls`: see OpenVSwitch; `ports`: see Machine."""
-        self.hypervisor = Hypervisor(kernel, lifetime_s=lifetime_s, ports=ports)
+        """Boots it. `lose_all_upcalls`: see OpenVSwitch; `ports` and `arguments`: see Hypervisor."""
+        self.hypervisor = Hypervisor(kernel, lifetime_s=lifetime_s, ports=ports, arguments=arguments)
         try:
             self.guests = [Guest(self.hypervisor, f"vm{number}", card) for number, card in enumerate(CARDS[:guests])]
             with ThreadPoolExecutor() as pool:
