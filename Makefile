@@ -20,7 +20,7 @@ run: .venv/.ready-run
 # what measures this machine (one test at a time), and what starts and ends collectors and consoles. What only computes
 # takes the time that all of them leave (SCHED_IDLE).
 COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py) tests/tui
-STARTING := $(addprefix tests/live/test_,collector_commands.py collector_figures.py collector_interpreters.py collector_rings.py collector_statistics.py cleanup_collector.py cleanup_console.py doctor.py) $(addprefix tests/tui/test_,process.py lifeline.py)
+STARTING := $(addprefix tests/live/test_,collector_commands.py collector_figures.py collector_interpreters.py collector_rings.py collector_statistics.py cleanup_collector.py cleanup_console.py doctor.py probe_host_path_headers.py snapshot.py vm_path_without_kprobes.py) $(addprefix tests/tui/test_,process.py lifeline.py)
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
 BOOTING := $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py)
 without = $(addprefix --ignore=,$(1))
@@ -33,11 +33,11 @@ test: lint
 	$(PYTEST) $(ARGS)
 else
 	@echo 'The output of each part comes when it has ended (minutes).'
-	@$(TOGETHER) computing in-turn
+	+@$(TOGETHER) computing in-turn
 endif
 
 in-turn:
-	@failed=0; \
+	+@failed=0; \
 	$(TOGETHER) lint booting || failed=1; \
 	$(TOGETHER) starting measuring || failed=1; \
 	exit $$failed

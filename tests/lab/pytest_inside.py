@@ -40,6 +40,16 @@ class Run:
     def of(self, file: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.file == file]
 
+    def has_passed(self, file: str) -> None:
+        """Fails unless tests of the file ran to the end, none failed, and not all were skipped."""
+        outcomes = self.of(file)
+        assert outcomes, f"no test of {file} came back{' before the limit' if self.cut_off else ''}:\n{self.output}"
+        failed = [f"{outcome.name}: {outcome.text}" for outcome in outcomes if outcome.state == "failed"]
+        assert not failed, "\n".join(failed)
+        passed = [outcome for outcome in outcomes if outcome.state == "passed"]
+        assert passed, "\n".join(f"{outcome.name}: {outcome.text}" for outcome in outcomes)
+        assert not self.cut_off, f"cut off at its limit:\n{self.output}"
+
 
 def console_command(*arguments: str) -> list[str]:
     """The console with these arguments, as a command for inside."""

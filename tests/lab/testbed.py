@@ -89,6 +89,11 @@ class Testbed:
         """The hypervisor's own address on the bridge, as a target of packets."""
         return self.hypervisor.address_of(BRIDGE, BRIDGE_IP)
 
+    def rest(self) -> None:
+        """Stops the guests, for what does not need them (docs/lab.md says why). Their `revive` starts them again."""
+        for guest in self.guests:
+            guest.stop()
+
     def _introduce(self) -> None:
         """Everybody knows everybody's address: what is counted is what a test sends, without ARP."""
         cards = [guest.card.at for guest in self.guests]

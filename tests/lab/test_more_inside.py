@@ -1,0 +1,36 @@
+"""What of the live tests takes too long for `make test`: the probes of packets' ways, filters, headers, garbage."""
+
+from __future__ import annotations
+
+import pytest
+
+from .pytest_inside import Run, run_pytest
+from .test_live_inside import LEFT_OUT, RUN_LIMIT_S
+from .testbed import Testbed
+
+pytestmark = pytest.mark.lab
+
+PATHS = [f"tests/live/test_probe_{probe}.py" for probe in ("host_path", "local_path")]
+LEFT = [f"tests/live/test_probe_{probe}.py" for probe in ("kernel_drops", "tx_queue_latency", "socket_drops")]
+
+
+@pytest.fixture(scope="module")
+def paths(testbed: Testbed) -> Run:
+    testbed.rest()
+    return run_pytest(testbed.hypervisor, *PATHS, limit_s=RUN_LIMIT_S)
+
+
+@pytest.fixture(scope="module")
+def left(testbed: Testbed) -> Run:
+    testbed.rest()
+    return run_pytest(testbed.hypervisor, *LEFT, limit_s=RUN_LIMIT_S, select=" or ".join(LEFT_OUT))
+
+
+@pytest.mark.parametrize("file", PATHS)
+def test_path(paths: Run, file: str) -> None:
+    paths.has_passed(file)
+
+
+@pytest.mark.parametrize("file", LEFT)
+def test_what_is_left(left: Run, file: str) -> None:
+    left.has_passed(file)
