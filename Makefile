@@ -16,9 +16,9 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
-# What boots another machine comes first: it takes all that two cores have. Then, side by side: what measures this machine
-# (one test at a time), and what starts and ends collectors and consoles, both of which wait most of the time; and what only
-# computes, in the time that these leave (SCHED_IDLE).
+# First what takes whole processors and measures nothing: what boots another machine, and in the time that it leaves
+# (SCHED_IDLE) what only computes. Then, side by side because they wait most of the time: what measures this machine (one
+# test at a time), and what starts and ends collectors and consoles.
 COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py) tests/tui
 STARTING := $(addprefix tests/live/test_,collector_commands.py collector_figures.py collector_interpreters.py collector_rings.py collector_statistics.py cleanup_collector.py cleanup_console.py doctor.py probe_host_path_headers.py snapshot.py vm_path_without_kprobes.py) $(addprefix tests/tui/test_,process.py lifeline.py)
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
@@ -34,8 +34,8 @@ test: lint
 else
 	@echo 'The output of each part comes when it has ended (minutes).'
 	+@failed=0; \
-	$(TOGETHER) lint booting || failed=1; \
-	$(TOGETHER) computing starting measuring || failed=1; \
+	$(TOGETHER) lint booting computing || failed=1; \
+	$(TOGETHER) starting measuring || failed=1; \
 	exit $$failed
 endif
 
