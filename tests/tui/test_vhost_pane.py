@@ -18,7 +18,7 @@ from netconsole.tui.panes import catalogue, detail, vhost, vhost_queues
 from netconsole.tui.panes.scene import Evidence, Scene
 
 SHIPPED = Path(__file__).parents[2] / "probes"
-NAMES = ("vhost_queues", "tun_queues", "irq_path")
+NAMES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")
 
 
 def scene_of(session: PlayedSession, names: tuple[str, ...] = NAMES) -> Scene:
@@ -139,17 +139,24 @@ def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSe
     made, session = host
     session.play(made.interval({(0, 0)}))
     del session.state.probes["irq_path"]
-    first = texts(scene_of(session, NAMES[:2]))[0]
+    without = scene_of(session, NAMES[:2])
+    first = texts(without)[0]
     assert first["irq_p99"] == first["stage"] == "–"
     assert first["to_guest"] == "1.00k"
+    page = page_of(without, 0, 0)
+    heading = page.index("  Stages from the tap to the guest's interrupt, since attached")
+    assert page[heading + 1] == "  irq_path: not in profile summary; start with --probe irq_path"
+
+
+def page_of(scene: Scene, vm: int, queue: int, width: int = 150) -> list[str]:
+    evidence = Evidence("vhost_queues", "table", "queues", row_key(labels(vm, queue, direction="rx")))
+    return ["".join(text for text, _ in line) for line in detail.lines(scene, evidence, width)]
 
 
 def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, PlayedSession]) -> None:
     made, session = host
     session.play(made.interval({(0, 0)}))
-    key = row_key(labels(0, 0, direction="rx"))
-    evidence = Evidence("vhost_queues", "table", "queues", key)
-    page = ["".join(text for text, _ in line) for line in detail.lines(scene_of(session), evidence, 150)]
+    page = page_of(scene_of(session), 0, 0)
     (heads,) = [line for line in page if "S1-S2" in line and "S4-S5" in line and "total" in line]
     assert heads.index("S1-S2") < heads.index("S2-S3") < heads.index("total")
     assert any("of time" in line and "100 %" in line for line in page)
@@ -158,8 +165,24 @@ def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, Playe
     assert "vhost-0 30 % of CPU 4, node 1" in page[worker]
     assert page[worker + 1].strip() == "comes 20 us after a wake-up, gets a CPU in 10 us (p99)"
     assert any("30 of 1.00k packets in it (p99), at least 12 flows" in line for line in page)
-    narrow = ["".join(text for text, _ in line) for line in detail.lines(scene_of(session), evidence, 80)]
+    narrow = page_of(scene_of(session), 0, 0, 80)
     assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)
+
+
+def test_the_page_of_a_queue_has_the_way_from_the_guest_too(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    slow = {"k1_k2_ns": 1_900_000, "k2_k3_ns": 60_000, "k3_k4_ns": 40_000, "total_ns": 2_000_000, "kicks": 3}
+    made.scenario.lines = []
+    made.scenario.status("tx_kick_path", mode="details")
+    made.scenario.frame("event", "tx_kick_path", name="run", fields={**labels(0, 0), **slow})
+    session.play(made.scenario.end())
+    page = page_of(scene_of(session), 0, 0)
+    start = page.index("  Stages from the guest's kick to the host's stack, since attached")
+    assert page[start + 1].split() == ["K1-K2", "K2-K3", "K3-K4", "total"]
+    assert page[start + 2].split() == ["kick", "→", "worker", "worker", "→", "tap", "tap", "→", "stack"]
+    assert "75 % of time" in page[start + 5]
+    assert "  2 ms: K1-K2 1.90 ms, K2-K3 60 us, K3-K4 40 us; 3 kicks" in page
 
 
 def test_where_nothing_can_run_the_pane_says_so_and_what_remains() -> None:
@@ -172,6 +195,6 @@ def test_where_nothing_can_run_the_pane_says_so_and_what_remains() -> None:
     scene = scene_of(session, (*NAMES, "virtio_guest"))
     said = catalogue.missing(scene, catalogue.panes(scene.manifests, NAMES)["vhost"])
     assert said == (
-        f"vhost_queues, tun_queues, irq_path are unsupported: {why}. "
+        f"vhost_queues, tun_queues, irq_path, tx_kick_path are unsupported: {why}. "
         f"Not tried: virtio_guest (--probe virtio_guest). {catalogue.DOCTOR}"
     )

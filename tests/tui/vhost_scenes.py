@@ -12,6 +12,7 @@ from fake_collector import INTERVAL_NS, Scenario
 from netconsole import histogram
 
 NS = {"S1-S2": 40_000, "S2-S3": 2_000, "S3-S4": 1_000, "S4-S5": 3_000}
+KICK_NS = {"K1-K2": 30_000, "K2-K3": 4_000, "K3-K4": 6_000}
 
 
 def labels(vm: int, queue: int, **more: Any) -> dict[str, Any]:
@@ -23,7 +24,7 @@ class Host:
 
     def __init__(self, vms: int, queues: int) -> None:
         self.scenario = Scenario().hello()
-        for probe in ("vhost_queues", "tun_queues", "irq_path"):
+        for probe in ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path"):
             self.scenario.status(probe)
         self.places = [(vm, queue) for vm in range(vms) for queue in range(queues)]
         self.ticks = 0
@@ -66,8 +67,9 @@ class Host:
         self.scenario.table("tun_queues", "spread", spread, full=full)
         for place in sorted(busy):
             times = {**NS, "S1-S2": slow.get(place, NS["S1-S2"])}
-            for stage, ns in {**times, "total": sum(times.values())}.items():
-                self._histogram("irq_path", "stages", labels(*place, stage=stage), ns)
+            for probe, way in (("irq_path", times), ("tx_kick_path", KICK_NS)):
+                for stage, ns in {**way, "total": sum(way.values())}.items():
+                    self._histogram(probe, "stages", labels(*place, stage=stage), ns)
             self._histogram("vhost_queues", "wake", labels(*place, direction="rx"), times["S1-S2"] // 2)
             self._histogram("vhost_queues", "scheduled", labels(*place), times["S1-S2"] // 4)
             self._histogram("tun_queues", "occupancy", labels(*place), 30, "packets")

@@ -19,6 +19,7 @@ from netconsole.tui.panes.tables import MAX_ROWS, SPARK, Block
 from netconsole.tui.panes.vhost_queues import (
     EXPLAINED,
     INTERRUPTS,
+    KICKS,
     LATE_NS,
     LEVELS,
     RINGS,
@@ -39,9 +40,12 @@ from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Line
 
-STAGE_WORDS = {"S1-S2": "tap → vhost", "S2-S3": "vhost → signal", "S3-S4": "signal → KVM", "S4-S5": "KVM → APIC"}
 MAX_SLOW = 8
-"""Slow interrupts that the page of a queue lists."""
+"""Slow interrupts and slow kicks that the page of a queue lists."""
+HEADINGS = {
+    INTERRUPTS: "Stages from the tap to the guest's interrupt, since attached",
+    KICKS: "Stages from the guest's kick to the host's stack, since attached",
+}
 
 COLUMNS = (
     Column("vm", "VM", 8, grow=2, most=24),
@@ -112,7 +116,7 @@ def _row(scene: Scene, one: Ranked) -> Row:
 
 
 def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
-    """For the page of a queue: its stages side by side, and its slowest interrupts that were sampled."""
+    """For the page of a queue: the stages of both ways side by side, and the slowest that were sampled."""
     queue = next((queue for queue in queues(scene) if evidence in queue.rows), None)
     if queue is None:
         return
@@ -122,15 +126,20 @@ def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
     yield from _workers(scene, queue)
     yield from _ring(scene, queue)
     yield []
-    found = stages(scene, queue, of_total=True)
+    yield from _way(scene, queue, INTERRUPTS, width)
+    yield from _way(scene, queue, KICKS, width)
+
+
+def _way(scene: Scene, queue: Queue, way: str, width: int) -> Iterator[Line]:
+    yield [(f"  {HEADINGS[way]}", "head")]
+    found = stages(scene, queue, way, of_total=True)
     if not found:
-        yield [(f"  stages to the guest's interrupt: {why_silent(scene, INTERRUPTS)}", "dim")]
+        yield [(f"  {why_silent(scene, way)}", "dim")]
         yield []
         return
-    yield [("  Stages from the tap to the guest's interrupt, since attached", "head")]
     whole = found["total"].total if "total" in found else None
-    yield from side_by_side({name: one.total for name, one in found.items()}, whole, "ns", STAGE_WORDS, width)
-    yield from _slow(scene.state.probes[INTERRUPTS], queue)
+    yield from side_by_side({name: one.total for name, one in found.items()}, whole, "ns", STAGES[way], width)
+    yield from _slow(scene.state.probes[way], queue, way)
 
 
 def _workers(scene: Scene, queue: Queue) -> Iterator[Line]:
@@ -165,20 +174,21 @@ def _ring(scene: Scene, queue: Queue) -> Iterator[Line]:
     yield [("  tap's ring    ", "dim"), (words + flows, "")]
 
 
-def _slow(probe: ProbeState, queue: Queue) -> Iterator[Line]:
+def _slow(probe: ProbeState, queue: Queue, way: str) -> Iterator[Line]:
+    served, one = ("packets", "interrupts") if way == INTERRUPTS else ("kicks", "kicks")
     wanted = (queue.device, queue.number)
     slow = [event.fields for event in probe.events if (event.fields.get("device"), event.fields.get("queue")) == wanted]
     slow.sort(key=lambda fields: -_ns(fields.get("total_ns")))
     if not slow:
-        hint = "none over the threshold" if probe.mode == "details" else "irq_path in details mode samples them"
-        yield [(f"  Slow interrupts: {hint}", "dim")]
+        hint = "none over the threshold" if probe.mode == "details" else f"{way} in details mode samples them"
+        yield [(f"  Slow {one}: {hint}", "dim")]
         yield []
         return
-    yield [("  Slowest interrupts among the samples", "head")]
+    yield [(f"  Slowest {one} among the samples", "head")]
     for fields in slow[:MAX_SLOW]:
-        parts = [f"{stage} {figure.duration(_ns(fields.get(_field(stage))))}" for stage in STAGES]
-        packets = figure.safe(fields.get("packets"), 12)
-        yield [(f"  {figure.duration(_ns(fields.get('total_ns')))}: {', '.join(parts)}; {packets} packets", "")]
+        parts = [f"{stage} {figure.duration(_ns(fields.get(_field(stage))))}" for stage in STAGES[way]]
+        count = figure.safe(fields.get(served), 12)
+        yield [(f"  {figure.duration(_ns(fields.get('total_ns')))}: {', '.join(parts)}; {count} {served}", "")]
     yield []
 
 

@@ -10,8 +10,12 @@ from netconsole.frames import Label
 from netconsole.tables import HistogramState, RowKey, RowState, TableState, row_key
 from netconsole.tui.panes.scene import Evidence, Scene
 
-VHOST, RINGS, INTERRUPTS = "vhost_queues", "tun_queues", "irq_path"
-STAGES = ("S1-S2", "S2-S3", "S3-S4", "S4-S5")
+VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
+STAGES = {
+    INTERRUPTS: {"S1-S2": "tap → vhost", "S2-S3": "vhost → signal", "S3-S4": "signal → KVM", "S4-S5": "KVM → APIC"},
+    KICKS: {"K1-K2": "kick → worker", "K2-K3": "worker → tap", "K3-K4": "tap → stack"},
+}
+"""Of the two ways through a queue, by probe, in words."""
 LEVELS = ("!!", "!", "?", "ok", "off")
 """The worst first."""
 LATE_NS = 1_000_000
@@ -168,12 +172,12 @@ def percentile_ns(scene: Scene, histogram: str, key: RowKey) -> float | None:
     return one.percentile(99.0, "delta") if one is not None and one.delta.count else None
 
 
-def stages(scene: Scene, queue: Queue, of_total: bool = False) -> dict[str, HistogramState]:
-    """The interrupt path's histograms of a queue, by stage and "total"; those with samples now, or ever."""
-    probe = scene.state.probes.get(INTERRUPTS)
+def stages(scene: Scene, queue: Queue, way: str = INTERRUPTS, of_total: bool = False) -> dict[str, HistogramState]:
+    """The histograms of a queue's way, by stage and "total"; those with samples now, or ever."""
+    probe = scene.state.probes.get(way)
     group = probe.histograms.get("stages") if probe else None
     found = {}
-    for stage in (*STAGES, "total") if group else ():
+    for stage in (*STAGES[way], "total") if group else ():
         one = group.rows.get(queue.labels(stage=stage)) if group else None
         if one is not None and (of_total or one.delta.count):
             found[stage] = one
@@ -185,7 +189,7 @@ def dominating(found: dict[str, HistogramState]) -> tuple[str, float] | None:
     whole = found["total"].delta.sum if "total" in found else 0
     if not whole:
         return None
-    stage = max(STAGES, key=lambda name: found[name].delta.sum if name in found else 0)
+    stage = max(STAGES[INTERRUPTS], key=lambda name: found[name].delta.sum if name in found else 0)
     return stage, 100 * found[stage].delta.sum / whole
 
 
