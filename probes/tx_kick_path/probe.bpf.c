@@ -5,8 +5,8 @@
  *   K3 tun_sendmsg: it hands over the first packet, or batch         (the same thread)
  *   K4 netif_receive_skb: the host's stack receives the first        (the same thread, and the tap's device)
  *
- * A run is timed from the first kick that it answers; further kicks, and the packets behind the first, are counted. Runs that no kick
- * began (vhost had more to do, or the tap had room again) are not on this path.
+ * A run is timed from the first kick that it answers; further kicks, and the packets behind the first, are counted. A run that no kick
+ * began has no time: vhost stops after so many packets and queues itself again (vhost_exceeds_weight). What it moves is counted apart.
  */
 
 enum { RUNS };              /* counters */
@@ -22,8 +22,8 @@ BPF_TABLE("lru_hash", u64, struct kicks, kicks, 8192);      /* by eventfd */
 struct run {
     struct tap_queue tap;
     u64 vq;         /* 0: none */
-    u64 ns[4];      /* K1 to K4 */
-    u64 kicks, packets;
+    u64 ns[4];      /* K1 to K4; K1 is 0 when no kick began it */
+    u64 kicks, packets, batches;
     u64 device;
 };
 BPF_TABLE("lru_hash", u32, struct run, runs, 8192);         /* by worker thread */
@@ -44,6 +44,8 @@ struct queue_key {
 };
 struct queue_row {
     u64 runs, kicks, packets, unseen;
+    u64 continued_runs, continued_packets;
+    u64 batches;
 };
 BPF_TABLE("hash", struct queue_key, struct queue_row, queues, NC_ROWS_queues);
 
@@ -122,7 +124,7 @@ int begun(struct pt_regs *ctx, struct vhost_work *work)
     u32 thread = bpf_get_current_pid_tgid();
     struct run run = {};
 
-    if (!nc_check(KICK, kick != NULL) || !kick->first_ns || !config)
+    if (!nc_check(KICK, kick != NULL) || !config)
         return 0;
     if (checked_tap_of_socket(&run.tap, sock, BACKEND) || !nc_place_wanted(config, &run.tap.place))
         return 0;
@@ -160,6 +162,12 @@ int ended(struct pt_regs *ctx)
     if (!row)
         return 0;
     row->kicks += run->kicks;
+    row->batches += run->batches;
+    if (!run->ns[0]) {
+        row->continued_runs++;
+        row->continued_packets += run->packets;
+        return 0;
+    }
     row->packets += run->packets;
     if (run->ns[3])
         row->runs++;
@@ -184,7 +192,8 @@ int handed_over(struct pt_regs *ctx, struct socket *sock, struct msghdr *message
         return 0;
     bpf_probe_read_kernel(&control, sizeof(control), NC_READ(message, msg_control));
     run->packets += NC_READ(message, msg_controllen) && control.type == TUN_MSG_PTR ? control.num : 1;
-    if (run->ns[2])
+    run->batches++;
+    if (!run->ns[0] || run->ns[2])
         return 0;
     run->ns[2] = bpf_ktime_get_ns();
     run->device = (u64)NC_READ(tun, dev);

@@ -75,10 +75,10 @@ class InsideMeasurement(Measurement):
             self.load(probe, mode, **knobs)
 
     def load_altered(
-        self, probe: str, right: str = "", wrong: str = "", points: Mapping[str, str] | None = None
+        self, probe: str, right: str = "", wrong: str = "", points: Mapping[str, str] | None = None, number: int = 0
     ) -> str:
         """Loads a shipped probe with one expression of its source replaced, or with programs (by name) attached to one
-        of their `points` alone; returns the name that it goes by."""
+        of their `points` alone; returns the name that it goes by, which has the `number`."""
         manifest = probes.load(CHECKOUT / "probes" / probe)
         source = manifest.code()
         assert right in source
@@ -86,7 +86,7 @@ class InsideMeasurement(Measurement):
         for program in spec["programs"]:  # type: ignore[attr-defined]
             if points and program["name"] in points:
                 program["attach"] = [one for one in program["attach"] if one["point"] == points[program["name"]]]
-        name = f"{probe}_altered"
+        name = f"{probe}_altered{number}"
         reply = self.command(
             command="load",
             probe=name,

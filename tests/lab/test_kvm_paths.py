@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import NamedTuple
 
 import pytest
+from tests.live.measurement import manifest_of
 
 from netconsole.histogram import percentile
 
 from .collector import InsideMeasurement, between, stages_of
 from .peer import DEVICE, FAR, RING_BUFFERS, Peer
 from .testbed import Testbed
-from .traffic import flood, ping
+from .traffic import flood, ping, worker_on_a_busy_cpu
 
 pytestmark = pytest.mark.lab
 
 PROBES = ("vhost_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 PINGS = 40
-SENT = 5000
+SENT = 10_000
 OFFERED = 400
 TAKEN = "kprobe:vhost_add_used_and_signal_n"
 STAGES = ("K1-K2", "K2-K3", "K3-K4")
@@ -62,14 +65,27 @@ def test_replies_to_a_ping_are_followed_whole(testbed: Testbed, vm_path: InsideM
         assert sum(part for part in parts if isinstance(part, int)) == fields["total_ns"]
 
 
-def test_a_batch_is_one_run_with_many_packets(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+@pytest.mark.parametrize("held", [False, True], ids=["free worker", "worker without CPU"])
+def test_a_flood_is_counted_to_the_packet(testbed: Testbed, vm_path: InsideMeasurement, held: bool) -> None:
+    """A guest sends as fast as it can, so that vhost sends batches: in runs that a kick began, and in those behind a
+    run that was long enough (VHOST_NET_PKT_WEIGHT), as where the worker finds the whole ring filled."""
+    guest = testbed.guests[0]
     vm_path.begin()
-    testbed.guests[0].send_udp(SENT, testbed.bridge, port=9)
-    vm_path.settle()
-    (row,) = vm_path.rows("tx_kick_path", "queues", device="vnet0")
-    (vhost,) = vm_path.rows("vhost_queues", "queues", device="vnet0", direction="tx")
+    before = testbed.hypervisor.counter(guest.card.tap, "rx_packets")
+    with worker_on_a_busy_cpu(testbed.hypervisor, guest) if held else nullcontext():
+        guest.send_udp(SENT, testbed.bridge, port=9)
+        vm_path.settle()
+    vm_path.assert_whole("vhost_queues", "tx_kick_path")
+    of_tap = testbed.hypervisor.counter(guest.card.tap, "rx_packets") - before
+    (row,) = vm_path.rows("tx_kick_path", "queues", device=guest.card.tap)
+    (vhost,) = vm_path.rows("vhost_queues", "queues", device=guest.card.tap, direction="tx")
+    assert of_tap >= SENT
+    assert row.counts["packets"] + row.counts["continued_packets"] == vhost.counts["packets"] == of_tap
+    assert row.counts["batches"] == vhost.counts["batches"] < of_tap / 2
+    assert row.counts["runs"] + row.counts["unseen"] + row.counts["continued_runs"] == vhost.counts["runs"]
     assert row.counts["kicks"] == vhost.counts["kicks"] > 0
-    assert row.counts["runs"] < row.counts["packets"] <= vhost.counts["packets"]
+    if held:
+        assert row.counts["continued_runs"] > 0
     after = stages_of(vm_path, "tx_kick_path")
     assert sum(after[stage].sum for stage in STAGES) == after["total"].sum
 
@@ -130,11 +146,9 @@ def test_virtual_cpus_halt_between_packets(testbed: Testbed, vm_path: InsideMeas
     assert len({row.labels["vcpu"] for row in vm_path.rows("kvm_irqs", "vcpus", vm=testbed.guests[1].name)}) <= 2
 
 
-@dataclass(frozen=True)
-class Wrong:
+class Wrong(NamedTuple):
     """One member of a shipped probe in another place than it is, and what the probe then says."""
 
-    probe: str
     right: str
     wrong: str
     says: str
@@ -143,37 +157,54 @@ class Wrong:
     """Programs that do not rely on it."""
 
 
-LAYOUTS = (
-    Wrong(
-        "tx_kick_path",
-        "NC_READ(vq, private_data)",
-        "(struct socket *)NC_READ(vq, acked_features)",
-        "no queue of a tap",
-        "kprobe:handle_tx_kick",
-        0,
+BACKEND = ("NC_READ(vq, private_data)", "(struct socket *)NC_READ(vq, acked_features)", "no queue of a tap")
+RING = "not that of the tap's queue"
+# Not irq_entry.type: for messages that is 2, and so is the first line that QEMU gives out.
+LINE = ("irq_entry.gsi)", "irq_entry.msi.address_lo)", "different lines", "kprobe:irqfd_wakeup")
+LAYOUTS = {
+    "vhost_queues": (
+        Wrong(*BACKEND, "kprobe:handle_tx_kick", 2),
+        Wrong("ring == &tfile->tx_ring", "!ring", RING, "kretprobe:handle_rx_net", 9),
     ),
-    # Not irq_entry.type: for messages that is 2, and so is the first line that QEMU gives out.
-    Wrong("irq_path", "irq_entry.gsi)", "irq_entry.msi.address_lo)", "different lines", "kprobe:irqfd_wakeup", 4),
-    Wrong("tun_queues", "source == &tfile->tx_ring", "!source", "not that of the tap's queue", TAKEN, 3),
-)
+    "tun_queues": (
+        Wrong("socket.sk) == &tfile->sk", "socket.file) == (void *)tfile", "table of queues", TAKEN, 1),
+        Wrong("source == &tfile->tx_ring", "!source", RING, TAKEN, 3),
+    ),
+    "irq_path": (Wrong(*BACKEND, "kprobe:eventfd_signal", 0), Wrong(*LINE, 4)),
+    "tx_kick_path": (
+        Wrong(*BACKEND, "kprobe:handle_tx_kick", 0),
+        Wrong("NC_READ(vq, kick)", "(void *)NC_READ(vq, error_ctx)", "not passed on", "kprobe:tun_sendmsg", 0),
+    ),
+    "kvm_irqs": (Wrong(*LINE, 3),),
+}
+"""For every check that one of these probes has."""
 
 
-@pytest.mark.parametrize("case", LAYOUTS, ids=lambda case: case.probe)
-def test_a_wrong_layout_ends_what_relies_on_it(testbed: Testbed, vm_path: InsideMeasurement, case: Wrong) -> None:
+@pytest.mark.parametrize("probe", LAYOUTS)
+def test_a_wrong_layout_ends_what_relies_on_it(testbed: Testbed, vm_path: InsideMeasurement, probe: str) -> None:
     """The probe as it ships but for the place of one member: it finds out by itself, stops that and says why."""
-    name = vm_path.load_altered(case.probe, case.right, case.wrong)
+    cases = LAYOUTS[probe]
+    assert len(cases) == len(manifest_of(probe).raw["checks"])  # type: ignore[arg-type]
+
+    def load(number: int) -> str:
+        return vm_path.load_altered(probe, cases[number].right, cases[number].wrong, number=number)
+
+    with ThreadPoolExecutor() as pool:  # the collector compiles two at once
+        names = list(pool.map(load, range(len(cases))))
     try:
-        assert vm_path.statuses[name].state == "attached"
+        assert {vm_path.statuses[name].state for name in names} == {"attached"}
         ping(testbed.hypervisor, testbed.guests[0], PINGS)
-        vm_path.until(lambda: vm_path.statuses[name].state == "degraded", "the refusal")
-        status = vm_path.statuses[name]
-        assert case.says in (status.why or "")
-        assert case.lost in status.missing
-        assert len(status.attach) == case.keeps
-        if not case.keeps:
-            assert not vm_path.rows(name, "queues") and not vm_path.histograms(name, "stages")
+        for name, case in zip(names, cases, strict=True):
+            vm_path.until(lambda name=name: vm_path.statuses[name].state == "degraded", "the refusal")  # type: ignore[misc]
+            status = vm_path.statuses[name]
+            assert case.says in (status.why or "")
+            assert case.lost in status.missing
+            assert len(status.attach) == case.keeps
+            if not case.keeps:
+                assert not vm_path.rows(name, "queues") and not vm_path.histograms(name, "stages")
     finally:
-        vm_path.command(command="unload", probe=name)
+        for name in names:
+            vm_path.command(command="unload", probe=name)
 
 
 def test_the_eventfd_function_of_newer_kernels(testbed: Testbed, vm_path: InsideMeasurement) -> None:
