@@ -116,7 +116,7 @@ static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 rea
     if (nc_may_list(config))
         list(&key, &flow);
     nc_listed(config);
-    if (config->flags & NC_F_DETAILS)
+    if (config->flags & NC_F_DETAILS && nc_flow_sampled(config, flow.source, flow.target, flow.source_port, flow.target_port))
         sample(ctx, config, skb, &key, &flow);
 }
 

@@ -44,6 +44,16 @@ def test_details_ask_the_circuit_breaker_first(manifest: Manifest) -> None:
     assert "nc_event_allowed(config" in source or ("NC_BREAKER" in source and asks_for_flags(source))
 
 
+@pytest.mark.parametrize("manifest", DETAILS, ids=names(DETAILS))
+def test_fewer_details_can_be_had_than_all(manifest: Manifest) -> None:
+    """A rung of the governor's ladder between fewer events and none."""
+    has_threshold, has_flows = ("threshold_us" in manifest.knobs, "flows_one_in" in manifest.knobs)
+    assert has_threshold or has_flows
+    source = own_source(manifest)
+    assert has_flows == ("nc_flow_sampled(config" in source)
+    assert has_threshold == ("NC_F_THRESHOLD" in source)
+
+
 @pytest.mark.parametrize("manifest", STORMS, ids=names(STORMS))
 def test_what_a_storm_of_drops_multiplies_is_bounded_with_its_rows(manifest: Manifest) -> None:
     source = own_source(manifest)
