@@ -1,0 +1,152 @@
+/* vhost_worker.h - a thread of vhost: the run that it is in, how soon it has come after it was woken, and how long it waited for a CPU.
+ *
+ * Its rows have no other writer than itself: plain hashes, not one copy per CPU of every queue of every machine. Needs tap.h.
+ */
+#ifndef NETCONSOLE_VHOST_WORKER_H
+#define NETCONSOLE_VHOST_WORKER_H
+
+struct worker {
+    struct tap_queue tap;
+    u64 vq;             /* 0: no run */
+    u64 call;           /* the eventfd that interrupts the guest; 0: there is none */
+    u64 since_ns;
+    u64 packets, buffers, bytes, batches, signals;
+    u64 unsignalled;    /* buffers given back since the last interrupt of this run */
+    u64 kicks, arrivals;
+    u64 ring;           /* the tap's ring ... */
+    u32 consumed;       /* ... vhost's position in it ... */
+    u32 waiting;        /* ... and packets taken from there but not delivered: at the start of the run */
+    /* what the scheduler had booked for the thread when its last run began: how often it was given a CPU, and how long it waited for one */
+    u64 pcount, run_delay;
+    /* ... and when its row was last brought up to date: CPU time, and how often it was given one */
+    u64 booked, ran_ns, booked_pcount;
+};
+BPF_TABLE("lru_hash", u32, struct worker, threads, 8192);
+
+/* The worker that runs, when it is in a run. */
+static inline struct worker *worker_of_thread(void)
+{
+    u32 tid = bpf_get_current_pid_tgid();
+    struct worker *worker = threads.lookup(&tid);
+    return worker && worker->vq ? worker : NULL;
+}
+
+/* ---- wake-ups, by the work that they queue ---- */
+
+BPF_TABLE("hash", struct tap_queue, struct nc_bucket, wake, NC_ROWS_wake);
+
+struct wakeups {
+    u64 since_ns;       /* the first that no run has answered */
+    u64 count;
+    u64 answered;
+};
+BPF_TABLE("lru_hash", u64, struct wakeups, wakeups, 16384);
+
+/* A kick of the guest, or a packet at the tap that vhost waits for (vhost_poll_wakeup). */
+int woken(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
+{
+    struct vhost_poll *poll = (void *)wait - offsetof(struct vhost_poll, wait);
+    u64 work = (u64)&poll->work;
+    struct wakeups *wakeup, none = {};
+
+    if (!((u64)key & NC_READ(poll, mask)))
+        return 0;
+    wakeup = wakeups.lookup_or_try_init(&work, &none);
+    if (!wakeup)
+        return 0;
+    __sync_fetch_and_add(&wakeup->count, 1);
+    if (!wakeup->since_ns)
+        wakeup->since_ns = bpf_ktime_get_ns();
+    return 0;
+}
+
+/* At the beginning of a run: it answers all wake-ups until now. */
+static inline void account_wakeups(struct worker *worker, u64 work, u64 now, int kicked)
+{
+    struct wakeups *wakeup = wakeups.lookup(&work);
+    struct nc_bucket none = {};
+    u64 count;
+
+    if (!wakeup)
+        return;
+    count = wakeup->count;
+    if (kicked)
+        worker->kicks += count - wakeup->answered;
+    else
+        worker->arrivals += count - wakeup->answered;
+    wakeup->answered = count;
+    if (wakeup->since_ns && now > wakeup->since_ns) {
+        worker->tap.slot = nc_slot(now - wakeup->since_ns);
+        nc_bucket_add(wake.lookup_or_try_init(&worker->tap, &none), now - wakeup->since_ns);
+    }
+    wakeup->since_ns = 0;
+}
+
+/* ---- the worker as the scheduler sees it: in its own books, for hooks of its would run on every context switch of the host ---- */
+
+BPF_TABLE("hash", struct tap_queue, struct nc_bucket, scheduled, NC_ROWS_scheduled);
+
+struct worker_key {
+    struct nc_place place;
+    u32 queue;
+    u32 tid;
+};
+struct worker_row {
+    u64 cpu_ns, switches;
+    u64 cpu, node;      /* gauges */
+};
+BPF_TABLE("hash", struct worker_key, struct worker_row, workers, NC_ROWS_workers);
+
+/* How long the worker has waited for a CPU since its last run began. Less than then is another thread of that number. */
+static inline void account_delay(struct worker *worker)
+{
+#ifdef HAVE_sched_info_run_delay
+    struct task_struct *self = (void *)bpf_get_current_task();
+    struct sched_info booked = NC_READ(self, sched_info);
+    struct tap_queue key = worker->tap;
+    struct nc_bucket none = {};
+    u64 delay_ns = booked.run_delay - worker->run_delay;
+
+    /* Not when this is the first look, or it had its CPU all the time. */
+    if (worker->pcount && booked.pcount > worker->pcount && booked.run_delay >= worker->run_delay) {
+        key.direction[0] = key.direction[1] = 0;
+        key.slot = nc_slot(delay_ns);
+        nc_bucket_add(scheduled.lookup_or_try_init(&key, &none), delay_ns);
+    }
+    worker->pcount = booked.pcount;
+    worker->run_delay = booked.run_delay;
+#endif
+}
+
+#define BOOKED_SHIFT 22     /* of nanoseconds: 4 ms, a tick, for so late the scheduler may be itself; no division */
+
+/* At most once in that time: these are totals, so that nothing is lost. */
+static inline void account_cpu(struct worker *worker, u64 now)
+{
+    struct worker_key key = { .place = worker->tap.place, .queue = worker->tap.queue };
+    struct worker_row *row, none = {};
+    struct task_struct *self;
+    u64 ran_ns;
+
+    if (worker->booked == now >> BOOKED_SHIFT)
+        return;
+    worker->booked = now >> BOOKED_SHIFT;
+    key.tid = bpf_get_current_pid_tgid();
+    row = workers.lookup_or_try_init(&key, &none);
+    if (!row) {
+        nc_ledger_add(NC_MAP_FULL);
+        return;
+    }
+    self = (void *)bpf_get_current_task();
+    ran_ns = NC_READ(self, se.sum_exec_runtime);
+    if (worker->ran_ns && ran_ns > worker->ran_ns)
+        row->cpu_ns += ran_ns - worker->ran_ns;
+    if (worker->booked_pcount && worker->pcount > worker->booked_pcount)
+        row->switches += worker->pcount - worker->booked_pcount;
+    worker->ran_ns = ran_ns;
+    worker->booked_pcount = worker->pcount;
+    row->cpu = bpf_get_smp_processor_id();
+    row->node = bpf_get_numa_node_id();
+}
+
+#endif /* NETCONSOLE_VHOST_WORKER_H */
