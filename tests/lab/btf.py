@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from .elf import Elf
 from .fetch import KernelTree, cache_dir, fetch, kernels, locked
 from .image import decompress, unpack_image, write_whole
 from .initramfs import load_order
@@ -40,26 +40,10 @@ def btf_files(tree: KernelTree) -> KernelBtf:
     with locked(directory / "lock"):
         vmlinux = directory / "vmlinux"
         if not vmlinux.exists():
-            write_whole(vmlinux, elf_section(unpack_image(tree.image.read_bytes()), ".BTF"))
+            write_whole(vmlinux, Elf(unpack_image(tree.image.read_bytes())).section(".BTF"))
         modules = {}
         for name, path in names.items():
             modules[name] = directory / name
             if not modules[name].exists():
-                write_whole(modules[name], elf_section(decompress(path.read_bytes()), ".BTF"))
+                write_whole(modules[name], Elf(decompress(path.read_bytes())).section(".BTF"))
     return KernelBtf(tree.kernel.name, tree.version, vmlinux, modules)
-
-
-def elf_section(elf: bytes, wanted: str) -> bytes:
-    """A section of a 64-bit little-endian ELF file by name. Raises KeyError when there is none."""
-    if elf[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("not a 64-bit little-endian ELF file")
-    (table,) = struct.unpack_from("<Q", elf, 0x28)
-    entry_size, count, names_index = struct.unpack_from("<HHH", elf, 0x3A)
-    # name, type, flags, address, offset, size
-    sections = [struct.unpack_from("<IIQQQQ", elf, table + number * entry_size) for number in range(count)]
-    names_at = sections[names_index][4]
-    for name_at, _, _, _, offset, size in sections:
-        start = names_at + name_at
-        if elf[start : elf.index(b"\0", start)] == wanted.encode():
-            return elf[offset : offset + size]
-    raise KeyError(f"no section {wanted}")
