@@ -16,7 +16,7 @@ from netconsole.calibrate import store
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import AnyFrame, Mode, Scalar
 from netconsole.governing import needs_windows
-from netconsole.paths import collector_command
+from netconsole.paths import measuring_command
 from netconsole.profiles import Profile
 from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest, Sink
 from netconsole.sources.runner import SourceRunner
@@ -402,7 +402,7 @@ def session_of(
     """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
     machine.before_pct()  # from here on the machine is busy with us
     return LiveSession(
-        collector_command(),
+        measuring_command(),
         requests,
         statistics_every_s=every_s,
         is_close=needs_windows(profile),

@@ -34,16 +34,24 @@ def profile_directories() -> list[Path]:
 
 
 def user_config() -> Path:
-    """$XDG_CONFIG_HOME/netconsole; a relative value is ignored, as the XDG base directory specification asks."""
-    configured = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(configured) if configured.startswith("/") else Path("~/.config").expanduser()
-    return base / "netconsole"
+    """$XDG_CONFIG_HOME/netconsole."""
+    return _of_user("XDG_CONFIG_HOME", "~/.config")
 
 
 def user_data() -> Path:
-    """$XDG_DATA_HOME/netconsole, where baselines are; a relative value is ignored likewise."""
-    configured = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(configured) if configured.startswith("/") else Path("~/.local/share").expanduser()
+    """$XDG_DATA_HOME/netconsole, where baselines are."""
+    return _of_user("XDG_DATA_HOME", "~/.local/share")
+
+
+def user_cache() -> Path:
+    """$XDG_CACHE_HOME/netconsole, where compiled programs are kept."""
+    return _of_user("XDG_CACHE_HOME", "~/.cache")
+
+
+def _of_user(variable: str, otherwise: str) -> Path:
+    """A relative value is ignored, as the XDG base directory specification asks."""
+    configured = os.environ.get(variable, "")
+    base = Path(configured) if configured.startswith("/") else Path(otherwise).expanduser()
     return base / "netconsole"
 
 
@@ -62,3 +70,8 @@ def collector_command(*arguments: str) -> list[str]:
     worker = ["--worker-python", chosen] if chosen else []
     python = chosen or SYSTEM_PYTHON
     return [python, "-I", "-c", _START, str(collector_package().parent), *worker, *arguments]
+
+
+def measuring_command() -> list[str]:
+    """The collector for a session: what it compiles is kept for the next one (docs/collector.md)."""
+    return collector_command("--keep-compiled", str(user_cache() / "compiled"))

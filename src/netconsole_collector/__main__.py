@@ -17,6 +17,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument(
         "--worker-python", metavar="PATH", help="interpreter that has bcc (default: the system's python3)"
     )
+    parser.add_argument(
+        "--keep-compiled", metavar="DIR", help="keep compiled programs there for the next start (default: nowhere)"
+    )
     parser.add_argument("--doctor", action="store_true", help="try everything once, print one JSON document, and end")
     options = parser.parse_args(arguments)
     python = find_python(options.worker_python)
@@ -26,7 +29,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return doctor(sys.stdin, sys.stdout, python)
     from netconsole_collector.collector import Collector
 
-    return Collector(0, 1, python).run()
+    return Collector(0, 1, python, options.keep_compiled).run()
 
 
 def run() -> None:

@@ -15,6 +15,7 @@ _SYSCALLS = {"x86_64": (321, 298), "aarch64": (280, 241), "ppc64le": (361, 319),
 """Machine → numbers of bpf and perf_event_open."""
 _NR_BPF, NR_PERF_EVENT_OPEN = _SYSCALLS.get(platform.machine(), (321, 298))
 
+_MAP_CREATE = 0
 _MAP_LOOKUP_ELEM = 1
 _MAP_UPDATE_ELEM = 2
 _MAP_DELETE_ELEM = 3
@@ -99,6 +100,7 @@ class MapInfo(NamedTuple):
     key_size: int
     value_size: int
     max_entries: int
+    flags: int
     name: str
 
 
@@ -128,8 +130,15 @@ def program_info(fd: int) -> ProgramInfo:
 def map_info(fd: int) -> MapInfo:
     """struct bpf_map_info; raises OSError."""
     raw = _info(fd)
-    kind, identifier, key, value, entries = struct.unpack_from("=IIIII", raw)
-    return MapInfo(kind, identifier, key, value, entries, _text(raw[24:40]))
+    kind, identifier, key, value, entries, flags = struct.unpack_from("=IIIIII", raw)
+    return MapInfo(kind, identifier, key, value, entries, flags, _text(raw[24:40]))
+
+
+def create_map(like: MapInfo) -> int:
+    """The descriptor of a new, empty map of that kind and size; raises OSError."""
+    sizes = (like.type, like.key_size, like.value_size, like.max_entries, like.flags)
+    inner_map, numa_node = 0, 0
+    return command(_MAP_CREATE, struct.pack("=7I16s", *sizes, inner_map, numa_node, like.name.encode()))
 
 
 def enable_statistics() -> int:

@@ -47,12 +47,13 @@ class _Load:
 
 
 class Collector:
-    """One run. ``python`` is the interpreter for compile workers."""
+    """One run. ``python`` is the interpreter for compile workers; ``keep_in`` is where they keep what they compile."""
 
-    def __init__(self, stdin: int, stdout: int, python: str) -> None:
+    def __init__(self, stdin: int, stdout: int, python: str, keep_in: Optional[str] = None) -> None:
         self._stdin = stdin
         self._output = Output(stdout)
         self._python = python
+        self._keep_in = keep_in
         self._names = Names()
         self._usage = Usage()
         self._statistics = Statistics(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
@@ -287,7 +288,7 @@ class Collector:
         while self._waiting and len(self._compiling) < MAX_WORKERS:
             load = self._waiting.popleft()
             job = {key: load.command[key] for key in ("spec", "source", "common", "config")}
-            job.update(cpus=bpf.possible_cpus(), ring=self._has_ring)
+            job.update(cpus=bpf.possible_cpus(), ring=self._has_ring, keep_in=self._keep_in)
             try:
                 load.job = CompileJob(job, self._python)
             except OSError as error:

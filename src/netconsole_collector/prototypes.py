@@ -25,6 +25,11 @@ def problem(btf: Btf, function: str, takes: Sequence[str]) -> Optional[str]:
     return "{} takes ({}) here, expected ({})".format(function, ", ".join(prototypes[0]), ", ".join(wanted))
 
 
+def expected(function: str, takes: Sequence[str]) -> str:
+    """A function and what is expected of it, in one word of C."""
+    return "{}({})".format(function, ", ".join(takes))
+
+
 def arguments(btf: Btf, function: int) -> List[str]:
     """Types of a function's arguments, spelled as ``takes`` has them."""
     return [spelled(btf, identifier) for identifier in btf.parameter_types(function)]

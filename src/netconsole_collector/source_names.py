@@ -45,13 +45,17 @@ def defined(source: str) -> Set[str]:
     return names
 
 
+def bcc_libraries() -> List[str]:
+    """Paths of libbcc, where distributions put it."""
+    return [path for pattern in _LIBRARIES for path in glob.glob(pattern)]
+
+
 def bcc_bpf_h() -> str:
     """The text of the bpf.h that is embedded in libbcc; "" when it is not found.
 
     BCC includes it before anything else, so the kernel's types must be written without what it defines already.
     """
-    paths: List[str] = [path for pattern in _LIBRARIES for path in glob.glob(pattern)]
-    for path in paths:
+    for path in bcc_libraries():
         with open(path, "rb") as file:
             raw = file.read()
         start = raw.find(_GUARD)

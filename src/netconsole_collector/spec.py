@@ -1,8 +1,10 @@
 """The shape of a manifest, as far as the collector relies on it."""
 
-from typing import Any, Dict, Optional
+import json
+import re
+from typing import Any, Dict, List, Optional
 
-from netconsole_collector import decode
+from netconsole_collector import decode, drop_reasons
 
 
 def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
@@ -39,3 +41,17 @@ def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
     except ValueError as error:
         return str(error)
     return None if spec["programs"] else "no programs"
+
+
+def named_modules(spec: Dict[str, Any]) -> List[str]:
+    """Kernel modules whose types the probe names."""
+    return [name for name in spec["probe"].get("btf_modules", []) if re.fullmatch(r"[\w-]+", name)]
+
+
+def typed_modules(spec: Dict[str, Any]) -> List[str]:
+    """Modules whose types are read where they are loaded: those, and the ones that bring drop reasons of their own."""
+    return sorted(set(named_modules(spec) + (drop_reasons.MODULES if wants_drop_reasons(spec) else [])))
+
+
+def wants_drop_reasons(spec: Dict[str, Any]) -> bool:
+    return '"drop_reason"' in json.dumps(spec)

@@ -20,15 +20,16 @@ CLOCK_RESOLUTION_NS = 10_000_000
 LINE_LIMIT_S = 3600.0
 LOSSES = ("missed", "join_missed", "map_full", "parse_failed", "unaccounted")
 END_LIMIT_S = 30.0
+KEPT = "/root/.cache/netconsole/compiled"
+"""Where a console on the machine keeps them, too."""
 
 
 class InsideProcess:
     """What Measurement needs of a CollectorProcess."""
 
     def __init__(self, hypervisor: Hypervisor) -> None:
-        self._process = hypervisor.start(
-            *(PYTHON, "-m", "netconsole_collector"), env={"PYTHONPATH": str(CHECKOUT / "src")}, cwd=CHECKOUT
-        )
+        command = (PYTHON, "-m", "netconsole_collector", "--keep-compiled", KEPT)
+        self._process = hypervisor.start(*command, env={"PYTHONPATH": str(CHECKOUT / "src")}, cwd=CHECKOUT)
 
     def send(self, command: Mapping[str, object]) -> None:
         self._process.write(json.dumps(command).encode() + b"\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .collector_driver import Driver
+from .collector_driver import PYTHON, Driver
 from .measurement import Measurement
 from .network import Namespace, Wire
 from .path import Host
@@ -38,10 +38,16 @@ def pytest_runtest_setup() -> None:
         pytest.skip("needs root")
 
 
+@pytest.fixture(scope="session")
+def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where they are kept from one test to the next."""
+    return tmp_path_factory.mktemp("compiled", numbered=True)
+
+
 @pytest.fixture
-def driver() -> Iterator[Driver]:
+def driver(compiled_programs: Path) -> Iterator[Driver]:
     """A collector without probes, each line of which is looked at."""
-    with Driver() as one:
+    with Driver(PYTHON, "--keep-compiled", str(compiled_programs)) as one:
         one.ask(command="interval", ms=100)
         yield one
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import shutil
 import threading
 import time
@@ -18,6 +17,7 @@ import pytest
 from netconsole import frames, probes
 from netconsole.collector_process import CollectorProcess
 from netconsole.manifest import Manifest
+from netconsole.paths import measuring_command
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
@@ -76,8 +76,7 @@ class Measurement:
     # ---- where it runs: the lab has it elsewhere ----
 
     def start(self) -> CollectorProcess:
-        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "src")}
-        return CollectorProcess([PYTHON, "-m", "netconsole_collector"], environment)
+        return CollectorProcess(measuring_command())
 
     def clock_ns(self) -> int:
         """The monotonic clock of the measured host."""

@@ -23,7 +23,7 @@ from netconsole.frames import Mode
 from netconsole.governing import Governing
 from netconsole.governor import REACTION_S, SETTLE_S
 from netconsole.live import LiveSession
-from netconsole.paths import collector_command
+from netconsole.paths import measuring_command
 from netconsole.probes import load_all
 from netconsole.profiles import load_file, plan
 from netconsole.session import News
@@ -89,7 +89,7 @@ class Watched:
         manifests = load_all()
         profile = load_file(path, manifests)
         self.session = LiveSession(
-            collector_command(),
+            measuring_command(),
             plan(profile, manifests),
             is_close=mode == "details" or not budget,
         )

@@ -141,7 +141,7 @@ def test_the_check_for_python_3_6_finds_newer_syntax(tmp_path: Path) -> None:
 
 
 def test_the_package_uses_the_standard_library_alone() -> None:
-    """Nothing but the standard library and itself; bcc in the worker alone."""
+    """Nothing but the standard library and itself; bcc in the compiler alone."""
     code = """
 import importlib, json, pkgutil, sys
 sys.path.insert(0, sys.argv[1])
@@ -158,4 +158,4 @@ print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
     assert loaded <= set(sys.stdlib_module_names) | {"__mp_main__"}
     imports_bcc = re.compile(r"^\s*(import|from) bcc\b", re.MULTILINE)
     users = [path.name for path in SOURCE.glob("*.py") if imports_bcc.search(path.read_text("utf-8"))]
-    assert users == ["worker.py"]
+    assert users == ["compiler.py"]

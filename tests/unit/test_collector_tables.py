@@ -29,7 +29,7 @@ class FakeMap:
     is_array = False
 
     def __init__(self, key_size: int = 8, value_size: int = 24, max_entries: int = 8) -> None:
-        self.info = MapInfo(5, 1, key_size, value_size, max_entries, "fake")
+        self.info = MapInfo(5, 1, key_size, value_size, max_entries, 0, "fake")
         self.slot_bytes = (value_size + 7) // 8 * 8
         self.value_bytes = self.slot_bytes * CPUS
         self.content: dict[bytes, bytes] = {}
@@ -225,7 +225,7 @@ class CpuArray:
     slot_bytes = 8 * (3 + cpu_histograms.SLOTS)
 
     def __init__(self, value_size: int = slot_bytes) -> None:
-        self.info = MapInfo(6, 1, 4, value_size, 4, "fake")
+        self.info = MapInfo(6, 1, 4, value_size, 4, 0, "fake")
         self._words = [[0] * (3 + cpu_histograms.SLOTS) for _ in range(CPUS)]
 
     def add(self, cpu: int, value: int) -> None:

@@ -64,7 +64,7 @@ class Tool:
 
     def __init__(self) -> None:
         try:
-            self._process = CollectorProcess(paths.collector_command())
+            self._process = CollectorProcess(paths.measuring_command())
         except CollectorGone as error:
             raise Unable(str(error)) from None
         self._ids = itertools.count(1)

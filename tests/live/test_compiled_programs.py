@@ -1,0 +1,88 @@
+"""A probe that was compiled once starts without a compiler; one that cannot be loaded any more is compiled again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from netconsole import frames
+from netconsole_collector import compiled, compiled_programs
+
+from .collector_driver import PYTHON, Driver, call, load_command, of
+
+pytestmark = pytest.mark.live
+
+WITHOUT_BCC = """#!{python}
+import os, sys
+os.execv("{python}", ["{python}", "-I", "-c", "import sys; sys.modules['bcc'] = None\\n" + sys.argv[3], *sys.argv[4:]])
+"""
+CALLS = 7
+
+
+@pytest.fixture
+def without_bcc(tmp_path: Path) -> str:
+    """An interpreter for workers in which `import bcc` fails."""
+    path = tmp_path / "python3"
+    path.write_text(WITHOUT_BCC.format(python=PYTHON))
+    path.chmod(0o700)
+    return str(path)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """Where the tests' own probe has been compiled."""
+    directory = tmp_path / "compiled"
+    counted(directory, PYTHON)
+    assert len(list(directory.iterdir())) == 1
+    return directory
+
+
+def counted(directory: Path, worker_python: str) -> int:
+    """What the probe makes of CALLS calls; fails when it does not start."""
+    with Driver(PYTHON, "--keep-compiled", str(directory), "--worker-python", worker_python) as driver:
+        driver.load()
+        call(3, CALLS)
+        assert driver.ask(command="unload", probe="calls").ok
+        return of(frames.Counters, driver.seen)[-1].values["calls"].total
+
+
+def refused_by_the_kernel(programs: compiled.Compiled) -> compiled.Compiled:
+    exit_without_a_result = bytes([0x95, 0, 0, 0, 0, 0, 0, 0])
+    return programs._replace(functions=dict.fromkeys(programs.functions, exit_without_a_result))
+
+
+def of_maps_that_cannot_be(programs: compiled.Compiled) -> compiled.Compiled:
+    return programs._replace(maps={name: found._replace(type=9999) for name, found in programs.maps.items()})
+
+
+def test_the_second_start_needs_no_compiler(tmp_path: Path, kept: Path, without_bcc: str) -> None:
+    assert counted(kept, without_bcc) == CALLS
+    with Driver(PYTHON, "--keep-compiled", str(tmp_path / "empty"), "--worker-python", without_bcc) as driver:
+        assert "BCC is not installed" in str(driver.ask(**load_command()).error)
+
+
+@pytest.mark.parametrize("change", [refused_by_the_kernel, of_maps_that_cannot_be])
+def test_what_cannot_be_loaded_is_compiled_again(
+    kept: Path, without_bcc: str, change: Callable[[compiled.Compiled], compiled.Compiled]
+) -> None:
+    [file] = kept.iterdir()
+    folder = compiled_programs.open_folder(str(kept))
+    assert folder is not None
+    good = compiled_programs.find(folder, file.name)
+    assert good is not None
+    compiled_programs.keep(folder, file.name, change(good))
+    assert counted(kept, PYTHON) == CALLS
+    assert compiled_programs.find(folder, file.name) == good
+    os.close(folder)
+    assert counted(kept, without_bcc) == CALLS
+
+
+def test_nothing_is_kept_unless_it_is_asked_for(kept: Path) -> None:
+    [file] = kept.iterdir()
+    file.unlink()
+    with Driver() as driver:
+        driver.load()
+    assert not list(kept.iterdir())
