@@ -145,7 +145,7 @@ def _ask_collector(manifests: Catalogue) -> tuple[_Answer, str | None]:
         except BadInput as error:
             return _Answer(), str(error)
         commands.append(command)
-    vector = paths.collector_command("--doctor")
+    vector = [*paths.measuring_command(), "--doctor"]
     try:
         done = subprocess.run(
             vector, input=json.dumps(commands).encode(), capture_output=True, timeout=LIMIT_S, check=False

@@ -26,7 +26,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if options.doctor:
         from netconsole_collector.doctor import doctor
 
-        return doctor(sys.stdin, sys.stdout, python)
+        return doctor(sys.stdin, sys.stdout, python, options.keep_compiled)
     from netconsole_collector.collector import Collector
 
     return Collector(0, 1, python, options.keep_compiled).run()

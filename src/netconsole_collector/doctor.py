@@ -20,15 +20,18 @@ EXIT_NOTHING_RUNS = 3
 Json = Dict[str, Any]
 
 
-def doctor(stdin: TextIO, stdout: TextIO, python: str) -> int:
-    """Tries each load command of a JSON list, and lets it go again. Returns 3 when none could run, 2 for bad input."""
+def doctor(stdin: TextIO, stdout: TextIO, python: str, keep_in: Optional[str] = None) -> int:
+    """Compiles each load command of a JSON list, tries it, and lets it go again.
+
+    Returns 3 when none could run, 2 for bad input.
+    """
     commands = _commands(stdin)
     if commands is None:
         sys.stderr.write("standard input: expected a JSON list of load commands\n")
         return EXIT_WRONG_INPUT
     found = capabilities.all_of(python, is_thorough=True)
     with ThreadPoolExecutor(MAX_WORKERS) as pool:
-        answers = pool.map(lambda command: _try(command, python, found), commands)
+        answers = pool.map(lambda command: _try(command, python, found, keep_in), commands)
         probes = {command.get("probe", "?"): answer for command, answer in zip(commands, answers)}
     document = {"schema": SCHEMA, "version": VERSION, "host": host(), "capabilities": found, "probes": probes}
     json.dump(document, stdout, indent=1)
@@ -51,7 +54,7 @@ def _commands(stdin: TextIO) -> Optional[List[Json]]:
     return commands if is_list else None
 
 
-def _try(command: Json, python: str, found: Json) -> Json:
+def _try(command: Json, python: str, found: Json, keep_in: Optional[str]) -> Json:
     """One probe: {"state", "why", "help", "programs": [{"name", "attach", "why", "tried"}]}."""
     problem = spec_problem(command.get("spec", {}))
     if problem:
@@ -60,7 +63,7 @@ def _try(command: Json, python: str, found: Json) -> Json:
         if not found[name]["ok"]:
             return _refused("unsupported", found[name]["why"], [])
     job = {key: command.get(key, "") for key in ("spec", "source", "common")}
-    job.update(cpus=bpf.possible_cpus(), ring=found["ring_buffer"]["ok"])
+    job.update(cpus=bpf.possible_cpus(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, afresh=True)
     worker = CompileJob(job, python)
     while not worker.advance():
         select.select([worker], [], [], 1.0)

@@ -1,7 +1,7 @@
 """The compile worker: loads and attaches one probe, hands every descriptor over, and is gone.
 
-A job is {"spec", "source", "common", "cpus", "ring", "config", "keep_in"} (docs/collector.md); for tests also "btf"
-and "release" of another kernel (or its "headers") with "compile_only", and "plain": no BTF-typed programs.
+A job is {"spec", "source", "common", "cpus", "ring", "config", "keep_in", "afresh"} (docs/collector.md); for tests
+also "btf" and "release" of another kernel (or its "headers") with "compile_only", and "plain": no BTF-typed programs.
 
 It lives for less than a second, so that what a compile takes (over 100 MB) goes with it; what a compile has left is
 kept, and loaded again without one. Started by compile_job.py with two descriptors: a file with the job, and a Unix
@@ -102,7 +102,7 @@ class Worker:
         name = compiled_programs.name_of(self.job, self.spec) if folder is not None else None
         if folder is None or name is None:
             return self._compile_and_load()[1]
-        kept = compiled_programs.find(folder, name)
+        kept = None if self.job.get("afresh") else compiled_programs.find(folder, name)
         if kept is not None:
             try:
                 return self._load(kept)

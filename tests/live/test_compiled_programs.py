@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from netconsole import frames
 from netconsole_collector import compiled, compiled_programs
 
-from .collector_driver import PYTHON, Driver, call, load_command, of
+from .collector_driver import LIMIT_S, PYTHON, SOURCE, Driver, call, load_command, of
 
 pytestmark = pytest.mark.live
 
@@ -78,6 +80,24 @@ def test_what_cannot_be_loaded_is_compiled_again(
     assert compiled_programs.find(folder, file.name) == good
     os.close(folder)
     assert counted(kept, without_bcc) == CALLS
+
+
+def test_the_doctor_compiles_anew_and_keeps_it(tmp_path: Path, kept: Path, without_bcc: str) -> None:
+    def doctored(directory: Path, worker_python: str) -> str:
+        options = ["--keep-compiled", str(directory), "--worker-python", worker_python]
+        done = subprocess.run(
+            [PYTHON, "-m", "netconsole_collector", "--doctor", *options],
+            input=json.dumps([load_command()]).encode(),
+            capture_output=True,
+            timeout=LIMIT_S,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            check=False,
+        )
+        return str(json.loads(done.stdout)["probes"]["calls"]["state"])
+
+    assert doctored(kept, without_bcc) == "unsupported"
+    assert doctored(tmp_path / "fresh", PYTHON) == "attached"
+    assert counted(tmp_path / "fresh", without_bcc) == CALLS
 
 
 def test_nothing_is_kept_unless_it_is_asked_for(kept: Path) -> None:
