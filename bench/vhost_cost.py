@@ -92,11 +92,16 @@ class Traffic:
         self._bed, self._peer = bed, peer
         owner = bed.hypervisor.run("pgrep", "-f", "vhost_peer.py").text.split()[0]
         (self._worker,) = workers_of(bed.hypervisor, owner)
-        (self._guests,) = worker_pids(bed.hypervisor, bed.guests[0])
+        self._find_worker_of_guest()
         self._flooder = bed.hypervisor.start("python3", "-c", FLOODER, FAR)
 
     def touch(self) -> None:
-        """Packets of a guest, for probes to hold their layouts against: a peer kicks by itself, without KVM."""
+        """Packets of a guest, for probes to hold their layouts against: a peer kicks by itself, without KVM.
+
+        A guest that has lost an interrupt (l2.py) starts anew.
+        """
+        if self._bed.guests[0].revive():
+            self._find_worker_of_guest()
         ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
 
     def phase(self) -> Slice:
@@ -112,9 +117,9 @@ class Traffic:
         flood_ns = int(self._flooder.wait_for(b"\n"))
         received_ns = self._cpu_ns(self._worker) - sent
         received = max(1, self._peer.used() - before)
-        start_of_guest = self._cpu_ns(self._guests)
+        start_of_guest = self._cpu_ns(self._worker_of_guest)
         self._bed.guests[0].send_udp(FROM_GUEST, self._bed.bridge, port=9)
-        guest_ns = self._cpu_ns(self._guests) - start_of_guest
+        guest_ns = self._cpu_ns(self._worker_of_guest) - start_of_guest
         times_ms = ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
         return Slice(
             sending_ns / PACKETS,
@@ -124,6 +129,9 @@ class Traffic:
             guest_ns / FROM_GUEST,
             statistics.median(times_ms),
         )
+
+    def _find_worker_of_guest(self) -> None:
+        (self._worker_of_guest,) = worker_pids(self._bed.hypervisor, self._bed.guests[0])
 
     def _cpu_ns(self, thread: str) -> int:
         return int(self._bed.hypervisor.read_file(f"/proc/{thread}/schedstat").split()[0])
