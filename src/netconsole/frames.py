@@ -21,7 +21,8 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 Int: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Text: TypeAlias = Annotated[str, Meta(max_length=256)]
-Sentence: TypeAlias = Annotated[str, Meta(max_length=4096)]
+MAX_SENTENCE = 4096
+Sentence: TypeAlias = Annotated[str, Meta(max_length=MAX_SENTENCE)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 Slot: TypeAlias = Annotated[int, Meta(ge=0, le=495)]
 """A bucket of a histogram: 495 is the last that a value of 64 bits can reach."""
@@ -211,6 +212,15 @@ class Cost(Frame, frozen=True):
     usage: Usage | None = None
 
 
+class Action(Frame, frozen=True):
+    """Something that was done to keep a budget, or said about it. ``probe`` is None when it is about all of them."""
+
+    action: Sentence
+    because: Sentence
+    measured: float | None = None
+    limit: float | None = None
+
+
 class Reply(Frame, frozen=True):
     """The answer to a command on the collector's standard input."""
 
@@ -225,7 +235,7 @@ class Bye(Frame, frozen=True):
     why: Sentence
 
 
-AnyFrame: TypeAlias = Hello | Status | Counters | Table | Histogram | Event | Cost | Reply | Bye
+AnyFrame: TypeAlias = Hello | Status | Counters | Table | Histogram | Event | Cost | Action | Reply | Bye
 
 _decoder: msgspec.json.Decoder[AnyFrame] = msgspec.json.Decoder(AnyFrame)
 _encoder = msgspec.json.Encoder()

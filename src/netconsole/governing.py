@@ -287,6 +287,7 @@ class Governing:
     def _tell(self, action: Action) -> None:
         self._actions.append(action)
         del self._actions[:-MAX_ACTIONS]
+        self._session.say_action(action.probe, action.action, action.because, action.measured, action.limit)
         for callback in self._callbacks:
             callback(action)
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -72,6 +73,8 @@ class LiveSession:
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[News], None]] = []
         self._sinks: list[Sink] = []
+        self._actions: deque[frames.Action] = deque()
+        """That wait for the next frames."""
         self._closing = threading.Event()
         self._close_lock = threading.Lock()
         self._process: CollectorProcess | None = None
@@ -219,6 +222,24 @@ class LiveSession:
         )
         self._apply([status])
 
+    def say_action(
+        self, probe: str, action: str, because: str, measured: float | None = None, limit: float | None = None
+    ) -> None:
+        """See :class:`netconsole.session.Governable`."""
+        self._actions.append(
+            frames.Action(
+                source="console",
+                probe=probe or None,
+                seq=next(self._console_seq),
+                mono_ns=time.monotonic_ns(),
+                wall_ns=time.time_ns(),
+                action=action[: frames.MAX_SENTENCE],
+                because=because[: frames.MAX_SENTENCE],
+                measured=measured,
+                limit=limit,
+            )
+        )
+
     def close(self) -> None:
         """See :class:`netconsole.session.Session`."""
         self._closing.set()
@@ -311,10 +332,15 @@ class LiveSession:
 
     def _apply(self, batch: Sequence[AnyFrame]) -> None:
         with self._lock:
-            for sink in self._sinks:
-                sink.take(self._state, tuple(batch))
-            for frame in batch:
-                self._state.apply(frame)
+            while self._actions:
+                self._take_over([self._actions.popleft()])
+            self._take_over(batch)
+
+    def _take_over(self, batch: Sequence[AnyFrame]) -> None:
+        for sink in self._sinks:
+            sink.take(self._state, tuple(batch))
+        for frame in batch:
+            self._state.apply(frame)
 
     def _deliver(self, batch: list[AnyFrame]) -> None:
         """Frames of the console's own sources."""

@@ -49,6 +49,8 @@ class Place:
     lead_ns: int
     wall_ns: int
     block: int
+    has_actions: bool = False
+    """Whether there are frames of what was done; else it is read from the states of probes."""
 
 
 class Player:
@@ -201,8 +203,10 @@ class Player:
 
     def _apply(self, place: Place, batch: Sequence[AnyFrame]) -> None:
         for frame in batch:
-            if isinstance(frame, frames.Status):
+            if isinstance(frame, frames.Action):
                 _note(place, frame)
+            elif isinstance(frame, frames.Status) and not place.has_actions:
+                _note_status(place, frame)
             place.state.apply(frame)
             if frame.mono_ns > place.at_ns:
                 place.at_ns, place.wall_ns = frame.mono_ns, frame.wall_ns
@@ -220,12 +224,19 @@ def _mark(place: Place) -> Mark:
 
 def _ends_batch(frame: AnyFrame) -> bool:
     return (isinstance(frame, frames.Cost) and frame.probe is None) or isinstance(
-        frame, (frames.Hello, frames.Status, frames.Reply, frames.Bye)
+        frame, (frames.Hello, frames.Status, frames.Action, frames.Reply, frames.Bye)
     )
 
 
-def _note(place: Place, frame: frames.Status) -> None:
-    """What the governor did is in the reason of a probe that runs, or was detached, without a fault of its own."""
+def _note(place: Place, frame: frames.Action) -> None:
+    place.has_actions = True
+    said = frame.action, frame.because, frame.measured, frame.limit
+    place.actions.append(Action(frame.mono_ns / 1e9, frame.probe or "", *said))
+    del place.actions[:-MAX_ACTIONS]
+
+
+def _note_status(place: Place, frame: frames.Status) -> None:
+    """Recordings of before there were frames of it: what was done is in the reason of a probe without a fault."""
     if frame.why is None or frame.probe is None or frame.state not in ("attached", "off"):
         return
     what, _, because = frame.why.partition(": ")

@@ -35,7 +35,7 @@ _MAX_WAITING = 50_000
 """Frames and rows that may wait for the disk; what is above that is a gap in the recording."""
 _NEAR = 0.25
 """When so much of the minute's allowance is left, samples are left out; when nothing is, all figures are."""
-_KEPT_FRAMES = (frames.Hello, frames.Status, frames.Bye)
+_KEPT_FRAMES = (frames.Hello, frames.Status, frames.Action, frames.Bye)
 
 
 @dataclass(frozen=True, slots=True)

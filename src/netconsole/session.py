@@ -111,6 +111,14 @@ class Governable(Session, Protocol):
         None: no bound.
         """
 
+    def say_action(
+        self, probe: str, action: str, because: str, measured: float | None = None, limit: float | None = None
+    ) -> None:
+        """Something was done to a probe, or to all (""), to keep the budget: a frame of it, for recordings.
+
+        It comes with the next frames, so that this may be called under any lock.
+        """
+
 
 class Sink(Protocol):
     """Takes the frames of a session as they come: a recorder."""

@@ -272,7 +272,7 @@ class State:
             source.bye = frame.why
         if isinstance(frame, (frames.Counters, frames.Table, frames.Histogram, frames.Cost)):
             source.intervals_missed += source.timeline.begin(frame.mono_ns, frame.interval_ns)
-        if frame.probe is not None:
+        if frame.probe is not None and not isinstance(frame, frames.Action):  # which may be of one that never ran
             probe = self._probe(frame)
             if probe is not None:
                 probe._apply(frame, source.timeline.tick + 1)

@@ -96,6 +96,9 @@ class FakeSession:
     def bound(self, kernel_cpu_pct: float | None) -> None:
         pass
 
+    def say_action(self, *_: object) -> None:
+        pass
+
     def _done(self) -> Future[None]:
         future: Future[None] = Future()
         future.set_result(None)

@@ -40,6 +40,7 @@ class FakeSession:
         self.refuses = False
         self.is_close: list[bool] = []
         self.bounds: list[float | None] = []
+        self.said: list[tuple[object, ...]] = []
         self._seq = 0
         self._news: list[Callable[[News], None]] = []
         self.status("attached", "details", DETAILS)
@@ -86,6 +87,9 @@ class FakeSession:
 
     def bound(self, kernel_cpu_pct: float | None) -> None:
         self.bounds.append(kernel_cpu_pct)
+
+    def say_action(self, *action: object) -> None:
+        self.said.append(action)
 
     def set(
         self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None, why: str | None = None
@@ -180,6 +184,19 @@ def test_the_user_undoes_and_pins_and_unpins() -> None:
     session.second(3.0)
     assert session.state.probes[NAME].mode == "counters"
     assert not governing.toggle_pin("nonsense")
+
+
+def test_every_action_is_a_frame_whoever_it_is_of() -> None:
+    session, governing = governed()
+    session.second(3.0)
+    governing.toggle_pin(NAME)
+    for _ in range(5):
+        session.second(3.0)
+    governing.toggle_pin(NAME)
+    governing.note(replace(governing.actions[-1], action="somebody else's"))
+    told = [(one.probe, one.action, one.because, one.measured, one.limit) for one in governing.actions]
+    assert session.said == told and len(told) >= 5
+    assert {one[0] for one in told} == {NAME, ""}
 
 
 def test_what_the_user_sets_is_what_it_comes_back_to() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.recorded import BEGIN_WALL_NS, HEADER, SECOND, Stream, record
+from tests.unit.recorded import BEGIN_WALL_NS, HEADER, SECOND, Batch, Stream, record
 from tests.unit.test_recording import VERSION_1
 
 from netconsole import checkpoint, frames, probes, snapshot
@@ -104,7 +104,11 @@ def test_back_is_the_way_that_it_came(long: Path) -> None:
 def test_a_lost_collector_is_not_waited_for(tmp_path: Path) -> None:
     stream = Stream()
 
-    def batches() -> Iterator[list[frames.AnyFrame]]:
+    def action(probe: str | None, what: str, measured: float) -> frames.Action:
+        said = {"action": what, "because": "in-kernel time", "measured": measured, "limit": 2.0}
+        return frames.Action(**stream.stamp(probe, "console"), **said)
+
+    def batches() -> Iterator[Batch]:
         yield from stream.batches(5)
         for number in range(30):
             collected, own = stream.interval()
@@ -122,6 +126,42 @@ def test_a_lost_collector_is_not_waited_for(tmp_path: Path) -> None:
     at_s = replay.at_s
     replay.back()
     assert replay.at_s < at_s
+
+
+@pytest.mark.parametrize("with_frames", [True, False])
+def test_what_was_done_to_keep_the_budget_is_told(tmp_path: Path, with_frames: bool) -> None:
+    """Of recordings without frames of it as far as the states of probes tell."""
+    stream = Stream()
+
+    def action(probe: str | None, what: str, measured: float) -> frames.Action:
+        said = {"action": what, "because": "in-kernel time", "measured": measured, "limit": 2.0}
+        return frames.Action(**stream.stamp(probe, "console"), **said)
+
+    def batches() -> Iterator[Batch]:
+        yield from stream.begin()
+        yield from stream.interval()
+        if with_frames:
+            yield [action("kernel_drops", "details → summary", 3.5)]
+        why = "details → summary: in-kernel time: 3.5, limit 2"
+        yield [frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary", why=why)]
+        yield from stream.interval()
+        if with_frames:
+            yield [action(None, "over the budget", 2.5)]
+            yield [action("kernel_drops", "back to details", 0.1)]
+        yield [frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="details")]
+        yield from stream.interval()
+
+    record(tmp_path / "a.ncrec", batches())
+    replay = player(tmp_path / "a.ncrec")
+    while replay.step():
+        pass
+    told = [(one.probe, one.action, one.measured) for one in replay.place.actions]
+    if with_frames:
+        first, *rest = told
+        assert first == ("kernel_drops", "details → summary", 3.5)
+        assert rest == [("", "over the budget", 2.5), ("kernel_drops", "back to details", 0.1)]
+    else:
+        assert told == [("kernel_drops", "details → summary", None)]
 
 
 def test_damage_is_told_and_passed_over(long: Path, tmp_path: Path) -> None:

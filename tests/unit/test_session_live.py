@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ from tests.fake_collector import Scenario
 from tests.session_news import SessionNews
 
 from netconsole.collector_process import CollectorGone, CollectorProcess
-from netconsole.frames import MAX_LINE_BYTES
+from netconsole.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, AnyFrame, decode, encode
 from netconsole.live import LiveSession
 from netconsole.session import CommandError, ProbeRequest
+from netconsole.state import State
 
 FAKE = Path(__file__).parents[1] / "fake_collector.py"
 REQUEST = ProbeRequest("kernel_drops", knobs={"device": ""}, spec={"probe": {"name": "kernel_drops"}}, code="int x;")
@@ -35,6 +36,13 @@ class Watch:
 
     def commands(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+class Kept(list[AnyFrame]):
+    """What a recorder would get."""
+
+    def take(self, _: State, batch: Sequence[AnyFrame]) -> None:
+        self.extend(batch)
 
 
 @pytest.fixture
@@ -87,6 +95,23 @@ def test_knobs_are_set_on_the_running_probe_and_survive_a_restart(watch: Callabl
     one.until(lambda state: state.collector.restarts == 1 and state.collector.intervals >= 2)
     loads = [command for command in one.commands() if command["command"] == "load"]
     assert (loads[-1]["mode"], loads[-1]["knobs"]) == ("details", {"device": "eth0"})
+
+
+def test_an_action_is_a_frame_before_the_next_ones_and_makes_no_probe(watch: Callable[..., Watch]) -> None:
+    one = watch(Scenario().hello().status("kernel_drops").end())
+    kept = Kept()
+    one.session.attach(kept)
+    with one.session.view():  # as somebody does who looks and tells at once
+        one.session.say_action("never_there", "not started", "x" * 2 * MAX_SENTENCE)
+        one.session.say_action("", "over the budget", "of all", 3.0, 2.0)
+    one.session.start()
+    one.until(lambda state: state.collector.intervals == 1)
+    first, second, *_ = kept
+    assert isinstance(first, Action) and isinstance(second, Action)
+    assert (first.probe, second.probe, second.measured, second.limit) == ("never_there", None, 3.0, 2.0)
+    assert [decode(encode(frame)) for frame in (first, second)] == [first, second]
+    with one.session.view() as state:
+        assert "never_there" not in state.probes and not state.console.frames_lost
 
 
 def test_a_refused_command_says_why(watch: Callable[..., Watch]) -> None:
