@@ -41,6 +41,9 @@ def calibrate(
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also on a host that is busy.")] = False,
+    iperf3: Annotated[
+        bool, typer.Option("--iperf3", help="TCP streams by iperf3 (installed here), a second each at least.")
+    ] = False,
 ) -> int:
     """Measure what the probes cost on this host, paired with and without, under load between two namespaces of its own.
 
@@ -65,11 +68,13 @@ def calibrate(
     # Late: what measures is not needed to say what is wrong with the command line.
     from netconsole.calibrate import plan
     from netconsole.calibrate.judge import entry
+    from netconsole.calibrate.load import WORKLOADS, with_iperf3
 
-    needed_s = plan.duration_s(len(treatments), pairs, window_s)
+    workloads = with_iperf3() if iperf3 else WORKLOADS
+    needed_s = plan.duration_s(len(treatments), pairs, window_s, workloads)
     _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min; two CPUs will be busy")
     involved = [manifests[name] for name in dict.fromkeys(r.name for one in treatments for r in one.requests)]
-    outcome = plan.run(treatments, involved, pairs, window_s, _say, force)
+    outcome = plan.run(treatments, involved, pairs, window_s, _say, force, workloads)
     found = store.made(entry(one, outcome, manifests, pairs, window_s) for one in outcome.treatments)
     _say(f"stored in {safe(store.save(found))}")
     if form == "json":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from netconsole.calibrate import plan
 from netconsole.calibrate.end import DEVICE
 from netconsole.calibrate.judge import entry
-from netconsole.calibrate.load import WORKLOADS, Load
+from netconsole.calibrate.load import IPERF3, WORKLOADS, Load, Workload
 from netconsole.calibrate.result import Entry, Span
 from netconsole.calibrate.tool import Tool
 from netconsole.manifest import Manifest
@@ -119,9 +120,24 @@ def test_nothing_of_the_load_is_in_the_hosts_namespace_and_it_is_gone_after_it()
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_kill_9_leaves_no_process_and_no_namespace(tmp_path: Path) -> None:
+needs_iperf3 = pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3")
+
+
+@needs_iperf3
+@pytest.mark.parametrize("workload", IPERF3, ids=[one.name for one in IPERF3])
+def test_streams_by_iperf3_stay_on_the_same_wire(workload: Workload) -> None:
+    with Load() as load_:
+        stretch = load_.run(workload, 0.05)
+        speed, cpu = (stretch.figures[f"{workload.name}.{name}"] for name in ("mb_per_s", "cpu_ns_per_kb"))
+        print(f"{speed:.0f} MB/s, {cpu:.0f} ns of CPU per kB")
+        cpus = cpu * speed * 1e3 / 1e9
+        assert stretch.units_in_all > 0 and cpus > 0.2, "what its own processes take is in it"
+
+
+@pytest.mark.parametrize("options", [(), pytest.param(("--iperf3",), marks=needs_iperf3)], ids=["own", "iperf3"])
+def test_kill_9_leaves_no_process_and_no_namespace(tmp_path: Path, options: tuple[str, ...]) -> None:
     code = "import sys; from netconsole.cli import run; sys.exit(run(sys.argv[1:]))"
-    words = [sys.executable, "-c", code, "calibrate", "--probe", "kernel_drops", "--force"]
+    words = [sys.executable, "-c", code, "calibrate", "--probe", "kernel_drops", "--force", *options]
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment)
     assert process.stderr is not None

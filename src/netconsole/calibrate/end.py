@@ -13,6 +13,7 @@ import ctypes
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,7 @@ def main() -> None:
 class _End:
     def __init__(self) -> None:
         self._ports: Mapping[str, int] = {}
+        self._iperf3: subprocess.Popen[str] | None = None
 
     def do_hello(self) -> Result:
         return {"pid": os.getpid()}
@@ -93,8 +96,9 @@ class _End:
                 os.sched_setaffinity(int(task.name), cpus)
 
     def do_used(self) -> Result:
-        """CPU time of this process so far."""
-        return {"cpu_ns": time.process_time_ns()}
+        """CPU time so far of this process, and of those that it has started and that have ended."""
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {"cpu_ns": time.process_time_ns() + round((children.ru_utime + children.ru_stime) * 1e9)}
 
     def do_stream(self, streams: int, seconds: float) -> Result:
         """Bytes as fast as they go over so many connections."""
@@ -120,6 +124,29 @@ class _End:
         for wire in sockets:
             wire.close()
         return {"units": units, "seconds": elapsed_s, "units_in_all": sum(sent)}
+
+    def do_serve_iperf3(self) -> None:
+        """A server for one test; it listens when this returns."""
+        words = ("--server", "--one-off", "--bind", ADDRESSES[1], "--forceflush")
+        self._iperf3 = _start_iperf3(*words)
+        assert self._iperf3.stdout is not None
+        if not any("listening" in line for line in iter(self._iperf3.stdout.readline, "")):
+            raise RuntimeError("iperf3: its server does not listen")
+
+    def do_end_iperf3(self) -> None:
+        """Await the end of its test."""
+        if self._iperf3 is not None:
+            self._iperf3.communicate()
+
+    def do_iperf3(self, streams: int, seconds: float) -> Result:
+        """Bytes that iperf3's server has received over so many connections."""
+        words = ("--client", ADDRESSES[1], "--json", "--time", str(round(seconds)), "--parallel", str(streams))
+        said = _start_iperf3(*words).communicate()[0]
+        try:
+            received = json.loads(said)["end"]["sum_received"]
+        except (ValueError, LookupError):
+            raise RuntimeError(f"iperf3: {said.strip()[:200]}") from None
+        return {"units": received["bytes"], "seconds": received["seconds"], "units_in_all": received["bytes"]}
 
     def do_round_trips(self, kind: str, seconds: float) -> Result:
         """One small request after the other, each sent when the answer to the last has come."""
@@ -186,6 +213,17 @@ def _connect(port: int, purpose: bytes) -> socket.socket:
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     wire.send(purpose)
     return wire
+
+
+def _start_iperf3(*words: str) -> subprocess.Popen[str]:
+    """A process of iperf3, which the kernel kills with this one."""
+    ending = partial(_die_with, os.getpid())
+    try:
+        return subprocess.Popen(
+            ["iperf3", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=ending
+        )
+    except OSError as error:
+        raise RuntimeError(f"iperf3 cannot be run: {error.strerror}") from None
 
 
 # ---- the serving end ----

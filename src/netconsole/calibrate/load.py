@@ -51,9 +51,25 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("dropped", "dropped datagrams", {"do": "datagrams", "dropped": True}, "datagram"),
 )
 
+IPERF3: tuple[Workload, ...] = (
+    Workload("iperf3_stream", "iperf3, one stream", {"do": "iperf3", "streams": 1}, "byte"),
+    Workload("iperf3_streams", f"iperf3, {STREAMS} streams", {"do": "iperf3", "streams": STREAMS}, "byte", spread=True),
+)
+"""Instead of the streams above, for who asks for it. It knows whole seconds only."""
+
+
+def with_iperf3() -> tuple[Workload, ...]:
+    """All kinds, streams by iperf3."""
+    return (*IPERF3, *(load for load in WORKLOADS if load.unit != "byte"))
+
+
+def stretch_s(workload: Workload, seconds: float) -> float:
+    """How long a stretch of it takes that was to take so long."""
+    return max(1.0, round(seconds)) if workload in IPERF3 else seconds
+
 
 def _metrics() -> Iterator[Metric]:
-    for load in WORKLOADS:
+    for load in (*WORKLOADS, *IPERF3):
         if load.unit == "byte":
             yield Metric(f"{load.name}.mb_per_s", load.name, f"{load.title}: throughput", "MB/s", "down")
             yield Metric(f"{load.name}.cpu_ns_per_kb", load.name, f"{load.title}: CPU of both ends", "ns/kB", "up")
@@ -109,7 +125,12 @@ class Load:
         self._place(workload.spread)
         near, far = self._ends
         used_ns = [int(end.ask({"do": "used"})["cpu_ns"]) for end in self._ends]
+        seconds = stretch_s(workload, seconds)
+        if workload in IPERF3:
+            far.ask({"do": "serve_iperf3"})
         found = near.ask({**workload.command, "seconds": seconds}, seconds)
+        if workload in IPERF3:
+            far.ask({"do": "end_iperf3"})
         spent_ns = sum(int(end.ask({"do": "used"})["cpu_ns"]) for end in (near, far)) - sum(used_ns)
         units = int(found["units"])
         if not units:

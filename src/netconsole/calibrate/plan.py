@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import psutil
 
 from netconsole.calibrate import empty
-from netconsole.calibrate.load import METRICS, WORKLOADS, Load, Workload
+from netconsole.calibrate.load import METRICS, WORKLOADS, Load, Workload, stretch_s
 from netconsole.calibrate.tool import Program, Runs, Tool
 from netconsole.manifest import Manifest
 from netconsole.problems import Unable
@@ -66,11 +66,12 @@ def busy_pct() -> float:
     return float(psutil.cpu_percent(interval=_LOOK_S))
 
 
-def duration_s(treatments: int, pairs: int, window_s: float) -> float:
+def duration_s(treatments: int, pairs: int, window_s: float, workloads: Sequence[Workload] = WORKLOADS) -> float:
     """About how long :func:`run` will take."""
-    stretch_s = len(WORKLOADS) * (window_s + 0.12)
+    all_of_them_s = sum(stretch_s(workload, window_s) + 0.12 for workload in workloads)
     run_times_s = len(TIMED) * (_RUN_TIMES_S + 0.3)
-    return pairs * ((treatments + 1) * (2 * stretch_s + 0.3) + treatments * (run_times_s + 1.0)) + stretch_s + 3
+    each_s = (treatments + 1) * (2 * all_of_them_s + 0.3) + treatments * (run_times_s + 1.0)
+    return pairs * each_s + all_of_them_s + 3
 
 
 def run(
