@@ -15,10 +15,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "tui"))
 
-from scenes import for_ever
 from tests.terminal_process import TerminalProcess
+from tests.tui.scenes import for_ever
 
 SIZES = ((120, 40, 16_000), (80, 24, 8_000))
 """Columns, lines, bytes a second."""

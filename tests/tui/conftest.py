@@ -1,16 +1,12 @@
-"""A fixed time zone, no configuration of the user's, and the modules of this directory."""
+"""A fixed time zone, and no configuration of the user's."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
 @pytest.fixture(autouse=True)

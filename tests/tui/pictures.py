@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from played import screen_text
+from tests.tui.played import screen_text
 from textual.pilot import Pilot
 
 from netconsole.tui.console import ConsoleApp

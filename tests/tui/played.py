@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from scenes import INTERVAL_NS, PROBE_DIRECTORY, Scenario
+from tests.fake_collector import EPOCH_MONO_NS, EPOCH_WALL_NS, INTERVAL_NS, Scenario
+from tests.tui.scenes import PROBE_DIRECTORY
 
-from fake_collector import EPOCH_MONO_NS, EPOCH_WALL_NS
 from netconsole import frames, probes, profiles
 from netconsole.frames import Mode, Scalar
+from netconsole.ladder import Level
 from netconsole.session import CommandError, Connection, News
 from netconsole.state import State
 from netconsole.tui.console import ConsoleApp
@@ -27,7 +28,8 @@ class PlayedSession:
 
     def __init__(self, scenario: Scenario | None = None) -> None:
         self.state = State()
-        self.asked: list[tuple[str, Mode | None, Mapping[str, Scalar] | None]] = []
+        self.asked: list[tuple[str, Level | None, Mapping[str, Scalar] | None]] = []
+        self.reloaded: list[tuple[str, Mode | None, Mapping[str, Scalar] | None]] = []
         self.refuse: str | None = None
         self.age: float | None = 0.2
         self.standing = Connection("live")
@@ -85,14 +87,27 @@ class PlayedSession:
     def settled(self) -> bool:
         return True
 
-    def set(self, probe: str, mode: Mode | None = None, knobs: Mapping[str, Scalar] | None = None) -> Future[None]:
+    def set(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
         self.asked.append((probe, mode, knobs))
         return self._answer()
 
-    def reload(self, probe: str) -> Future[None]:
+    def reload(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
+        self.reloaded.append((probe, mode, knobs))
         return self._answer()
 
-    def unload(self, probe: str) -> Future[None]:
+    def unload(self, probe: str, why: str | None = None) -> Future[None]:
         self.asked.append((probe, "off", None))
         return self._answer()
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from played import PROFILE, PlayedSession, screen_text
-from scenes import PROBE_DIRECTORY, Scenario, host, interval
+from tests.fake_collector import Scenario
+from tests.tui.played import PROFILE, PlayedSession, screen_text
+from tests.tui.scenes import PROBE_DIRECTORY, host, interval
 from textual.pilot import Pilot
 
 from netconsole import probes

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from fake_collector import INTERVAL_NS, Scenario
+from tests.fake_collector import INTERVAL_NS, Scenario
 
 PROBES = ("kernel_drops", "link_rates", "socket_drops", "softirq_health", "tx_queue_latency")
 PROBE_DIRECTORY = Path(__file__).parent / "probes"

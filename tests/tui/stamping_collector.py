@@ -8,10 +8,10 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from scenes import Scenario, attached
+from tests.fake_collector import Scenario
+from tests.tui.scenes import attached
 
 INTERVAL_S = 0.5
 ROWS = 60
@@ -20,7 +20,12 @@ ROWS = 60
 def main() -> None:
     """Frames until the end of standard input."""
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait_for_the_end() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
     seq = 0
     for line in attached(Scenario()).lines:
         if "kind" in line:

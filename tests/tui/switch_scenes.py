@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.fake_collector import INTERVAL_NS, Scenario
 
-from fake_collector import INTERVAL_NS, Scenario
 from netconsole import histogram
 
 FLOWS, UPCALLS, DROPS, PATH = "ovs_flows", "ovs_upcalls", "ovs_drops", "host_path"

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from played import PROFILE, PlayedSession
-from running import FACTS, running
-from scenes import PROBE_DIRECTORY, host
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.running import FACTS, running
+from tests.tui.scenes import PROBE_DIRECTORY, host
 
 from netconsole import probes, snapshot
 from netconsole.snapshot_file import Snapshot
+from netconsole.tui.panes.against import Key
 
 
 def runs(share: float, count: int = 5, **changes: Any) -> list[Snapshot]:
@@ -61,7 +62,7 @@ async def test_the_overview_lists_what_two_windows_agree_on_and_enter_shows_the_
         table = one.app._main.view.tables["against"]
         table.focus()
         # Which of two faults leads is the ranks' matter: totals of the played host go up and down.
-        table.select(next(key for key in table.keys if "FULL_RING" in key.metric))
+        table.select(next(key for key in table.keys if isinstance(key, Key) and "FULL_RING" in key.metric))
         text = await one.press("enter")
         assert "FULL_RING" in text and "Against baseline quiet" in text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running import Running, running
+from tests.tui.running import Running, running
 from textual.widgets import Input
 
 from netconsole import baseline, snapshot_file
@@ -120,7 +120,12 @@ async def test_what_cannot_be_written_is_one_line_and_was_not_measured_in_vain(
         await one.press("s")
         fill(one, time="", file="gone/x.json")
         (here / "gone").mkdir()
-        monkeypatch.setattr("netconsole.tui.screens.snapshot.os.access", lambda *_: (here / "gone").rmdir() or True)
+
+        def gone_once_it_was_asked(*_: object) -> bool:
+            (here / "gone").rmdir()
+            return True
+
+        monkeypatch.setattr("netconsole.tui.screens.snapshot.os.access", gone_once_it_was_asked)
         text = await one.press("enter")
         assert "Enter tries again with what was measured" in text
         fill(one, file="x.json")
@@ -172,7 +177,7 @@ async def test_every_fact_has_its_source_and_an_unknown_one_its_reason() -> None
         await one.press("enter", "escape")
         assert isinstance(one.app.screen, FactsScreen), "the filter goes first"
         await one.press("escape")
-        assert one.app.screen is one.app._main
+        assert one.app.screen_stack[-1] is one.main
 
 
 async def test_a_defect_while_facts_are_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from played import PROFILE, PlayedSession, screen_text
-from switch_scenes import datapath
-from vhost_scenes import Host
+from tests.fake_collector import Scenario
+from tests.tui.played import PROFILE, PlayedSession, screen_text
+from tests.tui.switch_scenes import datapath
+from tests.tui.vhost_scenes import Host
 
-from fake_collector import Scenario
 from netconsole import probes
 from netconsole.tui.console import ConsoleApp
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import switch_scenes as made
-from played import PROFILE, PlayedSession
-from switch_scenes import DROPS, FLOWS, UPCALLS, Scenario
+from tests.fake_collector import Scenario
+from tests.tui import switch_scenes as made
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.switch_scenes import DROPS, FLOWS, UPCALLS
 
 from netconsole import findings, probes
 from netconsole.session import Connection
@@ -110,12 +111,14 @@ def test_a_datapath_that_only_its_upcalls_tell_of_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gauges", "words"),
-    [({"limit_used_pct": 97.0}, "! table full"), ({"dump_ms": 1500}, "! slow dumps")],
+    ("scenario", "words"),
+    [
+        (made.datapath(made.attached(FLOWS), limit_used_pct=97.0), "! table full"),
+        (made.datapath(made.attached(FLOWS), dump_ms=1500), "! slow dumps"),
+    ],
 )
-def test_what_will_go_wrong_next_is_said(gauges: dict[str, float], words: str) -> None:
-    scene = scene_of(made.datapath(made.attached(FLOWS), **gauges))
-    assert texts(ovs.health_rows(scene))[0]["state"] == words
+def test_what_will_go_wrong_next_is_said(scenario: Scenario, words: str) -> None:
+    assert texts(ovs.health_rows(scene_of(scenario)))[0]["state"] == words
 
 
 def test_what_is_wrong_stands_out_the_trap_by_its_name() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import switch_scenes as made
-from played import PROFILE, PlayedSession
-from switch_scenes import PATH, Scenario
+from tests.fake_collector import Scenario
+from tests.tui import switch_scenes as made
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.switch_scenes import PATH
 
 from netconsole import probes
 from netconsole.session import Connection

@@ -7,9 +7,10 @@ the difference before you commit it.
 from __future__ import annotations
 
 import pytest
-from pictures import looks_as_it_did
-from played import PlayedSession, console
-from scenes import Scenario, host, interval
+from tests.fake_collector import Scenario
+from tests.tui.pictures import looks_as_it_did
+from tests.tui.played import PlayedSession, console
+from tests.tui.scenes import host, interval
 
 VIEWS = {
     "overview": (),

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scenes import for_ever
 from tests.terminal_process import TerminalProcess, alive
+from tests.tui.scenes import for_ever
 
 PROMISE_S = 2.0
 """However it is ended, so long it may take. (It takes about 0.2 s.)"""

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from pictures import is_picture
-from played import screen_text
+from tests.tui.pictures import is_picture
+from tests.tui.played import screen_text
 from tests.unit.recorded import Stream, record
 from textual.pilot import Pilot
 from textual.widgets import Input

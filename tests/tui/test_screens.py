@@ -12,9 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from played import PROFILE, PlayedSession, console, screen_text
-from running import Running, running_as
-from scenes import HOSTILE, PROBE_DIRECTORY, Scenario, attached, host
+from tests.fake_collector import Scenario
+from tests.tui.played import PROFILE, PlayedSession, console, screen_text
+from tests.tui.running import Running, running_as
+from tests.tui.scenes import HOSTILE, PROBE_DIRECTORY, attached, host
 from textual.widgets import Input
 
 from netconsole import frames

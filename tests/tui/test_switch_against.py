@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import switch_scenes as made
-from played import PROFILE, PlayedSession
-from switch_scenes import DROPS, FLOWS, PATH, UPCALLS
+from tests.tui import switch_scenes as made
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
 
 from netconsole import probes, snapshot
 from netconsole.live_comparison import LiveComparison

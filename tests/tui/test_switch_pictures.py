@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from pictures import looks_as_it_did
-from played import PROFILE, PlayedSession
+from tests.tui.pictures import looks_as_it_did
+from tests.tui.played import PROFILE, PlayedSession
 
 from netconsole import frames, probes
 from netconsole.tui.console import ConsoleApp

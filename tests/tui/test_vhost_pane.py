@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from played import PROFILE, PlayedSession
-from vhost_scenes import NS, Host, labels
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.vhost_scenes import NS, Host, labels
 
 from netconsole import probes
 from netconsole.player import Player
@@ -113,8 +113,13 @@ def test_an_interval_costs_what_moves_in_it(active: int, monkeypatch: pytest.Mon
     session.play(made.interval(set()))
     pane.rows(scene_of(session))
     judged: list[vhost_queues.Queue] = []
-    judge = vhost_queues.verdict
-    monkeypatch.setattr(vhost_queues, "verdict", lambda scene, queue: (judged.append(queue), judge(scene, queue))[1])
+    verdict = vhost_queues.verdict
+
+    def judge(scene: Scene, queue: vhost_queues.Queue) -> tuple[str, str]:
+        judged.append(queue)
+        return verdict(scene, queue)
+
+    monkeypatch.setattr(vhost_queues, "verdict", judge)
     for first in (0, 400):
         judged.clear()
         session.play(made.interval(set(made.places[first : first + active])))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.fake_collector import INTERVAL_NS, Scenario
 
-from fake_collector import INTERVAL_NS, Scenario
 from netconsole import histogram
 
 NS = {"S1-S2": 40_000, "S2-S3": 2_000, "S3-S4": 1_000, "S4-S5": 3_000}
