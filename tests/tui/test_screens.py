@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -16,6 +16,7 @@ from tests.fake_collector import Scenario
 from tests.tui.played import PROFILE, PlayedSession, console, screen_text
 from tests.tui.running import Running, running_as
 from tests.tui.scenes import HOSTILE, PROBE_DIRECTORY, attached, host
+from textual.geometry import Region
 from textual.widgets import Input
 
 from netconsole import frames
@@ -30,6 +31,7 @@ from netconsole.tui.panes import standsout
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.widgets.columns import Cell, Row
 
 SIZES = [(120, 40), (80, 24), (40, 12), (20, 6), (200, 60)]
 
@@ -123,7 +125,8 @@ async def test_hostile_names_are_only_text() -> None:
 async def test_a_recording_s_probe_of_any_name_is_only_text() -> None:
     async with running() as one:
         stamp: dict[str, Any] = {"mono_ns": 0, "wall_ns": 0, "mode": "summary"}
-        for seq, state in enumerate(("failed", "compiling", "unsupported"), 10_000):
+        states: tuple[frames.ProbeState, ...] = ("failed", "compiling", "unsupported")
+        for seq, state in enumerate(states, 10_000):
             one.session.take(frames.Status(seq=seq, probe=f"{state}\x1b]0;{state}\x07", state=state, **stamp))
         for key in "123456789":
             await one.press(key)
@@ -436,6 +439,20 @@ async def test_a_probe_is_switched_off_where_its_knobs_are() -> None:
         assert one.session.asked == [("kernel_drops", "off", None)]
 
 
+async def test_a_probe_that_is_off_is_loaded_again_where_its_knobs_are() -> None:
+    async with running() as one:
+        stamp: dict[str, Any] = {"mono_ns": 0, "wall_ns": 0, "mode": "summary"}
+        one.session.take(frames.Status(seq=10_000, probe="kernel_drops", state="off", **stamp))
+        one.table("kernel_drops-drops").focus()
+        await one.press("e")
+        one.app.screen.query_one("#knob-mode", Input).value = "details"
+        one.app.screen.query_one("#knob-port", Input).value = "443"
+        assert "applied" in await one.press("enter")
+        ((probe, mode, knobs),) = one.session.reloaded
+        assert (probe, mode) == ("kernel_drops", "details") and knobs is not None and knobs["port"] == 443
+        assert one.session.asked == []
+
+
 async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -> None:
     async with running() as one:
         lacking = "socket_drops"
@@ -551,10 +568,11 @@ async def test_a_key_can_be_given_to_another_action() -> None:
     app = console(session)
     app.keys = {"pause": "f9"}
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("p")
-        assert app.pause.step == "live"
-        await pilot.press("f9")
-        assert app.pause.step == "order"
+        steps = []
+        for key in ("p", "f9"):
+            await pilot.press(key)
+            steps.append(app.pause.step)
+        assert steps == ["live", "order"]
 
 
 async def test_nothing_is_drawn_while_output_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -569,11 +587,15 @@ async def test_nothing_is_drawn_while_output_is_queued(monkeypatch: pytest.Monke
         assert one.text() != before, "the newest picture is drawn as soon as there is room"
 
 
-async def test_only_what_changed_is_refreshed() -> None:
+async def test_only_what_changed_is_refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as one:
         table = one.table("kernel_drops-drops")
-        refreshed: list[object] = []
-        original: Callable[..., object] = table.refresh
-        table.refresh = lambda *regions, **_: refreshed.extend(regions) or original(*regions)  # type: ignore[assignment]
+        refreshed: list[tuple[Region, ...]] = []
+        monkeypatch.setattr(table, "refresh", lambda *regions: refreshed.append(regions))
         table.show(table._all, now_s=0.0, title=table.title, note=table.note)
         assert refreshed == []
+        (changed, *others) = table._all
+        cells = {**changed.cells, "count": Cell("4711", 4711)}
+        table.show([Row(changed.key, cells), *others], now_s=0.0, title=table.title, note=table.note)
+        ((region,),) = refreshed
+        assert region.height == 1 and region.width < table.size.width
