@@ -36,7 +36,7 @@ struct nc_grant {
     u64 took_ns;        /* by the last one that was */
 };
 
-/* Runs that ask for their flags; and those that want to put what was counted into rows, in probes of several programs. */
+/* Runs that ask for their flags; and those that want to make rows and histograms of what was counted, in probes of several programs. */
 enum { NC_FLAGS, NC_ROWS, NC_GRANTS };
 BPF_PERCPU_ARRAY(nc_grant, struct nc_grant, NC_GRANTS);
 
@@ -149,21 +149,38 @@ static inline void nc_leave(struct nc_config *config)
     nc_grant_timed(config, NC_FLAGS);
 }
 
-/* May what was counted go into rows and histograms? For probes that join what several programs see of a packet: those go on, for an end that
- * is not seen would leave a start behind, to be taken for that of another packet at the same address. So that what they take is in the
- * bound, too, a run counts twice. After either answer comes nc_listed. */
+/* For probes that join what several programs see of a packet: those go on, for an end that is not seen would leave a start behind, to be
+ * taken for that of another packet at the same address. What is made of the joined packet is left out. So that what the programs before it
+ * take is in the bound, too, a run counts twice. */
 #define NC_TIMES_OF_A_ROW 2
-static inline int nc_may_list(struct nc_config *config)
+static inline int nc_within_bound(struct nc_config *config, u32 left_out)
 {
     struct nc_grant *grant = config->bound_ns ? nc_granted(config, NC_ROWS, NC_TIMES_OF_A_ROW) : NULL;
 
     if (!grant || !(grant->flags & NC_F_COUNTERS))
         return 1;
-    nc_ledger_add(NC_UNLISTED);
+    nc_ledger_add(left_out);
     return 0;
 }
 
+/* May what was counted go into rows and histograms? After either answer comes nc_listed. */
+static inline int nc_may_list(struct nc_config *config)
+{
+    return nc_within_bound(config, NC_UNLISTED);
+}
+
 static inline void nc_listed(struct nc_config *config)
+{
+    nc_grant_timed(config, NC_ROWS);
+}
+
+/* The same where the row is whole in any case, and the histograms are the dear part. */
+static inline int nc_may_measure(struct nc_config *config)
+{
+    return nc_within_bound(config, NC_UNMEASURED);
+}
+
+static inline void nc_measured(struct nc_config *config)
 {
     nc_grant_timed(config, NC_ROWS);
 }

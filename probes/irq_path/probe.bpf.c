@@ -324,19 +324,12 @@ static inline void account_stage(struct stage_key *key, char from, char to, u64 
     nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
 }
 
-static inline void account(struct interrupt *interrupt)
+static inline void account_stages(struct interrupt *interrupt)
 {
     struct stage_key key = { .place = interrupt->place, .queue = interrupt->queue };
-    struct queue_row *row = row_of(&interrupt->place, interrupt->queue);
     u64 *ns = interrupt->ns, total = ns[4] - ns[0];
     struct nc_bucket none = {};
 
-    nc_count(INTERRUPTS);
-    if (row) {
-        row->interrupts++;
-        row->packets += interrupt->packets;
-        row->coalesced += interrupt->packets - 1;
-    }
     account_stage(&key, '1', '2', ns[1] - ns[0]);
     account_stage(&key, '2', '3', ns[2] - ns[1]);
     account_stage(&key, '3', '4', ns[3] - ns[2]);
@@ -344,6 +337,21 @@ static inline void account(struct interrupt *interrupt)
     __builtin_memcpy(key.stage, "total", 6);
     key.slot = nc_slot(total);
     nc_bucket_add(stages.lookup_or_try_init(&key, &none), total);
+}
+
+static inline void account(struct nc_config *config, struct interrupt *interrupt)
+{
+    struct queue_row *row = row_of(&interrupt->place, interrupt->queue);
+
+    nc_count(INTERRUPTS);
+    if (row) {
+        row->interrupts++;
+        row->packets += interrupt->packets;
+        row->coalesced += interrupt->packets - 1;
+    }
+    if (nc_may_measure(config))
+        account_stages(interrupt);
+    nc_measured(config);
 }
 
 static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct interrupt *interrupt)
@@ -397,7 +405,7 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
         if (done.ns[i] < done.ns[i - 1])
             done.ns[i] = done.ns[i - 1];
     }
-    account(&done);
+    account(config, &done);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, &done);
     return 0;

@@ -220,6 +220,20 @@ static inline void account_stage(struct stage_key *key, char from, char to, u64 
     nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
 }
 
+static inline void account_stages(struct run *run)
+{
+    struct stage_key key = { .place = run->tap.place, .queue = run->tap.queue };
+    struct nc_bucket none = {};
+    u64 *ns = run->ns;
+
+    account_stage(&key, '1', '2', ns[1] - ns[0]);
+    account_stage(&key, '2', '3', ns[2] - ns[1]);
+    account_stage(&key, '3', '4', ns[3] - ns[2]);
+    __builtin_memcpy(key.stage, "total", 6);
+    key.slot = nc_slot(ns[3] - ns[0]);
+    nc_bucket_add(stages.lookup_or_try_init(&key, &none), ns[3] - ns[0]);
+}
+
 static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct run *run, u32 thread)
 {
     struct run_event *record;
@@ -248,8 +262,6 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
 int arrived(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
-    struct nc_bucket none = {};
-    struct stage_key key = {};
     struct handover *handover;
     struct sk_buff *skb = NC_ARG(0);
     struct run *run;
@@ -275,14 +287,9 @@ int arrived(struct bpf_raw_tracepoint_args *ctx)
             ns[i] = ns[i - 1];
     }
     nc_count(RUNS);
-    key.place = run->tap.place;
-    key.queue = run->tap.queue;
-    account_stage(&key, '1', '2', ns[1] - ns[0]);
-    account_stage(&key, '2', '3', ns[2] - ns[1]);
-    account_stage(&key, '3', '4', ns[3] - ns[2]);
-    __builtin_memcpy(key.stage, "total", 6);
-    key.slot = nc_slot(ns[3] - ns[0]);
-    nc_bucket_add(stages.lookup_or_try_init(&key, &none), ns[3] - ns[0]);
+    if (nc_may_measure(config))
+        account_stages(run);
+    nc_measured(config);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, run, thread);
     return 0;
