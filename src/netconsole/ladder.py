@@ -51,7 +51,7 @@ def ladder(mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode]) -> t
             says = f"threshold {threshold:g} → {higher:g} µs"
             rungs.append(Rung(mode, says, 0.95, share / 2, dict(tightened)))
         flows = knobs.get("flows_one_in")
-        if isinstance(flows, int) and not isinstance(threshold, (int, float)):
+        if isinstance(flows, int) and flows < MAX_FLOWS_ONE_IN and not isinstance(threshold, (int, float)):
             tightened["flows_one_in"] = fewer_flows = min(MAX_FLOWS_ONE_IN, flows * _FLOWS_DOWN)
             share = rungs[-1].events_share
             rungs.append(Rung(mode, f"details of 1 flow in {fewer_flows}", 0.95, share / 2, dict(tightened)))

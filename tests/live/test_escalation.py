@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from netconsole import frames
 from netconsole.escalating import Escalating
 from netconsole.escalation import SUFFIX
 from netconsole.governing import Governing
@@ -98,5 +99,7 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
 
     recording = Recording(snapshot.with_suffix(".ncrec"))
     seconds = (recording.end.mono_ns - recording.begin.mono_ns) / 1e9
+    told = [frame for block in range(len(recording.blocks)) for frame in recording.frames(block)]
     recording.close()
+    assert [frame.action for frame in told if isinstance(frame, frames.Action)] == said[:2]
     assert seconds >= 4.0, "the two of the details, and two after them"

@@ -19,7 +19,7 @@ from netconsole.governor import (
     Move,
     Reading,
 )
-from netconsole.ladder import Rung, ladder
+from netconsole.ladder import MAX_FLOWS_ONE_IN, Rung, ladder
 from netconsole.profiles import Budget
 
 LIMIT_PCT = 2.0
@@ -191,8 +191,9 @@ def test_the_dearest_probe_gives_up_first_and_no_more_than_needed() -> None:
     one = host(EVEN)
     _, moves = one.second({"drops": 1.9, "queues": 0.1, "sockets": 0.05})
     assert [(move.action.probe, move.rung and move.rung.mode) for move in moves] == [("drops", "summary")]
-    assert (moves[0].action.measured, moves[0].action.limit) == (pytest.approx(2.05), LIMIT_PCT)
-    assert one.second({"drops": 1.9, "queues": 0.1, "sockets": 0.05}) == (pytest.approx(1.765), [])
+    assert (moves[0].action.measured, moves[0].action.limit) == pytest.approx((2.05, LIMIT_PCT))
+    cost_pct, moves = one.second({"drops": 1.9, "queues": 0.1, "sockets": 0.05})
+    assert cost_pct == pytest.approx(1.765) and moves == []
 
 
 def test_a_storm_is_answered_at_once_and_forgotten_when_it_has_settled() -> None:
@@ -325,3 +326,12 @@ def test_a_ladder_has_only_steps_that_the_probe_can_take() -> None:
     assert DETAILS[2].knobs == {"events_per_s": 25, "threshold_us": 100}
     assert [rung.mode for rung in SUMMARY] == ["summary", "off"]
     assert ladder("off", {}, ("summary",)) == (Rung("off", "off", 1.0, 1.0),)
+
+
+def test_where_there_is_no_threshold_details_are_of_fewer_flows() -> None:
+    rungs = ladder("details", {"events_per_s": 100, "flows_one_in": 2}, ("summary", "details"))
+    says = [rung.says for rung in rungs]
+    assert says == ["details", "100 → 25 events/s", "details of 1 flow in 16", "details → summary", "detached"]
+    assert rungs[2].knobs == {"events_per_s": 25, "flows_one_in": 16}
+    as_few_as_can_be = ladder("details", {"flows_one_in": MAX_FLOWS_ONE_IN}, ("summary", "details"))
+    assert [rung.says for rung in as_few_as_can_be] == ["details", "details → summary", "detached"]
