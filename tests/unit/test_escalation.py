@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from tests.unit.stamp import Stamp
 
 from netconsole import frames
 from netconsole.cli import run
@@ -200,12 +201,17 @@ def test_a_row_narrows_as_far_as_it_names_something() -> None:
 
 def test_a_percentile_crosses_too() -> None:
     state = State()
-    stamp = {"seq": 1, "mono_ns": SECOND_NS, "wall_ns": 0, "probe": "tx_queue_latency"}
-    state.apply(frames.Status(**stamp, state="attached", mode="summary"))  # type: ignore[arg-type]
+    stamp: Stamp = {"seq": 1, "mono_ns": SECOND_NS, "wall_ns": 0}
+    state.apply(frames.Status(**stamp, probe="tx_queue_latency", state="attached", mode="summary"))
     for device, index in (("eth0", 200), ("eth1", 20)):
         buckets = frames.Buckets(100, 1, 1, 10**9, [(index, 100)])
-        histogram = {"name": "wait", "unit": "ns", "labels": {"device": device, "queue": 3}}
-        state.apply(frames.Histogram(**stamp, interval_ns=SECOND_NS, delta=buckets, total=buckets, **histogram))  # type: ignore[arg-type]
+        labels: dict[str, frames.Label] = {"device": device, "queue": 3}
+        state.apply(
+            frames.Histogram(
+                **stamp, probe="tx_queue_latency", name="wait", interval_ns=SECOND_NS, unit="ns", labels=labels,
+                delta=buckets, total=buckets,
+            )
+        )  # fmt: skip
     crossing = worst(state, LATE)
     assert crossing is not None and dict(crossing.labels)["device"] == "eth0"
     assert "eth0 queue 3: p99" in crossing.says
@@ -214,8 +220,8 @@ def test_a_percentile_crosses_too() -> None:
 def test_the_flight_recorder_keeps_so_many_seconds_and_no_more_than_it_has_room_for(tmp_path: Path) -> None:
     flight, state = FlightRecorder(10.0), State()
     for second in range(1, 60):
-        stamp = {"mono_ns": second * SECOND_NS, "wall_ns": second}
-        batch: list[frames.AnyFrame] = [frames.Cost(seq=second, interval_ns=SECOND_NS, **stamp)]
+        stamp: Stamp = {"seq": second, "mono_ns": second * SECOND_NS, "wall_ns": second}
+        batch: list[frames.AnyFrame] = [frames.Cost(**stamp, interval_ns=SECOND_NS)]
         flight.take(state, batch)
         state.apply(batch[0])
     flight.write(tmp_path / "a.ncrec", describe(PROFILE, {}, MANIFESTS))
@@ -225,8 +231,8 @@ def test_the_flight_recorder_keeps_so_many_seconds_and_no_more_than_it_has_room_
     rows = [frames.Row(labels={"n": n}, counts={}) for n in range(MAX_WEIGHT // 10)]
     flight.hold()
     for second in range(60, 90):
-        stamp = {"mono_ns": second * SECOND_NS, "wall_ns": second}
-        flight.take(state, [frames.Table(seq=second, name="t", interval_ns=SECOND_NS, full=True, rows=rows, **stamp)])
+        stamp = {"seq": second, "mono_ns": second * SECOND_NS, "wall_ns": second}
+        flight.take(state, [frames.Table(**stamp, name="t", interval_ns=SECOND_NS, full=True, rows=rows)])
         assert flight.weight <= MAX_WEIGHT
     assert flight.was_cut
 

@@ -104,10 +104,6 @@ def test_back_is_the_way_that_it_came(long: Path) -> None:
 def test_a_lost_collector_is_not_waited_for(tmp_path: Path) -> None:
     stream = Stream()
 
-    def action(probe: str | None, what: str, measured: float) -> frames.Action:
-        said = {"action": what, "because": "in-kernel time", "measured": measured, "limit": 2.0}
-        return frames.Action(**stream.stamp(probe, "console"), **said)
-
     def batches() -> Iterator[Batch]:
         yield from stream.batches(5)
         for number in range(30):
@@ -134,8 +130,8 @@ def test_what_was_done_to_keep_the_budget_is_told(tmp_path: Path, with_frames: b
     stream = Stream()
 
     def action(probe: str | None, what: str, measured: float) -> frames.Action:
-        said = {"action": what, "because": "in-kernel time", "measured": measured, "limit": 2.0}
-        return frames.Action(**stream.stamp(probe, "console"), **said)
+        stamp = stream.stamp(probe, "console")
+        return frames.Action(**stamp, action=what, because="in-kernel time", measured=measured, limit=2.0)
 
     def batches() -> Iterator[Batch]:
         yield from stream.begin()
