@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from pathlib import Path
 
 import jsonschema
@@ -87,7 +86,7 @@ def test_a_shipped_one_shows_what_it_promises(path: Path) -> None:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_one_tells_nothing_of_the_machine_that_made_it(path: Path) -> None:
     header = Recording(path).header
-    assert header.host.name in ("sample-host", "hypervisor") != socket.gethostname()
+    assert header.host.name in ("sample-host", "hypervisor")
     told = b"\n".join(lines(path)) + repr(header).encode()
     for path_of_a_machine in (b"/home/", b"/root", b"/tmp", b"/work", b"/var/"):
         assert path_of_a_machine not in told
