@@ -65,7 +65,8 @@ def document(
     def vary(mean: float) -> float:
         return mean * chance.lognormvariate(0, day)
 
-    rows, links, waits = [], [], []
+    rows: list[dict[str, Any]] = []
+    links, waits = [], []
     for number in range(devices):
         device = f"vnet{number}"
         faulty = number == devices - 1

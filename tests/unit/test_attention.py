@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.unit.stamp import Stamp
+
 from netconsole import frames
 from netconsole.attention import CLOSELY_S, FEW_PER_S, UNKNOWN_NS, Attention, Glance, counted_per_s
 from netconsole.probes import load
@@ -83,14 +85,12 @@ def test_unknown_figures_are_no_jump() -> None:
 
 def test_counters_are_what_a_probe_counted_and_tables_without_times_where_it_has_none() -> None:
     state = State()
-    second = {"mono_ns": 10**9, "wall_ns": 0}
+    stamp: Stamp = {"seq": 1, "mono_ns": 10**9, "wall_ns": 0}
     values = {"drops": frames.Count(300, 300)}
-    state.apply(frames.Counters(seq=1, probe="kernel_drops", interval_ns=10**9, values=values, **second))  # type: ignore[arg-type]
+    state.apply(frames.Counters(**stamp, probe="kernel_drops", interval_ns=10**9, values=values))
     counts = {name: frames.Count(100, 100) for name in ("rx_runs", "rx_ns", "tx_runs", "tx_ns", "polls", "packets")}
     rows = [frames.Row({"cpu": 0}, counts, {})]
-    state.apply(
-        frames.Table(seq=2, probe="softirq_health", name="cpus", interval_ns=10**9, full=True, rows=rows, **second)  # type: ignore[arg-type]
-    )
+    state.apply(frames.Table(**stamp, probe="softirq_health", name="cpus", interval_ns=10**9, full=True, rows=rows))
     drops, softirqs = (load(PROBES / name) for name in ("kernel_drops", "softirq_health"))
     assert counted_per_s(state.probes["kernel_drops"], drops) == 300
     assert counted_per_s(state.probes["softirq_health"], softirqs) == 400

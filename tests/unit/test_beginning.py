@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -89,8 +88,8 @@ def begun(monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None) -> tu
 
     monkeypatch.setattr(forecasting, "look_ahead", look_ahead)
     session, governing = FakeSession(), FakeGoverning()
-    pair: Any = (session, governing)
-    one = beginning.Beginning(*pair, MANIFESTS, [ProbeRequest(QUEUES), ProbeRequest(RINGS)])
+    requests = [ProbeRequest(QUEUES), ProbeRequest(RINGS)]
+    one = beginning.Beginning(session, governing, MANIFESTS, requests)  # type: ignore[arg-type]
     one.start()
     assert set(session.said.values()) == {("compiling", None)}
     session.news("status")

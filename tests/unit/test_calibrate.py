@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -139,6 +140,18 @@ def test_it_is_stored_by_host_and_kernel_and_what_was_found_earlier_is_kept(
     path.write_text("{")
     with pytest.raises(BadInput, match="calibrate again"):
         store.load()
+
+
+def test_what_a_probe_cost_before_its_figures_changed_is_no_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert store.per_count({"kernel_drops": MANIFEST}) == {}
+    store.save(store.made([judged()]))
+    known = store.per_count({"kernel_drops": MANIFEST})
+    assert known == {("kernel_drops", "summary"): ("drops", pytest.approx(2100, rel=0.05))}
+    assert store.per_count({"kernel_drops": replace(MANIFEST, version=MANIFEST.version + 1)}) == {}
+    assert store.per_count({}) == {}
 
 
 def test_a_hosts_name_does_not_leave_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,12 +70,13 @@ def test_a_reader_that_does_not_read_is_not_waited_for(pipe: tuple[int, int]) ->
     out = Output(pipe[1])
     for _ in range(3):
         out.send(table(1000), 1, 1)
-    assert not out.is_idle
-    received = b""
+    received, flushes = b"", 0
     while not out.is_idle:
         received += read_all(pipe[0])
         out.flush()
+        flushes += 1
     received += read_all(pipe[0])
+    assert flushes > 0, "not all of it fits into a pipe"
     assert [frames.decode(line).seq for line in received.splitlines()] == [1, 2, 3]
 
 

@@ -149,7 +149,7 @@ def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
 ) -> None:
     late = Buckets(count=20, sum=20 * 2_000_000, min=None, max=None, buckets=[(index(2_000_000), 20)])
     for device, namespace in (("lo", "host"), ("lo", "blue"), ("lo", "4026532017"), ("", "host"), ("", "blue")):
-        labels = {"device": device, "netns": namespace}
+        labels: dict[str, frames.Label] = {"device": device, "netns": namespace}
         stamp = stream.stamp()
         frame = frames.Histogram(
             **stamp, name="wait", interval_ns=SECOND, unit="ns", labels=labels, delta=late, total=late

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector import bpf, followers
+from netconsole_collector import attach, bpf, followers
 from netconsole_collector.attach import NotHere
 
 POINT = "raw_tracepoint:kfree_skb"
@@ -52,7 +52,7 @@ class Kernel:
         self.missed: dict[int, int | None] = {1: 0, 2: 0}
         self.refuses = False
         monkeypatch.setattr(bpf, "program_info", lambda fd: bpf.ProgramInfo(17, fd, "", None, None, self.missed[fd]))
-        monkeypatch.setattr(followers.attach, "attach", self._attach)
+        monkeypatch.setattr(attach, "attach", self._attach)
 
     def _attach(self, *unused: object) -> int:
         if self.refuses:

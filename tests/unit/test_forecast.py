@@ -66,7 +66,7 @@ def calibration(*entries: Entry) -> Calibration:
 def test_a_forecast_is_time_per_run_times_rate_of_each_cpu() -> None:
     one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", "calibrated 2026-11-01"))
     assert one.by_cpu == pytest.approx({0: 2.1, 3: 6.3})
-    assert (one.kernel_cpu_pct, one.ns_per_packet) == (pytest.approx(8.4), pytest.approx(420))
+    assert (one.kernel_cpu_pct, one.ns_per_packet) == pytest.approx((8.4, 420))
     assert said(one) == (
         "kernel_drops in details: ≈ 420 ns per packet, 6.3 % of CPU 3, 8.4 % of a core in all"
         " (200k runs/s now; calibrated 2026-11-01)"

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.stamp import Stamp
 
 from netconsole import frames
 from netconsole.frames import FrameError, decode, encode
 
 DOC = (Path(__file__).parents[2] / "docs" / "frames.md").read_text()
 COMMON = {"kind", "v", "source", "probe", "seq", "mono_ns", "wall_ns"}
-STAMP = {"seq": 1, "mono_ns": 2, "wall_ns": 3}
+STAMP: Stamp = {"seq": 1, "mono_ns": 2, "wall_ns": 3}
 KINDS = {struct.__name__.lower(): struct for struct in get_args(frames.AnyFrame)}
 
 

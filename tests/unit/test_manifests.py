@@ -8,7 +8,8 @@ import pytest
 
 from netconsole import paths, probes
 from netconsole.manifest import CODE
-from netconsole.probes import BadInput, Catalogue
+from netconsole.probes import Catalogue
+from netconsole.problems import BadInput
 
 GOOD = """
 [probe]

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.recorded import HEADER, LIMIT_S, Stream, record
 
 from netconsole import baseline, output, snapshot_file
-from netconsole.problems import BadInput
+from netconsole.problems import BadInput, bad
 from netconsole.recorder import Recorder
 from netconsole.recording import Recording
 from netconsole.state import State
@@ -46,7 +46,7 @@ def recording_to(place: Path) -> Path:
             state.apply(frame)
     recorder.close()
     if recorder.progress.ended is not None:
-        raise BadInput([recorder.progress.ended])
+        raise bad(place / "a.ncrec", "", recorder.progress.ended)
     return place / "a.ncrec"
 
 

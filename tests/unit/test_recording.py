@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.recorded import HEADER, LIMIT_S, SECOND, Stream, record
+from tests.unit.recorded import HEADER, LIMIT_S, SECOND, Batch, Stream, record
 
 from netconsole import checkpoint, frames
 from netconsole.frames import AnyFrame
@@ -45,7 +45,7 @@ def frames_of(recording: Recording) -> list[AnyFrame]:
     return [frame for number in range(len(recording.blocks)) for frame in recording.frames(number)]
 
 
-def flat(batches: Iterator[list[AnyFrame]]) -> list[AnyFrame]:
+def flat(batches: Iterable[Batch]) -> list[AnyFrame]:
     return [frame for batch in batches for frame in batch]
 
 

@@ -22,7 +22,7 @@ from netconsole.compare import compare
 from netconsole.figure import safe
 from netconsole.probes import load_all
 from netconsole.report import Document, of_comparison, of_snapshot, to_html, to_markdown, to_text
-from netconsole.report.blocks import Bars, Curve, Heading, Line, Lines, Note, Table
+from netconsole.report.blocks import Bars, Block, Curve, Heading, Line, Lines, Note, Table
 from netconsole.report.of_samples import samples
 from netconsole.report.standing_out import value_at
 from netconsole.report.to_markdown import escape
@@ -144,7 +144,12 @@ def test_any_text_renders_as_itself_in_markdown(text: str) -> None:
 
 @given(st.lists(st.lists(st.text(max_size=20), min_size=2, max_size=2), max_size=5), st.text(max_size=20))
 def test_any_document_becomes_text_markdown_and_html(rows: list[list[str]], text: str) -> None:
-    blocks = [Heading(text), Note(text), Lines([Line("!", text, text)]), Table([text, "b"], rows, frozenset({1}), 3)]
+    blocks: list[Block] = [
+        Heading(text),
+        Note(text),
+        Lines([Line("!", text, text)]),
+        Table([text, "b"], rows, frozenset({1}), 3),
+    ]
     curve = Curve(text, "per s", [None, 0.0, 3.0])
     document = Document(text, text, [*blocks, Bars(text, "us", [(0.0, 1.0, 5)], {"p50": 0.5}), curve])
     for page in (to_text(document), to_markdown(document), to_html(document)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.stamp import Stamp
 
 from netconsole import frames
 from netconsole.profiles import Budget, Profile
@@ -17,24 +18,32 @@ def measured(packets_per_s: int = 100_000, kernel_pct: float = 3.0, events: int 
     """Two intervals of a probe, the packets that the kernel took in, and both our processes."""
     state = State()
     for second in (1, 2):
-        stamp = {"seq": 100 * second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
-
-        def frame(kind: type[frames.AnyFrame], stamp: dict[str, int] = stamp, **values: object) -> None:
-            state.apply(kind(**{**stamp, "interval_ns": SECOND_NS, **values}))  # type: ignore[arg-type]
-
+        stamp: Stamp = {"seq": 100 * second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
+        sent: list[frames.AnyFrame] = []
         for probe in ("drops", "softnet"):
-            state.apply(frames.Status(**stamp, probe=probe, state="attached", mode="summary"))  # type: ignore[arg-type]
+            sent.append(frames.Status(**stamp, probe=probe, state="attached", mode="summary"))
         row = frames.Row(labels={"cpu": 0}, counts={"processed": frames.Count(packets_per_s, packets_per_s)})
-        frame(frames.Table, probe="softnet", name="cpus", full=True, rows=[row])
+        sent.append(frames.Table(**stamp, probe="softnet", name="cpus", interval_ns=SECOND_NS, full=True, rows=[row]))
         window = frames.Statistics(window_ns=SECOND_NS // 10, interval_ns=SECOND_NS, estimated=False)
         program = frames.Program("drop", "here", 10, round(kernel_pct / 100 * window.window_ns), 0)
-        sent = {"submitted": frames.Count(events, events)}
-        frame(frames.Cost, probe="drops", programs=[program], statistics=window, events=sent)
+        submitted = {"submitted": frames.Count(events, events)}
+        sent.append(
+            frames.Cost(
+                **stamp, probe="drops", interval_ns=SECOND_NS, programs=[program], statistics=window, events=submitted
+            )
+        )
         busy = frames.Row(labels={}, counts={}, gauges={"machine_cpu_pct": 12.0, "before_cpu_pct": 10.5})
-        frame(frames.Table, source="console", probe="self_cost", name="machine", full=True, rows=[busy])
+        sent.append(
+            frames.Table(
+                **stamp, source="console", probe="self_cost", name="machine", interval_ns=SECOND_NS, full=True,
+                rows=[busy],
+            )
+        )  # fmt: skip
         usage = frames.Usage(cpu_ns=20_000_000, rss_kb=60 * 1024, pss_kb=50 * 1024)
-        frame(frames.Cost, source="console", usage=usage)
-        frame(frames.Cost, usage=usage)
+        sent.append(frames.Cost(**stamp, source="console", interval_ns=SECOND_NS, usage=usage))
+        sent.append(frames.Cost(**stamp, interval_ns=SECOND_NS, usage=usage))
+        for frame in sent:
+            state.apply(frame)
     return state
 
 
@@ -72,8 +81,8 @@ def test_where_the_kernel_tells_no_run_times_the_calibration_stands_for_them() -
     state = State()
     state.per_count = {("drops", "summary"): ("packets", 500.0)}
     for second in (1, 2):
-        stamp = {"seq": 10 * second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
-        state.apply(frames.Status(**stamp, probe="drops", state="attached", mode="summary"))  # type: ignore[arg-type]
+        stamp: Stamp = {"seq": 10 * second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
+        state.apply(frames.Status(**stamp, probe="drops", state="attached", mode="summary"))
         count = {"packets": frames.Count(20_000, 20_000 * second)}
         state.apply(frames.Counters(**stamp, probe="drops", interval_ns=SECOND_NS, values=count))
         state.apply(frames.Cost(**stamp, probe="drops", interval_ns=SECOND_NS, statistics=None))

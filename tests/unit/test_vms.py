@@ -29,8 +29,8 @@ class Processes:
             (directory / "fd" / str(number)).symlink_to("/dev/net/tun")
             (directory / "fdinfo" / str(number)).write_text(f"pos:\t0\nflags:\t02\niff:\t{tap}\n")
         (directory / "fd" / "3").symlink_to("socket:[7]")
-        for number in ("2", "99"):
-            (directory / "fd" / number).write_text("no link: as one that was closed meanwhile")
+        for closed in ("2", "99"):
+            (directory / "fd" / closed).write_text("no link: as one that was closed meanwhile")
 
     def end(self, pid: int) -> None:
         for path in sorted((self.root / str(pid)).rglob("*"), reverse=True):
