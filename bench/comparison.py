@@ -6,6 +6,7 @@ import random
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,7 +27,7 @@ FAULTS: dict[str, dict[str, float]] = {
 }
 
 
-def run(seed: int, **options: float) -> Snapshot:
+def run(seed: int, **options: Any) -> Snapshot:
     """A run of ten seconds whose drops come one by one, with the history that every real snapshot has."""
     document = made_up.document(seed, samples=400, **options)
     drops, chance = document["probes"]["kernel_drops"], random.Random(-seed)

@@ -44,7 +44,7 @@ def wait(chance: random.Random, device: str, queue: int) -> dict[str, Any]:
 def made(seed: int) -> Snapshot:
     """The snapshot of such a host."""
     chance = random.Random(seed)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "reason": f"REASON_{number % 40}", "class": "suspicious", "location": f"function_{number % 90}",
             "device": f"vnet{number % VMS}", "protocol": "TCP", "address": f"10.0.{number // 250}.{number % 250}",
