@@ -133,7 +133,7 @@ def console(
     later = [] if force else cli_forecast.put_off(chosen, manifests, requests, probe or ())
     now = [request for request in requests if request not in later]
     cli_forecast.before_start(chosen, manifests, now, force, may_ask=True, named=probe or ())
-    session = session_of(now, chosen)
+    session = session_of(now, chosen, manifests)
     recorder = None
     if record is not None:
         modes = {request.name: request.mode for request in requests}
@@ -188,7 +188,7 @@ def snapshot(
 
     start = cli_forecast.before_start(chosen, manifests, requests, force, named=probe or ())
     requests = start.requests
-    session = session_of(requests, chosen, headless.statistics_every_s(duration_s))
+    session = session_of(requests, chosen, manifests, headless.statistics_every_s(duration_s))
     governing = Governing(session, chosen, manifests)
     governing.leave_out(start.left_out)
     escalating = Escalating(session, governing, manifests)

@@ -72,7 +72,7 @@ def record(
     requests = start.requests
     header = describe(chosen, {request.name: request.mode for request in requests}, manifests, note and note[:MAX_NOTE])
     recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
-    session = session_of(requests, chosen)
+    session = session_of(requests, chosen, manifests)
     governing = Governing(session, chosen, manifests)
     governing.leave_out(start.left_out)
     escalating = Escalating(session, governing, manifests)

@@ -17,6 +17,7 @@ from netconsole.calibrate import store
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import AnyFrame, Mode, Scalar
 from netconsole.governing import needs_windows
+from netconsole.manifest import Manifest
 from netconsole.paths import measuring_command
 from netconsole.profiles import Profile
 from netconsole.session import CommandError, Connection, News, Phase, ProbeRequest, Sink
@@ -423,7 +424,10 @@ class LiveSession:
 
 
 def session_of(
-    requests: Sequence[ProbeRequest], profile: Profile, every_s: float = CALM_EVERY_MS / 1000
+    requests: Sequence[ProbeRequest],
+    profile: Profile,
+    manifests: Mapping[str, Manifest],
+    every_s: float = CALM_EVERY_MS / 1000,
 ) -> LiveSession:
     """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
     machine.before_pct()  # from here on the machine is busy with us
@@ -432,7 +436,7 @@ def session_of(
         requests,
         statistics_every_s=every_s,
         is_close=needs_windows(profile),
-        per_count=store.per_count(),
+        per_count=store.per_count(manifests),
     )
 
 

@@ -48,7 +48,7 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
     path.write_text(f"[filters]\nnetns = {namespace.inode}\n{PROFILE}")
     manifests = load_all()
     profile = load_file(path, manifests)
-    session = session_of(plan(profile, manifests), profile)
+    session = session_of(plan(profile, manifests), profile, manifests)
     governing = Governing(session, profile, manifests)
     kept = tmp_path / "kept"
     escalating = Escalating(session, governing, manifests, kept)

@@ -69,7 +69,7 @@ class Following:
 
     def __init__(self, profile: Profile) -> None:
         self.manifests = load_all()
-        self.session = session_of(plan(profile, self.manifests), profile, every_s=1.0)
+        self.session = session_of(plan(profile, self.manifests), profile, self.manifests, every_s=1.0)
         self.governing = Governing(self.session, profile, self.manifests)
         self.until = SessionNews(self.session, LIMIT_S).until
         self.governing.start()

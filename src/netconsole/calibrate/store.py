@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -18,6 +18,7 @@ from netconsole.figure import safe
 from netconsole.files import write_whole
 from netconsole.frames import Mode
 from netconsole.host import describe
+from netconsole.manifest import Manifest
 from netconsole.problems import BadInput, bad, read_bytes, stat_of
 from netconsole.snapshot_file import Host
 from netconsole.state import PerCount
@@ -52,8 +53,8 @@ def known() -> Calibration | None:
         return None
 
 
-def per_count() -> PerCount:
-    """What a count of each probe was found to cost on this host, by probe and mode."""
+def per_count(manifests: Mapping[str, Manifest]) -> PerCount:
+    """What a count of each probe, as it is now, was found to cost on this host, by probe and mode."""
     found = known()
     entries = sorted(found.entries.values(), key=lambda one: one.created) if found is not None else []
     return {
@@ -61,8 +62,12 @@ def per_count() -> PerCount:
         for one in entries
         for probe, text in one.probes.items()
         for mode in get_args(Mode)
-        if mode == text and probe in one.per_count
+        if mode == text and probe in one.per_count and _is_of(one, probe, manifests)
     }
+
+
+def _is_of(entry: Entry, probe: str, manifests: Mapping[str, Manifest]) -> bool:
+    return probe in manifests and entry.versions.get(probe) == manifests[probe].version
 
 
 def made(entries: Iterable[Entry]) -> Calibration:
