@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.lab.collector import InsideMeasurement
-from tests.lab.errors import LabUnavailable
+from tests.lab.errors import LabError, LabUnavailable
 from tests.lab.fetch import kernels
 from tests.lab.peer import FAR, Peer
-from tests.lab.testbed import Testbed
+from tests.lab.testbed import Testbed, boot
 from tests.lab.traffic import ping, worker_pids, workers_of
 from tests.live.measurement import CHECKOUT
 
@@ -42,6 +42,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 SLICES = 3
 """Of a phase: in each figure the least disturbed one counts."""
+LOST_AT_MOST = 3
 PACKETS = 4000
 FROM_GUEST = 2000
 PINGS = 15
@@ -94,15 +95,21 @@ class Traffic:
         (self._worker,) = workers_of(bed.hypervisor, owner)
         self._find_worker_of_guest()
         self._flooder = bed.hypervisor.start("python3", "-c", FLOODER, FAR)
+        self.without: Slice | None = None
+        """The last phase, if nothing was loaded in it."""
 
     def touch(self) -> None:
         """Packets of a guest, for probes to hold their layouts against: a peer kicks by itself, without KVM.
 
         A guest that has lost an interrupt (l2.py) starts anew.
         """
+        self.revive()
+        ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
+
+    def revive(self) -> None:
+        """Starts the guest anew when it does not answer."""
         if self._bed.guests[0].revive():
             self._find_worker_of_guest()
-        ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
 
     def phase(self) -> Slice:
         """The best of several slices, figure by figure."""
@@ -183,12 +190,33 @@ class Collector(InsideMeasurement):
                 known[1] += program.run_time_ns or 0
 
 
-def measured(collector: Collector, traffic: Traffic, before: Slice, title: str, rounds: int, keep: Path) -> Slice:
+def measure(collector: Collector, traffic: Traffic, title: str, rounds: int, keep: Path) -> None:
     """Adds the ratios of each round to the file, and what the programs took in a phase behind the last one.
 
-    `before` is a phase without, as is what it returns, the last one.
+    Nested KVM now and then loses a guest, or an interrupt of it (l2.py): then the round is another one.
     """
-    for number in range(rounds):
+    done = lost = 0
+    while done < rounds:
+        try:
+            line = one_round(collector, traffic, title, last=done == rounds - 1)
+        except (LabError, AssertionError) as error:
+            lost += 1
+            if lost > LOST_AT_MOST:
+                raise
+            print(f"{title}: once more, for {str(error).partition(chr(10))[0]}", file=sys.stderr, flush=True)
+            collector.statistics(False)
+            traffic.revive()
+        else:
+            done += 1
+            with keep.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def one_round(collector: Collector, traffic: Traffic, title: str, last: bool) -> dict[str, Any]:
+    """A phase with the probes between two without: as the file has it."""
+    before = traffic.without or traffic.phase()
+    traffic.without = None
+    try:
         collector.load_group(title)
         traffic.touch()
         during = traffic.phase()
@@ -198,15 +226,13 @@ def measured(collector: Collector, traffic: Traffic, before: Slice, title: str, 
                 raise SystemExit(
                     f"{name} is not what was to be measured: {status.state}, {status.why}, {status.missing}"
                 )
-        told = programs(collector, traffic, title) if number == rounds - 1 and GROUPS[title] else {}
+        told = programs(collector, traffic, title) if last and GROUPS[title] else {}
+    finally:
         for name in GROUPS[title]:
             collector.command(command="unload", probe=name)
-        after = traffic.phase()
-        ratios = [2 * d / (b + a) for b, d, a in zip(before, during, after, strict=True)]
-        with keep.open("a") as file:
-            file.write(json.dumps({"with": title, "ratios": ratios, "without": [*before], **told}) + "\n")
-        before = after
-    return before
+    traffic.without = traffic.phase()
+    ratios = [2 * d / (b + a) for b, d, a in zip(before, during, traffic.without, strict=True)]
+    return {"with": title, "ratios": ratios, "without": [*before], **told}
 
 
 def programs(collector: Collector, traffic: Traffic, title: str) -> dict[str, Any]:
@@ -253,16 +279,15 @@ def main() -> None:
     options = parser.parse_args()
     if not options.table:
         try:
-            bed = Testbed(kernels()[0], guests=1)
+            bed = boot(kernels()[0], guests=1)
         except LabUnavailable as error:
             print(f"cannot run here: {error}")
             return
         with bed, Peer(bed.hypervisor) as peer:
             peer.refill(True)
             traffic, collector = Traffic(bed, peer), Collector(bed)
-            phase = traffic.phase()
             for title in options.only:
-                phase = measured(collector, traffic, phase, title, options.rounds, options.keep)
+                measure(collector, traffic, title, options.rounds, options.keep)
                 print(f"{title}: measured", flush=True)
             collector.close()
     show(options.keep)

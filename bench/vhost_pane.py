@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "tui"))
 
 from played import PROFILE, PlayedSession
@@ -22,6 +22,7 @@ from netconsole.tui.panes import vhost
 from netconsole.tui.panes.scene import Scene
 
 ROOT = Path(__file__).resolve().parents[1]
+NAMES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")
 QUEUES_PER_VM = 8
 IN_SIGHT = 40
 ROUNDS = 9
@@ -31,7 +32,7 @@ def measured_ms(vms: int, active: int) -> tuple[float, float, float]:
     """Median ms for applying the frames of an interval, for ranking, and for writing out the rows in sight."""
     host, session = Host(vms, QUEUES_PER_VM), PlayedSession()
     session.play(host.interval(set()))
-    manifests = {name: probes.load(ROOT / "probes" / name) for name in ("vhost_queues", "tun_queues", "irq_path")}
+    manifests = {name: probes.load(ROOT / "probes" / name) for name in NAMES}
     busy = set(host.places[:active])
     pane = vhost.block()
     times: list[tuple[float, float, float]] = []
