@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "tui"))
 
-from played import PROFILE, PlayedSession
-from vhost_scenes import Host
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.vhost_scenes import Host
 
 from netconsole import probes
 from netconsole.session import Connection
@@ -47,7 +46,7 @@ def measured_ms(vms: int, active: int) -> tuple[float, float, float]:
         for row in rows[:IN_SIGHT]:
             assert row.cells, title
         times.append((applied - start, ranked - applied, time.process_time() - ranked))
-    return tuple(1000 * statistics.median(column) for column in zip(*times, strict=True))  # type: ignore[return-value]
+    return tuple(1000 * statistics.median(column) for column in zip(*times, strict=True))
 
 
 def main() -> None:
