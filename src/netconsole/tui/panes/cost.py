@@ -120,7 +120,7 @@ def process_rows(scene: Scene) -> list[Row]:
 def actions_block() -> Block:
     """What the governor did to keep the budget, and what the user changed meanwhile."""
     columns = (
-        Column("at", "ago", 6, right=True),
+        Column("at", "ago", 8, right=True),
         Column("probe", "probe", 16, grow=1, most=20),
         Column("action", "action", 20, grow=2, most=40),
         Column("measured", "measured", 8, right=True),
