@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.stamp import Stamp
@@ -48,9 +49,9 @@ class FakeSession:
         self.now_ns = SECOND_NS
         self.status(NAME, "attached", "summary")
 
-    def frame(self, kind: type[frames.AnyFrame], **values: object) -> None:
+    def frame(self, kind: type[frames.AnyFrame], **values: Any) -> None:
         self._seq += 1
-        made = kind(**{"seq": self._seq, "wall_ns": self.now_ns, "mono_ns": self.now_ns, **values})  # type: ignore[arg-type]
+        made = kind(seq=self._seq, wall_ns=self.now_ns, mono_ns=self.now_ns, **values)
         for sink in self._sinks:
             sink.take(self.state, [made])
         self.state.apply(made)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,9 +46,9 @@ class FakeSession:
         self._news: list[Callable[[News], None]] = []
         self.status("attached", "details", DETAILS)
 
-    def frame(self, kind: type[frames.AnyFrame], **values: object) -> None:
+    def frame(self, kind: type[frames.AnyFrame], **values: Any) -> None:
         self._seq += 1
-        self.state.apply(kind(seq=self._seq, wall_ns=0, **{"mono_ns": self.now_ns, **values}))  # type: ignore[arg-type]
+        self.state.apply(kind(seq=self._seq, wall_ns=0, **{"mono_ns": self.now_ns, **values}))
 
     now_ns = SECOND_NS
 

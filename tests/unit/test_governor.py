@@ -17,10 +17,11 @@ from netconsole.governor import (
     Governor,
     Limited,
     Move,
+    Overhead,
     Reading,
 )
 from netconsole.ladder import MAX_FLOWS_ONE_IN, Rung, ladder
-from netconsole.profiles import Budget
+from netconsole.profiles import Action, Budget
 
 LIMIT_PCT = 2.0
 DETAILS = ladder("details", {"events_per_s": 100, "threshold_us": 0}, ("counters", "summary", "details"))
@@ -265,14 +266,14 @@ def test_time_per_packet_is_kept_like_time() -> None:
 
 
 @pytest.mark.parametrize("action", ["warn", "degrade", "stop"])
-def test_what_our_processes_take_is_said_once_or_ends_it(action: str) -> None:
-    governor = Governor(Budget(user_cpu_pct=5.0, memory_mb=100.0, action=action))  # type: ignore[arg-type]
+def test_what_our_processes_take_is_said_once_or_ends_it(action: Action) -> None:
+    governor = Governor(Budget(user_cpu_pct=5.0, memory_mb=100.0, action=action))
     governor.add("drops", DETAILS)
     governor.add("queues", DETAILS, pinned=True)
     told = []
     for second in range(1, 40):
-        overheads = {"user_cpu_pct": 9.0, "memory_mb": 90.0}
-        told += governor.observe(float(second), {"drops": Reading(0.1, 0.0)}, overheads)  # type: ignore[arg-type]
+        overheads: dict[Overhead, float | None] = {"user_cpu_pct": 9.0, "memory_mb": 90.0}
+        told += governor.observe(float(second), {"drops": Reading(0.1, 0.0)}, overheads)
         assert not told or second >= OVERHEAD_AFTER
     assert (told[0].action.measured, told[0].action.limit) == (9.0, 5.0)
     rung = governor.rung("drops")
@@ -313,6 +314,16 @@ def test_unknown_figures_are_no_reason_to_do_anything() -> None:
     assert governor.observe(1.0, {"drops": Reading()}) == []
 
 
+def test_a_storm_far_over_the_budget_is_still_counted_where_that_needs_few_hooks() -> None:
+    for fewer, mode in ((False, "off"), (True, "counters")):
+        governor = Governor(Budget(kernel_cpu_pct=LIMIT_PCT, action="degrade"))
+        governor.add("upcalls", ladder("summary", {}, ("counters", "summary"), counts_by_fewer=fewer))
+        (move,) = governor.observe(1.0, {"upcalls": Reading(8 * LIMIT_PCT)})
+        assert move.rung and move.rung.mode == mode
+        back = governor.observe(12.0, {"upcalls": Reading(0.9 * LIMIT_PCT)})
+        assert not back, "what is left says that there is no room for more"
+
+
 def test_a_ladder_has_only_steps_that_the_probe_can_take() -> None:
     says = [rung.says for rung in DETAILS]
     assert says == [
@@ -325,6 +336,11 @@ def test_a_ladder_has_only_steps_that_the_probe_can_take() -> None:
     ]
     assert DETAILS[2].knobs == {"events_per_s": 25, "threshold_us": 100}
     assert [rung.mode for rung in SUMMARY] == ["summary", "off"]
+    by_all, by_fewer = (
+        ladder("summary", {}, ("counters", "summary"), counts_by_fewer=fewer) for fewer in (False, True)
+    )
+    assert [rung.mode for rung in by_all] == [rung.mode for rung in by_fewer] == ["summary", "counters", "off"]
+    assert by_fewer[1].kernel_share < by_all[1].kernel_share
     assert ladder("off", {}, ("summary",)) == (Rung("off", "off", 1.0, 1.0),)
 
 
