@@ -32,7 +32,14 @@ from netconsole import frames, probes
 TARGET = 0.95
 """The share of its upcall rate that the datapath is to keep."""
 PROBES = ("ovs_upcalls", "ovs_drops", "host_path")
-GROUPS: dict[str, tuple[str, ...]] = {"nothing": (), **{name: (name,) for name in PROBES}, "all of them": PROBES}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "nothing": (),
+    "ovs_upcalls": ("ovs_upcalls",),
+    "ovs_upcalls, counters alone": ("ovs_upcalls",),
+    "ovs_drops": ("ovs_drops",),
+    "host_path": ("host_path",),
+    "all of them": PROBES,
+}
 KNOBS = {"host_path": {"inside_devices": "va", "outside_devices": "vb"}}
 SLICES = 5
 """Of a turn."""
@@ -43,8 +50,8 @@ CLOCK = "tsc=reliable"
 """The kernel's clock is an instruction then, as on real machines; a reading of the emulated HPET costs microseconds."""
 WARM = 200
 """New flows after each change, not counted: the emulator translates changed code anew when it comes to it."""
-ATTACHED, DETACHED = "summary", "counters"
-"""Modes: here a probe's programs all belong to the first, so that the other has none of them attached."""
+SUMMARY, COUNTERS, DETACHED = "summary", "counters", "details"
+"""Modes: here no program belongs to the last, so that it has none of them attached."""
 ATTENDED_MS, ALONE_MS = INTERVAL_MS, 3_600_000
 """How often the collector reads: not during turns, for its Python is emulated, too."""
 STATISTICS_MS = 500
@@ -141,9 +148,9 @@ class Collector(InsideMeasurement):
     def load_detached(self, name: str) -> None:
         manifest = probes.load(CHECKOUT / "probes" / name)
         spec = copy.deepcopy(dict(manifest.raw))
-        spec["probe"]["modes"] = [DETACHED, ATTACHED]  # type: ignore[index]
+        spec["probe"]["modes"] = [COUNTERS, SUMMARY, DETACHED]  # type: ignore[index]
         for program in spec["programs"]:  # type: ignore[attr-defined]
-            program.setdefault("mode", ATTACHED)
+            program["modes"] = [mode for mode in program.get("modes", (COUNTERS, SUMMARY)) if mode != DETACHED]
         reply = self.command(
             command="load",
             probe=name,
@@ -155,11 +162,11 @@ class Collector(InsideMeasurement):
         )
         assert reply.ok, reply.error
 
-    def attach(self, name: str, *, wanted: bool) -> None:
-        reply = self.command(command="set", probe=name, mode=ATTACHED if wanted else DETACHED, knobs=self._knobs(name))
+    def attach(self, name: str, mode: str) -> None:
+        reply = self.command(command="set", probe=name, mode=mode, knobs=self._knobs(name))
         assert reply.ok, reply.error
         status = self.statuses[name]
-        assert bool(status.attach) == wanted and not (wanted and status.missing), status
+        assert bool(status.attach) == (mode != DETACHED) and not status.missing, status
 
     def submitted(self, names: Sequence[str]) -> int:
         """Events since they were loaded."""
@@ -206,7 +213,7 @@ class Collector(InsideMeasurement):
                 self._runs[name] = (runs + program.run_count, time_ns + program.run_time_ns)
 
 
-def measure(collector: Collector, traffic: Traffic, names: Sequence[str], pairs: int) -> str:
+def measure(collector: Collector, traffic: Traffic, names: Sequence[str], mode: str, pairs: int) -> str:
     """The columns of one row."""
     for name in names:
         collector.load_detached(name)
@@ -217,7 +224,7 @@ def measure(collector: Collector, traffic: Traffic, names: Sequence[str], pairs:
         nonlocal attached
         if wanted != attached:
             for name in names:
-                collector.attach(name, wanted=wanted)
+                collector.attach(name, mode if wanted else DETACHED)
             attached = wanted
         traffic.new_flows(WARM)
         return traffic.turn()
@@ -269,7 +276,8 @@ def main() -> None:
         )
         print("|---|---|---|---|---|---|", flush=True)
         for title in options.only:
-            print(f"| {title} | {measure(collector, traffic, GROUPS[title], options.pairs)} |", flush=True)
+            mode = COUNTERS if title.endswith("counters alone") else SUMMARY
+            print(f"| {title} | {measure(collector, traffic, GROUPS[title], mode, options.pairs)} |", flush=True)
         collector.close()
 
 

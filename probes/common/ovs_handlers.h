@@ -1,4 +1,8 @@
-/* ovs_handlers.h - the threads of ovs-vswitchd that answer upcalls: their CPU time, and how long they wait for a CPU. */
+/* ovs_handlers.h - the threads of ovs-vswitchd that answer upcalls: their CPU time, and how long they wait for a CPU.
+ *
+ * It is read from the scheduler's own books when one of them answers: hooks of the scheduler would run on every wake-up and context switch of
+ * the host. What is booked are totals, so that nothing is lost between two looks.
+ */
 #ifndef NETCONSOLE_OVS_HANDLERS_H
 #define NETCONSOLE_OVS_HANDLERS_H
 
@@ -20,117 +24,103 @@ struct scheduled_key {
 };
 BPF_TABLE("hash", struct scheduled_key, struct nc_bucket, scheduled, NC_ROWS_scheduled);
 
-/* What is known of a handler, by its thread's number: reading it anew at each switch of tasks would be most of what this costs. */
+/* What the scheduler has booked for a thread, all of it at that moment. */
+struct books {
+    u64 cpu_ns;
+    u64 slept, preempted;       /* how often it left its CPU */
+    u64 ran;                    /* how often it was given one */
+    u64 waited_ns;              /* for that */
+};
+
+/* What is known of a handler, by its thread's number. */
 struct thread {
     u64 task;           /* address: the number may be used again */
-    u64 woken_ns, running_ns;
+    u64 tick;           /* of the last look */
+    struct books books;
     struct handler_key key;
 };
 BPF_TABLE("lru_hash", u32, struct thread, threads, 4096);
 
-/* A thread handler<N> of a process that began as ovs-vswitchd (udpif_start_threads, OVS ofproto/ofproto-dpif-upcall.c). */
+/* CONFIG_SCHED_INFO, which comes with SCHEDSTATS and with TASK_DELAY_ACCT: without it nothing tells how long a thread has waited. */
+static inline void read_waits(struct books *books, struct task_struct *task)
+{
+#ifdef HAVE_sched_info_run_delay
+    struct sched_info info = NC_READ(task, sched_info);
+
+    books->ran = info.pcount;
+    books->waited_ns = info.run_delay;
+#endif
+}
+
+static inline void read_runs(struct books *books, struct task_struct *task)
+{
+    books->cpu_ns = NC_READ(task, se.sum_exec_runtime);
+    books->slept = NC_READ(task, nvcsw);
+    books->preempted = NC_READ(task, nivcsw);
+}
+
+/* A thread handler<N> of a process that began as ovs-vswitchd (udpif_start_threads, OVS ofproto/ofproto-dpif-upcall.c). NULL: it is none. */
 static inline struct thread *learn_handler(struct task_struct *task, u32 tid)
 {
     struct task_struct *leader = NC_READ(task, group_leader);
     struct thread thread = { .task = (u64)task };
     u64 process[2];
 
+    bpf_probe_read_kernel(thread.key.name, sizeof(thread.key.name), &task->comm);
+    if ((thread.key.name[0] ^ NC_WORD('h', 'a', 'n', 'd', 'l', 'e', 'r', 0)) & NC_WORD(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0))
+        return NULL;
     bpf_probe_read_kernel(process, sizeof(process), &leader->comm);
     if (process[0] != NC_WORD('o', 'v', 's', '-', 'v', 's', 'w', 'i') || (u32)process[1] != (u32)NC_WORD('t', 'c', 'h', 'd', 0, 0, 0, 0))
         return NULL;
-    bpf_probe_read_kernel(thread.key.name, sizeof(thread.key.name), &task->comm);
     thread.key.tid = tid;
     thread.key.pid = NC_READ(task, tgid);
+    read_waits(&thread.books, task);
+    read_runs(&thread.books, task);
     threads.update(&tid, &thread);
     return threads.lookup(&tid);
 }
 
-/* NULL: it is none. */
-static inline struct thread *handler_of(struct task_struct *task)
+static inline void account_wait(struct thread *thread, u64 ns)
 {
-    struct thread *thread;
-    u64 name;
-    u32 tid;
+    struct scheduled_key slot = { .tid = thread->key.tid, .slot = nc_slot(ns) };
+    struct nc_bucket empty = {};
 
-    bpf_probe_read_kernel(&name, sizeof(name), &task->comm);
-    if ((name ^ NC_WORD('h', 'a', 'n', 'd', 'l', 'e', 'r', 0)) & NC_WORD(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0))
-        return NULL;
-    tid = NC_READ(task, pid);
-    thread = threads.lookup(&tid);
-    return thread && thread->task == (u64)task ? thread : learn_handler(task, tid);
+    __builtin_memcpy(slot.name, thread->key.name, sizeof(slot.name));
+    nc_bucket_add(scheduled.lookup_or_try_init(&slot, &empty), ns);
 }
 
-static inline struct handler_row *handler_row_of(struct handler_key *key)
-{
-    struct handler_row none = {}, *row = handlers.lookup_or_try_init(key, &none);
-
-    if (!row)
-        nc_ledger_add(NC_MAP_FULL);
-    return row;
-}
-
-static inline struct thread *this_handler(void)
+/* This thread gives a packet back. CPU time is booked by ticks and switches: without either there is nothing new in the books. */
+static inline void count_answer(void)
 {
     struct task_struct *task = (void *)bpf_get_current_task();
     u32 tid = bpf_get_current_pid_tgid();
     struct thread *thread = threads.lookup(&tid);
+    struct handler_row none = {}, *row;
+    struct books books = {};
+    u64 tick = ovs_tick();
 
-    return thread && thread->task == (u64)task ? thread : handler_of(task);
-}
-
-static inline void count_answer(void)
-{
-    struct thread *thread = this_handler();
-    struct handler_row *row = thread ? handler_row_of(&thread->key) : NULL;
-
-    if (row)
-        row->answered++;
-}
-
-/* ---- as the scheduler sees them ---- */
-
-static inline void is_woken(struct task_struct *task)
-{
-    struct thread *thread = handler_of(task);
-    struct handler_row *row = thread ? handler_row_of(&thread->key) : NULL;
-
-    if (!row)
-        return;
-    row->wakeups++;
-    thread->woken_ns = bpf_ktime_get_ns();
-}
-
-static inline void leaves(struct task_struct *task)
-{
-    struct thread *thread = handler_of(task);
-    struct handler_row *row = thread && thread->running_ns ? handler_row_of(&thread->key) : NULL;
-
-    if (!row)
-        return;
-    row->cpu_ns += between(thread->running_ns, bpf_ktime_get_ns());
-    row->switches++;
-    row->cpu = bpf_get_smp_processor_id();
-    thread->running_ns = 0;
-}
-
-static inline void comes(struct task_struct *task)
-{
-    struct thread *thread = handler_of(task);
-    struct scheduled_key slot = {};
-    struct nc_bucket empty = {};
-    u64 waited_ns;
-
+    if (!thread || thread->task != (u64)task)
+        thread = learn_handler(task, tid);
     if (!thread)
         return;
-    thread->running_ns = bpf_ktime_get_ns();
-    if (!thread->woken_ns)
+    row = handlers.lookup_or_try_init(&thread->key, &none);
+    if (!row) {
+        nc_ledger_add(NC_MAP_FULL);
         return;
-    waited_ns = between(thread->woken_ns, thread->running_ns);
-    thread->woken_ns = 0;
-    __builtin_memcpy(slot.name, thread->key.name, sizeof(slot.name));
-    slot.tid = thread->key.tid;
-    slot.slot = nc_slot(waited_ns);
-    nc_bucket_add(scheduled.lookup_or_try_init(&slot, &empty), waited_ns);
+    }
+    row->answered++;
+    row->cpu = bpf_get_smp_processor_id();
+    read_waits(&books, task);
+    if (books.ran != thread->books.ran)
+        account_wait(thread, books.waited_ns - thread->books.waited_ns);
+    else if (thread->tick == tick)
+        return;
+    read_runs(&books, task);
+    row->cpu_ns += books.cpu_ns - thread->books.cpu_ns;
+    row->wakeups += books.slept - thread->books.slept;
+    row->switches += books.slept - thread->books.slept + books.preempted - thread->books.preempted;
+    thread->books = books;
+    thread->tick = tick;
 }
 
 #endif /* NETCONSOLE_OVS_HANDLERS_H */

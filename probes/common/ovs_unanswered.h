@@ -29,16 +29,6 @@ static inline u64 limit_ns(struct nc_config *config)
     return config->extra[0] * 1000000;
 }
 
-/* Of the kernel's clock, without a call where the verifier inlines it. */
-static inline u64 ovs_tick(void)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 6, 0)
-    return bpf_jiffies64();
-#else
-    return bpf_ktime_get_ns() >> 22;
-#endif
-}
-
 static inline void give_up(struct nc_config *config, struct desk *desk, struct waiting_key *key)
 {
     struct waiting *packet = &desk->packet;
@@ -70,6 +60,7 @@ static inline int sweep(struct nc_config *config, struct ring *ring, u32 cpu, u6
     struct waiting_key key = {};
     struct waiting *packet;
     struct desk *desk;
+    int is_unseen;
 
     if (!slot || !end)
         return 0;
@@ -80,7 +71,8 @@ static inline int sweep(struct nc_config *config, struct ring *ring, u32 cpu, u6
         ring->swept = number + 1;       /* answered */
         return 1;
     }
-    if (between(packet->since_ns, now) < limit_ns(config)) {
+    is_unseen = packet->since_ns < resumed_ns();
+    if (!is_unseen && between(packet->since_ns, now) < limit_ns(config)) {
         if (!rotate)
             return 0;
         *end = *slot;
@@ -93,7 +85,11 @@ static inline int sweep(struct nc_config *config, struct ring *ring, u32 cpu, u6
         return 0;
     desk->packet = *packet;
     ring->swept = number + 1;
-    if (!waiting.delete(&key))
+    if (waiting.delete(&key))
+        return 1;
+    if (is_unseen)
+        nc_ledger_add(NC_JOIN_MISSED);
+    else
         give_up(config, desk, &key);
     return 1;
 }

@@ -141,4 +141,26 @@ static inline u64 between(u64 from, u64 to)     /* another CPU's clock may read 
     return to > from ? to - from : 0;
 }
 
+/* Of the kernel's clock, without a call where the verifier inlines it. */
+static inline u64 ovs_tick(void)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 6, 0)
+    return bpf_jiffies64();
+#else
+    return bpf_ktime_get_ns() >> 22;
+#endif
+}
+
+/* Since when packets are followed, after mode counters, in which no answer is seen; 0: they always were. What was handed over before may have
+ * been answered unseen: it counts as join_missed, not as unanswered. */
+BPF_ARRAY(nc_resumed, u64, 1);
+
+static inline u64 resumed_ns(void)
+{
+    int zero = 0;
+    u64 *since = nc_resumed.lookup(&zero);
+
+    return since ? *since : 0;
+}
+
 #endif /* NETCONSOLE_OVS_UPCALLS_H */

@@ -68,28 +68,37 @@ static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow
     struct ovs_flow *flow;
     struct port_row *row;
     struct cpu_row *cpu;
+    u32 flags;
 
     if (!config || !desk)
         return 0;
+    flags = config->flags;
     if (desk->skb)              /* the end of the last one was missed */
         nc_ledger_add(NC_JOIN_MISSED);
     desk->skb = desk->queued = 0;
     port = &desk->packet.port;
     flow = &desk->packet.packet.flow;
-    name_port(port, skb, dp);
+    if (!(flags & NC_F_COUNTERS) || flags & NC_F_PLACE)
+        name_port(port, skb, dp);
     if (!nc_place_wanted(config, &port->port))
         return 0;
-    ovs_flow_of(flow, &desk->key, key);
-    ovs_plain_flow(&desk->flow, flow);
+    if (!(flags & NC_F_COUNTERS) || flags & NC_F_FLOW) {
+        ovs_flow_of(flow, &desk->key, key);
+        ovs_plain_flow(&desk->flow, flow);
+    }
     if (!nc_flow_wanted(config, &desk->flow))
         return 0;
+    nc_count(UPCALLS);
+    if (flags & NC_F_COUNTERS) {        /* the programs that follow it are not attached */
+        nc_ledger_add(NC_UNLISTED);
+        return 0;
+    }
     if (flow->l4 == NC_L4_UNPARSED)
         nc_ledger_add(NC_PARSE_FAILED);
     port->kind = NC_READ(info, cmd) == OVS_PACKET_CMD_MISS ? MISS : ACTION;
     desk->skb = (u64)skb;
     desk->packet.cpu = bpf_get_smp_processor_id();
     desk->packet.since_ns = bpf_ktime_get_ns();
-    nc_count(UPCALLS);
     row = row_of(port);
     if (row)
         nc_add(&row->upcalls, 1);
@@ -202,6 +211,7 @@ struct request {        /* by the thread that makes it */
     u64 skb;            /* 0: it is a flow */
     u64 whole;          /* address of the flow's key as it was before it was masked */
     u64 print;          /* of that, where it is masked in place; else 0: few flows drop */
+    u64 resumed_ns;     /* as it was: its end may not be seen in mode counters */
 };
 BPF_TABLE("lru_hash", u32, struct request, requests, 4096);
 
@@ -212,12 +222,13 @@ static inline void requested(u64 key, u64 skb, u64 whole, u64 print)
 
     if (!request)
         return;
-    if (request->key && request->skb)
+    if (request->key && request->skb && request->resumed_ns == resumed_ns())
         nc_count(REFUSED);      /* the one before never came to its actions */
     request->key = key;
     request->skb = skb;
     request->whole = whole;
     request->print = print;
+    request->resumed_ns = resumed_ns();
 }
 
 int given_back(struct pt_regs *ctx, struct net *net, struct nlattr *attributes, struct sk_buff *skb, struct sw_flow_key *key)
@@ -254,19 +265,19 @@ static inline void recall(struct desk *desk, struct waiting *found)
     desk->packet.cpu = found->cpu;
 }
 
-/* Takes the packet of this fingerprint out of the map of waiting ones, of several the first; 0 when this has been done. */
+/* Takes the packet of this fingerprint out of the map of waiting ones, of several the first that was followed; 0 when this has been done. */
 static inline int take(struct desk *desk, struct waiting_key *key)
 {
     struct waiting *found = waiting.lookup(key);
+    u64 since_ns = ~0ull, resumed = resumed_ns();
     u32 first = 0;
-    u64 since_ns = ~0ull;
 
     if (!found || found->has_twins) {
 #pragma unroll
         for (u32 i = 0; i < TWINS; i++) {
             key->twin = i;
             found = waiting.lookup(key);
-            if (found && found->since_ns < since_ns) {
+            if (found && found->since_ns >= resumed && found->since_ns < since_ns) {
                 since_ns = found->since_ns;
                 first = i;
             }
@@ -274,7 +285,7 @@ static inline int take(struct desk *desk, struct waiting_key *key)
         key->twin = first;
         found = waiting.lookup(key);
     }
-    if (!found)
+    if (!found || found->since_ns < resumed)
         return -1;
     recall(desk, found);
     return waiting.delete(key);
@@ -314,6 +325,19 @@ static inline void sample(void *ctx, struct nc_config *config, struct desk *desk
     nc_submit(ctx, event, sizeof(*event));
 }
 
+/* A packet that nobody is known to have asked about: with a filter it may be one that was not wanted. */
+static inline void unexpected(struct nc_config *config, u64 now)
+{
+    u64 resumed = resumed_ns();
+
+    if (config->flags & (NC_F_PLACE | NC_F_FLOW))
+        return;
+    if (resumed && between(resumed, now) < limit_ns(config))    /* asked in mode counters */
+        nc_ledger_add(NC_JOIN_MISSED);
+    else
+        nc_count(UNASKED);
+}
+
 static inline void answered(void *ctx, u64 flow_key, u64 skb)
 {
     struct nc_config *config = nc_config_get();
@@ -323,15 +347,14 @@ static inline void answered(void *ctx, u64 flow_key, u64 skb)
     struct port_row *row;
     int late = 0;
 
-    if (!config || !desk)
+    if (!config || !desk || config->flags & NC_F_COUNTERS)      /* that mode ends or begins just now */
         return;
     ovs_flow_of(&desk->packet.packet.flow, &desk->key, nc_pointer(flow_key));
     ovs_packet_of(&desk->packet.packet, nc_pointer(skb));
     key.print = ovs_packet_print(&desk->packet.packet);
     if (take(desk, &key)) {
         if (take_overdue(desk, &key)) {
-            if (!(config->flags & (NC_F_PLACE | NC_F_FLOW)))    /* else it may be one that was not wanted */
-                nc_count(UNASKED);
+            unexpected(config, now);
             return;
         }
         late = 1;
@@ -368,13 +391,7 @@ int acted(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct s
     return 0;
 }
 
-/* ---- the handlers, and what is not answered in time ---- */
-
-int woken(struct bpf_raw_tracepoint_args *ctx)
-{
-    is_woken(NC_ARG(0));
-    return 0;
-}
+/* ---- what is not answered in time ---- */
 
 #define SWEEPS 8        /* of one ring, and each time another */
 
@@ -385,22 +402,21 @@ struct turn {
 };
 BPF_PERCPU_ARRAY(turns, struct turn, 1);
 
-/* On every switch of tasks: what is not about a handler ends early, and only the first one of a tick looks for what is overdue. */
+/* On every switch of tasks, for those come even when nothing else does. Only the first one of a tick looks for what is overdue. */
 int switched(struct bpf_raw_tracepoint_args *ctx)
 {
-    struct nc_config *config = nc_config_get();
     u32 zero = 0;
     struct turn *turn = turns.lookup(&zero);
     u64 tick = ovs_tick(), now;
+    struct nc_config *config;
     struct ring *ring;
 
-    if (!config || !turn)
-        return 0;
-    leaves(NC_ARG(1));
-    comes(NC_ARG(2));
-    if (turn->tick == tick)
+    if (!turn || turn->tick == tick)
         return 0;
     turn->tick = tick;
+    config = nc_config_get();
+    if (!config)
+        return 0;
     turn->ring = turn->ring + 1 < NC_CPUS ? turn->ring + 1 : 0;
     ring = rings.lookup(&turn->ring);
     if (!ring)

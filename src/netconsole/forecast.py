@@ -120,7 +120,7 @@ def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | No
     by_cpu: dict[int, float] = {}
     runs_per_s, missing, found = 0.0, [], 0
     for program in manifest.programs:
-        if program.mode not in (None, mode):
+        if mode not in program.modes:
             continue
         attach = next((one.point for one in program.attach if one.point in passing.hooks), None)
         if attach is None:

@@ -18,7 +18,7 @@ from netconsole.forecast import said as said_forecast
 from netconsole.frames import Mode, Scalar
 from netconsole.governor import PATIENCE, Action, Governor, Move, Overhead, Reading
 from netconsole.host import require
-from netconsole.ladder import Level, ladder
+from netconsole.ladder import Level, Rung, ladder
 from netconsole.manifest import Manifest
 from netconsole.profiles import Choice, Profile, plan
 from netconsole.run_times import RunTimes
@@ -214,7 +214,7 @@ class Governing:
         if asked == (mode, knobs):
             return
         self._asked[name] = self._wishes[name] = (mode, knobs)
-        self._governor.add(name, ladder(mode, knobs, self._manifests[name].modes), self._is_pinned_by_profile(name))
+        self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name))
         if asked is not None:
             self._tell(Action(at_s, name, f"now {mode}", "the user changed it"))
 
@@ -270,11 +270,15 @@ class Governing:
                 wish = (wanted[name].mode, wanted[name].knobs) if name in wanted else ("off", {})
             self._wishes[name] = wish
             pinned = name in pinned_by_user or self._is_pinned_by_profile(name)
-            self._governor.add(name, ladder(*wish, self._manifests[name].modes), pinned)
+            self._governor.add(name, self._ladder(name, wish), pinned)
             if wish != self._asked[name]:
                 self._ask(name, wish, because)
                 self._tell(Action(at_s, name, wish[0] if wish[0] != "off" else "detached", because))
         self._tell(Action(at_s, "", f"profile {base.name}", because))
+
+    def _ladder(self, name: str, wish: Wish) -> tuple[Rung, ...]:
+        manifest = self._manifests[name]
+        return ladder(*wish, manifest.modes, any("counters" not in one.modes for one in manifest.programs))
 
     def _bound(self) -> None:
         """Have the kernel itself keep each probe's details within the budget: for when nobody is there to do it."""

@@ -16,6 +16,8 @@ _THRESHOLD_UP = 4
 _FIRST_THRESHOLD_US = 100
 _FLOWS_DOWN = 8
 MAX_FLOWS_ONE_IN = 65536
+_COUNTING_SHARE, _COUNTING_BY_FEWER_SHARE = 0.5, 0.1
+"""Of its cost, what is left of a probe that only counts: on all of its hooks, or on fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,13 @@ class Rung:
     knobs: Mapping[str, Scalar] = field(default_factory=dict)
 
 
-def ladder(mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode]) -> tuple[Rung, ...]:
+def ladder(
+    mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode], counts_by_fewer: bool = False
+) -> tuple[Rung, ...]:
     """The ladder of a probe that was asked to run so: what was asked for first, detached last.
 
-    ``modes`` are those that the probe has. Steps that it cannot take are left out.
+    ``modes`` are those that the probe has. Steps that it cannot take are left out. ``counts_by_fewer``: counters alone
+    need fewer of its programs.
     """
     rungs = [Rung(mode, mode, 1.0, 1.0)]
     if mode == "details":
@@ -58,7 +63,8 @@ def ladder(mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode]) -> t
     if mode == "details":
         rungs.append(Rung("summary", "details → summary", 0.85, 0.0))
     if mode in ("details", "summary") and "counters" in modes:
-        rungs.append(Rung("counters", "counters alone", 0.5, 0.0))
+        share = _COUNTING_BY_FEWER_SHARE if counts_by_fewer else _COUNTING_SHARE
+        rungs.append(Rung("counters", "counters alone", share, 0.0))
     if mode != "off":
         rungs.append(Rung("off", "detached", 0.0, 0.0))
     return tuple(rungs)

@@ -11,6 +11,7 @@ from netconsole.frames import Mode, Scalar
 from netconsole.problems import bad, read_bytes
 from netconsole.sense import Sense
 
+MODES: tuple[Mode, ...] = ("counters", "summary", "details")
 CODE = "probe.bpf.c"
 COMMON = "common"
 """The directory beside the probes that holds the shared headers; it is no probe."""
@@ -43,8 +44,8 @@ class CounterSpec:
     help: str
     slot: int | None = None
     worse: Sense = "none"
-    mode: Mode | None = None
-    """The only mode in which it is counted; None: in all."""
+    modes: tuple[Mode, ...] = MODES
+    """In which it is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class TableSpec:
     sort: str
     counter: str | None = None
     max_rows: int = 0
-    mode: Mode | None = None
-    """The only mode in which it has rows; None: in all."""
+    modes: tuple[Mode, ...] = MODES
+    """In which it has rows."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -97,8 +98,8 @@ class ProgramSpec:
     required: bool
     measures: str
     attach: tuple[AttachSpec, ...]
-    mode: Mode | None = None
-    """The only mode in which it is attached; None: in all."""
+    modes: tuple[Mode, ...] = MODES
+    """In which it is attached."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from netconsole.frames import Mode, Scalar
 from netconsole.knobs import FILTERS, refusal, unit_of
 from netconsole.manifest import (
     COMMON,
+    MODES,
     AttachSpec,
     Column,
     CounterSpec,
@@ -25,7 +26,6 @@ from netconsole.problems import Checker, close, shown
 from netconsole.sense import SENSES, FigureKind, Sense, sense
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
-MODES: tuple[Mode, ...] = ("counters", "summary", "details")
 SOURCES = ("bpf", "links", "sockets", "softnet", "ovs", "self")
 LEVELS = ("!", "!!")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
@@ -124,7 +124,7 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
 
 
 def _program(item: Checker) -> ProgramSpec:
-    item.only(("name", "required", "module", "measures", "mode", "leads", "follows", "attach"))
+    item.only(("name", "required", "module", "measures", "modes", "leads", "follows", "attach"))
     if item.has("module"):
         item.text("module")
     attach = []
@@ -141,19 +141,19 @@ def _program(item: Checker) -> ProgramSpec:
     if not attach:
         item.wrong("attach", "expected at least one alternative { point = …, function = … }")
     required, measures = item.boolean("required"), item.text("measures")
-    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _only_mode(item))
+    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _modes(item))
 
 
 def _counter(name: str, item: Checker) -> CounterSpec:
-    item.only(("slot", "unit", "help", "worse", "mode"))
+    item.only(("slot", "unit", "help", "worse", "modes"))
     unit = item.text("unit")
     worse = _worse(item, "count", name, unit)
-    return CounterSpec(unit, item.text("help", ""), item.integer("slot", None, 0, 31), worse, _only_mode(item))
+    return CounterSpec(unit, item.text("help", ""), item.integer("slot", None, 0, 31), worse, _modes(item))
 
 
-def _only_mode(item: Checker) -> Mode | None:
-    """The only mode in which something runs or is counted; None where none is named."""
-    return cast("Mode", item.text("mode", None, MODES)) if item.has("mode") else None
+def _modes(item: Checker) -> tuple[Mode, ...]:
+    """The modes in which something runs or is counted: all where none is named."""
+    return tuple(cast("list[Mode]", item.texts("modes", MODES, MODES)))
 
 
 def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Sense:
@@ -183,7 +183,7 @@ def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column
 
 
 def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
-    item.only(("map", "title", "max_rows", "counter", "key", "value", "sort", "mode"))
+    item.only(("map", "title", "max_rows", "counter", "key", "value", "sort", "modes"))
     key, value = _columns(item, "key"), _columns(item, "value", name)
     names = [column.name for column in (*key, *value)]
     for twice in sorted({one for one in names if one and names.count(one) > 1}):
@@ -195,7 +195,7 @@ def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> Tab
     if counter is not None and counter not in counters:
         item.wrong("counter", f"unknown counter{close(counter, counters)}")
     rows = item.integer("max_rows", 1024, 1, 1_000_000) or 1024
-    return TableSpec(item.text("title", ""), key, value, sort, counter, rows, _only_mode(item))
+    return TableSpec(item.text("title", ""), key, value, sort, counter, rows, _modes(item))
 
 
 def _histogram(name: str, item: Checker) -> HistogramSpec:

@@ -2,7 +2,8 @@
 
 import os
 import struct
-from typing import Any, Dict, List, Optional, Union
+import time
+from typing import Any, Dict, List, Optional, Set, Union
 
 from netconsole_collector import attach, bpf, checks, config, decode, device_sets, followers, rings, usage
 from netconsole_collector.cpu_histograms import CpuHistograms
@@ -10,6 +11,10 @@ from netconsole_collector.names import Names
 from netconsole_collector.statistics import Statistics
 from netconsole_collector.tables import Histograms, Table
 
+RESUMED = "nc_resumed"
+"""Map of a probe that is told when programs are attached again which a mode had left out (docs/probes.md)."""
+COUNTERS = "counters"
+"""The mode in which rows and histograms stand still."""
 FULL_EVERY = 10
 """Every tenth table of a probe is full (docs/frames.md)."""
 MAX_EVENTS = 2000
@@ -50,6 +55,8 @@ class RunningProbe:
         self.knobs: Json = {}
         self.bound_pct = 0.0
         """What its details may take before the circuit breaker ends them, percent of one core; 0: no bound."""
+        self.has_own_bound = False
+        """Whether it was loaded with that, and keeps it whatever all others get."""
         self.missing: List[Json] = list(answer["missing"])
         """Programs that do not run, with what was tried and why it did not do."""
         self._checks: Optional[checks.Checks] = None
@@ -66,6 +73,7 @@ class RunningProbe:
         self._shed = self._readings = self._configured = 0
         self._maps_kb: Optional[int] = None
         self._read_ns = mono_ns
+        self._read_mode = ""
         try:
             self._open(names)
         except Exception:
@@ -109,6 +117,7 @@ class RunningProbe:
         raw = config.pack(mode, knobs, len(bpf.possible()), self.bound_pct)
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
+        self._attach_for(mode)
         if device_sets.MAP in self._fds:
             self.map(device_sets.MAP).set(bytes(4), sets)
         if "nc_config" in self._fds:
@@ -116,29 +125,34 @@ class RunningProbe:
         if "nc_budget" in self._fds and knobs.get("events_per_s") != self.knobs.get("events_per_s"):
             self.map("nc_budget").set(bytes(4), config.empty_budget(len(bpf.possible())))
         self.mode, self.knobs = mode, knobs
-        self._follow_mode()
+        self._detach_others(mode)
 
     def bound(self, percent: float) -> None:
         """Changes what its details may take. Raises OSError."""
         self.bound_pct = percent
         self.configure(self.mode, {})
 
-    def _follow_mode(self) -> None:
-        """Programs of one mode alone are attached in that mode only: what a hook costs is paid when somebody looks."""
-        for spec in self.spec["programs"]:
-            for program in self.programs:
-                if "mode" not in spec or program["name"] != spec["name"]:
-                    continue
-                if spec["mode"] != self.mode:
-                    self._detach_one(program)
-                elif program["link"] < 0 and program["name"] not in {one["name"] for one in self.missing}:
-                    try:
-                        followers.attach_alone(program)
-                    except attach.NotHere as error:
-                        self.miss(program, str(error))
+    def _attach_for(self, mode: str) -> None:
+        """Attaches what runs in this mode alone, before that is told: what begins then is seen whole."""
+        absent = {one["name"] for one in self.missing}
+        wanted = [one for one in self._of_modes(mode, True) if not _runs(one) and one["name"] not in absent]
+        for program in wanted:
+            try:
+                followers.attach_alone(program)
+            except attach.NotHere as error:
+                self.miss(program, str(error))
+        if wanted and RESUMED in self._fds:
+            self.map(RESUMED).set(bytes(4), struct.pack("=Q", int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e9)))
 
-    def _in_mode(self, spec: Json) -> bool:
-        return bool(spec.get("mode", self.mode) == self.mode)
+    def _detach_others(self, mode: str) -> None:
+        """What a hook costs is paid when somebody looks. The last one first, as in :meth:`detach`."""
+        for program in reversed(self._of_modes(mode, False)):
+            self._detach_one(program)
+
+    def _of_modes(self, mode: str, runs: bool) -> List[Json]:
+        """Programs that name their modes, and this one among them or not."""
+        named = {spec["name"]: spec["modes"] for spec in self.spec["programs"] if "modes" in spec}
+        return [one for one in self.programs if one["name"] in named and (mode in named[one["name"]]) == runs]
 
     # ---- readings ----
 
@@ -157,17 +171,20 @@ class RunningProbe:
         self._read_ns = mono_ns
         if self.bound_pct and self.mode == "details" and "nc_attended" in self._fds:
             self.map("nc_attended").set(bytes(4), config.attended(mono_ns))
-        bodies = [self._counters(interval_ns)]
+        modes = {self.mode, self._read_mode or self.mode}  # what ended since the last reading is read once more
+        self._read_mode = self.mode
+        bodies = [self._counters(interval_ns, modes)]
         ledger = self._ledger()
-        for table in self._tables:
-            if not self._in_mode(self.spec["tables"][table.name]):
+        has_rows = modes != {COUNTERS}
+        for table in self._tables if has_rows else []:
+            if not _is_of(self.spec["tables"][table.name], modes):
                 continue
             rows, omitted = table.read(full)
             body = {"kind": "table", "name": table.name, "interval_ns": interval_ns, "full": full, "rows": rows}
             body["omitted"] = omitted
             bodies.append(body)
             self._conserve(table, ledger["map_full"] + ledger["unlisted"])
-        for histogram in self._histograms:
+        for histogram in self._histograms if has_rows else []:
             for one in histogram.read(full):
                 one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit)
                 bodies.append(one)
@@ -187,11 +204,11 @@ class RunningProbe:
         value = self.map(map_name).get(struct.pack("=I", slot))
         return sum(struct.unpack("={}Q".format(len(value) // 8), value)) if value else 0
 
-    def _counters(self, interval_ns: int) -> Json:
+    def _counters(self, interval_ns: int, modes: Set[str]) -> Json:
         values = {
             name: self._count("counter " + name, self._slot("nc_counters", spec["slot"]))
             for name, spec in self.spec.get("counters", {}).items()
-            if self._in_mode(spec)
+            if _is_of(spec, modes)
         }
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
@@ -295,13 +312,13 @@ class RunningProbe:
     @property
     def attached(self) -> List[str]:
         """The attach points of the programs that run."""
-        return [one["attach"] for one in self.programs if one["link"] >= 0 or one.get("leader")]
+        return [one["attach"] for one in self.programs if _runs(one)]
 
     # ---- end ----
 
     def detach(self) -> None:
-        """Stops the programs; counters stand still from here on and can be read once more."""
-        for program in self.programs:
+        """Stops the programs, the last one first; counters stand still from here on and can be read once more."""
+        for program in reversed(self.programs):
             self._detach_one(program)
 
     def _detach_one(self, program: Json) -> None:
@@ -318,6 +335,15 @@ class RunningProbe:
         for fd in [*self.program_fds, *self._fds.values()]:
             os.close(fd)
         self.programs, self._fds, self._buffers = [], {}, {}
+
+
+def _runs(program: Json) -> bool:
+    return bool(program["link"] >= 0 or program.get("leader"))
+
+
+def _is_of(spec: Json, modes: Set[str]) -> bool:
+    """Whether a counter or a table is kept in one of these modes; those that name none are kept in all."""
+    return not modes.isdisjoint(spec.get("modes", modes))
 
 
 def _buffer(fd: int) -> Any:

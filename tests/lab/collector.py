@@ -25,7 +25,9 @@ KEPT = "/root/.cache/netconsole/compiled"
 
 
 class InsideProcess:
-    """What Measurement needs of a CollectorProcess."""
+    """What Measurement and a live session need of a CollectorProcess."""
+
+    broken_frames = 0
 
     def __init__(self, hypervisor: Hypervisor) -> None:
         command = (PYTHON, "-m", "netconsole_collector", "--keep-compiled", KEPT)

@@ -12,6 +12,7 @@ from .errors import LabUnavailable
 from .fetch import kernel_named, kernels
 from .hypervisor import Hypervisor
 from .testbed import Testbed, boot
+from .wires import Wires
 
 DEFAULT_KERNEL = kernels()[0].name
 WITH_DETAILS = ("irq_path", "tx_kick_path")
@@ -23,6 +24,7 @@ class Lab:
     def __init__(self) -> None:
         self._testbeds: dict[str, Testbed] = {}
         self._collectors: dict[Testbed, InsideMeasurement] = {}
+        self._wires: dict[Testbed, Wires] = {}
 
     def testbed(self, kernel: str) -> Testbed:
         """A running one of this kernel; boots it when there is none or when tests have wrecked it."""
@@ -42,7 +44,14 @@ class Lab:
             self._collectors[testbed] = InsideMeasurement(testbed.hypervisor)
         return self._collectors[testbed]
 
+    def wires(self, testbed: Testbed) -> Wires:
+        """The namespaces of this machine."""
+        if testbed not in self._wires:
+            self._wires[testbed] = Wires(testbed)
+        return self._wires[testbed]
+
     def close(self) -> None:
+        self._wires.clear()
         for collector in self._collectors.values():
             collector.close()
         self._collectors.clear()
@@ -92,6 +101,12 @@ def testbed(request: pytest.FixtureRequest, lab: Lab) -> Testbed:
 def hypervisor(testbed: Testbed) -> Hypervisor:
     """The machine alone, for tests that need no guest."""
     return testbed.hypervisor
+
+
+@pytest.fixture(scope="module")
+def wires(testbed: Testbed, lab: Lab) -> Wires:
+    """Two namespaces on the bridge."""
+    return lab.wires(testbed)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.tui.switch_scenes import DROPS, FLOWS, UPCALLS
 from netconsole import findings, probes
 from netconsole.session import Connection
 from netconsole.tui.panes import catalogue, detail, ovs
-from netconsole.tui.panes.scene import Evidence, Scene
+from netconsole.tui.panes.scene import STANDS_STILL, Evidence, Scene
 from netconsole.tui.widgets.columns import Row
 
 SHIPPED = Path(__file__).parents[2] / "probes"
@@ -167,13 +167,24 @@ def test_causes_are_flows_with_their_share() -> None:
     assert "UDP 10.9.0.2 → 10.9.0.9:53" in page(scene, ovs.port_rows(scene)[0].key)
 
 
+def test_what_counters_alone_do_not_tell_is_unknown_and_said_to_be() -> None:
+    """The collector sends no rows in that mode; those that it sent before stay, and nothing is said of them."""
+    scenario = busy().end()
+    scenario.status(UPCALLS, mode="counters").counters(UPCALLS, upcalls=(8800, 9000))
+    scene = scene_of(scenario)
+    first, *_ = texts(ovs.port_rows(scene))
+    assert (first["upcalls"], first["state"], first["total"]) == ("–", "? unknown", "240")
+    said, figures = ovs.ports_block().title(scene).split(" · ")[1:]
+    assert (said, figures.split(",")[0]) == (STANDS_STILL, "8.80k/s")
+
+
 def test_the_bridge_of_a_port_is_ovs_vswitchd_s_word() -> None:
     labels = {"datapath": made.DATAPATH, "port": "vnet0", "type": "system", "bridge": "br-int"}
     scene = scene_of(busy().table(FLOWS, "ports", [{"labels": labels, "counts": {"rx_packets": (5, 5)}}]))
     assert {row["port"]: row["bridge"] for row in texts(ovs.port_rows(scene))} == {"vnet0": "br-int", "vnet1": "–"}
 
 
-def test_handlers_have_their_cpu_and_wake_up_times() -> None:
+def test_handlers_have_their_cpu_and_their_wait_for_one() -> None:
     scenario = busy()
     labels = {"handler": "handler3", "tid": 77, "process": "ovs-vswitchd"}
     counts = {"cpu_ns": (50_000_000, 1), "switches": (9, 9), "wakeups": (8, 8), "answered": (100, 100)}
@@ -181,7 +192,7 @@ def test_handlers_have_their_cpu_and_wake_up_times() -> None:
     made.times(scenario, UPCALLS, "scheduled", {"handler": "handler3", "tid": 77}, 40_000, 10)
     scene = scene_of(scenario)
     (row,) = texts(ovs.handler_rows(scene))
-    assert (row["handler"], row["cpu_pct"], row["answered"], row["wake_p99"]) == ("handler3", "5", "100", "40 us")
+    assert (row["handler"], row["cpu_pct"], row["answered"], row["wait_p99"]) == ("handler3", "5", "100", "40 us")
     assert "5 % of a core" in ovs.handlers_block().title(scene)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from netconsole import paths, probes
-from netconsole.manifest import CODE
+from netconsole.manifest import CODE, MODES
 from netconsole.probes import Catalogue
 from netconsole.problems import BadInput
 
@@ -111,6 +111,7 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
         ("late_us = 10", "late = 10", "knobs.late", "unit"),
         ('"raw_tracepoint:kfree_skb"', '"kfree_skb"', "programs[0].attach[0].point", "KIND:NAME"),
         ("slot = 0", "slot = 32", "counters.drops.slot", "0 to 31"),
+        ("slot = 0", 'slot = 0\nmodes = ["detials"]', "counters.drops.modes", 'did you mean "details"?'),
         ('counter = "drops"', 'counter = "dorps"', "tables.drops.counter", 'did you mean "drops"?'),
         ('type = "u32"', 'type = "u33"', "tables.drops.key[0].type", "u8 u16"),
         ('as = "drop_reason"', 'as = "reason"', "tables.drops.key[0].as", "drop_reason"),
@@ -132,6 +133,13 @@ def test_a_mistake_is_named_with_its_key_and_the_expected_form(
 ) -> None:
     assert old in GOOD
     assert said in mistakes(tmp_path, GOOD.replace(old, new))[key]
+
+
+def test_what_names_no_modes_is_of_all(tmp_path: Path) -> None:
+    text = GOOD.replace("required = true", 'required = true\nmodes = ["summary", "details"]')
+    manifest = probes.load(make(tmp_path, text))
+    assert [program.modes for program in manifest.programs] == [("summary", "details")]
+    assert manifest.counters["drops"].modes == manifest.tables["drops"].modes == MODES
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from netconsole.tui.panes.ovs_datapaths import (
     rows_of,
     verdict,
 )
-from netconsole.tui.panes.scene import Evidence, Scene, why_silent
+from netconsole.tui.panes.scene import STANDS_STILL, Evidence, Scene, why_silent
 from netconsole.tui.panes.tables import CLASS_LEVELS, MAX_ROWS, SPARK, Block
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
@@ -90,8 +90,8 @@ HANDLER_COLUMNS = (
     Column("handler", "handler", 10, grow=1, most=15),
     Column("cpu_pct", "CPU %", 6, right=True),
     Column("answered", "answer/s", 8, right=True),
-    Column("wake_p50", "wake p50", 8, right=True, spare=2),
-    Column("wake_p99", "wake p99", 8, right=True),
+    Column("wait_p50", "wait p50", 8, right=True, spare=2),
+    Column("wait_p99", "wait p99", 8, right=True),
     Column("wakeups", "wake/s", 6, right=True, spare=3),
     Column("cpu", "CPU", 4, right=True, spare=4),
     Column("tid", "thread", 7, right=True, spare=5),
@@ -215,6 +215,8 @@ def _health_title(scene: Scene) -> str:
 def _ports_title(scene: Scene) -> str:
     parts = ["Upcalls by port"]
     state = scene.state.probes.get(UPCALLS)
+    if state is not None and state.measuring and state.mode == "counters":
+        parts.append(STANDS_STILL)
     upcalls = state.counters.get("upcalls") if state else None
     if state is not None and upcalls is not None:
         at_least = bool(state.at_least())
@@ -373,8 +375,8 @@ def _handler_cells(scene: Scene, row: RowState, waits: HistogramState | None) ->
         "handler": Cell(figure.safe(row.labels.get("handler"), 64), str(row.labels.get("handler"))),
         "cpu_pct": Cell(figure.number(percent), percent),
         "answered": Cell(figure.number(answered), answered),
-        "wake_p50": percentile_cell(waits, 50.0),
-        "wake_p99": percentile_cell(waits, 99.0),
+        "wait_p50": percentile_cell(waits, 50.0),
+        "wait_p99": percentile_cell(waits, 99.0),
         "wakeups": Cell(figure.number(wakeups), wakeups),
         "cpu": Cell(figure.number(cpu), cpu),
         "tid": Cell(figure.safe(tid, 12), tid if isinstance(tid, int) else None),

@@ -168,7 +168,7 @@ def hit_pct(row: RowState) -> float | None:
 
 
 def handlers(scene: Scene) -> Iterator[tuple[RowState, HistogramState | None]]:
-    """The handler threads of ovs-vswitchd, and how long each waits for a CPU when it is woken."""
+    """The handler threads of ovs-vswitchd, and how long each waits for a CPU."""
     for row in rows_of(scene, UPCALLS, "handlers"):
         key = row_key({name: row.labels.get(name) for name in ("handler", "tid")})
         yield row, histogram_of(scene, UPCALLS, "scheduled", key)

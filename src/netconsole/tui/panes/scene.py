@@ -93,11 +93,17 @@ STATE_WORDS: dict[str, tuple[str, Tone]] = {
 """The state of a probe in words."""
 
 
+STANDS_STILL = "counters alone, rows stand still"
+"""What is said of tables in mode counters."""
+
+
 def why_silent(scene: Scene, probe: str) -> str:
     """One sentence for a table without rows: what its probe is doing, or why it cannot and what would help."""
     state = scene.state.probes.get(probe)
     if state is None or state.status == "off":
         return f"{probe}: not in profile {figure.safe(scene.profile.name)}; start with --probe {probe}"
+    if state.measuring and state.mode == "counters":
+        return STANDS_STILL
     if state.measuring:
         return "nothing seen yet" if not state.counters and not state.tables else "nothing so far"
     if not state.settled:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from netconsole import figure
-from netconsole.frames import Label
+from netconsole.frames import Label, Mode
 from netconsole.manifest import Column as ValueSpec
 from netconsole.manifest import HistogramSpec, Manifest, TableSpec
 from netconsole.state import ProbeState
@@ -97,17 +97,17 @@ def table_block(manifest: Manifest, name: str) -> Block:
         title=lambda scene: _title(scene, manifest, spec.title or manifest.title, spec.counter, holds_times),
         columns=tuple(_table_columns(spec)),
         rows=lambda scene: table_rows(scene, probe, name, spec),
-        note=lambda scene: _why_not_in_mode(scene, probe, spec.mode) or why_silent(scene, probe),
+        note=lambda scene: _why_not_in_mode(scene, probe, spec.modes) or why_silent(scene, probe),
         probe=probe,
     )
 
 
-def _why_not_in_mode(scene: Scene, probe: str, mode: str | None) -> str:
-    """What to say of a table that is only filled in another mode than the probe's; else nothing."""
+def _why_not_in_mode(scene: Scene, probe: str, modes: Sequence[Mode]) -> str:
+    """What to say of a table that is only filled in other modes than the probe's; else nothing."""
     state = scene.state.probes.get(probe)
-    if mode is None or state is None or not state.measuring or state.mode == mode:
+    if state is None or not state.measuring or state.mode in modes:
         return ""
-    return f"not watched in mode {state.mode}, to keep the cost down; in mode {mode} it is"
+    return f"not watched in mode {state.mode}, to keep the cost down; in mode {' and '.join(modes)} it is"
 
 
 def histogram_block(manifest: Manifest, name: str) -> Block:
@@ -128,7 +128,7 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row
     """All rows, those that are worth most first: suspicious before benign, then by rate, then by total."""
     state = scene.state.probes.get(probe)
     table = state.tables.get(name) if state else None
-    if state is None or table is None or spec.mode not in (None, state.mode):
+    if state is None or table is None or state.mode not in spec.modes:
         return []
     lower_bound = bool(state.at_least())
     ranked = sorted(table.rows.values(), key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
