@@ -314,4 +314,5 @@ def test_memory_is_bounded_with_thousands_of_rows(tmp_path: Path) -> None:
 def rss_kb(pid: int) -> int:
     """Resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1])  # type: ignore[index]
+    (kb,) = re.findall(r"VmRSS:\s+(\d+)", status)
+    return int(kb)

@@ -7,6 +7,7 @@ import random
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -74,9 +75,9 @@ def test_nothing_against_nothing_is_hardly_ever_called_a_change() -> None:
     ],
 )
 def test_a_change_is_outside_of_chance_and_of_the_floor(
-    change: Interval, floor_pct: float, worse: str, expected: str
+    change: Interval, floor_pct: float, worse: Literal["up", "down"], expected: str
 ) -> None:
-    assert verdict(change, floor_pct, worse) == expected  # type: ignore[arg-type]
+    assert verdict(change, floor_pct, worse) == expected
 
 
 def outcome(measured: bool = True, cost_ns: float = 2000.0) -> tuple[Treatment, Outcome]:

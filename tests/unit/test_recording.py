@@ -23,7 +23,7 @@ from tests.unit.recorded import HEADER, LIMIT_S, SECOND, Batch, Stream, record
 from netconsole import checkpoint, frames
 from netconsole.frames import AnyFrame
 from netconsole.problems import BadInput
-from netconsole.profiles import Budget
+from netconsole.profiles import Action, Budget
 from netconsole.recorder import BLOCK_S, Recorder
 from netconsole.recording import (
     CHECKPOINT_MAGIC,
@@ -242,8 +242,8 @@ def test_bounded_in_time_the_oldest_goes_first(tmp_path: Path) -> None:
     assert 40 * SECOND < recording.end.mono_ns - recording.begin.mono_ns <= 80 * SECOND
 
 
-def mb_per_min(limit: float, action: str) -> Budget:
-    return Budget(record_mb_per_min=limit, action=action)  # type: ignore[arg-type]
+def mb_per_min(limit: float, action: Action) -> Budget:
+    return Budget(record_mb_per_min=limit, action=action)
 
 
 def test_over_its_budget_it_leaves_out_samples_then_figures_and_says_so(tmp_path: Path) -> None:

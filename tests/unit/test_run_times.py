@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -55,8 +56,8 @@ class Host:
         pct = self.run_times.cpu_pct(self.state.probes[NAME])
         return runs * own_ns * 100 / WINDOW_NS, self.governor.observe(float(self.at_s), {NAME: Reading(pct)})
 
-    def frame(self, kind: type[frames.AnyFrame], **values: object) -> None:
-        self.state.apply(kind(seq=self.at_s, mono_ns=self.at_s * SECOND_NS, wall_ns=0, **values))  # type: ignore[arg-type]
+    def frame(self, kind: type[frames.AnyFrame], **values: Any) -> None:
+        self.state.apply(kind(seq=self.at_s, mono_ns=self.at_s * SECOND_NS, wall_ns=0, **values))
 
 
 within = st.tuples(st.floats(0.01 * MOST_PER_S, 0.99 * MOST_PER_S), st.integers(0, TAKEN_NS))

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from netconsole.frames import AnyFrame, Cost, Status, Table
+from netconsole.frames import AnyFrame, Cost, Row, Status, Table
 from netconsole.session import ProbeRequest
 from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
@@ -33,10 +33,11 @@ DEVICES = """Inter-|   Receive                                                | 
 """
 
 
-def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Table]:
+def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Row]:
+    """The rows of the first frame, which is a table, by their labels."""
     table = frames[0]
     assert isinstance(table, Table)
-    return {tuple(row.labels.values()): row for row in table.rows}  # type: ignore[misc]
+    return {tuple(row.labels.values()): row for row in table.rows}
 
 
 def test_interfaces_are_read_whatever_they_are_called() -> None:
@@ -104,11 +105,11 @@ def test_counters_are_counted_from_the_first_reading(tmp_path: Path) -> None:
     links = Links(path)
     make = FrameMaker()
     first = rows(links.read(make))
-    assert first[("lo", None)].counts["rx_packets"].total == 0  # type: ignore[attr-defined]
+    assert first[("lo", None)].counts["rx_packets"].total == 0
     path.write_text(DEVICES.replace("  1000      10 ", "  1500      17 "))
     second = rows(links.read(make))
     assert list(second) == [("lo", None)]
-    counts = second[("lo", None)].counts  # type: ignore[attr-defined]
+    counts = second[("lo", None)].counts
     assert (counts["rx_packets"].delta, counts["rx_bytes"].total) == (7, 500)
 
 
@@ -127,7 +128,7 @@ def test_a_counter_that_runs_over_is_counted_on(tmp_path: Path) -> None:
     softnet = Softnet(path)
     for count, delta in (("fffffff0", 0), ("00000010", 32), ("00000011", 1)):
         path.write_text(f"{count} 00000000 00000000 0 0 0 0 0 0 0 0 0 00000000\n")
-        (row,) = softnet.read(FrameMaker())[0].rows  # type: ignore[union-attr]
+        (row,) = rows(softnet.read(FrameMaker())).values()
         assert row.counts["processed"].delta == delta
 
 
@@ -156,7 +157,7 @@ def test_where_the_kernel_names_no_cpu_the_lines_are_those_that_are_online(
     (tmp_path / "online").write_text(f"{online}\n")
     (tmp_path / "softnet_stat").write_text("00000010 00000001 00000002 0 0 0 0 0 0 00000003\n" * len(cpus))
     softnet = Softnet(tmp_path / "softnet_stat", tmp_path / "online")
-    assert [row.labels["cpu"] for row in softnet.read(FrameMaker())[0].rows] == cpus  # type: ignore[union-attr]
+    assert [row.labels["cpu"] for row in rows(softnet.read(FrameMaker())).values()] == cpus
 
 
 def test_a_layout_that_nobody_knows_is_refused(tmp_path: Path) -> None:
