@@ -76,29 +76,43 @@ def keep(folder: int, name: str, programs: Compiled) -> None:
 
 
 def _write(folder: int, name: str, content: bytes) -> None:
-    """The file has no name before it is whole, so that kill -9 leaves nothing. Raises OSError where that cannot be."""
-    file = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, _MODE, dir_fd=folder)
+    """Where the file system can (O_TMPFILE), the file has no name before it is whole: kill -9 leaves nothing."""
+    temporary = None
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    try:
+        file = os.open(".", os.O_TMPFILE | flags, _MODE, dir_fd=folder)
+    except OSError:
+        temporary = "{}.{}".format(name, os.urandom(6).hex())
+        file = os.open(temporary, os.O_CREAT | os.O_EXCL | flags, _MODE, dir_fd=folder)
     try:
         view = memoryview(content)
         while view:
             view = view[os.write(file, view) :]
-        try:
-            os.unlink(name, dir_fd=folder)  # damaged, or of no use
-        except FileNotFoundError:
-            pass
-        try:
+        if temporary is None:
+            _forget(folder, name)  # damaged, or of no use
             os.link("/proc/self/fd/{}".format(file), name, dst_dir_fd=folder, follow_symlinks=True)
-        except FileExistsError:
-            pass  # another worker has just written the same
+        else:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        if temporary is not None:
+            _forget(folder, temporary)
+        raise
     finally:
         os.close(file)
+
+
+def _forget(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
 
 
 def _forget_the_oldest(folder: int) -> None:
     """By when they were last used."""
     used = sorted((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime, name) for name in os.listdir(folder))
     for _, name in used[:-MAX_FILES]:
-        os.unlink(name, dir_fd=folder)
+        _forget(folder, name)
 
 
 def _open_own(path: str, flags: int, folder: Optional[int] = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +145,37 @@ def test_only_so_many_are_kept_those_that_were_used_last(directory: Path, monkey
     assert find(directory, names[0]) is not None  # used now
     keep(directory, names[3], programs())
     assert sorted(path.name for path in directory.iterdir()) == sorted([names[0], names[2], names[3]])
+
+
+@pytest.fixture
+def without_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on the file systems that have none."""
+    real = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.usefixtures("without_unnamed_files")
+def test_a_file_system_without_unnamed_files_will_do(directory: Path) -> None:
+    for what in (programs("old"), programs("new")):
+        keep(directory, NAME, what)
+        assert find(directory, NAME) == what
+    assert [path.name for path in directory.iterdir()] == [NAME]
+
+
+@pytest.mark.usefixtures("without_unnamed_files")
+def test_a_full_disk_leaves_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int, view: memoryview) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    keep(directory, NAME, programs())
+    assert list(directory.iterdir()) == []
 
 
 def test_a_directory_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
