@@ -158,7 +158,8 @@ class Escalating:
         narrowed = " ".join(f"{knob}={value}" for knob, value in filters.items())
         why = f"{crossing.says}, more than {rule.over:g}; for {rule.for_s:g} s at most"
         self._tell(at_s, name, f"details of {figure.safe(narrowed, 100)}", why, crossing)
-        future = self._session.load(replace(request, name=name, mode="details", knobs=knobs), f"because of {why}")
+        details = replace(request, name=name, mode="details", knobs=knobs, kernel_cpu_pct=rule.kernel_cpu_pct)
+        future = self._session.load(details, f"because of {why}")
         future.add_done_callback(lambda done: self._answered(armed, done))
         return True
 

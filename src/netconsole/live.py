@@ -453,6 +453,7 @@ def _load(request: ProbeRequest) -> dict[str, object]:
         "common": request.common,
         "mode": request.mode,
         "knobs": dict(request.knobs),
+        "kernel_cpu_pct": request.kernel_cpu_pct,
     }
 
 

@@ -44,6 +44,8 @@ class ProbeRequest:
     code: str = ""
     common: str = ""
     source: str = "bpf"
+    kernel_cpu_pct: float | None = None
+    """What its details alone may take in the kernel, percent of one core; None: as much as those of all others."""
 
 
 class Session(Protocol):

@@ -24,7 +24,6 @@ MAX_WORKERS = 2
 DEFAULT_INTERVAL_MS = 1000
 MIN_INTERVAL_MS = 50
 MAX_INTERVAL_MS = 3600 * 1000
-MAX_BOUND_PCT = 100000
 DEFAULT_WINDOW_MS, DEFAULT_EVERY_MS = 200, 5000
 FLUSH_S = 0.5
 """How long the last frames may take: the end has to be there within a second."""
@@ -219,7 +218,8 @@ class Collector:
         commands.why(command)
         defaults = command["spec"].get("knobs", {})
         wanted = config.merged(defaults, {}, knobs)
-        raw = config.pack(mode, wanted, len(bpf.possible()), self._bound_pct)  # wrong knobs are said at once
+        bound_pct = commands.bound_pct(command, self._bound_pct)
+        raw = config.pack(mode, wanted, len(bpf.possible()), bound_pct)  # wrong knobs are said at once
         command["config"] = raw.hex()
         self._waiting.append(_Load(command))
         self._status(name, "compiling", mode, wanted)
@@ -270,12 +270,10 @@ class Collector:
         return True
 
     def _bound(self, command: Json) -> bool:
-        percent = command.get("kernel_cpu_pct")
-        if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= MAX_BOUND_PCT:
-            raise CommandError("bound: kernel_cpu_pct must be a number from 0 to {}".format(MAX_BOUND_PCT))
-        self._bound_pct = float(percent)
+        self._bound_pct = commands.bound_pct(command)
         for probe in self._probes.values():
-            probe.bound(self._bound_pct)
+            if not probe.has_own_bound:
+                probe.bound(self._bound_pct)
         return True
 
     def _stop(self, command: Json) -> bool:
@@ -316,7 +314,8 @@ class Collector:
         except (decode.LayoutError, OSError, KeyError, ValueError) as error:
             self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
             return
-        probe.bound_pct = self._bound_pct
+        probe.bound_pct = commands.bound_pct(load.command, self._bound_pct)
+        probe.has_own_bound = load.command.get("kernel_cpu_pct") is not None
         try:
             probe.configure(commands.mode(load.command), commands.knobs(load.command))
         except (config.KnobError, OSError) as error:

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Optional
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_WHY = 1024
+MAX_BOUND_PCT = 100000
 
 Json = Dict[str, Any]
 
@@ -60,6 +61,16 @@ def why(command: Json) -> Optional[str]:
     if sentence is not None and not (isinstance(sentence, str) and len(sentence) <= MAX_WHY):
         raise CommandError("why: expected a sentence of at most {} characters".format(MAX_WHY))
     return sentence
+
+
+def bound_pct(command: Json, otherwise: Optional[float] = None) -> float:
+    """What details may take, percent of one core; ``otherwise`` where the command does not say. Raises CommandError."""
+    percent = command.get("kernel_cpu_pct")
+    if percent is None and otherwise is not None:
+        return otherwise
+    if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= MAX_BOUND_PCT:
+        raise CommandError("{}: kernel_cpu_pct must be a number from 0 to {}".format(command["command"], MAX_BOUND_PCT))
+    return float(percent)
 
 
 def knobs(command: Json) -> Json:

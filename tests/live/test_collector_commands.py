@@ -59,6 +59,7 @@ def test_hello_is_first_and_every_capability_gives_a_reason_when_it_is_not_there
         b"\xff\xfe\x00\n",
         b'{"command": "load", "id": 3}\n',
         b'{"command": "load", "id": 3, "probe": "x", "spec": {}, "source": "", "common": ""}\n',
+        b'{"command": "load", "id": 3, "probe": "x", "spec": {}, "source": "", "common": "", "kernel_cpu_pct": "1"}\n',
         b'{"command": "load", "id": 3, "probe": "x", "spec": [], "source": 7, "common": null}\n',
         b'{"command": "interval", "id": 3, "ms": -1}\n',
         b'{"command": "interval", "id": 3, "ms": "1000"}\n',

@@ -19,14 +19,16 @@ from netconsole.probes import load_all
 from netconsole.profiles import load_file, plan
 from netconsole.recording import Recording
 
-from .network import Namespace
-from .storm import Storm
+from .measurement import Measurement, manifest_of
+from .network import Namespace, Wire, send_udp
+from .storm import CLOSED_PORT, Storm
 
 pytestmark = pytest.mark.live
 
 PROBE = "kernel_drops"
 LIMIT_S = 60.0
 PER_S = 3000
+MANY = 20_000
 PROFILE = f"""
 [probes.{PROBE}]
 mode = "summary"
@@ -41,6 +43,22 @@ for = "2s"
 keep = "2s"
 events_per_s = 40
 """
+
+
+def test_details_are_held_to_a_bound_of_their_own(collector: Measurement, wire: Wire) -> None:
+    """Hardly anything, and the probe whose summary goes on as much as it wants."""
+    manifest = manifest_of(PROBE)
+    knobs = {**manifest.knobs, "netns": wire.b.inode, "protocol": "udp"}
+    of_source = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code()}
+    command = {"command": "load", "probe": PROBE + SUFFIX, "mode": "details", "knobs": knobs, **of_source}
+    assert collector.command(**command, kernel_cpu_pct=0.01).ok
+    collector.load(PROBE, "details", netns=wire.b.inode, protocol="udp")
+    assert collector.command(command="bound", kernel_cpu_pct=0).ok
+    collector.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY)
+    collector.settle()
+    assert [collector.counter(name, "drops") for name in (PROBE, PROBE + SUFFIX)] == [MANY, MANY]
+    assert collector.ledger(PROBE, "unlisted") == 0 and collector.ledger(PROBE + SUFFIX, "unlisted") > MANY / 2
 
 
 def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: Namespace) -> None:

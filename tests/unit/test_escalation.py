@@ -124,6 +124,7 @@ def test_a_crossing_arms_details_of_that_device_and_steps_back_after_its_time(tm
     session.second(drops=200)
     (request,) = session.loaded
     assert (request.name, request.mode) == (NAME + SUFFIX, "details")
+    assert request.kernel_cpu_pct == RULE.kernel_cpu_pct == 1.0, "the kernel itself keeps them to that"
     assert {name: request.knobs[name] for name in ("device", "netns", "protocol", "events_per_s")} == {
         "device": "tap0",
         "netns": 7,
