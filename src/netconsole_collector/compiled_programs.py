@@ -1,6 +1,7 @@
 """Compiled programs, kept for the next start: a compile takes a second of a CPU, three for the dearest probe.
 
 A file's name is the digest of all that a compile reads: the kernel's BTF and release, BCC, the source, this package.
+(Of the BTF itself: the build id in /sys/kernel/notes has been seen to be another kernel's, in a virtual machine.)
 So a file never gets old, it is only no longer asked for. What goes into the kernel must come from nobody else:
 directory and files are the user's own, nobody else may write them, and a file says what it is of.
 """
@@ -10,7 +11,7 @@ import json
 import os
 import platform
 import stat
-from typing import Any, Dict, Iterable, Iterator, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 from netconsole_collector import btf, compiled, source_names
 from netconsole_collector.compiled import Compiled
@@ -36,9 +37,9 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
     kernel = [btf.VMLINUX, *btf.module_paths(typed_modules(spec))]
     asked = {key: job.get(key) for key in ("source", "common", "cpus", "ring", "plain")}
     here = [platform.machine(), os.uname().release, os.sysconf("SC_PAGE_SIZE"), kernel]
-    what = json.dumps([spec, asked, here], sort_keys=True).encode()
     try:
-        return _digest([what, *_contents([*kernel, *libraries, *_package()])]) if libraries else None
+        what = json.dumps([spec, asked, here, [_version(path) for path in libraries]], sort_keys=True).encode()
+        return _digest([what, *_contents([*kernel, *_package()])]) if libraries else None
     except OSError:
         return None
 
@@ -136,6 +137,12 @@ def _digest(parts: Iterable[bytes]) -> str:
         whole.update(len(part).to_bytes(8, "little"))
         whole.update(part)
     return whole.hexdigest()
+
+
+def _version(library: str) -> List[Any]:
+    """Whoever installs another one gives it another time or size."""
+    found = os.stat(library)
+    return [library, found.st_size, found.st_mtime_ns]
 
 
 def _package() -> Iterator[str]:
