@@ -90,6 +90,11 @@ class ProbeState:
         """Ledger entries that make this probe's counts a lower bound; empty when the counts are exact."""
         return self.cost.counts_lost()
 
+    @property
+    def counters_are_exact(self) -> bool:
+        """Whether its counters are, even if its rows are not: what is ``unlisted`` is in them (docs/frames.md)."""
+        return not self.at_least().keys() - {"unlisted"}
+
     def counter_history(self, name: str, count: int = SAMPLES) -> list[float | None]:
         """Samples per second of a counter, oldest first; None is unknown."""
         counter = self.counters.get(name)

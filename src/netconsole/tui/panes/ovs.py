@@ -219,7 +219,7 @@ def _ports_title(scene: Scene) -> str:
         parts.append(STANDS_STILL)
     upcalls = state.counters.get("upcalls") if state else None
     if state is not None and upcalls is not None:
-        at_least = bool(state.at_least())
+        at_least = not state.counters_are_exact
         count = upcalls.count
         parts.append(f"{figure.number(count.per_s, at_least)}/s, {figure.count(count.total, at_least)} in all")
         for name, words in (("failed", "lost"), ("unanswered", "unanswered")):
@@ -234,7 +234,7 @@ def _drops_title(scene: Scene) -> str:
     drops = state.counters.get("drops") if state else None
     if state is None or drops is None:
         return "Drops in the datapath"
-    at_least = bool(state.at_least())
+    at_least = not state.counters_are_exact
     rate, total = figure.number(drops.count.per_s, at_least), figure.count(drops.count.total, at_least)
     return f"Drops in the datapath · {rate}/s, {total} in all"
 

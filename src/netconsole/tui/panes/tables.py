@@ -213,7 +213,7 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
     count = state.counters[counter].count if counter in state.counters else None
     if count is not None and counter is not None:
         unit = manifest.counters[counter].unit
-        lower_bound = bool(state.at_least())
+        lower_bound = not state.counters_are_exact
         parts.append(f"{figure.rate(count.per_s, unit, lower_bound)}, {figure.count(count.total, lower_bound)} in all")
     if holds_times and state.cost.unmeasured:
         timed = sum(one.delta.count for group in state.histograms.values() for one in group.rows.values())
