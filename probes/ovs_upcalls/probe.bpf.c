@@ -60,14 +60,24 @@ static inline void count_flow(struct desk *desk)
         nc_ledger_add(NC_MAP_FULL);
 }
 
+static inline void list(struct desk *desk)
+{
+    struct port_row *row = row_of(&desk->packet.port);
+    struct cpu_row *cpu = cpu_row_of(&desk->packet.port);
+
+    if (row)
+        nc_add(&row->upcalls, 1);
+    if (cpu)
+        nc_add(&cpu->upcalls, 1);
+    count_flow(desk);
+}
+
 static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow_key *key, struct dp_upcall_info *info)
 {
     struct nc_config *config = nc_config_get();
     struct desk *desk = desk_of(UPCALL_DESK);
     struct port_key *port;
     struct ovs_flow *flow;
-    struct port_row *row;
-    struct cpu_row *cpu;
     u32 flags;
 
     if (!config || !desk)
@@ -99,13 +109,9 @@ static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow
     desk->skb = (u64)skb;
     desk->packet.cpu = bpf_get_smp_processor_id();
     desk->packet.since_ns = bpf_ktime_get_ns();
-    row = row_of(port);
-    if (row)
-        nc_add(&row->upcalls, 1);
-    cpu = cpu_row_of(port);
-    if (cpu)
-        nc_add(&cpu->upcalls, 1);
-    count_flow(desk);
+    if (nc_may_list(config))
+        list(desk);
+    nc_listed(config);
     return 0;
 }
 
