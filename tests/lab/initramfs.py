@@ -10,12 +10,13 @@ from pathlib import Path
 
 from .errors import LabUnavailable
 from .fetch import KernelTree
+from .image import decompress
 
 MODULES_DIR = "modules"
 
 
 def build(tree: KernelTree, init: str, modules: list[str]) -> bytes:
-    """A cpio archive with /init, /bin/busybox, and the modules as /modules/NN-NAME.ko, numbered in load order.
+    """A cpio archive with /init, /bin/busybox, and the modules unpacked as /modules/NN-NAME.ko, numbered in load order.
 
     `init` is the text of a busybox shell script. Modules that are built into the kernel are left out.
     Raises LabUnavailable when there is no static busybox or a module does not exist.
@@ -30,7 +31,8 @@ def build(tree: KernelTree, init: str, modules: list[str]) -> bytes:
     archive.file("bin/busybox", Path(busybox).read_bytes(), 0o755)
     archive.symlink("bin/sh", "busybox")
     for number, path in enumerate(load_order(tree.modules, modules)):
-        archive.file(f"{MODULES_DIR}/{number:02}-{path.name}", path.read_bytes(), 0o644)
+        name = path.name.partition(".")[0]
+        archive.file(f"{MODULES_DIR}/{number:02}-{name}.ko", decompress(path.read_bytes()), 0o644)
     archive.file("init", init.encode(), 0o755)
     return archive.close()
 

@@ -88,7 +88,9 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: Insi
     def readings() -> tuple[dict[str, frames.Buckets], dict[str, frames.Buckets], dict[str, frames.Buckets]]:
         vm_path.settle()
         (scheduled,) = vm_path.histograms("vhost_queues", "scheduled", device="vnet0")
-        return stages(vm_path), stages_of(vm_path, "tx_kick_path"), {"scheduled": scheduled.total}
+        (wake,) = vm_path.histograms("vhost_queues", "wake", device="vnet0", direction="rx")
+        of_worker = {"scheduled": scheduled.total, "wake": wake.total}
+        return stages(vm_path), stages_of(vm_path, "tx_kick_path"), of_worker
 
     ping(testbed.hypervisor, guest, PINGS_DELAYED)
     start = readings()
@@ -100,6 +102,7 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: Insi
     delayed = means_ns(start[0], to_guest[0])
     assert delayed["S1-S2"] > DELAYED_NS
     assert delayed["S1-S2"] > 0.5 * delayed["total"], delayed
+    assert means_ns(start[2], to_guest[2])["wake"] > DELAYED_NS
     kicks = means_ns(to_guest[1], from_guest[1])
     assert kicks["K1-K2"] > DELAYED_NS
     assert kicks["K1-K2"] > 0.5 * kicks["total"], kicks
