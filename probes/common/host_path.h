@@ -48,11 +48,18 @@ struct desk {
 };
 BPF_PERCPU_ARRAY(desks, struct desk, 1);
 
-/* Does the innermost packet, which has been read, pass the filters? */
-static inline int flow_wanted(struct nc_config *config, struct desk *desk, struct sk_buff *skb)
+/* A packet in a tunnel: is its flow that of the packet inside, or the tunnel's own (knob tunnel_flow)? */
+static inline int flow_is_inside(struct nc_config *config)
+{
+    return !config->extra[0];
+}
+
+/* Does its flow pass the filters? What the desk has of the packet is read for that. */
+static inline int flow_wanted(struct nc_config *config, struct desk *desk, struct sk_buff *skb, int sent)
 {
     if (!(config->flags & NC_F_FLOW))
         return 1;
+    path_read(&desk->packet, skb, sent, flow_is_inside(config));
     path_flow_of(&desk->flow, &desk->packet, skb);
     return nc_flow_wanted(config, &desk->flow);
 }

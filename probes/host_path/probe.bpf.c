@@ -19,9 +19,9 @@ static inline void begin(struct nc_config *config, struct sk_buff *skb, struct n
     if (!desk || !hand)
         return;
     hand->received = 0;
-    path_read(&desk->packet, skb, sent, 1);
-    if (!flow_wanted(config, desk, skb) || !nc_netns_wanted(config, dev))
+    if (!flow_wanted(config, desk, skb, sent) || !nc_netns_wanted(config, dev))
         return;
+    path_read(&desk->packet, skb, sent, 1);
     if (desk->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
     address = path_address(&desk->address, skb);
@@ -167,7 +167,7 @@ static inline u64 direction_of(u32 from, u32 to)
 }
 
 static inline void account(void *ctx, struct nc_config *config, struct desk *desk, struct path_way *way, struct nc_member *member,
-                           struct sk_buff *skb, u64 now)
+                           struct sk_buff *skb, int sent, u64 now)
 {
     struct latency_sample *sample = &desk->event.sample;
     u64 direction = direction_of(way->set, member->set);
@@ -176,11 +176,13 @@ static inline void account(void *ctx, struct nc_config *config, struct desk *des
     sample->mono_ns = now;
     __builtin_memcpy(sample->from, way->device, sizeof(sample->from));
     __builtin_memcpy(sample->to, member->name, sizeof(sample->to));
+    sample->packets = path_packets(skb, &desk->packet);
+    if (!flow_is_inside(config))
+        path_read(&desk->packet, skb, sent, 0);
     path_flow_of(&desk->flow, &desk->packet, skb);
     latency_flow_of(&sample->flow, direction, &desk->flow);
     sample->total_ns = split(&desk->event.took, way, now);
     sample->length = NC_GET(skb, len);
-    sample->packets = path_packets(skb, &desk->packet);
     slow = latency_slow(config, sample->total_ns);
 
     nc_count(CROSSED);
@@ -218,9 +220,9 @@ static inline struct path_way *way_of_segment(struct desk *desk, struct net_devi
 }
 
 /* An end without a start: a loss only when the packet did begin on a device of a set. */
-static inline void unmatched(u32 slot, struct nc_config *config, struct desk *desk, struct sk_buff *skb, struct net_device *dev)
+static inline void unmatched(u32 slot, struct nc_config *config, struct desk *desk, struct sk_buff *skb, struct net_device *dev, int sent)
 {
-    if (!flow_wanted(config, desk, skb))
+    if (!flow_wanted(config, desk, skb, sent))
         return;
     if (!NC_GET(skb, skb_iif)) {
         nc_count(FROM_HOST);
@@ -249,17 +251,18 @@ static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb,
     if (way && way->state == PATH_UNDER_WAY) {
         int known = way->moment_ns[FIRST_QUEUE] || way->mark || NC_GET(skb, skb_iif);
         way->state = PATH_OVER;
-        if (known && path_same(&print, &way->print))
-            account(ctx, config, desk, way, member, skb, now);
-        else
-            unmatched(EXCHANGED, config, desk, skb, dev);
-        return;
+        if (!known || !path_same(&print, &way->print)) {
+            unmatched(EXCHANGED, config, desk, skb, dev, sent);
+            return;
+        }
+    } else {
+        way = way_of_segment(desk, dev);
+        if (!way) {
+            unmatched(UNMATCHED, config, desk, skb, dev, sent);
+            return;
+        }
     }
-    way = way_of_segment(desk, dev);
-    if (way)
-        account(ctx, config, desk, way, member, skb, now);
-    else
-        unmatched(UNMATCHED, config, desk, skb, dev);
+    account(ctx, config, desk, way, member, skb, sent, now);
 }
 
 int on_receive(struct bpf_raw_tracepoint_args *ctx)

@@ -139,3 +139,25 @@ def test_the_innermost_flow_is_found(path: Measurement, host: Host, name: str) -
     assert [{label: row.labels[label] for label in Seen._fields} for row in found] == [seen._asdict()]
     assert found[0].counts["samples"] == watch.crossed("out") == EACH
     assert path.ledger(HOST_PATH, "parse_failed") == (EACH if seen.protocol == "unparsed" else 0)
+
+
+TUNNELS = {
+    "VXLAN": Seen("UDP", *OUTER, 50000, VXLAN),
+    "VXLAN, IPv6 in IPv6": Seen("UDP", *OUTER6, 50000, VXLAN),
+    "VXLAN in QinQ": Seen("UDP", *OUTER, 50000, VXLAN, 100),
+    "Geneve with options": Seen("UDP", *OUTER, 50000, GENEVE),
+    "QinQ": FRAMES["QinQ"][1],
+}
+"""Packets in a tunnel, and one in none."""
+
+
+@pytest.mark.parametrize("name", TUNNELS)
+def test_where_it_is_asked_for_the_flow_is_the_tunnel_s(path: Measurement, host: Host, name: str) -> None:
+    seen, other = TUNNELS[name], FRAMES["IPv6"][0]
+    assert seen.target
+    watch = Watch(path, **SETS, tunnel_flow=True, address=seen.target, port=seen.target_port)
+    send_frames(host.a, "eth0", [FRAMES[name][0], other] * EACH)
+    watch.stop()
+    found = [row for row in path.rows(HOST_PATH, "flows") if row.counts["samples"]]
+    assert [{label: row.labels[label] for label in Seen._fields} for row in found] == [seen._asdict()]
+    assert found[0].counts["samples"] == watch.crossed("out") == EACH
