@@ -29,6 +29,9 @@ from .shares import Server
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 BOOT_LIMIT_S = 240.0  # only a hang meets it, also on one slow core
+STALL = "detected stalls on CPUs/tasks"
+STALLS = 2
+"""Reports of RCU, 21 s apart, until a boot is given up: QEMU has lost the timer of a CPU, which does not come back."""
 COMMAND_LIMIT_S = 60.0
 ANSWER_LIMIT_S = 30.0  # a live machine answers a ping in milliseconds, a busy one on two shared cores in seconds
 CONSOLE_LINES_KEPT = 2000
@@ -80,6 +83,7 @@ class Machine:
         """
         emulator = qemu()
         self._console: deque[str] = deque(maxlen=CONSOLE_LINES_KEPT)
+        self._stalls = 0
         self._partial_line = b""
         self._replies: dict[int, queue.SimpleQueue[dict[str, Any]]] = {0: queue.SimpleQueue()}
         self._ids = itertools.count(1)
@@ -229,7 +233,7 @@ class Machine:
                 125: "was ended because the test run seemed to be gone",
             }.get(status, f"ended (status {status})" + (f": {said}" if said else ""))
         else:
-            why = "does not answer"
+            why = "stalls" if self._stalls >= STALLS else "does not answer"
         lines = what_matters(self.console.splitlines())
         return MachineDied("\n  ".join([f"{doing}: the machine {why}; last lines of its console:", *lines]))
 
@@ -241,7 +245,7 @@ class Machine:
             if id == 0 or not self.answers():
                 raise self.died(doing) from None
             raise
-        if "gone" in message:
+        if "gone" in message or "stalled" in message:
             raise self.died(doing)
         return message
 
@@ -285,6 +289,9 @@ class Machine:
     def _take_console(self, chunk: bytes) -> None:
         *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
         self._console += [line.decode("utf-8", "replace").rstrip("\r") for line in lines]
+        self._stalls += sum(STALL.encode() in line for line in lines)
+        if self._stalls >= STALLS:
+            self._replies[0].put({"stalled": True})  # nobody asks any more once it has booted
 
 
 class CommandFailed(subprocess.CalledProcessError):

@@ -193,6 +193,12 @@ def test_this_machine_cannot_be_changed(hypervisor: Hypervisor) -> None:
         victim.unlink()
 
 
+def test_a_boot_that_stalls_is_given_up_before_its_limit(tree: KernelTree) -> None:
+    reports = "for n in 1 2; do echo 'rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:'; done\n"
+    with pytest.raises(MachineDied, match=r"(?s)boot: the machine stalls.*detected stalls"):
+        bare_machine(tree, f"{reports}sleep 1000\n")
+
+
 def test_a_hang_and_the_limit_show_the_last_console_lines(hanging: tuple[Future[Machine], Future[Machine]]) -> None:
     silent, limited = hanging
     with pytest.raises(MachineDied, match=r"(?s)boot: the machine does not answer.*last words"):
