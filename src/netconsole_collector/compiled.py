@@ -5,7 +5,7 @@ import json
 import struct
 from typing import Any, Dict, Mapping, NamedTuple
 
-from netconsole_collector import bpf
+from netconsole_collector import attach, bpf
 
 _INSTRUCTION = struct.Struct("=BBhi")
 _LOAD_64, _MAP = 0x18, 1
@@ -32,6 +32,12 @@ class Compiled(NamedTuple):
     """What a program expects of a function (prototypes.expected) → why the function is not that."""
     rdonly_cast: int
     """BTF id of the kernel function bpf_rdonly_cast; 0: there is none."""
+
+
+def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, int]) -> bool:
+    """Whether a program of the manifest can be a BTF-typed raw tracepoint, by its first choice."""
+    point = entry["attach"][0]["point"]
+    return attach.parse(point).kind == "raw_tracepoint" and targets[point] != 0
 
 
 def make_maps(compiled: Compiled) -> Dict[str, int]:

@@ -19,7 +19,7 @@ from netconsole_collector import (
     real_headers,
     source_names,
 )
-from netconsole_collector.compiled import Compiled, with_maps
+from netconsole_collector.compiled import Compiled, can_be_typed, with_maps
 from netconsole_collector.refused import Refused, no_maps
 from netconsole_collector.spec import named_modules, typed_modules, wants_drop_reasons
 
@@ -55,9 +55,11 @@ class Compiler:
         self._prologue = ""
         self._drop_reasons: Dict[str, str] = {}
         self._directory: Optional[str] = None
+        self._alternatives: List[Json] = [alternative for entry in spec["programs"] for alternative in entry["attach"]]
         self._bcc = _import_bcc()
         try:
             self._types = self._kernel_types()
+            self._targets = {one["point"]: self._btf_id(attach.parse(one["point"])) for one in self._alternatives}
         except BaseException:
             self.close()
             raise
@@ -67,8 +69,7 @@ class Compiler:
         if self.job.get("plain") or self._btf is None:
             return False
         required = [entry for entry in self.spec["programs"] if entry.get("required", True)]
-        firsts = [attach.parse(entry["attach"][0]["point"]) for entry in required]
-        return bool(required) and all(point.kind == "raw_tracepoint" and self._btf_id(point) for point in firsts)
+        return bool(required) and all(can_be_typed(entry, self._targets) for entry in required)
 
     def compile(self, direct: bool) -> Compiled:
         """Code for one way or the other; raises Refused."""
@@ -79,8 +80,7 @@ class Compiler:
             raise self._refusal(noise.take(_STDOUT)) from None
         maps = self._maps(made)
         places = {fd: place for place, fd in enumerate(maps.values())}
-        alternatives = [alternative for entry in self.spec["programs"] for alternative in entry["attach"]]
-        codes = {alternative["function"]: _code(made, alternative["function"]) for alternative in alternatives}
+        codes = {one["function"]: _code(made, one["function"]) for one in self._alternatives}
         compiled = Compiled(
             functions={name: with_maps(code, places) for name, code in codes.items() if code},
             maps={name: bpf.map_info(fd)._replace(id=0) for name, fd in maps.items()},
@@ -88,8 +88,8 @@ class Compiler:
             drop_reasons=self._drop_reasons,
             types=self._types,
             direct=direct,
-            targets={point: self._btf_id(attach.parse(point)) for point in {one["point"] for one in alternatives}},
-            misfits=self._misfits(alternatives),
+            targets=self._targets,
+            misfits=self._misfits(),
             rdonly_cast=self._rdonly_cast(),
         )
         made.cleanup()  # its maps are only the pattern for those that will be used
@@ -106,10 +106,7 @@ class Compiler:
         """Makes the header tree; returns "btf" or "headers". Raises Refused when there is neither."""
         path = self.job.get("btf", btf.VMLINUX)
         source = self.job["common"] + "\n" + self.job["source"]
-        alternatives = [alternative for entry in self.spec["programs"] for alternative in entry["attach"]]
-        used = source_names.used(source) | {
-            alternative["when"] for alternative in alternatives if "when" in alternative
-        }
+        used = source_names.used(source) | {one["when"] for one in self._alternatives if "when" in one}
         if not os.path.exists(path):
             self._real_headers(used)
             return "headers"
@@ -184,10 +181,10 @@ class Compiler:
             for table in tables
         }
 
-    def _misfits(self, alternatives: List[Json]) -> Dict[str, str]:
+    def _misfits(self) -> Dict[str, str]:
         """Headers cannot tell, BTF can."""
         found = {}
-        for alternative in alternatives:
+        for alternative in self._alternatives:
             takes = alternative.get("takes", [])
             if takes and self._btf is not None:
                 name = attach.parse(alternative["point"]).name

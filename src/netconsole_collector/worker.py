@@ -30,7 +30,7 @@ from netconsole_collector import (
     programs,
     prototypes,
 )
-from netconsole_collector.compiled import Compiled, make_maps, with_maps
+from netconsole_collector.compiled import Compiled, can_be_typed, make_maps, with_maps
 from netconsole_collector.parent import on_parents_death
 from netconsole_collector.refused import Refused, no_maps
 
@@ -183,7 +183,7 @@ class Worker:
         attached: List[Json] = []
         missing: List[Json] = []
         for entry in self.spec["programs"]:
-            typed = compiled.direct and _can_be_typed(entry, compiled)
+            typed = compiled.direct and can_be_typed(entry, compiled.targets)
             choices = entry["attach"][:1] if typed else entry["attach"]
             one, tried = self._attach_one(compiled, codes, entry["name"], choices, typed)
             if one is not None:
@@ -253,11 +253,6 @@ class Worker:
 def _has_place(entry: Json) -> bool:
     """False for a program of a module that is not loaded: there is nothing that it could miss."""
     return "module" not in entry or kernel_modules.is_loaded(entry["module"])
-
-
-def _can_be_typed(entry: Json, compiled: Compiled) -> bool:
-    point = entry["attach"][0]["point"]
-    return attach.parse(point).kind == "raw_tracepoint" and compiled.targets[point] != 0
 
 
 def _load_program(function: str, code: bytes, kind: str, target: Optional[int], rdonly_cast: int) -> int:

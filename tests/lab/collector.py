@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from tests.live.measurement import CHECKOUT, PYTHON, Measurement
+from tests.live.measurement import CHECKOUT, Measurement
 
 from netconsole import frames, probes
 from netconsole.collector_process import CollectorProcess
+from netconsole.paths import measuring_command
 
 from .errors import LabError
 from .hypervisor import Hypervisor
@@ -20,8 +21,6 @@ CLOCK_RESOLUTION_NS = 10_000_000
 LINE_LIMIT_S = 3600.0
 LOSSES = ("missed", "join_missed", "map_full", "parse_failed", "unaccounted")
 END_LIMIT_S = 30.0
-KEPT = "/root/.cache/netconsole/compiled"
-"""Where a console on the machine keeps them, too."""
 
 
 class InsideProcess:
@@ -30,8 +29,7 @@ class InsideProcess:
     broken_frames = 0
 
     def __init__(self, hypervisor: Hypervisor) -> None:
-        command = (PYTHON, "-m", "netconsole_collector", "--keep-compiled", KEPT)
-        self._process = hypervisor.start(*command, env={"PYTHONPATH": str(CHECKOUT / "src")}, cwd=CHECKOUT)
+        self._process = hypervisor.start(*measuring_command(), cwd=CHECKOUT)
 
     def send(self, command: Mapping[str, object]) -> None:
         self._process.write(json.dumps(command).encode() + b"\n")
