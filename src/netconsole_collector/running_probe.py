@@ -179,10 +179,8 @@ class RunningProbe:
         for table in self._tables if has_rows else []:
             if not _is_of(self.spec["tables"][table.name], modes):
                 continue
-            rows, omitted = table.read(full)
-            body = {"kind": "table", "name": table.name, "interval_ns": interval_ns, "full": full, "rows": rows}
-            body["omitted"] = omitted
-            bodies.append(body)
+            rows = table.read(full)._asdict()
+            bodies.append(dict(rows, kind="table", name=table.name, interval_ns=interval_ns))
             self._conserve(table, ledger["map_full"] + ledger["unlisted"])
         for histogram in self._histograms if has_rows else []:
             for one in histogram.read(full):

@@ -73,7 +73,6 @@ class MapReader:
     def read(self) -> List[Change]:
         """All rows. A key that has vanished counts as evicted: LRU maps do that by themselves."""
         self._generation += 1
-        self._name_again()
         changes = [self._advance(key, value) for key, value in self._map.items()]
         for key in [key for key, row in self._rows.items() if row.generation != self._generation]:
             self._forget(key)
@@ -94,9 +93,9 @@ class MapReader:
         row.totals, row.generation = totals, self._generation
         return Change(key, row.labels, deltas, totals, is_changed)
 
-    def _name_again(self) -> None:
+    def name_again(self) -> bool:
         """A tap may have come to another VM since its row was first seen, the process of a socket been found, a network
-        namespace got its name.
+        namespace got its name. True when a row has got other labels.
         """
         if self._has_vms:
             self._names.vms.refresh()
@@ -107,10 +106,15 @@ class MapReader:
             self._names.owners.changes if self._has_sockets else 0,
             self._names.refresh_namespaces() if self._has_namespaces else 0,
         )
-        if self._changes != changes:
-            self._changes = changes
-            for key, row in self._rows.items():
-                row.labels = decode.labels(self._key.columns, self._key.unpack(key), self._names)
+        if self._changes == changes:
+            return False
+        self._changes = changes
+        is_renamed = False
+        for key, row in self._rows.items():
+            labels = decode.labels(self._key.columns, self._key.unpack(key), self._names)
+            is_renamed = is_renamed or labels != row.labels
+            row.labels = labels
+        return is_renamed
 
     def _sum(self, value: bytes) -> List[int]:
         """One number for each column: the sum over the CPUs, of a "max" column the highest."""
@@ -134,6 +138,15 @@ class MapReader:
         self.evicted_first += row.totals[0]
 
 
+class Reading(NamedTuple):
+    """Of a frame of a table (docs/frames.md)."""
+
+    full: bool
+    rows: List[Json]
+    omitted: int
+    """Rows that did not fit."""
+
+
 class Table:
     """A table of the manifest. Keys whose labels read the same (two places in one function) are one row."""
 
@@ -144,8 +157,9 @@ class Table:
         self.first_total = 0
         """Sum of the first value over all rows that there are and ever were."""
 
-    def read(self, full: bool) -> Tuple[List[Json], int]:
-        """Rows that changed, or all of them; and how many did not fit."""
+    def read(self, full: bool) -> Reading:
+        """Rows that changed, or all: also when one has got other labels, else it would stand under both."""
+        full = self.reader.name_again() or full
         merged: Dict[Tuple[Any, ...], Tuple[Json, List[int], List[int], List[bool]]] = {}
         columns = self.reader.columns
         for change in self.reader.read():
@@ -166,7 +180,8 @@ class Table:
         omitted = max(0, len(chosen) - MAX_ROWS)
         if omitted:
             chosen.sort(key=lambda row: (row[1][0], row[2][0]), reverse=True)
-        return [self._row(labels, deltas, totals) for labels, deltas, totals, _ in chosen[:MAX_ROWS]], omitted
+        rows = [self._row(labels, deltas, totals) for labels, deltas, totals, _ in chosen[:MAX_ROWS]]
+        return Reading(full, rows, omitted)
 
     def _row(self, labels: Json, deltas: List[int], totals: List[int]) -> Json:
         counts: Json = {}
@@ -198,6 +213,7 @@ class Histograms:
 
     def read(self, full: bool) -> List[Json]:
         """{"labels", "delta", "total"} of those that changed, or of all."""
+        self._reader.name_again()
         grouped: Dict[Tuple[Any, ...], List[Change]] = {}
         for change in self._reader.read():
             identity = tuple(value for name, value in change.labels.items() if name != _SLOT)

@@ -62,7 +62,7 @@ def make(fake: FakeMap, **more: Any) -> tables.Table:
 
 def test_counts_are_summed_over_the_cpus_and_gauges_are_the_highest(fake: FakeMap, table: tables.Table) -> None:
     fake.put(1, 17, (5, 500, 9), (7, 700, 30), (0, 0, 2))
-    rows, omitted = table.read(full=False)
+    _, rows, omitted = table.read(full=False)
     assert omitted == 0
     assert rows == [
         {
@@ -78,10 +78,32 @@ def test_only_changed_rows_unless_all_are_wanted(fake: FakeMap, table: tables.Ta
     fake.put(2, 17, (1, 1, 1))
     table.read(full=False)
     fake.put(2, 17, (4, 9, 1))
-    changed, _ = table.read(full=False)
+    _, changed, _ = table.read(full=False)
     assert [(row["labels"]["queue"], row["counts"]["count"]) for row in changed] == [(2, {"delta": 3, "total": 4})]
-    every, _ = table.read(full=True)
+    _, every, _ = table.read(full=True)
     assert [(row["labels"]["queue"], row["counts"]["count"]["delta"]) for row in every] == [(1, 0), (2, 0)]
+
+
+def test_all_rows_are_sent_when_one_has_got_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who knows rows by their labels would have it twice, with its whole count, until the next full frame."""
+    known: dict[int, str] = {}
+    names, fake = Names(), FakeMap(value_size=8)
+    monkeypatch.setitem(names._kinds, "socket", known.get)
+    key = [{"name": "process", "type": "u64", "as": "socket"}]
+    table = tables.Table("sockets", {"key": key, "value": VALUE[:1]}, fake, names)  # type: ignore[arg-type]
+    fake.content = {struct.pack("=Q", inode): struct.pack("=3Q", inode, 0, 0) for inode in (7, 8)}
+    [both] = table.read(full=False).rows
+    assert both["counts"]["count"]["total"] == 15
+    known[7] = "vhost (1)"
+    names.owners.changes += 1
+    full, rows, _ = table.read(full=False)
+    assert full
+    assert {row["labels"]["process"]: row["counts"]["count"] for row in rows} == {
+        "vhost (1)": {"delta": 0, "total": 7},
+        None: {"delta": 0, "total": 8},
+    }
+    names.owners.changes += 1  # of a socket that has no row here
+    assert table.read(full=False) == (False, [], 0)
 
 
 def test_rows_that_read_the_same_are_one(fake: FakeMap) -> None:
@@ -94,11 +116,11 @@ def test_rows_that_read_the_same_are_one(fake: FakeMap) -> None:
     )
     fake.put(3, 1, (2, 20, 5))
     fake.put(3, 2, (1, 10, 50))
-    rows, _ = table.read(full=False)
+    _, rows, _ = table.read(full=False)
     assert [row["counts"]["count"]["total"] for row in rows] == [3]
     assert rows[0]["gauges"] == {"deepest": 50}
     fake.put(3, 2, (4, 10, 50))
-    rows, _ = table.read(full=False)
+    _, rows, _ = table.read(full=False)
     assert rows[0]["counts"]["count"] == {"delta": 3, "total": 6}
 
 
@@ -113,7 +135,7 @@ def test_idle_rows_of_a_full_map_are_removed_and_counted(fake: FakeMap, table: t
     table.read(full=False)
     assert table.reader.evicted == 6
     assert len(fake.content) == 1
-    rows, _ = table.read(full=True)
+    _, rows, _ = table.read(full=True)
     assert [row["labels"]["queue"] for row in rows] == [0]
     assert table.first_total == 1000 + 6  # the counter beside it counted them too
 
@@ -138,10 +160,10 @@ def test_a_row_that_the_kernel_evicted_is_counted_and_may_come_back(fake: FakeMa
     fake.put(1, 6, (10, 0, 0))
     table.read(full=False)
     fake.content.clear()
-    assert table.read(full=False) == ([], 0)
+    assert table.read(full=False) == (False, [], 0)
     assert table.reader.evicted == 1
     fake.put(1, 6, (3, 0, 0))
-    rows, _ = table.read(full=False)
+    _, rows, _ = table.read(full=False)
     assert rows[0]["counts"]["count"] == {"delta": 3, "total": 3}
     assert table.first_total == 13
 
@@ -152,7 +174,7 @@ def test_the_busiest_rows_are_kept_when_there_are_too_many(monkeypatch: pytest.M
     table = make(fake)
     for queue in range(10):
         fake.put(queue, 6, (queue, 0, 0))
-    rows, omitted = table.read(full=True)
+    _, rows, omitted = table.read(full=True)
     assert [row["labels"]["queue"] for row in rows] == [9, 8, 7]
     assert omitted == 7
 
@@ -166,7 +188,7 @@ def test_values_that_are_not_all_of_64_bits() -> None:
     ]
     table = tables.Table("mixed", {"key": KEY, "value": value}, fake, Names())  # type: ignore[arg-type]
     fake.content[bytes(8)] = b"".join(struct.pack("=IH2xQ", *one) for one in [(1, 7, 5), (2, 9, 6), (3, 8, 7)])
-    rows, _ = table.read(full=False)
+    _, rows, _ = table.read(full=False)
     assert rows[0]["counts"] == {"count": {"delta": 6, "total": 6}, "ns": {"delta": 18, "total": 18}}
     assert rows[0]["gauges"] == {"deepest": 9}
 
