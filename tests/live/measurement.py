@@ -19,11 +19,14 @@ from netconsole.collector_process import CollectorProcess
 from netconsole.manifest import Manifest
 from netconsole.paths import measuring_command
 
+from .network import IS_EMULATED
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
 LIMIT_S = 120.0
 """No event that is awaited takes so long."""
-INTERVAL_MS = 100
+INTERVAL_MS = 100 if IS_EMULATED else 50
+"""An emulated machine would do little else."""
 SEEN = 0.9
 """Kernels exist, the one of CI among them, that under load now and then run no BPF program for milliseconds, whatever
 it is attached to: what is sent meanwhile is in no probe's counts. So much at least is seen of what takes longer; what
@@ -59,7 +62,8 @@ class Measurement:
         self._ids = itertools.count(1)
         self._replies: dict[int, frames.Reply] = {}
         self._ended: str | None = None
-        self._ended_ns = 0
+        self._begun_ns: int | None = None
+        """When the reading began whose frames are coming."""
         self._whole_ns = 0
         """Figures were read after this."""
         self._counters: dict[tuple[str, str], int] = {}
@@ -217,9 +221,13 @@ class Measurement:
         probe = frame.probe or ""
         if isinstance(frame, frames.Reply):
             self._replies[frame.id] = frame
-        elif isinstance(frame, frames.Status):
+            return
+        if isinstance(frame, frames.Status):
             self.statuses[probe] = frame
-        elif isinstance(frame, frames.Counters):
+            return
+        if self._begun_ns is None:  # a frame of figures has the time before they were read
+            self._begun_ns = frame.mono_ns
+        if isinstance(frame, frames.Counters):
             self._counters.update({(probe, name): count.total for name, count in frame.values.items()})
         elif isinstance(frame, frames.Table):
             rows = {frozenset(row.labels.items()): row for row in frame.rows}
@@ -231,9 +239,8 @@ class Measurement:
             self.events.append(frame)
         elif isinstance(frame, frames.Cost):
             self._costs[probe] = frame
-            if frame.probe is None:
-                # It ends the frames of an interval: what they say was read after the frames of the one before.
-                self._whole_ns, self._ended_ns = self._ended_ns, frame.mono_ns
+            if frame.probe is None:  # it ends the frames of an interval
+                self._whole_ns, self._begun_ns = self._begun_ns, None
 
     def _await(self, found: Callable[[], Result | None], what: str) -> Result:
         deadline = time.monotonic() + self.limit_s
