@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -226,16 +227,23 @@ class Machine:
     def died(self, doing: str) -> MachineDied:
         """The error that tells what the machine was doing when it was lost, with its last console lines."""
         if self._gone.is_set():
-            status = self._supervisor.wait()
-            said = _without_registers(self._supervisor.stdout.read()) if self._supervisor.stdout else ""
-            why = {
-                124: f"was cut off at its limit of {self._limit_s:g} s",
-                125: "was ended because the test run seemed to be gone",
-            }.get(status, f"ended (status {status})" + (f": {said}" if said else ""))
+            why = self._how_it_ended
+        elif self._stalls >= STALLS:
+            why = "stalls"
         else:
-            why = "stalls" if self._stalls >= STALLS else "does not answer"
+            why = "does not answer"
         lines = what_matters(self.console.splitlines())
         return MachineDied("\n  ".join([f"{doing}: the machine {why}; last lines of its console:", *lines]))
+
+    @functools.cached_property
+    def _how_it_ended(self) -> str:
+        """With what QEMU said, which can be read only once."""
+        status = self._supervisor.wait()
+        said = _without_registers(self._supervisor.stdout.read()) if self._supervisor.stdout else ""
+        return {
+            124: f"was cut off at its limit of {self._limit_s:g} s",
+            125: "was ended because the test run seemed to be gone",
+        }.get(status, f"ended (status {status})" + (f": {said}" if said else ""))
 
     def _reply(self, id: int, deadline: float, doing: str) -> dict[str, Any]:
         """The next message about this command. Raises MachineDied, or queue.Empty at the deadline of a live machine."""
