@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .elf import Elf
-from .fetch import KernelTree, cache_dir, fetch, kernels, locked
+from .fetch import KernelTree, cache_dir, locked
 from .image import decompress, unpack_image, write_whole
 from .initramfs import load_order
 
@@ -22,14 +22,6 @@ class KernelBtf:
     version: str
     vmlinux: Path
     modules: dict[str, Path]
-
-
-def lab_btf_files() -> list[KernelBtf]:
-    """One entry for each kernel of kernels.toml; extracted once and cached.
-
-    Raises LabUnavailable when a kernel cannot be fetched.
-    """
-    return [btf_files(fetch(kernel)) for kernel in kernels()]
 
 
 def btf_files(tree: KernelTree) -> KernelBtf:

@@ -1,6 +1,6 @@
 """Run by the interpreter that has bcc: which offsets does the compiled program really add to reach each member?
 
-Standard input: {"tree": {path: text}, "members": [[struct, member], …]}; standard output: [offset, …].
+Standard input: [{"types": C text, "members": [[struct, member], …]}, …]; standard output: [[offset, …], …].
 offsetof() and static asserts are no use here: clang folds them early, with the host's layout, and they look right when
 the code is wrong.
 """
@@ -17,41 +17,51 @@ from netconsole_collector import header_tree
 
 _ADD_CONSTANT = 0x07
 """BPF_ALU64 | BPF_ADD | BPF_K."""
+_CALL = 0x85
+"""BPF_JMP | BPF_CALL."""
 
+# A scope for each header: what they declare differently does not meet, and all are compiled at once.
 _FUNCTION = """
 int read{number}(void *ctx)
 {{
-    {record} *object = *(void **)ctx;
+    {types}
     char value = 0;
-    bpf_probe_read(&value, 1, &object->{member});
+    {reads}
     return value;
 }}
 """
+# The address is loaded anew each time, for the call before may have changed it. Not volatile: for that LLVM adds up the
+# offset early, in the host's layout, and finds nothing wrong with padding that is.
+_READ = "bpf_probe_read(&value, 1, &(({record} *)*(void **)ctx)->{member});"
 
 
-def added(code: bytes) -> int:
-    """The sum of the positive constants that a function adds: the negative ones are places on its stack."""
+def added(code: bytes) -> "list[int]":
+    """The sum of the positive constants that are added before each call: the negative ones are places on the stack."""
+    totals = []
     total = 0
     for at in range(0, len(code), 8):
         constant = struct.unpack_from("=i", code, at + 4)[0]
-        if code[at] == _ADD_CONSTANT and constant > 0:
+        if code[at] == _CALL:
+            totals.append(total)
+            total = 0
+        elif code[at] == _ADD_CONSTANT and constant > 0:
             total += constant
-    return total
+    return totals
 
 
 def main() -> None:
     from bcc import BPF
 
-    request = json.load(sys.stdin)
+    headers = json.load(sys.stdin)
+    text = ""
+    for number, header in enumerate(headers):
+        reads = [_READ.format(record=record, member=member) for record, member in header["members"]]
+        text += _FUNCTION.format(number=number, types=header["types"], reads="\n    ".join(reads))
     with tempfile.TemporaryDirectory() as directory:
-        header_tree.write(directory, request["tree"])
+        header_tree.write(directory, header_tree.files(""))
         os.environ["BCC_KERNEL_SOURCE"] = directory
-        text = "".join(
-            _FUNCTION.format(number=number, record=record, member=member)
-            for number, (record, member) in enumerate(request["members"])
-        )
         program = BPF(text=text.encode())
-        offsets = [added(program.dump_func(b"read%d" % number)) for number in range(len(request["members"]))]
+        offsets = [added(program.dump_func(b"read%d" % number)) for number in range(len(headers))]
     json.dump(offsets, sys.stdout)
 
 

@@ -11,37 +11,40 @@ import os
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from tests.lab.btf import lab_btf_files
+from tests.lab.btf import btf_files
 from tests.lab.errors import LabUnavailable
+from tests.lab.fetch import fetch, kernel_named, kernels
 
 from netconsole import probes
 from netconsole_collector import btf as b
-from netconsole_collector import header_tree, kernel_macros, source_names
+from netconsole_collector import header_tree, source_names
 from netconsole_collector.btf import Btf, Member, module_paths
 from netconsole_collector.kernel_types import TypeWriter
+from netconsole_collector.spec import typed_modules
 
 from .collector_driver import CHECKOUT, PYTHON, SOURCE
 
 pytestmark = pytest.mark.live
 
 LIMIT_S = 120
-KERNELS = ("running", *(path for path in os.environ.get("NETCONSOLE_TEST_BTF", "").split(os.pathsep) if path), "lab")
-"""Other kernels' BTF: files named in NETCONSOLE_TEST_BTF (with split BTF beside them), and the lab's."""
+OTHERS = [path for path in os.environ.get("NETCONSOLE_TEST_BTF", "").split(os.pathsep) if path]
+"""Further kernels' BTF: files, with split BTF beside them."""
+KERNELS = ("running", *OTHERS, *(kernel.name for kernel in kernels()))
 CHECK = Path(__file__).with_name("layout_check.py")
 SUSPECT = ("Qdisc", "softnet_data", "net", "netdev_queue", "task_struct")
 """Structs with runs of padding between cache lines."""
-MEMBERS_AT_ONCE = 400
 
 
-def vmlinux_of(kernel: str) -> list[Path]:
+def vmlinux_of(kernel: str) -> Path:
     if kernel == "running":
-        return [Path(b.VMLINUX)]
-    if kernel != "lab":
-        return [Path(kernel)]
+        return Path(b.VMLINUX)
+    if kernel in OTHERS:
+        return Path(kernel)
     try:
-        return [files.vmlinux for files in lab_btf_files()]
+        return btf_files(fetch(kernel_named(kernel))).vmlinux
     except LabUnavailable as error:
         pytest.skip(str(error))
 
@@ -92,37 +95,54 @@ def plain_members(types: Btf, record: int, base: int = 0) -> list[tuple[int, Mem
     return found
 
 
-def wrong_members(types: Btf, writer: TypeWriter, only: set[str] | None) -> tuple[list[str], int]:
-    """Members that compiled code reads at another offset than BTF says, and how many were looked at."""
-    writer_text = writer.text()
-    tree = header_tree.files(writer_text + kernel_macros.define(writer.used))
-    wanted = []
-    for record in writer.records():
-        for bit_offset, member in plain_members(types, record):
-            if only is None or member.name in only:
-                wanted.append((writer.tag(record), member.name, bit_offset // 8))
-    wrong = []
-    for start in range(0, len(wanted), MEMBERS_AT_ONCE):
-        part = wanted[start : start + MEMBERS_AT_ONCE]
-        request = {"tree": tree, "members": [(tag, name) for tag, name, _ in part]}
-        done = subprocess.run(
-            [PYTHON, str(CHECK), str(SOURCE)],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        for (tag, name, expected), offset in zip(part, json.loads(done.stdout), strict=True):
-            if offset != expected:
-                wrong.append(f"{tag}.{name}: at {expected}, read at {offset}")
-    return wrong, len(wanted)
+class Header(NamedTuple):
+    """The types that are written for one source, and what of them is looked at."""
+
+    types: str
+    members: list[tuple[str, str, int]]
+    """Struct, member, and the byte at which BTF has it."""
+
+
+def header(types: Btf, writer: TypeWriter, only: set[str] | None) -> Header:
+    """Without its macros: they come last and change no type, but they would change those of the next header."""
+    lines = [line for line in writer.text().splitlines() if not line.startswith("#")]
+    members = [
+        (writer.tag(record), member.name, bit_offset // 8)
+        for record in writer.records()
+        for bit_offset, member in plain_members(types, record)
+        if only is None or member.name in only
+    ]
+    return Header("\n".join(lines), members)
+
+
+def wrong_members(headers: list[Header]) -> list[list[str]]:
+    """Of each header the members that compiled code reads at another offset than BTF says."""
+    request = [{"types": one.types, "members": [(tag, name) for tag, name, _ in one.members]} for one in headers]
+    done = subprocess.run(
+        [PYTHON, str(CHECK), str(SOURCE)],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [
+        [
+            f"{tag}.{name}: at {expected}, read at {offset}"
+            for (tag, name, expected), offset in zip(one.members, offsets, strict=True)
+            if offset != expected
+        ]
+        for one, offsets in zip(headers, json.loads(done.stdout), strict=True)
+    ]
+
+
+bcc_names = cache(source_names.bcc_names)
 
 
 def names_for(text: str) -> tuple[set[str], set[str]]:
     """Names that a source uses, and those that must not be written."""
-    return source_names.used(text), source_names.bcc_names() | source_names.defined(text) | header_tree.type_names()
+    return source_names.used(text), bcc_names() | source_names.defined(text) | header_tree.type_names()
 
 
 SHIPPED = sorted(name for name, probe in probes.load_all([CHECKOUT / "probes"]).items() if probe.source == "bpf")
@@ -141,39 +161,36 @@ PRIVATE = {
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("probe", SHIPPED)
-def test_every_member_that_a_shipped_probe_names_is_read_where_it_is(probe: str, kernel: str) -> None:
-    manifest = probes.load(CHECKOUT / "probes" / probe)
-    text = manifest.common_code() + manifest.code()
-    used, taken = names_for(text)
-    for vmlinux in vmlinux_of(kernel):
-        modules = manifest.raw["probe"].get("btf_modules", [])  # type: ignore[attr-defined]
-        types = types_of(vmlinux, tuple(modules))
+def test_every_member_that_a_shipped_probe_names_is_read_where_it_is(kernel: str) -> None:
+    vmlinux = vmlinux_of(kernel)
+    headers = []
+    for probe in SHIPPED:
+        manifest = probes.load(CHECKOUT / "probes" / probe)
+        used, taken = names_for(manifest.common_code() + manifest.code())
+        types = types_of(vmlinux, tuple(typed_modules(dict(manifest.raw))))
         writer = TypeWriter(types, used | {"pt_regs"}, taken)
-        wrong, looked_at = wrong_members(types, writer, used)
-        assert looked_at > 20
-        assert wrong == []
+        headers.append(header(types, writer, used))
         private = PRIVATE.get(probe, ())
         here = [name for name in private if kernel != "running" or types.record(name) is not None]
-        assert {f"struct {name}" for name in here} <= {writer.tag(record) for record in writer.records()}
+        assert {f"struct {name}" for name in here} <= {writer.tag(record) for record in writer.records()}, probe
+    assert {probe for probe, one in zip(SHIPPED, headers, strict=True) if len(one.members) <= 20} == set()
+    assert {probe: wrong for probe, wrong in zip(SHIPPED, wrong_members(headers), strict=True) if wrong} == {}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_member_of_the_structs_that_bpftool_gets_wrong(kernel: str) -> None:
     _, taken = names_for("")
-    for vmlinux in vmlinux_of(kernel):
-        types = types_of(vmlinux, ())
-        wrong, looked_at = wrong_members(types, TypeWriter(types, {*SUSPECT, "pt_regs"}, taken), None)
-        assert looked_at > 500
-        assert wrong == []
+    types = types_of(vmlinux_of(kernel), ())
+    one = header(types, TypeWriter(types, {*SUSPECT, "pt_regs"}, taken), None)
+    assert len(one.members) > 500
+    assert wrong_members([one]) == [[]]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_check_fails_on_padding_in_the_way_of_bpftool(kernel: str) -> None:
     """The same structs with ``long: 64;`` padding: if this finds nothing wrong, the tests above are worth nothing."""
     _, taken = names_for("")
-    for vmlinux in vmlinux_of(kernel):
-        types = types_of(vmlinux, ())
-        wrong, _ = wrong_members(types, NaiveWriter(types, {*SUSPECT, "pt_regs"}, taken), None)
-        assert any(line.startswith("struct Qdisc.") for line in wrong)
-        assert len(wrong) > 5
+    types = types_of(vmlinux_of(kernel), ())
+    [wrong] = wrong_members([header(types, NaiveWriter(types, {*SUSPECT, "pt_regs"}, taken), None)])
+    assert any(line.startswith("struct Qdisc.") for line in wrong)
+    assert len(wrong) > 5
