@@ -71,6 +71,7 @@ class Btf:
         """``modules`` are paths of split BTF on top of ``path``. Raises OSError and BtfError."""
         self._parts: List[_Part] = []
         self._offsets = array("I", [0])
+        self._kinds = bytearray(1)
         self._base_types = 1
         self._base_strings = 0
         self._by_name: List[Dict[int, List[int]]] = []
@@ -103,6 +104,7 @@ class Btf:
             kind = info >> 24 & 31
             identifier = len(self._offsets)
             self._offsets.append(offset)
+            self._kinds.append(kind)
             offset += 12
             if kind in _BYTES_PER_ITEM:
                 offset += (info & 0xFFFF) * _BYTES_PER_ITEM[kind]
@@ -137,7 +139,7 @@ class Btf:
         return identifier + self._parts[part].id_shift if identifier >= self._base_types else identifier
 
     def kind(self, identifier: int) -> int:
-        return self._raw(identifier)[3] >> 24 & 31 if identifier else 0
+        return self._kinds[identifier]
 
     def name(self, identifier: int) -> str:
         part, _, name, _, _ = self._raw(identifier)
