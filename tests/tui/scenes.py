@@ -91,12 +91,15 @@ def host(intervals: int, **options: int) -> Scenario:
     return scenario
 
 
-def for_ever(cycle: int = 11, **options: int) -> Scenario:
-    """The same intervals again and again, by the real clock."""
+def for_ever(cycle: int = 11, pace_s: float = 1.0, **options: int) -> Scenario:
+    """The same intervals again and again, by the real clock, one every ``pace_s``."""
     scenario = attached(Scenario(), real=True)
     lines = Scenario()
     for tick in range(cycle):
         interval(lines, tick, **options)
+    for line in lines.lines:
+        if line.get("do") == "end":
+            line["pace_s"] = pace_s
     return scenario.do("repeat", times=0, lines=lines.lines)
 
 
