@@ -34,10 +34,11 @@ def test_a_window_that_never_closes_counts_every_run(driver: Driver) -> None:
 
 
 def test_windows_are_a_share_and_say_so(driver: Driver) -> None:
-    assert driver.ask(command="statistics", window_ms=50, every_ms=1000).ok
+    assert driver.ask(command="statistics", window_ms=25, every_ms=500).ok
+    assert driver.ask(command="interval", ms=50).ok
     driver.load()
-    for _ in range(25):
-        driver.interval()
+    for _ in range(50):
+        driver.until(frames.Cost, lambda cost: cost.probe is None)
     costs = [cost for cost in of(frames.Cost, driver.seen) if cost.statistics]
     windows = sum(cost.statistics.window_ns for cost in costs if cost.statistics)
     intervals = sum(cost.interval_ns for cost in costs)
