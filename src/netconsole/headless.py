@@ -90,7 +90,7 @@ def measure(
         governing.start()
     with _signals(stop), contextlib.closing(session):
         session.start()
-        if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
+        if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
         # The stretch begins and ends with whole intervals: everything in between is counted, exactly.
         _next_interval(session, stop)
@@ -171,7 +171,9 @@ def _next_interval(session: Session, stop: _Stop) -> None:
 
 
 def _leading(state: State) -> tuple[int, int, int]:
-    source = state.collector if state.collector.intervals else state.console
+    """Intervals, end of the last one, its length: of the collector once a probe of its own runs, else the console's."""
+    has_collector = any(probe.measuring for probe in state.probes.values() if probe.source == "collector")
+    source = state.collector if has_collector or state.collector.intervals else state.console
     return source.intervals, source.closed_mono_ns or 0, source.interval_ns or 1_000_000_000
 
 
