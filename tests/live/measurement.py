@@ -8,9 +8,10 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import pytest
 
@@ -34,6 +35,7 @@ is over in a moment is counted exactly, at the second attempt if need be (confte
 
 Labels = Mapping[str, frames.Label]
 Result = TypeVar("Result")
+RowKey: TypeAlias = frozenset[tuple[str, frames.Label]]
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class Measurement:
         self._whole_ns = 0
         """Figures were read after this."""
         self._counters: dict[tuple[str, str], int] = {}
-        self._rows: dict[tuple[str, str], dict[frozenset[tuple[str, frames.Label]], frames.Row]] = {}
-        self._histograms: dict[tuple[str, str], dict[frozenset[tuple[str, frames.Label]], frames.Histogram]] = {}
+        self._rows: dict[tuple[str, str], dict[RowKey, frames.Row]] = {}
+        self._histograms: dict[tuple[str, str], dict[RowKey, frames.Histogram]] = {}
         self._costs: dict[str, frames.Cost] = {}
         self._before: dict[tuple[object, ...], int] = {}
         self.statuses: dict[str, frames.Status] = {}
@@ -231,8 +233,11 @@ class Measurement:
             self._counters.update({(probe, name): count.total for name, count in frame.values.items()})
         elif isinstance(frame, frames.Table):
             rows = {frozenset(row.labels.items()): row for row in frame.rows}
-            known = {} if frame.full else self._rows.get((probe, frame.name), {})
-            self._rows[probe, frame.name] = {**known, **rows}
+            known = self._rows.get((probe, frame.name), {})
+            if frame.full:
+                for new in rows.keys() - known.keys():
+                    self._rename(("row", probe, frame.name), known.keys() - rows.keys(), new)
+            self._rows[probe, frame.name] = rows if frame.full else {**known, **rows}
         elif isinstance(frame, frames.Histogram):
             self._histograms.setdefault((probe, frame.name), {})[frozenset(frame.labels.items())] = frame
         elif isinstance(frame, frames.Event):
@@ -241,6 +246,14 @@ class Measurement:
             self._costs[probe] = frame
             if frame.probe is None:  # it ends the frames of an interval
                 self._whole_ns, self._begun_ns = self._begun_ns, None
+
+    def _rename(self, table: tuple[str, str, str], gone: AbstractSet[RowKey], new: RowKey) -> None:
+        """A label has become known (the process of a socket): what the row had in begin() it has not got since."""
+        for old in gone:
+            if all(value is None or (name, value) in new for name, value in old):
+                for place in [place for place in self._before if place[:4] == (*table, old)]:
+                    renamed = (*table, new, place[4])
+                    self._before[renamed] = self._before.pop(place)
 
     def _await(self, found: Callable[[], Result | None], what: str) -> Result:
         deadline = time.monotonic() + self.limit_s
