@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
@@ -139,20 +140,24 @@ def test_kill_9_leaves_no_process_and_no_namespace(tmp_path: Path, options: tupl
     code = "import sys; from netconsole.cli import run; sys.exit(run(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "calibrate", "--probe", "kernel_drops", "--force", *options]
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "round 1" in line:
-            break
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) >= 3  # two ends and the collector
-    namespaces = {Path(f"/proc/{child.pid}/ns/net").stat().st_ino for child in children}
-    ours = namespaces - {Path("/proc/self/ns/net").stat().st_ino}
-    assert len(ours) == 2
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
+    wanted = ["netconsole.calibrate.end", "netconsole_collector", *(["iperf3 --client"] if options else [])]
+
+    def started() -> tuple[list[psutil.Process], set[int], str]:
+        children = psutil.Process(process.pid).children(recursive=True)
+        ours = namespaces(child.pid for child in children) - namespaces([os.getpid()])
+        return children, ours, " ".join(words_of(child.pid) for child in children)
+
+    def is_complete() -> bool:
+        _, ours, words = started()
+        return len(ours) == 2 and all(one in words for one in wanted)
+
+    until(is_complete)
+    children, ours, _ = started()
     process.send_signal(signal.SIGKILL)
     process.wait()
     until(lambda: not any(psutil.pid_exists(child.pid) and alive(child) for child in children))
-    until(lambda: not ours & namespaces_now())
+    until(lambda: not ours & namespaces(psutil.pids()))
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -163,14 +168,20 @@ def alive(child: psutil.Process) -> bool:
         return False
 
 
-def namespaces_now() -> set[int]:
-    """Network namespaces that a process is in."""
+def words_of(pid: int) -> str:
+    """Its command line; nothing of a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def namespaces(pids: Iterable[int]) -> set[int]:
+    """Network namespaces that these processes are in."""
     found = set()
-    for entry_ in Path("/proc").glob("[0-9]*/ns/net"):
-        try:
-            found.add(entry_.stat().st_ino)
-        except OSError:
-            continue
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            found.add(Path(f"/proc/{pid}/ns/net").stat().st_ino)
     return found
 
 
