@@ -72,15 +72,6 @@ struct queue_row {
 };
 BPF_TABLE("hash", struct queue_key, struct queue_row, queues, NC_ROWS_queues);
 
-struct stage_key {
-    struct nc_place place;
-    u16 queue;
-    char stage[6];
-    u32 pad;
-    u32 slot;
-};
-BPF_TABLE("hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
-
 struct interrupt_event {
     u64 mono_ns;
     struct nc_place place;
@@ -311,34 +302,6 @@ int deferred(struct pt_regs *ctx, struct work_struct *work)
 
 /* ---- S5 ---- */
 
-static inline void account_stage(struct stage_key *key, char from, char to, u64 ns)
-{
-    struct nc_bucket none = {};
-
-    key->stage[0] = 'S';
-    key->stage[1] = from;
-    key->stage[2] = '-';
-    key->stage[3] = 'S';
-    key->stage[4] = to;
-    key->slot = nc_slot(ns);
-    nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
-}
-
-static inline void account_stages(struct interrupt *interrupt)
-{
-    struct stage_key key = { .place = interrupt->place, .queue = interrupt->queue };
-    u64 *ns = interrupt->ns, total = ns[4] - ns[0];
-    struct nc_bucket none = {};
-
-    account_stage(&key, '1', '2', ns[1] - ns[0]);
-    account_stage(&key, '2', '3', ns[2] - ns[1]);
-    account_stage(&key, '3', '4', ns[3] - ns[2]);
-    account_stage(&key, '4', '5', ns[4] - ns[3]);
-    __builtin_memcpy(key.stage, "total", 6);
-    key.slot = nc_slot(total);
-    nc_bucket_add(stages.lookup_or_try_init(&key, &none), total);
-}
-
 static inline void account(struct nc_config *config, struct interrupt *interrupt)
 {
     struct queue_row *row = row_of(&interrupt->place, interrupt->queue);
@@ -350,7 +313,7 @@ static inline void account(struct nc_config *config, struct interrupt *interrupt
         row->coalesced += interrupt->packets - 1;
     }
     if (nc_may_measure(config))
-        account_stages(interrupt);
+        account_stages(&interrupt->place, interrupt->queue, 'S', interrupt->ns, 5);
     nc_measured(config);
 }
 
@@ -400,11 +363,7 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
     done = *interrupt;
     forget(interrupt);
     done.packets = *(volatile u64 *)&interrupt->packets;    /* now none can be added any more */
-#pragma unroll
-    for (int i = 1; i < 5; i++) {   /* between CPUs this clock may go back a little (ktime_get_mono_fast_ns) */
-        if (done.ns[i] < done.ns[i - 1])
-            done.ns[i] = done.ns[i - 1];
-    }
+    put_in_order(done.ns, 5);
     account(config, &done);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, &done);

@@ -49,15 +49,6 @@ struct queue_row {
 };
 BPF_TABLE("hash", struct queue_key, struct queue_row, queues, NC_ROWS_queues);
 
-struct stage_key {
-    struct nc_place place;
-    u16 queue;
-    char stage[6];
-    u32 pad;
-    u32 slot;
-};
-BPF_TABLE("hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
-
 struct run_event {
     u64 mono_ns;
     struct nc_place place;
@@ -207,33 +198,6 @@ int handed_over(struct pt_regs *ctx, struct socket *sock, struct msghdr *message
 
 /* ---- K4 ---- */
 
-static inline void account_stage(struct stage_key *key, char from, char to, u64 ns)
-{
-    struct nc_bucket none = {};
-
-    key->stage[0] = 'K';
-    key->stage[1] = from;
-    key->stage[2] = '-';
-    key->stage[3] = 'K';
-    key->stage[4] = to;
-    key->slot = nc_slot(ns);
-    nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
-}
-
-static inline void account_stages(struct run *run)
-{
-    struct stage_key key = { .place = run->tap.place, .queue = run->tap.queue };
-    struct nc_bucket none = {};
-    u64 *ns = run->ns;
-
-    account_stage(&key, '1', '2', ns[1] - ns[0]);
-    account_stage(&key, '2', '3', ns[2] - ns[1]);
-    account_stage(&key, '3', '4', ns[3] - ns[2]);
-    __builtin_memcpy(key.stage, "total", 6);
-    key.slot = nc_slot(ns[3] - ns[0]);
-    nc_bucket_add(stages.lookup_or_try_init(&key, &none), ns[3] - ns[0]);
-}
-
 static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct run *run, u32 thread)
 {
     struct run_event *record;
@@ -281,14 +245,10 @@ int arrived(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     ns = run->ns;
     ns[3] = bpf_ktime_get_ns();
-#pragma unroll
-    for (int i = 1; i < 4; i++) {   /* between CPUs this clock may go back a little (ktime_get_mono_fast_ns) */
-        if (ns[i] < ns[i - 1])
-            ns[i] = ns[i - 1];
-    }
+    put_in_order(ns, 4);
     nc_count(RUNS);
     if (nc_may_measure(config))
-        account_stages(run);
+        account_stages(&run->tap.place, run->tap.queue, 'K', run->ns, 4);
     nc_measured(config);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, run, thread);

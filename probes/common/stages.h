@@ -1,0 +1,47 @@
+/* stages.h - how long each step of a tap queue's path took, and all of them together: "S1-S2", "S2-S3", …, "total". */
+#ifndef NETCONSOLE_STAGES_H
+#define NETCONSOLE_STAGES_H
+
+struct stage_key {
+    struct nc_place place;
+    u16 queue;
+    char stage[6];
+    u32 pad;
+    u32 slot;
+};
+BPF_TABLE("hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
+
+/* ns: when each of the points was passed. Between CPUs the clock may go back a little (ktime_get_mono_fast_ns). */
+static inline void put_in_order(u64 *ns, int points)
+{
+#pragma unroll
+    for (int i = 1; i < points; i++) {
+        if (ns[i] < ns[i - 1])
+            ns[i] = ns[i - 1];
+    }
+}
+
+static inline void account_stage(struct stage_key *key, u64 ns)
+{
+    struct nc_bucket none = {};
+
+    key->slot = nc_slot(ns);
+    nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
+}
+
+/* All at once, so that the sums of the stages are the sum of the total. path: the letter of its points. */
+static inline void account_stages(struct nc_place *place, u32 queue, char path, u64 *ns, int points)
+{
+    struct stage_key key = { .place = *place, .queue = queue, .stage = { path, 0, '-', path } };
+
+#pragma unroll
+    for (int i = 1; i < points; i++) {
+        key.stage[1] = '0' + i;
+        key.stage[4] = '1' + i;
+        account_stage(&key, ns[i] - ns[i - 1]);
+    }
+    __builtin_memcpy(key.stage, "total", 6);
+    account_stage(&key, ns[points - 1] - ns[0]);
+}
+
+#endif /* NETCONSOLE_STAGES_H */
