@@ -34,11 +34,14 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
     None where it cannot be told what a compile would read: without BTF, or with a BCC in a place of its own.
     """
     libraries = source_names.bcc_libraries()
-    kernel = [btf.VMLINUX, *btf.module_paths(typed_modules(spec))]
+    vmlinux = job.get("btf", btf.VMLINUX)
+    kernel = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
     asked = {key: job.get(key) for key in ("source", "common", "cpus", "ring", "plain")}
-    here = [platform.machine(), os.uname().release, os.sysconf("SC_PAGE_SIZE"), kernel]
+    # A kernel's types by their names, wherever they lie: another machine may have compiled for this one.
+    types = [os.path.basename(path) for path in kernel]
+    there = [platform.machine(), job.get("release") or os.uname().release, os.sysconf("SC_PAGE_SIZE"), types]
     try:
-        what = json.dumps([spec, asked, here, [_version(path) for path in libraries]], sort_keys=True).encode()
+        what = json.dumps([spec, asked, there, [_version(path) for path in libraries]], sort_keys=True).encode()
         return _digest([what, *_contents([*kernel, *_package()])]) if libraries else None
     except OSError:
         return None

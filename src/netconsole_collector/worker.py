@@ -2,6 +2,7 @@
 
 A job is {"spec", "source", "common", "cpus", "ring", "config", "keep_in", "afresh"} (docs/collector.md); for tests
 also "btf" and "release" of another kernel (or its "headers") with "compile_only", and "plain": no BTF-typed programs.
+Of another kernel those modules are taken for loaded whose BTF lies beside that of vmlinux.
 
 It lives for less than a second, so that what a compile takes (over 100 MB) goes with it; what a compile has left is
 kept, and loaded again without one. Started by compile_job.py with two descriptors: a file with the job, and a Unix
@@ -23,6 +24,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from netconsole_collector import (
     attach,
     bpf,
+    btf,
     compiled_programs,
     header_tree,
     kernel_modules,
@@ -73,7 +75,7 @@ class Worker:
 
     def __init__(self, job: Json) -> None:
         self.job = job
-        self.spec: Json = dict(job["spec"], programs=[entry for entry in job["spec"]["programs"] if _has_place(entry)])
+        self.spec: Json = dict(job["spec"], programs=[one for one in job["spec"]["programs"] if _has_place(one, job)])
         self.descriptors: List[int] = []
         self._memlock = True
 
@@ -250,9 +252,13 @@ class Worker:
         self.descriptors = []
 
 
-def _has_place(entry: Json) -> bool:
+def _has_place(entry: Json, job: Json) -> bool:
     """False for a program of a module that is not loaded: there is nothing that it could miss."""
-    return "module" not in entry or kernel_modules.is_loaded(entry["module"])
+    if "module" not in entry:
+        return True
+    if job.get("btf"):
+        return bool(btf.module_paths([entry["module"]], os.path.dirname(job["btf"])))
+    return kernel_modules.is_loaded(entry["module"])
 
 
 def _load_program(function: str, code: bytes, kind: str, target: Optional[int], rdonly_cast: int) -> int:

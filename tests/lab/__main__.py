@@ -7,8 +7,10 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from .compiled import bring, compile_all, shipped
 from .errors import LabError
 from .fetch import fetch, kernel_named, kernels
 from .hypervisor import CHECKOUT, on_a_still_checkout
@@ -137,13 +139,20 @@ ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 def testbed(options: argparse.Namespace, ports: tuple[str, ...] = ()) -> Testbed:
-    return boot(
-        kernel_named(options.kernel),
-        guests=options.guests,
-        lose_all_upcalls=options.lose_all_upcalls,
-        lifetime_s=LIFETIME_S,
-        ports=ports,
-    )
+    """With the shipped probes compiled for it: where that has not been done before, while it boots."""
+    kernel = kernel_named(options.kernel)
+    commands = list(shipped().values())
+    with ThreadPoolExecutor() as pool:
+        pool.submit(lambda: compile_all(fetch(kernel), commands))
+        bed = boot(
+            kernel,
+            guests=options.guests,
+            lose_all_upcalls=options.lose_all_upcalls,
+            lifetime_s=LIFETIME_S,
+            ports=ports,
+        )
+    bring(bed.hypervisor, commands)
+    return bed
 
 
 def traffic_of(bed: Testbed) -> str:

@@ -11,10 +11,11 @@ from tests.live.measurement import CHECKOUT, Measurement
 
 from netconsole import frames, probes
 from netconsole.collector_process import CollectorProcess
-from netconsole.paths import measuring_command
+from netconsole.paths import collector_command
 
+from .compiled import KEPT_INSIDE, bring
 from .errors import LabError
-from .hypervisor import Hypervisor
+from .hypervisor import Hypervisor, on_a_still_checkout
 
 INTERVAL_MS = 500
 CLOCK_RESOLUTION_NS = 10_000_000
@@ -29,7 +30,8 @@ class InsideProcess:
     broken_frames = 0
 
     def __init__(self, hypervisor: Hypervisor) -> None:
-        self._process = hypervisor.start(*measuring_command(), cwd=CHECKOUT)
+        command = on_a_still_checkout(*collector_command("--keep-compiled", KEPT_INSIDE))
+        self._process = hypervisor.start(*command)
 
     def send(self, command: Mapping[str, object]) -> None:
         self._process.write(json.dumps(command).encode() + b"\n")
@@ -61,6 +63,11 @@ class InsideMeasurement(Measurement):
 
     def start(self) -> CollectorProcess:
         return cast(CollectorProcess, InsideProcess(self._hypervisor))
+
+    def command(self, **command: object) -> frames.Reply:
+        if command["command"] == "load":
+            bring(self._hypervisor, [command])
+        return super().command(**command)
 
     def clock_ns(self) -> int:
         return int(self._hypervisor.uptime_s() * 1e9) + CLOCK_RESOLUTION_NS

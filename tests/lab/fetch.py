@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ class Kernel:
     name: str
     package: str
     share: str
+    untyped: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ mount -t bpf bpf /new/sys/fs/bpf
 
 cat >/new/run/lab_start <<'END'
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=xterm-256color
+# What is compiled inside stays in the machine's memory; compiled.py brings the rest.
+export XDG_CACHE_HOME=/run/cache
 hostname hypervisor
 ip link set lo up
 # The shell stays the first process: it reaps what other processes leave behind.

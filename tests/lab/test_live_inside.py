@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
+from .compiled import bring, kept_inside, shipped
 from .pytest_inside import Run, run_pytest
 from .testbed import Testbed
 
@@ -16,16 +19,36 @@ PROBES = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
 FILES = [*(f"tests/live/test_probe_{probe}.py" for probe in PROBES), "tests/live/test_sources.py"]
 
 
+@dataclass(frozen=True)
+class Inside:
+    """What became of the tests, and the compiled programs that were there before and afterwards (kept_inside)."""
+
+    run: Run
+    brought: list[str]
+    before: dict[str, str]
+    after: dict[str, str]
+
+
 @pytest.fixture(scope="module")
-def inside(testbed: Testbed) -> Run:
+def inside(testbed: Testbed) -> Inside:
     """One pytest for all files: it takes seconds to start without hardware help."""
     testbed.rest()
-    return run_pytest(
+    brought = bring(testbed.hypervisor, [command for name, command in shipped().items() if name in PROBES])
+    before = kept_inside(testbed.hypervisor)
+    run = run_pytest(
         testbed.hypervisor, *FILES, limit_s=RUN_LIMIT_S, select=" and ".join(f"not {name}" for name in LEFT_OUT)
     )
+    return Inside(run, brought, before, kept_inside(testbed.hypervisor))
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_probe(inside: Run, file: str) -> None:
+def test_probe(inside: Inside, file: str) -> None:
     """All tests of the file ran inside and none failed; a skip needs a reason that the kernel cannot help."""
-    inside.has_passed(file)
+    inside.run.has_passed(file)
+
+
+def test_what_was_compiled_here_is_what_is_loaded_there(inside: Inside) -> None:
+    """The collector inside found each probe's programs under the name that it asks for, and had nothing to compile."""
+    assert len(inside.brought) == len(PROBES)
+    assert inside.before.keys() >= set(inside.brought)
+    assert inside.after == inside.before

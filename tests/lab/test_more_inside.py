@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import pytest
 
+from .compiled import bring, shipped
+from .hypervisor import Hypervisor
 from .pytest_inside import Run, run_pytest
 from .test_live_inside import LEFT_OUT, RUN_LIMIT_S
 from .testbed import Testbed
 
 pytestmark = pytest.mark.lab
 
-PATHS = [f"tests/live/test_probe_{probe}.py" for probe in ("host_path", "local_path")]
-LEFT = [f"tests/live/test_probe_{probe}.py" for probe in ("kernel_drops", "tx_queue_latency", "socket_drops")]
+PROBES = ("host_path", "local_path", "kernel_drops", "tx_queue_latency", "socket_drops")
+FILES = [f"tests/live/test_probe_{probe}.py" for probe in PROBES]
+PATHS, LEFT = FILES[:2], FILES[2:]
 
 
 @pytest.fixture(scope="module")
-def paths(testbed: Testbed) -> Run:
+def compiled(hypervisor: Hypervisor) -> None:
+    bring(hypervisor, [command for name, command in shipped().items() if name in PROBES])
+
+
+@pytest.fixture(scope="module")
+def paths(testbed: Testbed, compiled: None) -> Run:
     testbed.rest()
     return run_pytest(testbed.hypervisor, *PATHS, limit_s=RUN_LIMIT_S)
 
 
 @pytest.fixture(scope="module")
-def left(testbed: Testbed) -> Run:
+def left(testbed: Testbed, compiled: None) -> Run:
     testbed.rest()
     return run_pytest(testbed.hypervisor, *LEFT, limit_s=RUN_LIMIT_S, select=" or ".join(LEFT_OUT))
 

@@ -12,6 +12,7 @@ import pytest
 
 from netconsole_collector import bpf, btf, compiled_programs, source_names
 from netconsole_collector.compiled import Compiled, decode, encode, with_maps
+from netconsole_collector.worker import Worker
 
 NAME = "ab" * 32
 LOAD_MAP = bytes([0x18, 0x11, 0, 0, 1, 0, 0, 0]) + bytes(8)
@@ -219,6 +220,33 @@ def test_a_name_stands_for_all_that_a_compile_reads(tmp_path: Path, monkeypatch:
         assert name() not in names
         names.append(name())
     assert None not in names
+
+
+def test_what_is_compiled_for_another_kernel_has_the_name_that_is_asked_for_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types = tmp_path / "types"
+    types.mkdir()
+    for name in ("vmlinux", "tun"):
+        (types / name).write_text(f"types of {name}")
+    monkeypatch.setattr(source_names, "bcc_libraries", lambda: [__file__])
+    job: dict[str, Any] = {"source": "", "common": "", "cpus": 2, "ring": True}
+    spec: dict[str, Any] = {"probe": {"btf_modules": ["tun", "vhost"]}, "programs": []}
+    kept = compiled_programs.name_of({**job, "btf": str(types / "vmlinux"), "release": "9.9.9"}, spec)
+    there = types.rename(tmp_path / "sys")
+    monkeypatch.setattr(btf, "VMLINUX", str(there / "vmlinux"))
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "h", "9.9.9", "#1", "x86_64")))
+    assert compiled_programs.name_of(job, spec) == kept
+    (there / "tun").write_text("other types")
+    assert compiled_programs.name_of(job, spec) != kept
+
+
+def test_of_another_kernel_those_modules_are_loaded_whose_types_are_given(tmp_path: Path) -> None:
+    for name in ("vmlinux", "tun"):
+        (tmp_path / name).touch()
+    programs = [{"name": "everywhere"}, {"name": "here", "module": "tun"}, {"name": "nowhere", "module": "vhost_net"}]
+    job = {"spec": {"programs": programs}, "btf": str(tmp_path / "vmlinux")}
+    assert [program["name"] for program in Worker(job).spec["programs"]] == ["everywhere", "here"]
 
 
 @pytest.mark.parametrize("absent", ["vmlinux", "libbcc"])
