@@ -293,7 +293,8 @@ class State:
         if probe is None and len(self.probes) < MAX_PROBES:
             probe = self.probes[name] = ProbeState(name, frame.source, self.sources[frame.source].timeline)
             probe.per_count = self.per_count
-        if probe is not None and probe.source != frame.source and not isinstance(frame, frames.Status):
+        is_told_of = isinstance(frame, frames.Status) and frame.source == "console"
+        if probe is not None and probe.source != frame.source and not is_told_of:
             # The console may speak of a collector's probe (it is lost), but who measures it owns its clock.
             probe.source, probe.timeline = frame.source, self.sources[frame.source].timeline
         return probe

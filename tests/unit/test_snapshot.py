@@ -182,9 +182,9 @@ def test_a_bucket_that_was_evicted_takes_nothing_from_the_others() -> None:
     assert subtract(gone, before) == Buckets(count=3, sum=3 * 6, min=6, max=6, buckets=[(6, 3)])
 
 
-def session(path: Path, scenario: Scenario) -> LiveSession:
+def session(path: Path, scenario: Scenario, interval_s: float = 1.0) -> LiveSession:
     command = [sys.executable, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
-    return LiveSession(command, [ProbeRequest("p", spec={}, code="int x;")], back_off_s=(600.0,))
+    return LiveSession(command, [ProbeRequest("p", spec={}, code="int x;")], interval_s, back_off_s=(600.0,))
 
 
 def test_a_run_measures_whole_intervals_from_the_moment_when_all_is_attached(
@@ -198,6 +198,17 @@ def test_a_run_measures_whole_intervals_from_the_moment_when_all_is_attached(
     assert taken.duration_s >= 3.0
     assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
     assert "measuring with 1 probe" in capsys.readouterr().err
+
+
+def test_it_begins_with_an_interval_of_the_collector_though_the_console_has_ended_many(
+    tmp_path: Path, manifests: dict[str, Manifest]
+) -> None:
+    scenario = Scenario().hello().status("p").do("sleep", s=0.3)
+    for number in range(100):
+        scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
+    taken = headless.measure(session(tmp_path, scenario, interval_s=0.01), manifests, PROFILE, 3.0)
+    assert taken.duration_s >= 3.0
+    assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
 
 
 def test_a_probe_that_is_refused_is_said_and_not_waited_for(
