@@ -118,13 +118,16 @@ def test_a_redacted_run_names_nobody(namespace: Namespace, tmp_path: Path) -> No
     chosen = [word for probe in ("kernel_drops", "socket_drops") for word in ("--probe", probe)]
     namespace.ip("address", "replace", f"{ADDRESS}/32", "dev", "lo")
     plain, redacted = tmp_path / "plain.json", tmp_path / "redacted.md"
-    for path, options in ((plain, ()), (redacted, ("--redact",))):
-        run = Snapshot("--profile", "details", *chosen, "-o", str(path), *options, before=(*named, *key))
-        reader = namespace.start(SLOW_READER, PROCESS, ADDRESS)
-        assert reader.stdout is not None and reader.stdout.readline()
-        namespace.python(OVERFLOW, ADDRESS)
+    runs = [
+        Snapshot("--profile", "details", *chosen, "-o", str(path), *options, before=(*named, *key))
+        for path, options in ((plain, ()), (redacted, ("--redact",)))
+    ]
+    reader = namespace.start(SLOW_READER, PROCESS, ADDRESS)
+    assert reader.stdout is not None and reader.stdout.readline()
+    namespace.python(OVERFLOW, ADDRESS)
+    for run in runs:
         run.end()
-        reader.communicate(timeout=LIMIT_S)
+    reader.communicate(timeout=LIMIT_S)
     if ADDRESS not in plain.read_text():
         pytest.skip("cannot run here: no probe could sample")
     known = [HOST, HOST.partition(".")[0], PROCESS, ADDRESS, *macs]
