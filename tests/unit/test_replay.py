@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.recorded import BEGIN_WALL_NS, HEADER, SECOND, Batch, Stream, record
 from tests.unit.test_recording import VERSION_1
@@ -16,6 +16,7 @@ from netconsole import checkpoint, frames, probes, snapshot
 from netconsole.findings import Finding, Findings
 from netconsole.player import HISTORY_S, Player
 from netconsole.profiles import Budget, Profile
+from netconsole.recorder import BLOCK_S
 from netconsole.recording import Recording
 from netconsole.replay import Position, ReplaySession, parse_time
 from netconsole.session import CommandError, News
@@ -62,7 +63,12 @@ def test_played_through_it_is_what_the_live_session_was(long: Path, live: Live) 
 
 
 @given(target=st.integers(0, 1199))
-@settings(max_examples=60, deadline=None)
+@example(0)
+@example(int(BLOCK_S) - 1)
+@example(int(BLOCK_S))
+@example(int(HISTORY_S))
+@example(1199)
+@settings(max_examples=20, deadline=None)
 def test_a_jump_lands_in_what_the_live_session_was(long: Path, live: Live, target: int) -> None:
     replay = player(long)
     at_ns, expected, findings = live[target]
