@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -61,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code; every expected error is one line on standard error."""
     machine.begin()
     try:
-        result = app(args=list(arguments), prog_name="netconsole", standalone_mode=False)
+        result = _commands()(args=list(arguments), prog_name="netconsole", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else DONE
     except BadInput as error:
@@ -79,6 +80,12 @@ def run(arguments: Sequence[str]) -> int:
         # Files say so themselves (BadInput). What is left is most of all standard output, on a full disk.
         _drop_output()
         return _fail(safe(error.strerror or error), BAD_USAGE)
+
+
+@functools.cache
+def _commands() -> click.Command:
+    """All of them, with their options: what takes longest of a short command."""
+    return typer.main.get_command(app)
 
 
 @app.callback(invoke_without_command=True)
