@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from netconsole_collector.compiled import Compiled, decode
+
+from .compiled import KEPT_INSIDE, compile_all, kept_inside, shipped
 from .fetch import kernels
 from .pytest_inside import console_command
 from .testbed import Testbed
@@ -24,10 +27,19 @@ REFERENCES = Path(__file__).with_name("references")
 DOCTOR_LIMIT_S = 660.0  # it compiles every probe
 
 
-def test_each_probe_takes_the_reviewed_attach_point(testbed: Testbed, request: pytest.FixtureRequest) -> None:
+@pytest.fixture(scope="module")
+def report(testbed: Testbed) -> Any:
+    """What doctor says; it compiles everything anew, and keeps it."""
+    testbed.hypervisor.shell(f"rm -rf {KEPT_INSIDE}")
     result = testbed.hypervisor.run(*console_command("doctor", "--json"), limit_s=DOCTOR_LIMIT_S, check=False)
     assert result.code == 0, result.text + result.errors
-    found = what_is_kept(json.loads(result.out))
+    return json.loads(result.out)
+
+
+def test_each_probe_takes_the_reviewed_attach_point(
+    testbed: Testbed, report: Any, request: pytest.FixtureRequest
+) -> None:
+    found = what_is_kept(report)
     path = REFERENCES / f"{testbed.hypervisor.tree.kernel.name}.json"
     # No option when the whole suite is run: pytest reads this directory's conftest.py after its command line.
     if request.config.getoption("--update-references", default=False):
@@ -35,6 +47,23 @@ def test_each_probe_takes_the_reviewed_attach_point(testbed: Testbed, request: p
         path.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     assert path.exists(), f"no reference {path.name}: see the head of this file"
     assert found == json.loads(path.read_text("utf-8")), f"see the head of this file; what changed is {path.name}"
+
+
+def test_what_is_compiled_there_is_what_is_compiled_here(testbed: Testbed, report: Any) -> None:
+    """Under the same names: what other tests load has been compiled here (compiled.py)."""
+    commands = [command for name, command in shipped().items() if report["probes"][name]["types"] == "btf"]
+    here = {file.name: programs_in(file.read_bytes()) for file in compile_all(testbed.hypervisor.tree, commands)}
+    there = {
+        name: programs_in(testbed.hypervisor.read_file(f"{KEPT_INSIDE}/{name}"))
+        for name in kept_inside(testbed.hypervisor)
+    }
+    assert here
+    assert here == there
+
+
+def programs_in(kept: bytes) -> Compiled:
+    """The first line is the file's seal."""
+    return decode(kept.partition(b"\n")[2])
 
 
 def what_is_kept(report: dict[str, Any]) -> dict[str, Any]:
