@@ -120,7 +120,8 @@ def test_without_qemu_the_tests_skip_but_not_in_ci(ci: str, outcome: str, tmp_pa
         if found is None:
             pytest.skip(f"{program} is missing")
         (tmp_path / program).symlink_to(found)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/lab/test_traffic.py"]
+    without = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command = [sys.executable, "-m", "pytest", *without, "tests/lab/test_traffic.py"]
     done = subprocess.run(
         [*command, "-k", "no_upcall and not cloud"],
         cwd=CHECKOUT,
