@@ -64,6 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-references", action="store_true", help="write what doctor says in the lab as reference")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "last_of_its_kernel: ends its machine, or awaits what takes until its limit")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of one kernel together, so that each kernel boots once; everything else keeps its place."""
     places = [place for place, item in enumerate(items) if item.get_closest_marker("lab")]
@@ -71,10 +75,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items[place] = item
 
 
-def _kernel_rank(item: pytest.Item) -> int:
+def _kernel_rank(item: pytest.Item) -> tuple[int, bool]:
     names = [kernel.name for kernel in kernels()]
     name = item.callspec.params.get("testbed", DEFAULT_KERNEL) if hasattr(item, "callspec") else DEFAULT_KERNEL
-    return names.index(name)
+    return names.index(name), item.get_closest_marker("last_of_its_kernel") is not None
 
 
 @pytest.fixture(scope="package")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -117,19 +117,17 @@ def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: Kern
     assert Traces.now(tmp_path) == before
 
 
-def test_machine_dies_with_its_supervisor(hypervisor_of_its_own: Hypervisor) -> None:
-    machine = hypervisor_of_its_own
+@pytest.mark.last_of_its_kernel  # nobody has a use for the machine afterwards
+@pytest.mark.parametrize("testbed", [kernels()[-1].name], indirect=True)
+def test_machine_dies_with_its_supervisor(testbed: Testbed) -> None:
+    """Of the kernel whose files come from servers of their own: they end too."""
+    machine = testbed.hypervisor
     started = descendants(machine.supervisor_pid)
+    assert "qemu-system-x86" in names(started)
     os.kill(machine.supervisor_pid, signal.SIGKILL)
     assert not wait_until_gone(started)
     with pytest.raises(MachineDied, match="ended"):
         machine.run("true")
-
-
-@pytest.fixture
-def hypervisor_of_its_own(tree: KernelTree) -> Iterator[Hypervisor]:
-    with Hypervisor(tree.kernel) as machine:
-        yield machine
 
 
 def test_panic_is_told(tree: KernelTree) -> None:
@@ -199,6 +197,7 @@ def test_a_boot_that_stalls_is_given_up_before_its_limit(tree: KernelTree) -> No
         bare_machine(tree, f"{reports}sleep 1000\n")
 
 
+@pytest.mark.last_of_its_kernel
 def test_a_hang_and_the_limit_show_the_last_console_lines(hanging: tuple[Future[Machine], Future[Machine]]) -> None:
     silent, limited = hanging
     with pytest.raises(MachineDied, match=r"(?s)boot: the machine does not answer.*last words"):
