@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -28,12 +29,8 @@ COLUMNS = {
 
 def histogram(chance: random.Random, typical: float, samples: int, width: float = 0.5, **labels: Any) -> dict[str, Any]:
     """A log-normal histogram of times in us, in the buckets of the probes (which count ns)."""
-    counts: dict[int, int] = {}
-    total = 0
-    for _ in range(samples):
-        value = max(1, int(1000 * typical * chance.lognormvariate(0, width)))
-        total += value
-        counts[index(value)] = counts.get(index(value), 0) + 1
+    values = [max(1, int(1000 * typical * chance.lognormvariate(0, width))) for _ in range(samples)]
+    counts, total = Counter(map(index, values)), sum(values)
     buckets = [[low / 1000, high / 1000, counts[i]] for i in sorted(counts) for low, high in [bounds(i)]]
     return {"unit": "us", "count": samples, "sum": total / 1000, "buckets": buckets, "labels": labels}
 
