@@ -93,6 +93,14 @@ def test_the_file_is_whole_and_its_owners_alone(tmp_path: Path) -> None:
 
 
 HOST, PROCESS, ADDRESS = "hv-17.dc3.example.net", "tenant-api", "198.51.100.7"
+SAMPLES = """
+[profile]
+name = "samples"
+description = "Without a budget: others may storm this host meanwhile."
+[probes]
+kernel_drops = { mode = "details" }
+socket_drops = { mode = "details" }
+"""
 SLOW_READER = """
 import socket, sys
 open("/proc/self/comm", "w").write(sys.argv[1])
@@ -115,11 +123,12 @@ def test_a_redacted_run_names_nobody(namespace: Namespace, tmp_path: Path) -> No
     macs = {mac for path in Path("/sys/class/net").glob("*/address") if (mac := path.read_text().strip()).strip("0:")}
     named = ("unshare", "--uts", "sh", "-c", f'hostname {HOST} && exec "$@"', "sh")
     key = ("env", "NETCONSOLE_REDACT_KEY=a key of this ticket")
-    chosen = [word for probe in ("kernel_drops", "socket_drops") for word in ("--probe", probe)]
+    profile = tmp_path / "samples.toml"
+    profile.write_text(SAMPLES)
     namespace.ip("address", "replace", f"{ADDRESS}/32", "dev", "lo")
     plain, redacted = tmp_path / "plain.json", tmp_path / "redacted.md"
     runs = [
-        Snapshot("--profile", "details", *chosen, "-o", str(path), *options, before=(*named, *key))
+        Snapshot("--profile", str(profile), "-o", str(path), *options, before=(*named, *key))
         for path, options in ((plain, ()), (redacted, ("--redact",)))
     ]
     reader = namespace.start(SLOW_READER, PROCESS, ADDRESS)
