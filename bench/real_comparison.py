@@ -30,7 +30,7 @@ from netconsole.snapshot_file import Snapshot, load
 
 NAMESPACE, DEVICE, PEER = "nc-bench", "ncbench0", "ncbench1"
 HERE, THERE, NOWHERE = "10.213.77.1", "10.213.77.2", "10.213.78.1"
-DURATION = "3s"
+SECONDS = "3s"
 SAMPLES = 6
 """Baselines that each unchanged run is held against."""
 OWN = f"""[profile]
@@ -122,12 +122,12 @@ def path() -> Iterator[subprocess.Popen[bytes]]:
         subprocess.run(["ip", "link", "del", DEVICE], check=False, stderr=subprocess.DEVNULL)
 
 
-def measure(folder: Path, name: str, duration: str = DURATION) -> Snapshot:
+def measure(folder: Path, name: str) -> Snapshot:
     """One real snapshot; one that a run before has left in the folder is not measured anew."""
     file = folder / f"{name}.json"
     if not file.exists():
         netconsole = Path(sys.executable).parent / "netconsole"
-        command(str(netconsole), "snapshot", "--profile", profile(folder), "--duration", duration, "-o", str(file))
+        command(str(netconsole), "snapshot", "--profile", profile(folder), "--duration", SECONDS, "-o", str(file))
     return load(file)
 
 

@@ -17,7 +17,6 @@ from netconsole.snapshot_file import Snapshot
 pytestmark = pytest.mark.live
 
 RUNS = 3
-DURATION = "2s"
 
 
 class Runs(NamedTuple):
@@ -33,7 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
         pytest.skip("needs root")
     folder = tmp_path_factory.mktemp("runs")
     with bench.path() as source:
-        baseline = [bench.measure(folder, f"baseline-{number}", DURATION) for number in range(RUNS)]
+        baseline = [bench.measure(folder, f"baseline-{number}") for number in range(RUNS)]
         probe = baseline[0].probes["tx_queue_latency"]
         if probe.status != "attached":
             pytest.skip(f"cannot run here: {probe.why}")
@@ -45,6 +44,6 @@ def test_what_is_done_to_a_path_is_found_first(runs: Runs, name: str, tmp_path: 
     """Worse, and finding 1 or 2; a switched-off offload is among the changed settings, and hurts no idle path."""
     fault, is_found = bench.FAULTS[name]
     with fault(runs.source):
-        found = compare(bench.measure(tmp_path, fault.__name__, DURATION), runs.baseline)
+        found = compare(bench.measure(tmp_path, fault.__name__), runs.baseline)
     told = [(one.rank, one.direction, one.metric, one.why) for one in found.findings[:4] if one.significant]
     assert is_found(found), (found.verdict, told, found.facts_changed)
