@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ def five() -> list[Snapshot]:
     return [made_up.snapshot(seed) for seed in range(5)]
 
 
+quick = cache(partial(made_up.snapshot, samples=500))
+
+
 def changed(document: dict[str, Any], **change: Any) -> Snapshot:
     """A document with other values, loaded."""
     return msgspec.convert({**document, **change}, Snapshot)
@@ -48,7 +52,7 @@ def test_nothing_is_found_where_nothing_changed(snapshots: int, day: float) -> N
     """At most 1 of 20 trials may see something; single snapshots are trusted to vary by 10 % from run to run."""
     verdicts = []
     for trial in range(20):
-        runs = [made_up.snapshot(1000 * trial + run, day=day, samples=500) for run in range(snapshots + 1)]
+        runs = [quick(1000 * trial + run, day=day) for run in range(snapshots + 1)]
         verdicts.append(compare(runs[-1], runs[:-1]).verdict)
     assert verdicts.count("same") >= 19
 
@@ -56,7 +60,7 @@ def test_nothing_is_found_where_nothing_changed(snapshots: int, day: float) -> N
 def test_five_runs_teach_how_much_a_wilder_host_varies() -> None:
     verdicts = []
     for trial in range(20):
-        runs = [made_up.snapshot(1000 * trial + run, day=0.4, samples=500) for run in range(6)]
+        runs = [quick(1000 * trial + run, day=0.4) for run in range(6)]
         verdicts.append(compare(runs[-1], runs[:-1]).verdict)
     assert verdicts.count("same") >= 19
 
