@@ -128,9 +128,9 @@ def _compile(job: Mapping[str, Any]) -> None:
             select.select([worker], [], [], 1.0)
     finally:
         worker.cancel()
-    answer = worker.answer
-    if answer is None or not answer["ok"]:
-        raise DoesNotCompile(f"{job['release']}: {answer['why']}\n{answer['detail']}" if answer else "no answer")
+    assert worker.answer is not None
+    if not worker.answer["ok"]:
+        raise DoesNotCompile(f"{job['release']}: {worker.answer['why']}\n{worker.answer['detail']}")
 
 
 def _loadable(tree: KernelTree, command: Load) -> Path | None:
