@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from tests.lab.compiled import compile_for, shipped
 from tests.lab.errors import LabUnavailable
-from tests.lab.fetch import fetch, kernel_named, kernels
+from tests.lab.fetch import KernelTree, fetch, kernel_named, kernels
 
 pytestmark = pytest.mark.live
 
@@ -23,7 +25,7 @@ def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str)
     """
     command = SHIPPED[probe]
     try:
-        tree = fetch(kernel_named(kernel))
+        tree = tree_of(kernel)
         typed = compile_for(tree, command).programs
         if typed.direct and kernel == KERNELS[0]:
             assert not compile_for(tree, command, plain=True).programs.direct
@@ -31,3 +33,9 @@ def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str)
         pytest.skip(str(error))
     for program in command["spec"]["programs"]:
         assert any(one["function"] in typed.functions for one in program["attach"]), program["name"]
+
+
+@functools.cache
+def tree_of(kernel: str) -> KernelTree:
+    """Once in a process: apt takes half a second to say which package is the newest."""
+    return fetch(kernel_named(kernel))
