@@ -18,9 +18,10 @@ run: .venv/.ready-run
 
 # First what takes whole processors and measures nothing: what boots another machine, and in the time that it leaves
 # (SCHED_IDLE) what only computes. Then, side by side because they wait most of the time: what measures this machine (one
-# test at a time), and what starts and ends collectors and consoles.
+# test at a time), and what starts and ends collectors and consoles (two files at a
+# time, the longest first).
 COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py) tests/tui
-STARTING := $(addprefix tests/live/test_,collector_commands.py collector_figures.py collector_interpreters.py collector_rings.py collector_statistics.py cleanup_collector.py cleanup_console.py doctor.py probe_host_path_headers.py snapshot.py vm_path_without_kprobes.py) $(addprefix tests/tui/test_,process.py lifeline.py)
+STARTING := tests/live/test_compare.py tests/tui/test_process.py $(addprefix tests/live/test_,cleanup_console.py collector_commands.py cleanup_collector.py doctor.py collector_figures.py probe_host_path_headers.py collector_rings.py snapshot.py probe_socket_drops.py garbage.py escalation.py compiled_programs.py collector_statistics.py collector_interpreters.py ovs_flows.py sources.py vm_path_without_kprobes.py) tests/tui/test_lifeline.py
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
 BOOTING := $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py)
 without = $(addprefix --ignore=,$(1))
@@ -46,7 +47,7 @@ measuring: .venv/.ready-test
 	$(PYTEST) --durations=20 tests/live $(call without,$(COMPUTING) $(STARTING))
 
 starting: .venv/.ready-test
-	$(PYTEST) --durations=10 $(STARTING)
+	$(PYTEST) -n logical --dist loadfile --no-loadscope-reorder --durations=10 $(STARTING)
 
 computing: .venv/.ready-test
 	chrt --idle 0 $(PYTEST) -n logical --durations=10 $(COMPUTING) $(call without,$(STARTING))
