@@ -2,7 +2,7 @@
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
 
-.PHONY: run test booting measuring starting computing lint format bench fuzz lab test-lab clean
+.PHONY: run test in-turn booting starting counting computing costs lint format bench fuzz lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -16,12 +16,13 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
-# First what takes whole processors and measures nothing: what boots another machine, and in the time that it leaves
-# (SCHED_IDLE) what only computes. Then, side by side because they wait most of the time: what measures this machine (one
-# test at a time), and what starts and ends collectors and consoles (two files at a
-# time, the longest first).
+# What takes whole processors first: what boots another machine. Then, side by side because they wait most of the time:
+# what starts and ends collectors and consoles (two files at a time, the longest first), and what counts (one test at a
+# time). In the time that all of these leave (SCHED_IDLE): what only computes. Last and alone: what holds costs against a
+# budget.
 COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py) tests/tui
-STARTING := tests/live/test_compare.py tests/tui/test_process.py $(addprefix tests/live/test_,cleanup_console.py collector_commands.py cleanup_collector.py doctor.py collector_figures.py probe_host_path_headers.py collector_rings.py snapshot.py probe_socket_drops.py garbage.py escalation.py compiled_programs.py collector_statistics.py collector_interpreters.py ovs_flows.py sources.py vm_path_without_kprobes.py) tests/tui/test_lifeline.py
+STARTING := tests/live/test_compare.py tests/tui/test_process.py $(addprefix tests/live/test_,cleanup_console.py collector_commands.py cleanup_collector.py doctor.py collector_figures.py probe_host_path_headers.py collector_rings.py snapshot.py escalation.py compiled_programs.py collector_statistics.py collector_interpreters.py vm_path_without_kprobes.py) tests/tui/test_lifeline.py
+COSTS := tests/live/test_governor.py
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
 BOOTING := $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py)
 without = $(addprefix --ignore=,$(1))
@@ -35,16 +36,25 @@ test: lint
 else
 	@echo 'The output of each part comes when it has ended (minutes).'
 	+@failed=0; \
-	$(TOGETHER) lint booting computing || failed=1; \
-	$(TOGETHER) starting measuring || failed=1; \
+	$(TOGETHER) lint computing in-turn || failed=1; \
+	$(TOGETHER) costs || failed=1; \
 	exit $$failed
 endif
+
+in-turn: .venv/.ready-test
+	+@failed=0; \
+	$(TOGETHER) booting || failed=1; \
+	$(TOGETHER) starting counting || failed=1; \
+	exit $$failed
 
 booting: .venv/.ready-test
 	$(PYTEST) --durations=10 $(BOOTING)
 
-measuring: .venv/.ready-test
-	$(PYTEST) --durations=20 tests/live $(call without,$(COMPUTING) $(STARTING))
+counting: .venv/.ready-test
+	$(PYTEST) --durations=20 tests/live $(call without,$(COMPUTING) $(STARTING) $(COSTS))
+
+costs: .venv/.ready-test
+	$(PYTEST) --durations=10 $(COSTS)
 
 starting: .venv/.ready-test
 	$(PYTEST) -n logical --dist loadfile --no-loadscope-reorder --durations=10 $(STARTING)

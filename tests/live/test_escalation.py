@@ -40,7 +40,7 @@ value = "count"
 where = {{ device = "lo" }}
 over = 500.0
 for = "1s"
-keep = "1s"
+keep = "2s"
 events_per_s = 40
 """
 
@@ -120,4 +120,4 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
     told = [frame for block in range(len(recording.blocks)) for frame in recording.frames(block)]
     recording.close()
     assert [frame.action for frame in told if isinstance(frame, frames.Action)] == said[:2]
-    assert seconds >= 2.0, "the one of the details, and one after it"
+    assert seconds >= 4.0, "the two of the details, and two after them"
