@@ -8,9 +8,10 @@ would have compiled; where it finds nothing it compiles.
 from __future__ import annotations
 
 import copy
+import io
 import os
 import select
-import shlex
+import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -67,10 +68,15 @@ def bring(hypervisor: Hypervisor, commands: Iterable[Load]) -> list[str]:
 
     What cannot be compiled is left out: the collector inside will tell why.
     """
-    files = [shlex.quote(str(file)) for file in compile_all(hypervisor.tree, commands)]
-    if files:
-        hypervisor.shell(f"mkdir -p -m 700 {KEPT_INSIDE}; cp {' '.join(files)} {KEPT_INSIDE}")
-    return [Path(file).name for file in files]
+    files = compile_all(hypervisor.tree, commands)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as packed:
+        for file in files:
+            packed.add(file, file.name)
+    # Not by the shared root: a cache below /tmp is not seen inside.
+    unpack = f"mkdir -p -m 700 {KEPT_INSIDE} && tar -x --no-same-owner -C {KEPT_INSIDE}"
+    hypervisor.run("sh", "-c", unpack, input=archive.getvalue())
+    return [file.name for file in files]
 
 
 def kept_inside(hypervisor: Hypervisor) -> dict[str, str]:
