@@ -2,7 +2,7 @@
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
 
-.PHONY: run test in-turn booting starting counting computing costs lint format bench fuzz lab test-lab clean
+.PHONY: run test in-turn booting starting counting computing costs terminals lint format bench fuzz lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -18,11 +18,12 @@ run: .venv/.ready-run
 
 # What takes whole processors first: what boots another machine. Then, side by side because they wait most of the time:
 # what starts and ends collectors and consoles (two files at a time, the longest first), and what counts (one test at a
-# time). In the time that all of these leave (SCHED_IDLE): what only computes. Last and alone: what holds costs against a
-# budget.
+# time). In the time that all of these leave (SCHED_IDLE): what only computes. Last, beside consoles that only wait for
+# their terminals: what holds costs against a budget.
 COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py) tests/tui
-STARTING := tests/live/test_compare.py tests/tui/test_process.py $(addprefix tests/live/test_,cleanup_console.py collector_commands.py cleanup_collector.py doctor.py collector_figures.py probe_host_path_headers.py collector_rings.py snapshot.py escalation.py compiled_programs.py collector_statistics.py collector_interpreters.py vm_path_without_kprobes.py) tests/tui/test_lifeline.py
+STARTING := $(addprefix tests/live/test_,compare.py cleanup_console.py collector_commands.py cleanup_collector.py doctor.py collector_figures.py probe_host_path_headers.py collector_rings.py snapshot.py escalation.py compiled_programs.py collector_statistics.py collector_interpreters.py vm_path_without_kprobes.py)
 COSTS := tests/live/test_governor.py
+TERMINALS := $(addprefix tests/tui/test_,process.py lifeline.py)
 # Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
 BOOTING := $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py)
 without = $(addprefix --ignore=,$(1))
@@ -37,7 +38,7 @@ else
 	@echo 'The output of each part comes when it has ended (minutes).'
 	+@failed=0; \
 	$(TOGETHER) lint computing in-turn || failed=1; \
-	$(TOGETHER) costs || failed=1; \
+	$(TOGETHER) costs terminals || failed=1; \
 	exit $$failed
 endif
 
@@ -56,11 +57,14 @@ counting: .venv/.ready-test
 costs: .venv/.ready-test
 	$(PYTEST) --durations=10 $(COSTS)
 
+terminals: .venv/.ready-test
+	$(PYTEST) --durations=5 $(TERMINALS)
+
 starting: .venv/.ready-test
 	$(PYTEST) -n logical --dist loadfile --no-loadscope-reorder --durations=10 $(STARTING)
 
 computing: .venv/.ready-test
-	chrt --idle 0 $(PYTEST) -n logical --durations=10 $(COMPUTING) $(call without,$(STARTING))
+	chrt --idle 0 $(PYTEST) -n logical --durations=10 $(COMPUTING) $(call without,$(TERMINALS))
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check

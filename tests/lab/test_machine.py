@@ -43,7 +43,7 @@ machine.run("sleep", "1000", limit_s=1000)
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tree() -> KernelTree:
     """The first kernel's. All that the tests below use is in the cache then."""
     try:
@@ -81,7 +81,7 @@ def in_background(boot: Callable[[], Machine]) -> Future[Machine]:
     return outcome
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # the tests of a module are not all in one place (conftest.py)
 def hanging(tree: KernelTree) -> tuple[Future[Machine], Future[Machine]]:
     """A machine that is silent while it boots, and one that exceeds its lifetime.
 

@@ -162,7 +162,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def budgets_pct() -> dict[Mode, float]:
-    """Those that were measured: the machine does nothing else meanwhile (Makefile), so that one of each mode does."""
+    """Those that were measured: the machine does hardly anything else meanwhile (Makefile), so that one a mode does."""
     return {}
 
 

@@ -154,6 +154,10 @@ sys.stdin.readline()
 """
 
 
+MANY_ECHOES = 20 * SOME
+"""Others on that CPU may take the addresses first."""
+
+
 def test_another_packet_at_the_same_address_is_no_sample(path: Measurement, bridged: Host) -> None:
     """What a sends ends in a socket of h. A stranger's echoes leave at the addresses of the dead."""
     stranger, device, cpu, (ip, mac) = Namespace(), f"ncs{os.getpid()}", min(os.sched_getaffinity(0)), STRANGER
@@ -170,19 +174,22 @@ def test_another_packet_at_the_same_address_is_no_sample(path: Measurement, brid
         bridged.h.ip("address", "replace", f"{HOST}/24", "dev", "br0")
         bridged.a.ip("neighbour", "replace", HOST, "lladdr", bridge, "dev", "eth0", "nud", "permanent")
         bridged.h.run("sh", "-c", FORWARDS.format(device))
-        socket = bridged.h.start(HOLD, cpu, PORT)
-        assert socket.stdout is not None
-        assert socket.stdout.readline() == "ready\n"
         watch = watch_of(path)
-        send_udp(bridged.a, HOST, PORT, SOME)
-        socket.communicate("end\n", timeout=LIMIT_S)
-        stranger.run("taskset", "--cpu-list", str(cpu), sys.executable, "-c", PING, B, str(SOME))
-        watch.stop()
+        echoes = exchanged = 0
+        while not exchanged and echoes < MANY_ECHOES:
+            socket = bridged.h.start(HOLD, cpu, PORT)
+            assert socket.stdout is not None
+            assert socket.stdout.readline() == "ready\n"
+            send_udp(bridged.a, HOST, PORT, SOME)
+            socket.communicate("end\n", timeout=LIMIT_S)
+            stranger.run("taskset", "--cpu-list", str(cpu), sys.executable, "-c", PING, B, str(SOME))
+            watch.stop()
+            echoes, exchanged = echoes + SOME, watch.counter("exchanged")
     finally:
         stranger.remove()
     assert path.rows(PROBE, "flows", source=ip) == path.rows(PROBE, "flows", target=HOST) == []
-    assert watch.counter("exchanged") > 0
-    assert watch.counter("exchanged") + watch.counter("unmatched") >= SOME
+    assert exchanged > 0
+    assert exchanged + watch.counter("unmatched") >= echoes
     assert path.ledger(PROBE, "join_missed") == 0, "none of these began on a device of a set"
 
 
