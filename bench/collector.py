@@ -13,10 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.live.collector_driver import Driver, call, calls_spec, of
-
 from netconsole import frames, probes
 from netconsole.manifest import Manifest
+from tests.live.collector_driver import Driver, call, calls_spec, of
 
 SUMMARY = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
 SECONDS = 20

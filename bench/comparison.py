@@ -12,10 +12,9 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.unit import made_up
-
 from netconsole.compare import compare
 from netconsole.snapshot_file import Snapshot
+from tests.unit import made_up
 
 TRIALS = 50
 FAULTS: dict[str, dict[str, float]] = {

@@ -21,13 +21,12 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from netconsole import frames, probes
 from tests.lab.collector import INTERVAL_MS, InsideMeasurement
 from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import kernels
 from tests.lab.testbed import BRIDGE, Testbed
 from tests.live.measurement import CHECKOUT
-
-from netconsole import frames, probes
 
 TARGET = 0.95
 """The share of its upcall rate that the datapath is to keep."""

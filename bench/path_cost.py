@@ -21,10 +21,9 @@ from typing import TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from netconsole import frames
 from tests.live.measurement import Measurement
 from tests.live.path import INSIDE, OUTSIDE, B, Host
-
-from netconsole import frames
 
 SLICES = 5
 SLICE_S = 0.3

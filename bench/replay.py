@@ -19,13 +19,12 @@ from msgspec.structs import replace
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.unit.recorded import HEADER, Stream, record  # noqa: E402
-
 from netconsole import frames, probes  # noqa: E402
 from netconsole.frames import AnyFrame  # noqa: E402
 from netconsole.player import Player  # noqa: E402
 from netconsole.profiles import Budget  # noqa: E402
 from netconsole.recording import Recording  # noqa: E402
+from tests.unit.recorded import HEADER, Stream, record  # noqa: E402
 
 HOUR_S = 3600
 LIMIT_S = 0.5

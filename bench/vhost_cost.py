@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from netconsole import frames, probes
 from tests.lab.collector import InsideMeasurement
 from tests.lab.errors import LabError, LabUnavailable
 from tests.lab.fetch import kernels
@@ -30,8 +31,6 @@ from tests.lab.peer import FAR, Peer
 from tests.lab.testbed import Testbed, boot
 from tests.lab.traffic import ping, worker_pids, workers_of
 from tests.live.measurement import CHECKOUT
-
-from netconsole import frames, probes
 
 PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -12,13 +12,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.tui.played import PROFILE, PlayedSession
-from tests.tui.vhost_scenes import Host
-
 from netconsole import probes
 from netconsole.session import Connection
 from netconsole.tui.panes import vhost
 from netconsole.tui.panes.scene import Scene
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.vhost_scenes import Host
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")

@@ -7,11 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from tests.live.measurement import CHECKOUT, Measurement
-
 from netconsole import frames, probes
 from netconsole.collector_process import CollectorProcess
 from netconsole.paths import collector_command
+from tests.live.measurement import CHECKOUT, Measurement
 
 from .compiled import KEPT_INSIDE, bring
 from .errors import LabError

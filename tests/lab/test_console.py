@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.terminal_process import TerminalProcess
 
 from .compiled import bring, shipped

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+
 from tests.live.path import HOST_PATH, PING, SERVE_TCP, TCP_PORT, Watch
 
 from .collector import InsideMeasurement

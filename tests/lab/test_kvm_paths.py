@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 import pytest
-from tests.live.measurement import manifest_of
 
 from netconsole.histogram import percentile
+from tests.live.measurement import manifest_of
 
 from .collector import InsideMeasurement, between, stages_of
 from .peer import DEVICE, FAR, RING_BUFFERS, Peer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from tests.live import garbage
 
 from .collector import InsideMeasurement

@@ -11,7 +11,6 @@ from statistics import fmean
 from typing import NamedTuple
 
 import pytest
-from tests.session_news import SessionNews
 
 from netconsole import live
 from netconsole.governing import Governing
@@ -20,6 +19,7 @@ from netconsole.probes import load_all
 from netconsole.profiles import Budget, Choice, Profile, load, plan
 from netconsole.session import News
 from netconsole.state import State
+from tests.session_news import SessionNews
 
 from .collector import InsideMeasurement, InsideProcess
 from .conftest import Lab

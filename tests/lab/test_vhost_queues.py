@@ -6,9 +6,9 @@ import time
 from typing import NamedTuple
 
 import pytest
-from tests.live.measurement import Row
 
 from netconsole import frames
+from tests.live.measurement import Row
 
 from .collector import InsideMeasurement
 from .peer import DEVICE, FAR, MAC, RING_BUFFERS, Peer

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+
 from tests.live.measurement import Row
 
 from .collector import InsideMeasurement

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.terminal_process import TerminalProcess, alive
 
 from netconsole_collector import bpf
+from tests.terminal_process import TerminalProcess, alive
 
 from .test_cleanup_collector import LIMIT_S, SEED, leftovers
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.btf import btf_files
-from tests.lab.errors import LabUnavailable
-from tests.lab.fetch import cache_dir, fetch, kernel_named, locked
 
 from netconsole import probes
 from netconsole.manifest import Manifest
 from netconsole_collector import bpf
 from netconsole_collector.compile_job import CompileJob
+from tests.lab.btf import btf_files
+from tests.lab.errors import LabUnavailable
+from tests.lab.fetch import cache_dir, fetch, kernel_named, locked
 
 from .collector_driver import CHECKOUT, PYTHON
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import pytest
+
 from tests.lab.compiled import compile_for, shipped
 from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import KernelTree, fetch, kernel_named, kernels

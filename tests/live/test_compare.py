@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from bench import real_comparison as bench
 
+from bench import real_comparison as bench
 from netconsole.compare import compare
 from netconsole.snapshot_file import Snapshot
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.session_news import SessionNews
 
 from netconsole.calibrate import hooks
 from netconsole.forecast import forecast, said
@@ -20,6 +19,7 @@ from netconsole.live import session_of
 from netconsole.probes import load_all
 from netconsole.profiles import Budget, Choice, Profile, plan
 from netconsole.state import State
+from tests.session_news import SessionNews
 
 from .network import Namespace
 from .storm import Storm

@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import fmean, median
 
 import pytest
-from tests.session_news import SessionNews
 
 from netconsole import live
 from netconsole.frames import Mode
@@ -32,6 +31,7 @@ from netconsole.session import News
 from netconsole.state import ProbeState, State
 from netconsole_collector import bpf
 from netconsole_collector.config import DETAILS_RUNS_PER_S
+from tests.session_news import SessionNews
 
 from .network import Namespace
 from .storm import Storm

@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.lab.btf import btf_files
-from tests.lab.errors import LabUnavailable
-from tests.lab.fetch import fetch, kernel_named, kernels
 
 from netconsole import probes
 from netconsole_collector import btf as b
@@ -24,6 +21,9 @@ from netconsole_collector import header_tree, source_names
 from netconsole_collector.btf import Btf, Member, module_paths
 from netconsole_collector.kernel_types import TypeWriter
 from netconsole_collector.spec import typed_modules
+from tests.lab.btf import btf_files
+from tests.lab.errors import LabUnavailable
+from tests.lab.fetch import fetch, kernel_named, kernels
 
 from .collector_driver import CHECKOUT, PYTHON, SOURCE
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.tui.played import screen_text
 from textual.pilot import Pilot
 
 from netconsole.tui.console import ConsoleApp
+from tests.tui.played import screen_text
 
 DIRECTORY = Path(__file__).parent / "screens"
 

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from tests.fake_collector import EPOCH_MONO_NS, EPOCH_WALL_NS, INTERVAL_NS, Scenario
-from tests.tui.scenes import PROBE_DIRECTORY
-
 from netconsole import frames, probes, profiles
 from netconsole.frames import Mode, Scalar
 from netconsole.ladder import Level
 from netconsole.session import CommandError, Connection, News
 from netconsole.state import State
 from netconsole.tui.console import ConsoleApp
+from tests.fake_collector import EPOCH_MONO_NS, EPOCH_WALL_NS, INTERVAL_NS, Scenario
+from tests.tui.scenes import PROBE_DIRECTORY
 
 PROFILE = profiles.Profile("summary", budget=profiles.Budget(kernel_cpu_pct=5.0, user_cpu_pct=3.0, memory_mb=120.0))
 

@@ -6,9 +6,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from tests.fake_collector import Scenario
-from tests.tui.played import PROFILE, PlayedSession, screen_text
-from tests.tui.scenes import PROBE_DIRECTORY, host, interval
 from textual.pilot import Pilot
 
 from netconsole import probes
@@ -16,6 +13,9 @@ from netconsole.snapshot_file import FactData
 from netconsole.tui.console import ConsoleApp
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable
+from tests.fake_collector import Scenario
+from tests.tui.played import PROFILE, PlayedSession, screen_text
+from tests.tui.scenes import PROBE_DIRECTORY, host, interval
 
 FACTS = {
     "kernel/release": FactData(value="6.1.0-56-amd64", source="/proc/sys/kernel/osrelease"),

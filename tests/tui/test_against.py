@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.tui.played import PROFILE, PlayedSession
-from tests.tui.running import FACTS, running
-from tests.tui.scenes import PROBE_DIRECTORY, host
 
 from netconsole import probes, snapshot
 from netconsole.snapshot_file import Snapshot
 from netconsole.tui.panes.against import Key
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.running import FACTS, running
+from tests.tui.scenes import PROBE_DIRECTORY, host
 
 
 def runs(share: float, count: int = 5, **changes: Any) -> list[Snapshot]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tui.running import Running, running
 from textual.widgets import Input
 
 from netconsole import baseline, snapshot_file
@@ -13,6 +12,7 @@ from netconsole.tui.screens.baselines import BaselinesScreen
 from netconsole.tui.screens.facts import FactsScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen, default_file
 from netconsole.tui.widgets.choice import Choice
+from tests.tui.running import Running, running
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.fake_collector import Scenario
-from tests.tui import switch_scenes as made
-from tests.tui.played import PROFILE, PlayedSession
-from tests.tui.switch_scenes import DROPS, FLOWS, UPCALLS
 
 from netconsole import findings, probes
 from netconsole.frames import Count
@@ -16,6 +12,10 @@ from netconsole.session import Connection
 from netconsole.tui.panes import catalogue, detail, ovs
 from netconsole.tui.panes.scene import STANDS_STILL, Evidence, Scene
 from netconsole.tui.widgets.columns import Row
+from tests.fake_collector import Scenario
+from tests.tui import switch_scenes as made
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.switch_scenes import DROPS, FLOWS, UPCALLS
 
 SHIPPED = Path(__file__).parents[2] / "probes"
 NAMES = (FLOWS, UPCALLS, DROPS)

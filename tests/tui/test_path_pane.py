@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.fake_collector import Scenario
-from tests.tui import switch_scenes as made
-from tests.tui.played import PROFILE, PlayedSession
-from tests.tui.switch_scenes import PATH
-
 from netconsole import probes
 from netconsole.session import Connection
 from netconsole.tui.panes import catalogue, detail, path
 from netconsole.tui.panes.scene import Evidence, Scene
 from netconsole.tui.widgets.columns import Row
+from tests.fake_collector import Scenario
+from tests.tui import switch_scenes as made
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.switch_scenes import PATH
 
 SHIPPED = Path(__file__).parents[2] / "probes"
 OUT = {"lookup": 5_000, "actions": 15_000, "qdisc": 80_000}

@@ -7,6 +7,7 @@ the difference before you commit it.
 from __future__ import annotations
 
 import pytest
+
 from tests.fake_collector import Scenario
 from tests.tui.pictures import looks_as_it_did
 from tests.tui.played import PlayedSession, console

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.terminal_process import TerminalProcess, alive
 from tests.tui.scenes import for_ever
 

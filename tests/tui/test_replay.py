@@ -8,9 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.tui.pictures import is_picture
-from tests.tui.played import screen_text
-from tests.unit.recorded import Stream, record
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -22,6 +19,9 @@ from netconsole.replay import Position, ReplaySession
 from netconsole.tui.replay import ReplayApp
 from netconsole.tui.screens.jump import JumpScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen
+from tests.tui.pictures import is_picture
+from tests.tui.played import screen_text
+from tests.unit.recorded import Stream, record
 
 LIMIT_S = 300.0
 LENGTH_S = 200

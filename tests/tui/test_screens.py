@@ -12,10 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.fake_collector import Scenario
-from tests.tui.played import PROFILE, PlayedSession, console, screen_text
-from tests.tui.running import Running, running_as
-from tests.tui.scenes import HOSTILE, PROBE_DIRECTORY, attached, host
 from textual.geometry import Region
 from textual.widgets import Input
 
@@ -32,6 +28,10 @@ from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.columns import Cell, Row
+from tests.fake_collector import Scenario
+from tests.tui.played import PROFILE, PlayedSession, console, screen_text
+from tests.tui.running import Running, running_as
+from tests.tui.scenes import HOSTILE, PROBE_DIRECTORY, attached, host
 
 SIZES = [(120, 40), (80, 24), (40, 12), (20, 6), (200, 60)]
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tui import switch_scenes as made
-from tests.tui.played import PROFILE, PlayedSession
-from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
-
 from netconsole import probes, snapshot
 from netconsole.live_comparison import LiveComparison
 from netconsole.reference import Reference
 from netconsole.session import Connection
 from netconsole.tui.panes import ovs, path
 from netconsole.tui.panes.scene import Scene
+from tests.tui import switch_scenes as made
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
 
 SHIPPED = Path(__file__).parents[2] / "probes"
 MANIFESTS = {name: probes.load(SHIPPED / name) for name in (FLOWS, UPCALLS, DROPS, PATH)}

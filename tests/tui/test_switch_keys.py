@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tui import switch_scenes as made
-from tests.tui.played import PROFILE, PlayedSession, screen_text
-from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
-
 from netconsole import probes
 from netconsole.tui.console import ConsoleApp
 from netconsole.tui.screens.main import MainScreen
+from tests.tui import switch_scenes as made
+from tests.tui.played import PROFILE, PlayedSession, screen_text
+from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
 
 SHIPPED = Path(__file__).parents[2] / "probes"
 

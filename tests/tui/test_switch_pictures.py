@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.tui.pictures import looks_as_it_did
-from tests.tui.played import PROFILE, PlayedSession
 
 from netconsole import frames, probes
 from netconsole.tui.console import ConsoleApp
 from netconsole.tui.widgets import ordering
+from tests.tui.pictures import looks_as_it_did
+from tests.tui.played import PROFILE, PlayedSession
 
 RECORDINGS = Path(__file__).parent / "recordings"
 SHIPPED = Path(__file__).parents[2] / "probes"

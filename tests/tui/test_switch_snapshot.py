@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tui import switch_scenes as made
-from tests.tui.played import PROFILE, PlayedSession
-from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
 
 from netconsole import probes, snapshot
 from netconsole.report import RENDERERS, of_snapshot
 from netconsole.snapshot_file import Snapshot, encode, parse
+from tests.tui import switch_scenes as made
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
 
 SHIPPED = Path(__file__).parents[2] / "probes"
 MANIFESTS = {name: probes.load(SHIPPED / name) for name in (FLOWS, UPCALLS, DROPS, PATH)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tui.played import PROFILE, PlayedSession
-from tests.tui.vhost_scenes import NS, Host, labels
 
 from netconsole import probes
 from netconsole.player import Player
@@ -16,6 +14,8 @@ from netconsole.session import Connection
 from netconsole.tables import row_key
 from netconsole.tui.panes import catalogue, detail, vhost, vhost_queues
 from netconsole.tui.panes.scene import Evidence, Scene
+from tests.tui.played import PROFILE, PlayedSession
+from tests.tui.vhost_scenes import NS, Host, labels
 
 SHIPPED = Path(__file__).parents[2] / "probes"
 NAMES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fake_collector import INTERVAL_NS, Scenario
-
 from netconsole import histogram
+from tests.fake_collector import INTERVAL_NS, Scenario
 
 NS = {"S1-S2": 40_000, "S2-S3": 2_000, "S3-S4": 1_000, "S4-S5": 3_000}
 KICK_NS = {"K1-K2": 30_000, "K2-K3": 4_000, "K3-K4": 6_000}

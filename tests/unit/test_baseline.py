@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit import made_up
 
 from netconsole import baseline
 from netconsole.problems import BadInput
 from netconsole.snapshot_file import Host
+from tests.unit import made_up
 
 SCHEMA = Path(__file__).parents[2] / "docs/schema/baseline-1.json"
 NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.recorded import Stream
 
 from netconsole import checkpoint
 from netconsole.checkpoint import CheckpointError
 from netconsole.state import State
+from tests.unit.recorded import Stream
 
 
 def after(intervals: int, stream: Stream | None = None) -> State:

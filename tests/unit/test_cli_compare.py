@@ -8,12 +8,12 @@ from pathlib import Path
 import jsonschema
 import msgspec
 import pytest
-from tests.unit import made_up
 
 from netconsole.cli import run
 from netconsole.redact import Redactor
 from netconsole.report import ticket
 from netconsole.snapshot_file import FORMATS, load
+from tests.unit import made_up
 
 SCHEMAS = Path(__file__).parents[2] / "docs/schema"
 

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.recorded import Stream, record
-from tests.unit.test_shipped_recordings import assert_as_published
 
 from netconsole import cli, cli_record
 from netconsole.frames import Table
 from netconsole.problems import BadInput
 from netconsole.recording import Recording
+from tests.unit.recorded import Stream, record
+from tests.unit.test_shipped_recordings import assert_as_published
 
 NETCONSOLE = [sys.executable, "-c", "from netconsole.cli import main; main()"]
 OWN = ["--probe", "link_rates", "--probe", "softnet"]

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit import made_up
 
 from netconsole import comparison
 from netconsole.compare import compare
@@ -20,6 +19,7 @@ from netconsole.compare_facts import changed_facts
 from netconsole.metrics import Metric, flatten, metric_key
 from netconsole.sense import FigureKind, sense
 from netconsole.snapshot_file import Snapshot, load
+from tests.unit import made_up
 
 SCHEMA = Path(__file__).parents[2] / "docs/schema/comparison-1.json"
 DROPS = "kernel_drops/table/drops/reason=QDISC_DROP,class=suspicious,location=netem_enqueue,device=vnet3,protocol=UDP"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.stamp import Stamp
 
 from netconsole import frames
 from netconsole.cli import run
@@ -25,6 +24,7 @@ from netconsole.recorder import describe
 from netconsole.recording import Recording
 from netconsole.session import News, ProbeRequest
 from netconsole.state import State
+from tests.unit.stamp import Stamp
 
 PROBES = Path(__file__).parents[2] / "probes"
 NAME = "kernel_drops"

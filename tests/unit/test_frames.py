@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.stamp import Stamp
 
 from netconsole import frames
 from netconsole.frames import FrameError, decode, encode
+from tests.unit.stamp import Stamp
 
 DOC = (Path(__file__).parents[2] / "docs" / "frames.md").read_text()
 COMMON = {"kind", "v", "source", "probe", "seq", "mono_ns", "wall_ns"}

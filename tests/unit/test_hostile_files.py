@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.fuzz.readers import DATA, READERS, seeds
 
 from netconsole import cli
+from tests.fuzz.readers import DATA, READERS, seeds
 
 SEEDS = {reader: list(seeds(reader)) for reader in READERS}
 NESTED = b"[" * 200_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.lab.machine import CONSOLE_LINES_SHOWN, LINES_BEFORE_TROUBLE, TROUBLE_LINES_SHOWN, what_matters
 
 QUIET = [f"line {number}" for number in range(1000)]

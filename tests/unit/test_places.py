@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.recorded import HEADER, LIMIT_S, Stream, record
 
 from netconsole import baseline, output, snapshot_file
 from netconsole.problems import BadInput, bad
 from netconsole.recorder import Recorder
 from netconsole.recording import Recording
 from netconsole.state import State
+from tests.unit.recorded import HEADER, LIMIT_S, Stream, record
 
 GOOD = Path(__file__).parent / "data" / "snapshot-version-1.json"
 BEGUN_BYTES = 8192

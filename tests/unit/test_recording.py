@@ -18,7 +18,6 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.recorded import HEADER, LIMIT_S, SECOND, Batch, Stream, record
 
 from netconsole import checkpoint, frames
 from netconsole.frames import AnyFrame
@@ -38,6 +37,7 @@ from netconsole.recording import (
 )
 from netconsole.recording_writer import KEPT_PARTS, PARTS
 from netconsole.state import State
+from tests.unit.recorded import HEADER, LIMIT_S, SECOND, Batch, Stream, record
 
 VERSION_1 = Path(__file__).parent / "data" / "recording-version-1.ncrec"
 

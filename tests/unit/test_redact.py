@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit import made_up
 
 from netconsole import redact
 from netconsole.compare import compare
@@ -20,6 +19,7 @@ from netconsole.problems import BadInput
 from netconsole.redact import Redactor
 from netconsole.report import of_comparison, of_snapshot, to_html, to_markdown, to_text
 from netconsole.snapshot_file import Snapshot, encode
+from tests.unit import made_up
 
 SECRETS = [
     "hv-017.dc3.example.com", "hv-017", "dc3.example.com",

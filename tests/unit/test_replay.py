@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.recorded import BEGIN_WALL_NS, HEADER, SECOND, Batch, Stream, record
-from tests.unit.test_recording import VERSION_1
 
 from netconsole import checkpoint, frames, probes, snapshot
 from netconsole.findings import Finding, Findings
@@ -21,6 +19,8 @@ from netconsole.recording import Recording
 from netconsole.replay import Position, ReplaySession, parse_time
 from netconsole.session import CommandError, News
 from netconsole.state import State
+from tests.unit.recorded import BEGIN_WALL_NS, HEADER, SECOND, Batch, Stream, record
+from tests.unit.test_recording import VERSION_1
 
 LIMIT_S = 300.0
 MANIFESTS = probes.load_all()

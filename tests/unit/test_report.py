@@ -15,8 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from tests.conftest import CANNOT
-from tests.unit import made_up
 
 from netconsole.compare import compare
 from netconsole.figure import safe
@@ -27,6 +25,8 @@ from netconsole.report.of_samples import samples
 from netconsole.report.standing_out import value_at
 from netconsole.report.to_markdown import escape
 from netconsole.snapshot_file import HistogramData, Snapshot, load
+from tests.conftest import CANNOT
+from tests.unit import made_up
 
 HOSTILE = [
     "<script>document.title='owned'</script>",

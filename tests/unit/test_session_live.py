@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.fake_collector import Scenario
-from tests.session_news import SessionNews
 
 from netconsole.collector_process import CollectorGone, CollectorProcess
 from netconsole.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, AnyFrame, decode, encode
 from netconsole.live import LiveSession
 from netconsole.session import CommandError, ProbeRequest
 from netconsole.state import State
+from tests.fake_collector import Scenario
+from tests.session_news import SessionNews
 
 FAKE = Path(__file__).parents[1] / "fake_collector.py"
 REQUEST = ProbeRequest("kernel_drops", knobs={"device": ""}, spec={"probe": {"name": "kernel_drops"}}, code="int x;")

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 import zstandard
 from msgspec import to_builtins
-from tests.unit.recorded import Stream, record
 
 from netconsole import cli_record, probes, snapshot, snapshot_file
 from netconsole.player import Player
@@ -21,6 +20,7 @@ from netconsole.recording import Recording
 from netconsole.redact import Redactor
 from netconsole.report import ticket
 from netconsole.snapshot_file import FORMATS
+from tests.unit.recorded import Stream, record
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "recordings").glob("*.ncrec"))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fake_collector import Scenario
 
 from netconsole import frames, headless, probes, snapshot
 from netconsole.frames import Buckets, Count, Row
@@ -24,6 +23,7 @@ from netconsole.profiles import Budget, Profile
 from netconsole.session import ProbeRequest
 from netconsole.snapshot_file import Snapshot, encode, parse
 from netconsole.state import State
+from tests.fake_collector import Scenario
 
 from .test_manifests import GOOD, make
 from .test_session_state import SECOND, Stream

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.stamp import Stamp
 
 from netconsole import frames
 from netconsole.profiles import Budget, Profile
 from netconsole.snapshot import beginning, build
 from netconsole.spending import Spending, duty_pct, machine_change_pct, spendings, worst
 from netconsole.state import State
+from tests.unit.stamp import Stamp
 
 SECOND_NS = 1_000_000_000
 
