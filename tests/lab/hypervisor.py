@@ -47,7 +47,8 @@ NETWORK_MODULES = ["tun", "vhost_net", "openvswitch", "kvm_amd", "veth", "sch_ne
 
 def on_a_still_checkout(*argv: str) -> list[str]:
     """A command for inside, run in the checkout: it starts far sooner than others, and sees no change to the files."""
-    return ["unshare", "--mount", "sh", "-ec", ON_A_STILL_CHECKOUT, "sh", str(CHECKOUT), *argv]
+    own_mounts = ["unshare", "--mount", "--propagation", "slave"]
+    return [*own_mounts, "sh", "-ec", ON_A_STILL_CHECKOUT, "sh", str(CHECKOUT), *argv]
 
 
 class Hypervisor(Machine):

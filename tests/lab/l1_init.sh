@@ -46,6 +46,8 @@ cat >/new/run/lab_start <<'END'
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=xterm-256color
 # What is compiled inside stays in the machine's memory; compiled.py brings the rest.
 export XDG_CACHE_HOME=/run/cache
+# As systemd does: a namespace that gets its name later is seen by who has mounts of his own (on_a_still_checkout).
+mount --make-rshared /
 hostname hypervisor
 ip link set lo up
 # The shell stays the first process: it reaps what other processes leave behind.

@@ -121,8 +121,10 @@ class Guest:
         try:
             text = self._process.wait_for(f"\n{token} ".encode(), limit_s)
             code = int(self._process.wait_for(b"\n", limit_s))
-        except CommandTimeout as error:
-            raise CommandTimeout(f"guest {self.name}: {error}\n{self.console()}") from error
+        except (CommandTimeout, MachineDied) as error:
+            if not self.hypervisor.answers():
+                raise
+            raise type(error)(f"guest {self.name}: {error}\n{self.console()}") from error
         said = text.decode("utf-8", "replace").replace("\r", "").rpartition("\n")[0].strip("\n")
         if code != 0:
             raise LabError(f"guest {self.name}: {command}: status {code}: {said}")
