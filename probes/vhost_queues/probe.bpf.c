@@ -191,12 +191,13 @@ static inline void account_rx(struct worker *worker, struct queue_row *row, stru
     struct vhost_net_virtqueue *nvq = net_queue(vq);
     struct ptr_ring *ring = (void *)worker->ring;
     u32 consumed = NC_READ(ring, consumer_head), size = NC_READ(ring, size), waiting = packets_inside(vq);
+    u64 headers;
 
     /* Taken from the ring, minus those that wait now, plus those that waited before. */
     if (size)
         worker->packets = (consumed + size - worker->consumed) % size + worker->waiting - waiting;
-    if (worker->packets)
-        worker->bytes -= worker->packets * (NC_READ(nvq, sock_hlen) + NC_READ(nvq, vhost_hlen));
+    headers = worker->packets * (NC_READ(nvq, sock_hlen) + NC_READ(nvq, vhost_hlen));
+    worker->bytes -= headers < worker->bytes ? headers : worker->bytes;     /* less when flushed() was missed: that is in the ledger */
     row->starving = waiting && !row->depth_buffers;
     row->starved_runs += row->starving;
 }
@@ -234,7 +235,7 @@ int ended(struct pt_regs *ctx)
     row->batches += worker->batches;
     row->signals += worker->signals;
     row->unsignalled_buffers = worker->unsignalled + (worker->signals ? 0 : row->unsignalled_buffers);
-    if (worker->call)
+    if (worker->call && worker->batches > worker->signals)
         row->suppressed += worker->batches - worker->signals;
     /* Between CPUs this clock may go back a little (ktime_get_mono_fast_ns). */
     took_ns = now > worker->since_ns ? now - worker->since_ns : 0;

@@ -26,6 +26,8 @@ FLOWS, EACH, PARTS = 60, 5, 64
 SEGMENTED, SEGMENTS, SEGMENT_BYTES = 20, 4, 900
 VHOST_BATCH = 64  # VHOST_NET_BATCH: what vhost has taken from the ring and cannot deliver
 DRAIN_LIMIT_S = 20.0
+ATTACHED_AMID_TRAFFIC = 4
+ECHO_BYTES = 98  # of busybox's ping, with its Ethernet header
 
 
 class TapCounters(NamedTuple):
@@ -61,6 +63,21 @@ def test_everything_attaches(vm_path: InsideMeasurement) -> None:
     for probe in ("vhost_queues", "tun_queues"):
         status = vm_path.statuses[probe]
         assert status.state == "attached", (status.why, status.missing)
+
+
+def test_a_run_that_went_on_when_it_was_attached_is_not_counted_in_part(
+    testbed: Testbed, vm_path: InsideMeasurement
+) -> None:
+    """Else its headers, say, are taken off bytes that were never added."""
+    hypervisor, guest = testbed.hypervisor, testbed.guests[0]
+    with hypervisor.start("busybox", "ping", "-q", "-A", guest.card.at.ip):
+        for number in range(ATTACHED_AMID_TRAFFIC):
+            name = vm_path.load_altered("vhost_queues", number=number)
+            vm_path.until(lambda name=name: bool(vm_path.rows(name, "queues", direction="rx")), "a run")  # type: ignore[misc]
+            (row,) = vm_path.rows(name, "queues", device=guest.card.tap, direction="rx")
+            assert row.counts["bytes"] == row.counts["packets"] * ECHO_BYTES, row.counts
+            assert row.counts["kicks"] + row.counts["arrivals"] <= row.counts["runs"] + row.counts["packets"]
+            assert vm_path.command(command="unload", probe=name).ok
 
 
 def test_k_pings_are_k_packets_in_each_direction(testbed: Testbed, vm_path: InsideMeasurement) -> None:
