@@ -12,13 +12,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.lab.compiled import bring, shipped
 from tests.lab.fetch import kernels
 from tests.lab.pytest_inside import console_command
 from tests.lab.testbed import Testbed, boot
 from tests.lab.traffic import flood, frozen, ping, worker_on_a_busy_cpu
 
 NOTE = "a guest on vhost-net: pings and datagrams, then its worker waits for a busy CPU, then it is stopped in a flood"
-PROBES = ("vhost_queues", "tun_queues", "irq_path", "kernel_drops", "softirq_health", "link_rates", "softnet")
+PROBES = ("vhost_queues", "tun_queues", "tx_kick_path", "irq_path", "kernel_drops", "softirq_health")
+SOURCES = ("link_rates", "softnet")
 # An emulated machine is some ten times slower than a real one, and so is what watches it.
 PROFILE = """[profile]
 name = "vhost"
@@ -43,7 +45,8 @@ def record(bed: Testbed) -> bytes:
     """The recording, as the console's own command has written it."""
     host, guest = bed.hypervisor, bed.guests[0]
     host.write_file(WANTED, PROFILE.encode())
-    chosen = [word for probe in PROBES for word in ("--probe", probe)]
+    bring(host, [shipped()[probe] for probe in PROBES])  # else a sixth of it shows how long a compile takes there
+    chosen = [word for probe in (*PROBES, *SOURCES) for word in ("--probe", probe)]
     command = console_command("record", "-o", RECORDING, "--profile", WANTED, *chosen, "--note", NOTE, "--force")
     with host.start("sh", "-c", 'exec "$@" 2>&1', "sh", *command) as recorder:
         recorder.wait_for(b"recording to", BEGIN_LIMIT_S)
