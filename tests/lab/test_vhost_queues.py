@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import NamedTuple
 
@@ -73,8 +74,9 @@ def test_a_run_that_went_on_when_it_was_attached_is_not_counted_in_part(
     with hypervisor.start("busybox", "ping", "-q", "-A", guest.card.at.ip):
         for number in range(ATTACHED_AMID_TRAFFIC):
             name = vm_path.load_altered("vhost_queues", number=number)
-            vm_path.until(lambda name=name: bool(vm_path.rows(name, "queues", direction="rx")), "a run")  # type: ignore[misc]
-            (row,) = vm_path.rows(name, "queues", device=guest.card.tap, direction="rx")
+            rows = functools.partial(vm_path.rows, name, "queues", device=guest.card.tap, direction="rx")
+            vm_path.until(lambda rows=rows: bool(rows()), "a run")  # type: ignore[misc]
+            (row,) = rows()
             assert row.counts["bytes"] == row.counts["packets"] * ECHO_BYTES, row.counts
             assert row.counts["kicks"] + row.counts["arrivals"] <= row.counts["runs"] + row.counts["packets"]
             assert vm_path.command(command="unload", probe=name).ok
