@@ -45,7 +45,7 @@ def record(bed: Testbed) -> bytes:
     """The recording, as the console's own command has written it."""
     host, guest = bed.hypervisor, bed.guests[0]
     host.write_file(WANTED, PROFILE.encode())
-    bring(host, [shipped()[probe] for probe in PROBES])  # else a sixth of it shows how long a compile takes there
+    bring(host, shipped(PROBES).values())  # else a sixth of it shows how long a compile takes there
     chosen = [word for probe in (*PROBES, *SOURCES) for word in ("--probe", probe)]
     command = console_command("record", "-o", RECORDING, "--profile", WANTED, *chosen, "--note", NOTE, "--force")
     with host.start("sh", "-c", 'exec "$@" 2>&1', "sh", *command) as recorder:

@@ -12,7 +12,7 @@ import io
 import os
 import select
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,13 +53,13 @@ class Kept:
     programs: Compiled
 
 
-def shipped() -> dict[str, Load]:
-    """For each shipped probe that has programs the command that loads it."""
+def shipped(only: Container[str] | None = None) -> dict[str, Load]:
+    """For each shipped probe that has programs (of those that are named) the command that loads it."""
     found = probes.load_all([CHECKOUT / "probes"])
     return {
         name: {"spec": probe.raw, "source": probe.code(), "common": probe.common_code()}
         for name, probe in found.items()
-        if probe.source == "bpf"
+        if probe.source == "bpf" and (only is None or name in only)
     }
 
 

@@ -45,7 +45,7 @@ def test_packets_of_a_guest_are_counted_alike(testbed: Testbed) -> None:
 
     # The bridge's own port hands packets over by the CPU's backlog, which sheds them where this machine is busy.
     testbed.hypervisor.run("sysctl", "-q", "-w", f"net.core.netdev_max_backlog={2 * SENT}")
-    bring(testbed.hypervisor, [command for name, command in shipped().items() if name in PROBES])
+    bring(testbed.hypervisor, shipped(PROBES).values())
     chosen = [word for probe in PROBES for word in ("--probe", probe)]
     options = ("--profile", "vhost", *chosen, "--duration", "10m", "--output", SNAPSHOT)
     command = console_command("snapshot", *options)

@@ -33,7 +33,7 @@ class Inside:
 def inside(testbed: Testbed) -> Inside:
     """One pytest for all files: it takes seconds to start without hardware help."""
     testbed.rest()
-    brought = bring(testbed.hypervisor, [command for name, command in shipped().items() if name in PROBES])
+    brought = bring(testbed.hypervisor, shipped(PROBES).values())
     before = kept_inside(testbed.hypervisor)
     run = run_pytest(
         testbed.hypervisor, *FILES, limit_s=RUN_LIMIT_S, select=" and ".join(f"not {name}" for name in LEFT_OUT)

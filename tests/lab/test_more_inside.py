@@ -19,7 +19,7 @@ PATHS, LEFT = FILES[:2], FILES[2:]
 
 @pytest.fixture(scope="module")
 def compiled(hypervisor: Hypervisor) -> None:
-    bring(hypervisor, [command for name, command in shipped().items() if name in PROBES])
+    bring(hypervisor, shipped(PROBES).values())
 
 
 @pytest.fixture(scope="module")
