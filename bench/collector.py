@@ -13,8 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netconsole import frames, probes
-from netconsole.manifest import Manifest
+from netconsole.probes import catalogue as probes
+from netconsole.probes.manifest import Manifest
+from netconsole.telemetry import frames
 from tests.live.collector_driver import Driver, call, calls_spec, of
 
 SUMMARY = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")

@@ -12,8 +12,8 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netconsole.compare import compare
-from netconsole.snapshot_file import Snapshot
+from netconsole.compare.compare import compare
+from netconsole.snapshot.document import Snapshot
 from tests.unit import made_up
 
 TRIALS = 50

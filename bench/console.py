@@ -34,7 +34,7 @@ WARM_S = 60.0
 """Caches and pools are full by then: memory is watched from here on."""
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-LIVE = (sys.executable, "-c", "from netconsole.cli import main; main()")
+LIVE = (sys.executable, "-c", "from netconsole.cli.main import main; main()")
 PLAYED = (sys.executable, str(CHECKOUT / "tests" / "tui" / "run_console.py"))
 FIRST_LIVE = re.compile(r"Drops · [≥\d][\d.,kM]* packets/s")
 """The title of the overview's first table, once a figure of a BPF probe has come."""

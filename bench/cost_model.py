@@ -12,8 +12,8 @@ import statistics
 
 from netconsole.calibrate.load import WORKLOADS, Load
 from netconsole.calibrate.tool import Tool
-from netconsole.probes import load_all
-from netconsole.session import ProbeRequest
+from netconsole.probes.catalogue import load_all
+from netconsole.session.protocol import ProbeRequest
 
 LOAD = next(one for one in WORKLOADS if one.name == "dropped")
 POINT = "raw_tracepoint:kfree_skb"

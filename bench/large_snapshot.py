@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from netconsole import snapshot_file
-from netconsole.cli import run
-from netconsole.files import write_whole
-from netconsole.histogram import bounds, index
+from netconsole.base.files import write_whole
+from netconsole.cli.main import run
 from netconsole.report import of_snapshot, to_html
-from netconsole.snapshot_file import Snapshot
+from netconsole.snapshot import document as snapshot_file
+from netconsole.snapshot.document import Snapshot
+from netconsole.telemetry.histogram import bounds, index
 
 VMS, QUEUES, ROWS = 200, 8, 50_000
 LIMIT_S, LIMIT_MB = 2.0, 300.0

@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netconsole import frames, probes
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
 from tests.lab.collector import INTERVAL_MS, InsideMeasurement
 from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import kernels
@@ -145,7 +146,7 @@ class Collector(InsideMeasurement):
         self._statistics(wanted=False)
 
     def load_detached(self, name: str) -> None:
-        manifest = probes.load(CHECKOUT / "probes" / name)
+        manifest = catalogue.load(CHECKOUT / "probes" / name)
         spec = copy.deepcopy(dict(manifest.raw))
         spec["probe"]["modes"] = [COUNTERS, SUMMARY, DETACHED]  # type: ignore[index]
         for program in spec["programs"]:  # type: ignore[attr-defined]
@@ -193,7 +194,7 @@ class Collector(InsideMeasurement):
         return f"{whole_ns / NS_PER_US:.1f} us: {', '.join(programs)}"
 
     def _knobs(self, name: str) -> dict[str, frames.Scalar]:
-        return {**probes.load(CHECKOUT / "probes" / name).knobs, **KNOBS.get(name, {})}
+        return {**catalogue.load(CHECKOUT / "probes" / name).knobs, **KNOBS.get(name, {})}
 
     def _read_every(self, ms: int) -> None:
         self.command(command="interval", ms=ms)

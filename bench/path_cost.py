@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netconsole import frames
+from netconsole.telemetry import frames
 from tests.live.measurement import Measurement
 from tests.live.path import INSIDE, OUTSIDE, B, Host
 

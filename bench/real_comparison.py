@@ -23,10 +23,10 @@ from pathlib import Path
 
 from pyroute2 import Ethtool
 
-from netconsole.compare import compare, compare_metrics
-from netconsole.comparison import Comparison
-from netconsole.metrics import flatten
-from netconsole.snapshot_file import Snapshot, load
+from netconsole.compare.compare import compare, compare_metrics
+from netconsole.compare.document import Comparison
+from netconsole.compare.metrics import flatten
+from netconsole.snapshot.document import Snapshot, load
 
 NAMESPACE, DEVICE, PEER = "nc-bench", "ncbench0", "ncbench1"
 HERE, THERE, NOWHERE = "10.213.77.1", "10.213.77.2", "10.213.78.1"

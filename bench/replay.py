@@ -19,11 +19,12 @@ from msgspec.structs import replace
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from netconsole import frames, probes  # noqa: E402
-from netconsole.frames import AnyFrame  # noqa: E402
-from netconsole.player import Player  # noqa: E402
-from netconsole.profiles import Budget  # noqa: E402
-from netconsole.recording import Recording  # noqa: E402
+from netconsole.probes import catalogue  # noqa: E402
+from netconsole.profile.profile import Budget  # noqa: E402
+from netconsole.recording.format import Recording  # noqa: E402
+from netconsole.recording.player import Player  # noqa: E402
+from netconsole.telemetry import frames  # noqa: E402
+from netconsole.telemetry.frames import AnyFrame  # noqa: E402
 from tests.unit.recorded import HEADER, Stream, record  # noqa: E402
 
 HOUR_S = 3600
@@ -61,7 +62,7 @@ def measure(name: str, path: Path, batches: Iterable[Iterable[AnyFrame]]) -> flo
     """Print one line; the longest seek in seconds."""
     record(path, (list(batch) for batch in batches))
     started = time.process_time()
-    player = Player(Recording(path), probes.load_all(), Budget())
+    player = Player(Recording(path), catalogue.load_all(), Budget())
     opened_s = time.process_time() - started
     chance = random.Random(1)
     took = []

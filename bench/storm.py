@@ -25,8 +25,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from netconsole import frames, probes
-from netconsole.collector_process import CollectorProcess
+from netconsole.probes import catalogue
+from netconsole.session.collector_process import CollectorProcess
+from netconsole.telemetry import frames
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
@@ -115,7 +116,7 @@ class Collector:
 
     def load(self, name: str, details: bool) -> None:
         directory = CHECKOUT / ("probes" if name in SUMMARY else "bench/probes") / name
-        manifest = probes.load(directory)
+        manifest = catalogue.load(directory)
         words: dict[str, object] = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code()}
         words |= {"mode": "details" if details else "summary", "knobs": dict(manifest.knobs)}
         self.command(command="load", probe=name, **words)

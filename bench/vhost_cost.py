@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netconsole import frames, probes
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
 from tests.lab.collector import InsideMeasurement
 from tests.lab.errors import LabError, LabUnavailable
 from tests.lab.fetch import kernels
@@ -165,12 +166,12 @@ class Collector(InsideMeasurement):
     def _load_empty(self) -> None:
         hooks: dict[str, dict[str, Any]] = {}
         for name in PROBES:
-            for program in probes.load(CHECKOUT / "probes" / name).raw["programs"]:  # type: ignore[attr-defined]
+            for program in catalogue.load(CHECKOUT / "probes" / name).raw["programs"]:  # type: ignore[attr-defined]
                 point = program["attach"][0]["point"]
                 function = "on_tracepoint" if point.startswith("raw_tracepoint:") else "on_entry"
                 attach = [{"point": one["point"], "function": function} for one in program["attach"]]
                 hooks[point] = {"name": f"hook{len(hooks)}", "required": True, "measures": point, "attach": attach}
-        manifest = probes.load(CHECKOUT / "bench" / "probes" / "empty")
+        manifest = catalogue.load(CHECKOUT / "bench" / "probes" / "empty")
         reply = self.command(
             command="load",
             probe="empty",

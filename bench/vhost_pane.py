@@ -12,10 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netconsole import probes
-from netconsole.session import Connection
-from netconsole.tui.panes import vhost
-from netconsole.tui.panes.scene import Scene
+from netconsole.probes import catalogue
+from netconsole.session.protocol import Connection
+from netconsole.tui.panes.vhost import pane as vhost
+from netconsole.tui.scene.scene import Scene
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.vhost_scenes import Host
 
@@ -30,7 +30,7 @@ def measured_ms(vms: int, active: int) -> tuple[float, float, float]:
     """Median ms for applying the frames of an interval, for ranking, and for writing out the rows in sight."""
     host, session = Host(vms, QUEUES_PER_VM), PlayedSession()
     session.play(host.interval(set()))
-    manifests = {name: probes.load(ROOT / "probes" / name) for name in NAMES}
+    manifests = {name: catalogue.load(ROOT / "probes" / name) for name in NAMES}
     busy = set(host.places[:active])
     pane = vhost.block()
     times: list[tuple[float, float, float]] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from netconsole.session import News, Session
-from netconsole.state import State
+from netconsole.session.protocol import News, Session
+from netconsole.telemetry.state import State
 
 
 class SessionNews:

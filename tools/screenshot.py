@@ -10,18 +10,19 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from netconsole import probes, profiles
-from netconsole.live import LiveSession
-from netconsole.paths import collector_command
-from netconsole.tui.console import ConsoleApp
-from netconsole.tui.files import picture
+from netconsole.base.paths import collector_command
+from netconsole.probes import catalogue
+from netconsole.profile import profile as profiles
+from netconsole.session.live import LiveSession
+from netconsole.tui.app import ConsoleApp
+from netconsole.tui.saved_files import picture
 
 POLL_S = 0.2
 
 
 async def take(arguments: argparse.Namespace) -> None:
     """Run the console without a terminal for a while, press the keys, export."""
-    manifests = probes.load_all()
+    manifests = catalogue.load_all()
     profile = profiles.load(arguments.profile, manifests)
     requests = profiles.plan(profile, manifests, arguments.probe)
     session = LiveSession(collector_command(), requests)

@@ -5,7 +5,7 @@ import sys
 from typing import List, Optional
 
 from netconsole_collector import VERSION
-from netconsole_collector.compile_job import find_python
+from netconsole_collector.compile.job import find_python
 
 
 def main(arguments: Optional[List[str]] = None) -> int:

@@ -5,7 +5,8 @@ import struct
 import subprocess
 from typing import Any, Callable, Dict, Optional
 
-from netconsole_collector import attach, bpf, btf, programs, real_headers
+from netconsole_collector.kernel import attach, loading, syscalls
+from netconsole_collector.types import btf, real_headers
 
 _MAP_CREATE = 0
 _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
@@ -100,8 +101,8 @@ def _btf() -> Json:
 
 def _raw_tracepoint() -> Json:
     try:
-        fd = programs.load("netconsole_try", _RETURN_0, programs.RAW_TRACEPOINT)
-    except programs.LoadRefused as refused:
+        fd = loading.load("netconsole_try", _RETURN_0, loading.RAW_TRACEPOINT)
+    except loading.LoadRefused as refused:
         return _result(False, str(refused))
     try:
         os.close(attach.attach(attach.Point("raw_tracepoint", "", "sys_enter"), fd))
@@ -119,18 +120,18 @@ def _kprobe() -> Json:
 
 
 def _create(kind: int, key: int, value: int, entries: int) -> int:
-    return bpf.command(_MAP_CREATE, struct.pack("=IIIII", kind, key, value, entries, 0))
+    return syscalls.command(_MAP_CREATE, struct.pack("=IIIII", kind, key, value, entries, 0))
 
 
 def _ring_buffer() -> Json:
-    os.close(_create(bpf.MAP_RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE")))
+    os.close(_create(syscalls.MAP_RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE")))
     return _result(True)
 
 
 def _batch() -> Json:
-    fd = _create(bpf.MAP_HASH, 4, 8, 2)
+    fd = _create(syscalls.MAP_HASH, 4, 8, 2)
     try:
-        table = bpf.Map(fd)
+        table = syscalls.Map(fd)
         table.set(bytes(4), bytes(8))
         list(table.items())
         return _result(table.batch, None if table.batch else "tables are read row by row (before 5.6)")
@@ -139,7 +140,7 @@ def _batch() -> Json:
 
 
 def _statistics() -> Json:
-    os.close(bpf.enable_statistics())
+    os.close(syscalls.enable_statistics())
     return _result(True)
 
 

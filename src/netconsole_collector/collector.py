@@ -8,17 +8,20 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional
 
-from netconsole_collector import VERSION, bpf, capabilities, commands, config, decode, followers, header_tree
+from netconsole_collector import VERSION, capabilities, commands
 from netconsole_collector.commands import CommandError
-from netconsole_collector.compile_job import CompileJob
+from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
-from netconsole_collector.names import Names
+from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel.parent import on_parents_death
+from netconsole_collector.kernel.statistics import Statistics
+from netconsole_collector.kernel.usage import Usage
+from netconsole_collector.names.labels import Names
 from netconsole_collector.output import Output, ReaderGone
-from netconsole_collector.parent import on_parents_death
-from netconsole_collector.running_probe import RunningProbe
-from netconsole_collector.spec import spec_problem
-from netconsole_collector.statistics import Statistics
-from netconsole_collector.usage import Usage
+from netconsole_collector.probe import config, decode, followers
+from netconsole_collector.probe.running import RunningProbe
+from netconsole_collector.probe.spec import spec_problem
+from netconsole_collector.types import header_tree
 
 MAX_WORKERS = 2
 DEFAULT_INTERVAL_MS = 1000
@@ -219,7 +222,7 @@ class Collector:
         defaults = command["spec"].get("knobs", {})
         wanted = config.merged(defaults, {}, knobs)
         bound_pct = commands.bound_pct(command, self._bound_pct)
-        raw = config.pack(mode, wanted, len(bpf.possible()), bound_pct)  # wrong knobs are said at once
+        raw = config.pack(mode, wanted, len(syscalls.possible()), bound_pct)  # wrong knobs are said at once
         command["config"] = raw.hex()
         self._waiting.append(_Load(command))
         self._status(name, "compiling", mode, wanted)
@@ -286,7 +289,7 @@ class Collector:
         while self._waiting and len(self._compiling) < MAX_WORKERS:
             load = self._waiting.popleft()
             job = {key: load.command[key] for key in ("spec", "source", "common", "config")}
-            job.update(cpus=bpf.possible_cpus(), ring=self._has_ring, keep_in=self._keep_in)
+            job.update(cpus=syscalls.possible_cpus(), ring=self._has_ring, keep_in=self._keep_in)
             try:
                 load.job = CompileJob(job, self._python)
             except OSError as error:

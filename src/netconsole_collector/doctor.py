@@ -7,11 +7,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, TextIO
 
-from netconsole_collector import VERSION, bpf, capabilities
+from netconsole_collector import VERSION, capabilities
 from netconsole_collector.collector import MAX_WORKERS
-from netconsole_collector.compile_job import CompileJob
+from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
-from netconsole_collector.spec import spec_problem
+from netconsole_collector.kernel import syscalls
+from netconsole_collector.probe.spec import spec_problem
 
 SCHEMA = "netconsole.collector-doctor/1"
 EXIT_WRONG_INPUT = 2
@@ -63,7 +64,7 @@ def _try(command: Json, python: str, found: Json, keep_in: Optional[str]) -> Jso
         if not found[name]["ok"]:
             return _refused("unsupported", found[name]["why"], [])
     job = {key: command.get(key, "") for key in ("spec", "source", "common")}
-    job.update(cpus=bpf.possible_cpus(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, afresh=True)
+    job.update(cpus=syscalls.possible_cpus(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, afresh=True)
     worker = CompileJob(job, python)
     while not worker.advance():
         select.select([worker], [], [], 1.0)

@@ -10,19 +10,25 @@ from pathlib import Path
 import zstandard
 from msgspec import to_builtins
 
-from netconsole import baseline, checkpoint, frames, probes, profiles, recording, snapshot, snapshot_file
-from netconsole.compare import compare
-from netconsole.player import Player
-from netconsole.problems import BadInput
-from netconsole.profiles import Budget, Profile
-from netconsole.recording import CHECKPOINT_MAGIC, HEADER_MAGIC, MARK, SKIPPABLE, Damaged, Mark, Recording
+from netconsole.base.errors import BadInput
+from netconsole.compare import baseline
+from netconsole.compare.compare import compare
+from netconsole.probes import catalogue
+from netconsole.profile import profile
+from netconsole.profile.profile import Budget, Profile
+from netconsole.recording import format
+from netconsole.recording.format import CHECKPOINT_MAGIC, HEADER_MAGIC, MARK, SKIPPABLE, Damaged, Mark, Recording
+from netconsole.recording.player import Player
 from netconsole.report import RENDERERS, of_comparison, of_snapshot
+from netconsole.snapshot import builder
+from netconsole.snapshot import document as snapshot_file
 from netconsole.sources.facts import qemu
-from netconsole.state import State
+from netconsole.telemetry import checkpoint, frames
+from netconsole.telemetry.state import State
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/unit/data"
-MANIFESTS = probes.load_all()
+MANIFESTS = catalogue.load_all()
 GOOD = snapshot_file.load(DATA / "snapshot-version-1.json")
 MAX_STEPS = 200
 """Intervals of a recording that are played."""
@@ -77,7 +83,7 @@ def read_recording(content: bytes, _folder: Path) -> None:
                 if not player.step():
                     break
             player.seek(player.length_s / 2)
-            taken = snapshot.build(player.place.state, MANIFESTS, Profile("fuzz"), player.since)
+            taken = builder.build(player.place.state, MANIFESTS, Profile("fuzz"), player.since)
             snapshot_file.encode(taken)
         finally:
             read.close()
@@ -92,7 +98,7 @@ def read_profile(content: bytes, folder: Path) -> None:
     file = folder / "fuzz.toml"
     file.write_bytes(content)
     try:
-        profiles.load_file(file, MANIFESTS)
+        profile.load_file(file, MANIFESTS)
     except BadInput as error:
         one_line(error)
 
@@ -117,7 +123,7 @@ def read_frame(content: bytes, _folder: Path) -> None:
 
 def _with_frames(lines: bytes) -> bytes:
     """A recording of these lines: whoever mutates bytes would never get past the compression."""
-    header = {"schema": recording.SCHEMA, "created": "", "netconsole": "", "profile": {"name": "x"}, "host": _HOST}
+    header = {"schema": format.SCHEMA, "created": "", "netconsole": "", "profile": {"name": "x"}, "host": _HOST}
     return b"".join(
         (
             _skippable(HEADER_MAGIC, _packed(json.dumps(header).encode())),

@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from netconsole import frames, probes
-from netconsole.collector_process import CollectorProcess
-from netconsole.paths import collector_command
+from netconsole.base.paths import collector_command
+from netconsole.probes import catalogue
+from netconsole.session.collector_process import CollectorProcess
+from netconsole.telemetry import frames
 from tests.live.measurement import CHECKOUT, Measurement
 
 from .compiled import KEPT_INSIDE, bring
@@ -86,7 +87,7 @@ class InsideMeasurement(Measurement):
     ) -> str:
         """Loads a shipped probe with one expression of its source replaced, or with programs (by name) attached to one
         of their `points` alone; returns the name that it goes by, which has the `number`."""
-        manifest = probes.load(CHECKOUT / "probes" / probe)
+        manifest = catalogue.load(CHECKOUT / "probes" / probe)
         source = manifest.code()
         assert right in source
         spec = copy.deepcopy(dict(manifest.raw))

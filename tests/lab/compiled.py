@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netconsole import probes
-from netconsole.paths import SYSTEM_PYTHON
-from netconsole_collector import compiled_programs
-from netconsole_collector.compile_job import CompileJob
-from netconsole_collector.compiled import Compiled
-from netconsole_collector.spec import spec_problem
-from netconsole_collector.worker import Worker
+from netconsole.base.paths import SYSTEM_PYTHON
+from netconsole.probes import catalogue
+from netconsole_collector.compile import cache
+from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.compile.job import CompileJob
+from netconsole_collector.compile.worker import Worker
+from netconsole_collector.probe.spec import spec_problem
 
 from .btf import btf_files
 from .errors import LabError, LabUnavailable
@@ -55,7 +55,7 @@ class Kept:
 
 def shipped(only: Container[str] | None = None) -> dict[str, Load]:
     """For each shipped probe that has programs (of those that are named) the command that loads it."""
-    found = probes.load_all([CHECKOUT / "probes"])
+    found = catalogue.load_all([CHECKOUT / "probes"])
     return {
         name: {"spec": probe.raw, "source": probe.code(), "common": probe.common_code()}
         for name, probe in found.items()
@@ -112,16 +112,16 @@ def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept
         "keep_in": str(directory),
         **({"plain": True} if plain else {}),
     }
-    name = compiled_programs.name_of(job, Worker(job).spec)
+    name = cache.name_of(job, Worker(job).spec)
     if name is None:
         raise LabUnavailable("BCC is missing (Debian package python3-bpfcc)")
     locks = cache_dir() / "compiling"
     locks.mkdir(exist_ok=True)
     with locked(locks / f"{tree.version}-{spec['probe']['name']}"), _folder(directory) as folder:
-        programs = compiled_programs.find(folder, name)
+        programs = cache.find(folder, name)
         if programs is None:
             _compile(job)
-            programs = compiled_programs.find(folder, name)
+            programs = cache.find(folder, name)
     if programs is None:
         raise LabUnavailable(f"nothing can be kept in {directory}")
     return Kept(name, programs)
@@ -150,13 +150,13 @@ def _loadable(tree: KernelTree, command: Load) -> Path | None:
         return None
     directory = cache_dir() / "untyped"
     with _folder(directory) as folder:
-        compiled_programs.keep(folder, first.name, plain.programs)
+        cache.keep(folder, first.name, plain.programs)
     return directory / first.name
 
 
 @contextmanager
 def _folder(path: Path) -> Iterator[int]:
-    folder = compiled_programs.open_folder(str(path))
+    folder = cache.open_folder(str(path))
     if folder is None:
         raise LabUnavailable(f"{path} has to be this user's alone")
     try:

@@ -37,7 +37,8 @@ ovs-vswitchd --pidfile --detach --log-file={directory}/ovs-vswitchd.log
 # Gives the datapath these sockets for upcalls (OVS_DP_CMD_SET, before: those that it had are printed).
 SET_SOCKETS = """
 import struct, sys
-from netconsole.sources import netlink, ovs_netlink
+from netconsole.sources import netlink
+from netconsole.sources.ovs import netlink as ovs_netlink
 families = ovs_netlink.OvsNetlink()
 attribute = lambda kind, *numbers: struct.pack(f"=HH{len(numbers)}I", 4 + 4 * len(numbers), kind, *numbers)
 (body,) = families._netlink.dump(families._datapaths, struct.pack("=BBxxi", 3, 2, 0))

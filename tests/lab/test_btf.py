@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from netconsole import probes
-from netconsole_collector import attach, btf, kernel_types, prototypes
+from netconsole.probes import catalogue as probes
+from netconsole_collector.kernel import attach
+from netconsole_collector.types import btf, kernel_types, prototypes
 
 from .btf import KernelBtf, btf_files
 from .elf import Elf

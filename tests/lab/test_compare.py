@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole import frames, probes, snapshot
-from netconsole.compare import compare
-from netconsole.profiles import Profile
-from netconsole.snapshot_file import Snapshot
-from netconsole.state import State
+from netconsole.compare.compare import compare
+from netconsole.probes import catalogue
+from netconsole.profile.profile import Profile
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import Snapshot
+from netconsole.telemetry import frames
+from netconsole.telemetry.state import State
 
 from .collector import InsideMeasurement
 from .hypervisor import Hypervisor
@@ -20,7 +22,7 @@ from .traffic import on_a_busy_cpu, workers_of
 
 pytestmark = pytest.mark.lab
 
-MANIFESTS = probes.load_all()
+MANIFESTS = catalogue.load_all()
 RUNS = 5
 PACKETS, EVERY_S = 300, 0.01
 # One by one: each of them wakes the worker.
@@ -62,11 +64,11 @@ def measure(hypervisor: Hypervisor, watched: Watched) -> Snapshot:
     """A snapshot of so many packets, by the code that makes those of a session."""
     watched.settle()
     with watched.applied:
-        start = snapshot.mark(watched.state)
+        start = builder.mark(watched.state)
     hypervisor.run("python3", "-c", PACED, FAR, str(PACKETS), str(EVERY_S))
     watched.settle()
     with watched.applied:
-        return snapshot.build(watched.state, MANIFESTS, Profile("vhost"), start)
+        return builder.build(watched.state, MANIFESTS, Profile("vhost"), start)
 
 
 def test_a_worker_that_was_moved_to_a_busy_cpu_is_the_first_finding(hypervisor: Hypervisor, watched: Watched) -> None:

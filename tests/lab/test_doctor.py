@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.compiled import Compiled, decode
+from netconsole_collector.compile.compiled import Compiled, decode
 
 from .compiled import KEPT_INSIDE, compile_all, kept_inside, shipped
 from .fetch import kernels

@@ -6,8 +6,8 @@ import statistics
 
 import pytest
 
-from netconsole import frames
-from netconsole.histogram import percentile
+from netconsole.telemetry import frames
+from netconsole.telemetry.histogram import percentile
 
 from .collector import InsideMeasurement, between, means_ns, stages_of
 from .testbed import Testbed

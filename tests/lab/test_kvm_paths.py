@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from netconsole.histogram import percentile
+from netconsole.telemetry.histogram import percentile
 from tests.live.measurement import manifest_of
 
 from .collector import InsideMeasurement, between, stages_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole import frames
+from netconsole.telemetry import frames
 
 from .collector import InsideMeasurement
 from .hypervisor import Hypervisor

@@ -27,11 +27,12 @@ READER = """
 import sys
 import time
 import msgspec
-from netconsole.sources import base, ovs_flows
+from netconsole.sources import base
+from netconsole.sources.ovs import flows
 base.FULL_EVERY = 1
-ovs_flows.MAX_SHARE = 100.0  # every port at every reading, however slow this machine is
-ovs_flows.DUMP_EVERY_S = 0.0
-source, make = ovs_flows.OvsFlows(sys.argv[1]), base.FrameMaker()
+flows.MAX_SHARE = 100.0  # every port at every reading, however slow this machine is
+flows.DUMP_EVERY_S = 0.0
+source, make = flows.OvsFlows(sys.argv[1]), base.FrameMaker()
 source.open()
 for _ in sys.stdin:
     make.tick()

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import pytest
 
-from netconsole import live
-from netconsole.governing import Governing
-from netconsole.governor import REACTION_S
-from netconsole.probes import load_all
-from netconsole.profiles import Budget, Choice, Profile, load, plan
-from netconsole.session import News
-from netconsole.state import State
+from netconsole.budget.enforcer import Governing
+from netconsole.budget.governor import REACTION_S
+from netconsole.probes.catalogue import load_all
+from netconsole.profile.profile import Budget, Choice, Profile, load, plan
+from netconsole.session import live
+from netconsole.session.protocol import News
+from netconsole.telemetry.state import State
 from tests.session_news import SessionNews
 
 from .collector import InsideMeasurement, InsideProcess

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from netconsole import frames
+from netconsole.telemetry import frames
 from tests.live.measurement import Row
 
 from .collector import InsideMeasurement

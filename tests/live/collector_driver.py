@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from netconsole import frames
-from netconsole.manifest import common_text
+from netconsole.probes.manifest import common_text
+from netconsole.telemetry import frames
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE = CHECKOUT / "src"

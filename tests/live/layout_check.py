@@ -13,7 +13,7 @@ import tempfile
 
 sys.path.insert(0, sys.argv[1])
 
-from netconsole_collector import header_tree
+from netconsole_collector.types import header_tree
 
 _ADD_CONSTANT = 0x07
 """BPF_ALU64 | BPF_ADD | BPF_K."""

@@ -15,10 +15,11 @@ from typing import TypeAlias, TypeVar
 
 import pytest
 
-from netconsole import frames, probes
-from netconsole.collector_process import CollectorProcess
-from netconsole.manifest import Manifest
-from netconsole.paths import measuring_command
+from netconsole.base.paths import measuring_command
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.session.collector_process import CollectorProcess
+from netconsole.telemetry import frames
 
 from .network import IS_EMULATED
 
@@ -50,7 +51,7 @@ class Row:
 @functools.cache
 def manifest_of(probe: str) -> Manifest:
     """The shipped probe's; read once, because in the lab that takes a tenth of a second."""
-    return probes.load(CHECKOUT / "probes" / probe)
+    return catalogue.load(CHECKOUT / "probes" / probe)
 
 
 class Measurement:

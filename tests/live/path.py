@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from netconsole.frames import Buckets
-from netconsole.histogram import add, subtract
+from netconsole.telemetry.frames import Buckets
+from netconsole.telemetry.histogram import add, subtract
 
 from .measurement import Measurement
 from .network import Namespace

@@ -18,14 +18,14 @@ import pytest
 
 from netconsole.calibrate import plan
 from netconsole.calibrate.end import DEVICE
-from netconsole.calibrate.judge import entry
 from netconsole.calibrate.load import IPERF3, WORKLOADS, Load, Workload
 from netconsole.calibrate.result import Entry, Span
+from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import Tool
-from netconsole.manifest import Manifest
-from netconsole.probes import load
-from netconsole.profiles import Profile
-from netconsole.profiles import plan as requests_of
+from netconsole.probes.catalogue import load
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Profile
+from netconsole.profile.profile import plan as requests_of
 
 from .network import run
 
@@ -137,7 +137,7 @@ def test_streams_by_iperf3_stay_on_the_same_wire(workload: Workload) -> None:
 
 @pytest.mark.parametrize("options", [(), pytest.param(("--iperf3",), marks=needs_iperf3)], ids=["own", "iperf3"])
 def test_kill_9_leaves_no_process_and_no_namespace(tmp_path: Path, options: tuple[str, ...]) -> None:
-    code = "import sys; from netconsole.cli import run; sys.exit(run(sys.argv[1:]))"
+    code = "import sys; from netconsole.cli.main import run; sys.exit(run(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "calibrate", "--probe", "kernel_drops", "--force", *options]
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)

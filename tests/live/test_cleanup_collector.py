@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import frames
-from netconsole_collector import bpf
+from netconsole.telemetry import frames
+from netconsole_collector.kernel import syscalls
 
 from .collector_driver import MAPS, PROGRAM, PYTHON, SOURCE, START, Driver, call, load_command, of
 
@@ -29,23 +29,23 @@ TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 def named_maps() -> set[int]:
     """Ids of maps that are called like those of the tests' probe."""
-    return {number for number in bpf.map_ids() if _map_name(number) in MAPS}
+    return {number for number in syscalls.map_ids() if _map_name(number) in MAPS}
 
 
 def named_programs() -> set[int]:
     """Ids of programs that are called like that of the tests' probe; the other maps live and die with them."""
-    return {number for number in bpf.program_ids() if _program_name(number) == PROGRAM}
+    return {number for number in syscalls.program_ids() if _program_name(number) == PROGRAM}
 
 
 def _map_name(number: int) -> str:
-    with contextlib.suppress(OSError), _closing(bpf.map_fd(number)) as fd:
-        return bpf.map_info(fd).name
+    with contextlib.suppress(OSError), _closing(syscalls.map_fd(number)) as fd:
+        return syscalls.map_info(fd).name
     return ""
 
 
 def _program_name(number: int) -> str:
-    with contextlib.suppress(OSError), _closing(bpf.program_fd(number)) as fd:
-        return bpf.program_info(fd).name
+    with contextlib.suppress(OSError), _closing(syscalls.program_fd(number)) as fd:
+        return syscalls.program_info(fd).name
     return ""
 
 
@@ -91,7 +91,7 @@ class Before:
     """What was there already; :meth:`assert_nothing_more` waits for the kernel to take the rest back."""
 
     def __init__(self) -> None:
-        self.maps, self.programs, self.files = bpf.map_ids(), bpf.program_ids(), leftovers()
+        self.maps, self.programs, self.files = syscalls.map_ids(), syscalls.program_ids(), leftovers()
 
     def assert_nothing_more(self, processes: set[int]) -> None:
         deadline = time.monotonic() + LIMIT_S

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector import bpf
+from netconsole_collector.kernel import syscalls
 from tests.terminal_process import TerminalProcess, alive
 
 from .test_cleanup_collector import LIMIT_S, SEED, leftovers
@@ -34,7 +34,7 @@ STAGES = ("collector", "worker", "probes", "probes")
 """How far it has come; a kill is at most LATER_S later. Not a time alone: machines differ."""
 LATER_S = 0.3
 VICTIMS = ("console", "collector", "worker")
-COMMAND = (sys.executable, "-c", "from netconsole.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from netconsole.cli.main import main; main()")
 HELD = re.compile(rb"^(prog_id|map_id):\t(\d+)", re.MULTILINE)
 
 
@@ -58,7 +58,9 @@ def held_by(pid: int) -> set[tuple[str, int]]:
 
 def left_of(held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
     """Those that the kernel still has."""
-    there = {("prog_id", number) for number in bpf.program_ids()} | {("map_id", number) for number in bpf.map_ids()}
+    there = {("prog_id", number) for number in syscalls.program_ids()} | {
+        ("map_id", number) for number in syscalls.map_ids()
+    }
     return set(held) & there
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import frames
+from netconsole.telemetry import frames
 
 from .collector_driver import PROGRAM, PYTHON, SOURCE, Driver, call, calls_spec, load_command, of, source
 

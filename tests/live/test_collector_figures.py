@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from netconsole import frames, histogram
-from netconsole_collector.tables import IDLE_INTERVALS
+from netconsole.telemetry import frames, histogram
+from netconsole_collector.probe.tables import IDLE_INTERVALS
 
 from .collector_driver import MAPS, Driver, call, calls_spec, load_command, of
 from .measurement import SEEN

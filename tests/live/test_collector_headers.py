@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from netconsole import probes
-from netconsole.manifest import Manifest
-from netconsole_collector import bpf
-from netconsole_collector.compile_job import CompileJob
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole_collector.compile.job import CompileJob
+from netconsole_collector.kernel import syscalls
 from tests.lab.btf import btf_files
 from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import cache_dir, fetch, kernel_named, locked
@@ -68,7 +68,7 @@ def headers_of(version: str) -> Path:
 def compiled(manifest: Manifest, **job: Any) -> dict[str, Any]:
     """The worker's answer; ``job`` is what is not as the manifest has it."""
     job = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code(), **job}
-    job.update(cpus=bpf.possible_cpus(), ring=True, compile_only=True, plain=True)
+    job.update(cpus=syscalls.possible_cpus(), ring=True, compile_only=True, plain=True)
     worker = CompileJob(job, PYTHON)
     while not worker.advance():
         select.select([worker], [], [], 1.0)
@@ -87,7 +87,7 @@ def without_ids(facts: dict[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tuple[str, Path, Path]) -> None:
     version, vmlinux, headers = kernel
-    manifest = probes.load(CHECKOUT / "probes" / probe)
+    manifest = catalogue.load(CHECKOUT / "probes" / probe)
     by_headers = compiled(manifest, btf="", headers=str(headers), release=version)
     by_btf = compiled(manifest, btf=str(vmlinux), release=version)
     assert (by_headers["types"], by_btf["types"]) == ("headers", "btf")
@@ -97,7 +97,7 @@ def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tupl
 def test_facts_of_every_form(kernel: tuple[str, Path, Path]) -> None:
     """Those of a probe, and one that is true and one that is not of each form, asked of the compiler."""
     version, vmlinux, headers = kernel
-    manifest = probes.load(CHECKOUT / "probes" / "kernel_drops")
+    manifest = catalogue.load(CHECKOUT / "probes" / "kernel_drops")
     asked = """
     HAVE_sk_buff_len HAVE_sk_buff_nothing HAVE_SKB_DROP_REASON_NO_SOCKET HAVE_SKB_DROP_REASON_NOTHING HAVE_sk_buff
     HAVE_no_such_struct HAVE_kfree_skb_reason HAVE_no_such_function NARGS_net_dev_queue NARGS_kfree_skb

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import frames
+from netconsole.telemetry import frames
 
 from .collector_driver import PYTHON, SOURCE, Driver, call, load_command, of
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole_collector import bpf
-from netconsole_collector.compile_job import CompileJob
-from netconsole_collector.names import Names
-from netconsole_collector.rings import PerfBuffer, RingBuffer
-from netconsole_collector.running_probe import RunningProbe
-from netconsole_collector.statistics import Statistics
+from netconsole_collector.compile.job import CompileJob
+from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
+from netconsole_collector.kernel.statistics import Statistics
+from netconsole_collector.names.labels import Names
+from netconsole_collector.probe.running import RunningProbe
 
 from .collector_driver import PYTHON, call, calls_spec, common, source
 from .measurement import SEEN
@@ -34,7 +34,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[RunningProbe]:
     spec = calls_spec()
     is_ring = request.param == "ring buffer"
     text = source("calls")
-    job = {"spec": spec, "source": text, "common": common(), "cpus": bpf.possible_cpus(), "ring": is_ring}
+    job = {"spec": spec, "source": text, "common": common(), "cpus": syscalls.possible_cpus(), "ring": is_ring}
     worker = CompileJob(job, PYTHON)
     while not worker.advance():
         select.select([worker], [], [], 1.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import frames
+from netconsole.telemetry import frames
 
 from .collector_driver import Driver, call, of
 

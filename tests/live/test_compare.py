@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from bench import real_comparison as bench
-from netconsole.compare import compare
-from netconsole.snapshot_file import Snapshot
+from netconsole.compare.compare import compare
+from netconsole.snapshot.document import Snapshot
 
 pytestmark = pytest.mark.live
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import frames
-from netconsole_collector import compiled, compiled_programs
+from netconsole.telemetry import frames
+from netconsole_collector.compile import cache, compiled
 
 from .collector_driver import LIMIT_S, PYTHON, SOURCE, Driver, call, load_command, of
 
@@ -71,13 +71,13 @@ def test_what_cannot_be_loaded_is_compiled_again(
     kept: Path, without_bcc: str, change: Callable[[compiled.Compiled], compiled.Compiled]
 ) -> None:
     [file] = kept.iterdir()
-    folder = compiled_programs.open_folder(str(kept))
+    folder = cache.open_folder(str(kept))
     assert folder is not None
-    good = compiled_programs.find(folder, file.name)
+    good = cache.find(folder, file.name)
     assert good is not None
-    compiled_programs.keep(folder, file.name, change(good))
+    cache.keep(folder, file.name, change(good))
     assert counted(kept, PYTHON) == CALLS
-    assert compiled_programs.find(folder, file.name) == good
+    assert cache.find(folder, file.name) == good
     os.close(folder)
     assert counted(kept, without_bcc) == CALLS
 

@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.live
 
-RUN = "import sys; from netconsole.cli import main; main()"
+RUN = "import sys; from netconsole.cli.main import main; main()"
 LIMIT_S = 200.0
 AS_ORDINARY_USER = """
 import contextlib, io, os, sys

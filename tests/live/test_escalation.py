@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import frames
-from netconsole.escalating import Escalating
-from netconsole.escalation import SUFFIX
-from netconsole.governing import Governing
-from netconsole.governor import Action
-from netconsole.live import session_of
-from netconsole.probes import load_all
-from netconsole.profiles import load_file, plan
-from netconsole.recording import Recording
+from netconsole.budget.enforcer import Governing
+from netconsole.budget.governor import Action
+from netconsole.escalation.escalator import Escalating
+from netconsole.probes.catalogue import load_all
+from netconsole.profile.escalation_rules import SUFFIX
+from netconsole.profile.profile import load_file, plan
+from netconsole.recording.format import Recording
+from netconsole.session.live import session_of
+from netconsole.telemetry import frames
 
 from .measurement import Measurement, manifest_of
 from .network import Namespace, Wire, send_udp

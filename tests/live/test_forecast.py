@@ -11,14 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from netconsole.calibrate import hooks
-from netconsole.forecast import forecast, said
-from netconsole.frames import Scalar
-from netconsole.governing import Governing
-from netconsole.live import session_of
-from netconsole.probes import load_all
-from netconsole.profiles import Budget, Choice, Profile, plan
-from netconsole.state import State
+from netconsole.budget import hook_rates
+from netconsole.budget.enforcer import Governing
+from netconsole.budget.forecast import forecast, said
+from netconsole.probes.catalogue import load_all
+from netconsole.profile.profile import Budget, Choice, Profile, plan
+from netconsole.session.live import session_of
+from netconsole.telemetry.frames import Scalar
+from netconsole.telemetry.state import State
 from tests.session_news import SessionNews
 
 from .network import Namespace
@@ -40,7 +40,7 @@ def storm(namespace: Namespace) -> Iterator[Storm]:
 
 def test_a_hook_that_is_passed_is_counted_and_nothing_is_left(storm: Storm) -> None:
     manifest = load_all()[PROBE]
-    passing = hooks.measure([manifest])
+    passing = hook_rates.measure([manifest])
     print(passing)
     hook = passing.hooks[POINT]
     assert sum(hook.per_s.values()) > PER_S / 10, "the sender is slow where the machine is busy"
@@ -54,7 +54,7 @@ def test_a_hook_that_is_passed_is_counted_and_nothing_is_left(storm: Storm) -> N
 def test_what_is_too_dear_is_refused_before_it_starts(storm: Storm, tmp_path: Path) -> None:
     path = tmp_path / "tiny.toml"
     path.write_text(f'[budget]\nkernel_cpu_pct = 0.00001\n[probes.{PROBE}]\nmode = "details"\n')
-    code = "import sys; from netconsole.cli import run; sys.exit(run(sys.argv[1:]))"
+    code = "import sys; from netconsole.cli.main import run; sys.exit(run(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "snapshot", "--profile", str(path), "--duration", "1s"]
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=LIMIT_S)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from netconsole import frames
+from netconsole.telemetry import frames
 
 from . import garbage
 from .measurement import Measurement

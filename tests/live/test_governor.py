@@ -19,18 +19,18 @@ from statistics import fmean, median
 
 import pytest
 
-from netconsole import live
-from netconsole.frames import Mode
-from netconsole.governing import Governing
-from netconsole.governor import REACTION_S, SETTLE_S
-from netconsole.live import LiveSession
-from netconsole.paths import measuring_command
-from netconsole.probes import load_all
-from netconsole.profiles import load_file, plan
-from netconsole.session import News
-from netconsole.state import ProbeState, State
-from netconsole_collector import bpf
-from netconsole_collector.config import DETAILS_RUNS_PER_S
+from netconsole.base.paths import measuring_command
+from netconsole.budget.enforcer import Governing
+from netconsole.budget.governor import REACTION_S, SETTLE_S
+from netconsole.probes.catalogue import load_all
+from netconsole.profile.profile import load_file, plan
+from netconsole.session import live
+from netconsole.session.live import LiveSession
+from netconsole.session.protocol import News
+from netconsole.telemetry.frames import Mode
+from netconsole.telemetry.state import ProbeState, State
+from netconsole_collector.kernel import syscalls
+from netconsole_collector.probe.config import DETAILS_RUNS_PER_S
 from tests.session_news import SessionNews
 
 from .network import Namespace
@@ -314,8 +314,8 @@ def storm_while_stopped(watched: Watched, namespace: Namespace, windows: int) ->
         collector = int(state.collector_info["pid"])
     program = program_fd(collector)
     os.kill(collector, signal.SIGSTOP)
-    statistics = bpf.enable_statistics()
-    begun, begin_s = bpf.program_info(program), time.monotonic()
+    statistics = syscalls.enable_statistics()
+    begun, begin_s = syscalls.program_info(program), time.monotonic()
     slices: list[float] = []
     try:
         with Storm(namespace, STORM_PER_S) as storm:
@@ -323,7 +323,7 @@ def storm_while_stopped(watched: Watched, namespace: Namespace, windows: int) ->
             while len(slices) < windows * SLICES or (since.run_count or 0) - (begun.run_count or 0) < RUNS:
                 assert time.monotonic() < begin_s + LIMIT_S, "no storm"
                 time.sleep(2.0 / SLICES)
-                now, now_s = bpf.program_info(program), time.monotonic()
+                now, now_s = syscalls.program_info(program), time.monotonic()
                 took_ns = (now.run_time_ns or 0) - (since.run_time_ns or 0)
                 slices.append(took_ns / (now_s - since_s) / 1e7)
                 since, since_s = now, now_s

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import pytest
 
-from netconsole import probes
-from netconsole_collector import btf as b
-from netconsole_collector import header_tree, source_names
-from netconsole_collector.btf import Btf, Member, module_paths
-from netconsole_collector.kernel_types import TypeWriter
-from netconsole_collector.spec import typed_modules
+from netconsole.probes import catalogue
+from netconsole_collector.probe.spec import typed_modules
+from netconsole_collector.types import btf as b
+from netconsole_collector.types import header_tree, source_names
+from netconsole_collector.types.btf import Btf, Member, module_paths
+from netconsole_collector.types.kernel_types import TypeWriter
 from tests.lab.btf import btf_files
 from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import fetch, kernel_named, kernels
@@ -145,7 +145,7 @@ def names_for(text: str) -> tuple[set[str], set[str]]:
     return source_names.used(text), bcc_names() | source_names.defined(text) | header_tree.type_names()
 
 
-SHIPPED = sorted(name for name, probe in probes.load_all([CHECKOUT / "probes"]).items() if probe.source == "bpf")
+SHIPPED = sorted(name for name, probe in catalogue.load_all([CHECKOUT / "probes"]).items() if probe.source == "bpf")
 PRIVATE = {
     "vhost_queues": ("vhost_virtqueue", "vhost_net_virtqueue", "vhost_net", "tun_file", "tun_struct"),
     "tun_queues": ("ptr_ring", "tun_file", "tun_struct", "vhost_net_virtqueue"),
@@ -165,7 +165,7 @@ def test_every_member_that_a_shipped_probe_names_is_read_where_it_is(kernel: str
     vmlinux = vmlinux_of(kernel)
     headers = []
     for probe in SHIPPED:
-        manifest = probes.load(CHECKOUT / "probes" / probe)
+        manifest = catalogue.load(CHECKOUT / "probes" / probe)
         used, taken = names_for(manifest.common_code() + manifest.code())
         types = types_of(vmlinux, tuple(typed_modules(dict(manifest.raw))))
         writer = TypeWriter(types, used | {"pt_regs"}, taken)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.frames import AnyFrame, Event, Row, Status, Table
 from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
-from netconsole.sources.ovs_flows import OvsFlows
+from netconsole.sources.ovs.flows import OvsFlows
+from netconsole.telemetry.frames import AnyFrame, Event, Row, Status, Table
 
 from .network import send_udp
 from .vswitchd import ADDRESSES, BRIDGE, DATAPATH, PORT, PORTS, Vswitchd

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole.histogram import percentile
+from netconsole.telemetry.histogram import percentile
 
 from . import garbage
 from .measurement import LIMIT_S, SEEN, Measurement
@@ -212,7 +212,7 @@ for _ in range(count):
     sender.sendto(struct.pack("q", time.time_ns()).ljust(size, b"\\0"), (target, port))
 """
 HISTOGRAM_ERROR = 1 / 16
-"""At mid-bucket: docs of netconsole.histogram."""
+"""At mid-bucket: docs of netconsole.telemetry.histogram."""
 
 
 def test_a_delay_in_the_queue_shows_there_and_nowhere_else(path: Measurement, bridged: Host) -> None:

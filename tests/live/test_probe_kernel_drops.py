@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from netconsole import frames
+from netconsole.telemetry import frames
 
 from .measurement import LIMIT_S, Measurement
 from .network import IS_EMULATED, Namespace, SleepingReceiver, Wire, send_frames, send_udp

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole import frames, histogram
+from netconsole.telemetry import frames, histogram
 
 from .measurement import Measurement
 from .network import LINGER, Wire, send_udp

@@ -13,16 +13,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from netconsole.redact import Redactor
 from netconsole.report.ticket import render
-from netconsole.snapshot_file import FORMATS, encode, load, parse
+from netconsole.snapshot.document import FORMATS, encode, load, parse
+from netconsole.snapshot.redact import Redactor
 
 from .network import Namespace
 
 pytestmark = pytest.mark.live
 
 SCHEMA = Path(__file__).parents[2] / "docs/schema/snapshot-1.json"
-RUN = "from netconsole.cli import main; main()"
+RUN = "from netconsole.cli.main import main; main()"
 LIMIT_S = 120.0
 PACKETS = 20_000
 SEND = """

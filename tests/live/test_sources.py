@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import frames
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
+from netconsole.telemetry import frames
 
 from .measurement import LIMIT_S
 from .network import PYTHON, Wire, send_udp

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from netconsole.tui.console import ConsoleApp
+from netconsole.tui.app import ConsoleApp
 from tests.tui.played import screen_text
 
 DIRECTORY = Path(__file__).parent / "screens"

@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from netconsole import frames, probes, profiles
-from netconsole.frames import Mode, Scalar
-from netconsole.ladder import Level
-from netconsole.session import CommandError, Connection, News
-from netconsole.state import State
-from netconsole.tui.console import ConsoleApp
+from netconsole.budget.ladder import Level
+from netconsole.probes import catalogue
+from netconsole.profile import profile
+from netconsole.session.protocol import CommandError, Connection, News
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Mode, Scalar
+from netconsole.telemetry.state import State
+from netconsole.tui.app import ConsoleApp
 from tests.fake_collector import EPOCH_MONO_NS, EPOCH_WALL_NS, INTERVAL_NS, Scenario
 from tests.tui.scenes import PROBE_DIRECTORY
 
-PROFILE = profiles.Profile("summary", budget=profiles.Budget(kernel_cpu_pct=5.0, user_cpu_pct=3.0, memory_mb=120.0))
+PROFILE = profile.Profile("summary", budget=profile.Budget(kernel_cpu_pct=5.0, user_cpu_pct=3.0, memory_mb=120.0))
 
 
 class PlayedSession:
@@ -124,7 +126,7 @@ class PlayedSession:
 
 def console(session: PlayedSession) -> ConsoleApp:
     """The application on a played session."""
-    return ConsoleApp(session, PROFILE, probes.load_all([PROBE_DIRECTORY]))
+    return ConsoleApp(session, PROFILE, catalogue.load_all([PROBE_DIRECTORY]))
 
 
 def screen_text(app: ConsoleApp) -> str:

@@ -9,10 +9,11 @@ import os
 import sys
 from pathlib import Path
 
-from netconsole import probes, profiles
-from netconsole.live import LiveSession
-from netconsole.session import ProbeRequest
-from netconsole.tui.app import run
+from netconsole.probes import catalogue
+from netconsole.profile import profile
+from netconsole.session.live import LiveSession
+from netconsole.session.protocol import ProbeRequest
+from netconsole.tui.run import run
 
 HERE = Path(__file__).parent
 FAKE = HERE.parent / "fake_collector.py"
@@ -24,8 +25,8 @@ def main() -> int:
     command = [sys.executable, str(played)] if played.suffix == ".py" else [sys.executable, str(FAKE), str(played)]
     # One request, so that the session starts its collector; the other probes are what the scenario says.
     session = LiveSession(command, [ProbeRequest("kernel_drops")], environment=dict(os.environ))
-    budget = profiles.Budget(kernel_cpu_pct=2.0, user_cpu_pct=200.0, memory_mb=120.0)
-    return run(session, profiles.Profile("summary", budget=budget), probes.load_all([HERE / "probes"]))
+    budget = profile.Budget(kernel_cpu_pct=2.0, user_cpu_pct=200.0, memory_mb=120.0)
+    return run(session, profile.Profile("summary", budget=budget), catalogue.load_all([HERE / "probes"]))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from textual.pilot import Pilot
 
-from netconsole import probes
-from netconsole.snapshot_file import FactData
-from netconsole.tui.console import ConsoleApp
+from netconsole.probes import catalogue
+from netconsole.snapshot.document import FactData
+from netconsole.tui.app import ConsoleApp
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable
 from tests.fake_collector import Scenario
@@ -87,7 +87,7 @@ async def running_as(
 ) -> AsyncIterator[Kind]:
     """The console on a host with trouble, unless it is another session; ``facts`` is None where nobody knows them."""
     session = session or PlayedSession(host(12))
-    manifests = probes.load_all([PROBE_DIRECTORY])
+    manifests = catalogue.load_all([PROBE_DIRECTORY])
     app = ConsoleApp(session, PROFILE, manifests, read_facts=None if facts is None else lambda: facts, **options)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()

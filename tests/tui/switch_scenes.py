@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from netconsole import histogram
+from netconsole.telemetry import histogram
 from tests.fake_collector import INTERVAL_NS, Scenario
 
 FLOWS, UPCALLS, DROPS, PATH = "ovs_flows", "ovs_upcalls", "ovs_drops", "host_path"

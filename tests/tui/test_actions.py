@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.problems import BadInput
+from netconsole.base.errors import BadInput
 from netconsole.tui import actions
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from netconsole import probes, snapshot
-from netconsole.snapshot_file import Snapshot
-from netconsole.tui.panes.against import Key
+from netconsole.probes import catalogue
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import Snapshot
+from netconsole.tui.panes.overview.against_baseline import Key
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.running import FACTS, running
 from tests.tui.scenes import PROBE_DIRECTORY, host
@@ -18,8 +19,8 @@ from tests.tui.scenes import PROBE_DIRECTORY, host
 def runs(share: float, count: int = 5, **changes: Any) -> list[Snapshot]:
     """Runs of the same host on days when it dropped ``share`` of the packets that it drops now."""
     session = PlayedSession(host(12))
-    made = snapshot.build(
-        session.state, probes.load_all([PROBE_DIRECTORY]), PROFILE, snapshot.beginning(session.state), FACTS
+    made = builder.build(
+        session.state, catalogue.load_all([PROBE_DIRECTORY]), PROFILE, builder.beginning(session.state), FACTS
     )
     document = msgspec.to_builtins(made)
     # The played host counts from before its first interval: of a run, its twelve intervals are what there was.

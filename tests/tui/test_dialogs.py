@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from netconsole import baseline, snapshot_file
+from netconsole.compare import baseline
+from netconsole.snapshot import document
 from netconsole.tui.screens.baselines import BaselinesScreen
 from netconsole.tui.screens.facts import FactsScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen, default_file
@@ -47,7 +48,7 @@ async def test_a_snapshot_is_measured_from_now_with_a_note_and_the_time_that_rem
         assert not file.exists()
         text = await one.play(2)
         assert f"snapshot written to {file.name}" in text
-        taken = snapshot_file.load(file)
+        taken = document.load(file)
         assert (taken.note, taken.duration_s) == ("slow since 9", 5.0)
         assert taken.facts["cpu/governor"].why == "no frequency scaling here"
         assert file.stat().st_mode & 0o777 == 0o600
@@ -132,7 +133,7 @@ async def test_what_cannot_be_written_is_one_line_and_was_not_measured_in_vain(
         monkeypatch.undo()
         monkeypatch.chdir(here)
         await one.press("enter")
-        assert snapshot_file.load(here / "x.json").probes
+        assert document.load(here / "x.json").probes
 
 
 async def test_a_defect_while_it_is_written_is_said_and_nothing_is_lost(
@@ -146,7 +147,7 @@ async def test_a_defect_while_it_is_written_is_said_and_nothing_is_lost(
             text = await one.press("enter")
         assert "a defect of netconsole, snapshot.py line" in text and "Enter tries again" in text
         await one.press("enter")
-        assert snapshot_file.load(here / "x.json").probes
+        assert document.load(here / "x.json").probes
 
 
 async def test_escape_while_measuring_writes_nothing(here: Path) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole.tui.flow import GIVE_UP_S, GIVE_UP_TIMES, QUESTION, TERMINAL_BUFFER_BYTES, Flow
-from netconsole.tui.lifeline import DEADLINE_S, EXIT_INTERRUPTED, RESTORE, Lifeline
-from netconsole.tui.pump import Pump
+from netconsole.tui.terminal.flow_control import GIVE_UP_S, GIVE_UP_TIMES, QUESTION, TERMINAL_BUFFER_BYTES, Flow
+from netconsole.tui.terminal.lifeline import DEADLINE_S, EXIT_INTERRUPTED, RESTORE, Lifeline
+from netconsole.tui.terminal.pump import Pump
 
 LIMIT_S = 60.0
 
@@ -189,7 +189,7 @@ def test_rich_still_has_the_caches_that_are_emptied() -> None:
     from rich.cells import cached_cell_len
     from rich.segment import Segment
 
-    from netconsole.tui import caches
+    from netconsole.tui.terminal import caches
 
     cached_cell_len("some text that is new")
     Segment("漢字 and more").split_cells(5)

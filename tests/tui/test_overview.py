@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from netconsole import probes
-from netconsole.tui.console import ConsoleApp
+from netconsole.probes import catalogue
+from netconsole.tui.app import ConsoleApp
 from tests.fake_collector import Scenario
 from tests.tui.played import PROFILE, PlayedSession, screen_text
 from tests.tui.switch_scenes import datapath
 from tests.tui.vhost_scenes import Host
 
-MANIFESTS = probes.load_all([Path(__file__).parents[2] / "probes"])
+MANIFESTS = catalogue.load_all([Path(__file__).parents[2] / "probes"])
 VHOST, SWITCH = ("vhost_queues", "tun_queues"), ("ovs_flows", "ovs_upcalls")
 
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import findings, probes
-from netconsole.frames import Count
-from netconsole.session import Connection
-from netconsole.tui.panes import catalogue, detail, ovs
-from netconsole.tui.panes.scene import STANDS_STILL, Evidence, Scene
+from netconsole.findings import tracker
+from netconsole.probes import catalogue as probes
+from netconsole.session.protocol import Connection
+from netconsole.telemetry.frames import Count
+from netconsole.tui.panes import catalogue
+from netconsole.tui.panes.common import detail
+from netconsole.tui.panes.ovs import pane as ovs
+from netconsole.tui.scene.scene import STANDS_STILL, Evidence, Scene
 from netconsole.tui.widgets.columns import Row
 from tests.fake_collector import Scenario
 from tests.tui import switch_scenes as made
@@ -128,7 +131,7 @@ def test_what_is_wrong_stands_out_the_trap_by_its_name() -> None:
     scenario.table(UPCALLS, "upcalls", rows)
     scenario.table(UPCALLS, "failures", [made.failure("vnet9", "ENOTCONN", 5)])
     scene = scene_of(made.answered(scenario, "vnet0", 20_000_000))
-    said = {match.sentence: match.level for match in findings.matches(scene.state, scene.manifests)}
+    said = {match.sentence: match.level for match in tracker.matches(scene.state, scene.manifests)}
     assert said["ovs-system: no handler is registered, so every new flow is lost"] == "!!"
     assert said["vnet9: no handler is registered (ENOTCONN), all 5 upcalls/s are lost, ovs-system"] == "!!"
     assert said["vnet1: 10 upcalls/s get no answer, ovs-system"] == "!!"

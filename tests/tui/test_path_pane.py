@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from netconsole import probes
-from netconsole.session import Connection
-from netconsole.tui.panes import catalogue, detail, path
-from netconsole.tui.panes.scene import Evidence, Scene
+from netconsole.probes import catalogue as probes
+from netconsole.session.protocol import Connection
+from netconsole.tui.panes import catalogue
+from netconsole.tui.panes.common import detail
+from netconsole.tui.panes.path import pane as path
+from netconsole.tui.scene.scene import Evidence, Scene
 from netconsole.tui.widgets.columns import Row
 from tests.fake_collector import Scenario
 from tests.tui import switch_scenes as made

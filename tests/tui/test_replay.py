@@ -11,12 +11,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from netconsole import probes, snapshot_file
-from netconsole.player import Player
-from netconsole.profiles import Budget, Profile
-from netconsole.recording import Recording
-from netconsole.replay import Position, ReplaySession
-from netconsole.tui.replay import ReplayApp
+from netconsole.probes import catalogue
+from netconsole.profile.profile import Budget, Profile
+from netconsole.recording.format import Recording
+from netconsole.recording.player import Player
+from netconsole.recording.replay_session import Position, ReplaySession
+from netconsole.snapshot import document
+from netconsole.tui.replay_app import ReplayApp
 from netconsole.tui.screens.jump import JumpScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen
 from tests.tui.pictures import is_picture
@@ -25,7 +26,7 @@ from tests.unit.recorded import Stream, record
 
 LIMIT_S = 300.0
 LENGTH_S = 200
-MANIFESTS = probes.load_all()
+MANIFESTS = catalogue.load_all()
 
 
 @pytest.fixture(scope="module")
@@ -156,14 +157,14 @@ async def test_it_goes_to_a_time_that_is_typed(recording: Path) -> None:
         assert at(150)(one.session.position())
 
 
-async def write_snapshot(one: Replaying, file: Path) -> snapshot_file.Snapshot:
+async def write_snapshot(one: Replaying, file: Path) -> document.Snapshot:
     await one.press("s")
     assert isinstance(one.app.screen, SnapshotScreen)
     one.app.screen.query_one("#field-file", Input).value = str(file)
     one.app.screen.query_one("#field-note", Input).value = "as seen at night"
     await one.press("enter")
     await one.shows("snapshot written")
-    return snapshot_file.load(file)
+    return document.load(file)
 
 
 async def test_a_snapshot_is_of_the_stretch_from_the_beginning_or_the_mark(recording: Path, tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ import pytest
 from textual.geometry import Region
 from textual.widgets import Input
 
-from netconsole import frames
-from netconsole.governor import Action
-from netconsole.manifest import Manifest
-from netconsole.probes import load_all
-from netconsole.problems import Unable
-from netconsole.profiles import Choice
-from netconsole.session import Connection
-from netconsole.tui.console import ConsoleApp
-from netconsole.tui.panes import standsout
+from netconsole.base.errors import Unable
+from netconsole.budget.governor import Action
+from netconsole.probes.catalogue import load_all
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Choice
+from netconsole.session.protocol import Connection
+from netconsole.telemetry import frames
+from netconsole.tui.app import ConsoleApp
+from netconsole.tui.panes.overview import stands_out
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
@@ -133,7 +133,7 @@ async def test_a_recording_s_probe_of_any_name_is_only_text() -> None:
             await one.play()
             assert not [char for char in one.text() if char in "\x1b\x07"]
         with one.app.scene() as scene:
-            assert "\x1b" not in standsout.note(scene)
+            assert "\x1b" not in stands_out.note(scene)
 
 
 async def test_panes_without_a_probe_say_what_is_missing_and_where_to_look() -> None:

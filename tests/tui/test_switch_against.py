@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from netconsole import probes, snapshot
-from netconsole.live_comparison import LiveComparison
-from netconsole.reference import Reference
-from netconsole.session import Connection
-from netconsole.tui.panes import ovs, path
-from netconsole.tui.panes.scene import Scene
+from netconsole.compare.live import LiveComparison
+from netconsole.compare.reference import Reference
+from netconsole.probes import catalogue
+from netconsole.session.protocol import Connection
+from netconsole.snapshot import builder
+from netconsole.tui.panes.ovs import pane as ovs
+from netconsole.tui.panes.path import pane as path
+from netconsole.tui.scene.scene import Scene
 from tests.tui import switch_scenes as made
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
 
 SHIPPED = Path(__file__).parents[2] / "probes"
-MANIFESTS = {name: probes.load(SHIPPED / name) for name in (FLOWS, UPCALLS, DROPS, PATH)}
+MANIFESTS = {name: catalogue.load(SHIPPED / name) for name in (FLOWS, UPCALLS, DROPS, PATH)}
 
 
 def session(upcalls: int, qdisc_ns: int) -> PlayedSession:
@@ -30,7 +32,7 @@ def session(upcalls: int, qdisc_ns: int) -> PlayedSession:
 
 
 def scene_of(now: PlayedSession, before: PlayedSession) -> Scene:
-    good = snapshot.build(before.state, MANIFESTS, PROFILE, snapshot.beginning(before.state))
+    good = builder.build(before.state, MANIFESTS, PROFILE, builder.beginning(before.state))
     against = LiveComparison(now, MANIFESTS, lambda: PROFILE, Reference("good", [good] * 5, {}), {})
     return Scene(now.state, MANIFESTS, PROFILE, Connection("live"), against=against)
 

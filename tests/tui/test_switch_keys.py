@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from netconsole import probes
-from netconsole.tui.console import ConsoleApp
+from netconsole.probes import catalogue
+from netconsole.tui.app import ConsoleApp
 from netconsole.tui.screens.main import MainScreen
 from tests.tui import switch_scenes as made
 from tests.tui.played import PROFILE, PlayedSession, screen_text
@@ -21,7 +21,7 @@ def console() -> ConsoleApp:
     made.answered(scenario, "vnet3", 100_000)
     made.way(scenario, "out", {"lookup": 5_000, "actions": 15_000, "qdisc": 80_000}, count=50)
     made.way(scenario, "in", {"forward": 9_000, "qdisc": 700_000}, count=20)
-    return ConsoleApp(PlayedSession(scenario.end()), PROFILE, probes.load_all([SHIPPED]))
+    return ConsoleApp(PlayedSession(scenario.end()), PROFILE, catalogue.load_all([SHIPPED]))
 
 
 def order(app: ConsoleApp, *words: str) -> list[str]:

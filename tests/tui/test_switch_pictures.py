@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from netconsole import frames, probes
-from netconsole.tui.console import ConsoleApp
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
+from netconsole.tui.app import ConsoleApp
 from netconsole.tui.widgets import ordering
 from tests.tui.pictures import looks_as_it_did
 from tests.tui.played import PROFILE, PlayedSession
@@ -45,7 +46,7 @@ async def test_it_looks_as_it_did(view: str, size: str, monkeypatch: pytest.Monk
     for frame in sent:
         if isinstance(frame, (frames.Hello, frames.Status)):
             session.take(frame)  # the panes are made of the probes that are there
-    app = ConsoleApp(session, PROFILE, probes.load_all([SHIPPED]))
+    app = ConsoleApp(session, PROFILE, catalogue.load_all([SHIPPED]))
     async with app.run_test(size=SIZES[size]) as pilot:
         await pilot.pause()
         for frame in sent:

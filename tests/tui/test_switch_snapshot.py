@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import probes, snapshot
+from netconsole.probes import catalogue
 from netconsole.report import RENDERERS, of_snapshot
-from netconsole.snapshot_file import Snapshot, encode, parse
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import Snapshot, encode, parse
 from tests.tui import switch_scenes as made
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
 
 SHIPPED = Path(__file__).parents[2] / "probes"
-MANIFESTS = {name: probes.load(SHIPPED / name) for name in (FLOWS, UPCALLS, DROPS, PATH)}
+MANIFESTS = {name: catalogue.load(SHIPPED / name) for name in (FLOWS, UPCALLS, DROPS, PATH)}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def taken() -> Snapshot:
     made.way(scenario, "out", {"lookup": 5_000, "actions": 15_000, "qdisc": 4_000_000})
     # A snapshot counts from its first frame: what was there before is not of it.
     session = PlayedSession(scenario.end())
-    return snapshot.build(session.state, MANIFESTS, PROFILE, snapshot.beginning(session.state))
+    return builder.build(session.state, MANIFESTS, PROFILE, builder.beginning(session.state))
 
 
 @pytest.mark.parametrize("form", RENDERERS)

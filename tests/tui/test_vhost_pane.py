@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import probes
-from netconsole.player import Player
-from netconsole.profiles import Budget
-from netconsole.recording import Recording
-from netconsole.session import Connection
-from netconsole.tables import row_key
-from netconsole.tui.panes import catalogue, detail, vhost, vhost_queues
-from netconsole.tui.panes.scene import Evidence, Scene
+from netconsole.probes import catalogue as probes
+from netconsole.profile.profile import Budget
+from netconsole.recording.format import Recording
+from netconsole.recording.player import Player
+from netconsole.session.protocol import Connection
+from netconsole.telemetry.tables import row_key
+from netconsole.tui.panes import catalogue
+from netconsole.tui.panes.common import detail
+from netconsole.tui.panes.vhost import pane as vhost
+from netconsole.tui.panes.vhost import queues
+from netconsole.tui.scene.scene import Evidence, Scene
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.vhost_scenes import NS, Host, labels
 
@@ -75,7 +78,7 @@ def test_the_stuck_queue_of_a_real_hypervisor_is_named() -> None:
     said = set()
     while player.step():
         scene = Scene(player.place.state, manifests, PROFILE, Connection("live"))
-        said |= {vhost_queues.verdict(scene, queue) for queue in vhost_queues.queues(scene)}
+        said |= {queues.verdict(scene, queue) for queue in queues.queues(scene)}
     assert said & {("!!", "stuck: guest"), ("!!", "stuck: no poll")}
 
 
@@ -112,14 +115,14 @@ def test_an_interval_costs_what_moves_in_it(active: int, monkeypatch: pytest.Mon
     made, session, pane = Host(200, 8), PlayedSession(), vhost.block()
     session.play(made.interval(set()))
     pane.rows(scene_of(session))
-    judged: list[vhost_queues.Queue] = []
-    verdict = vhost_queues.verdict
+    judged: list[queues.Queue] = []
+    verdict = queues.verdict
 
-    def judge(scene: Scene, queue: vhost_queues.Queue) -> tuple[str, str]:
+    def judge(scene: Scene, queue: queues.Queue) -> tuple[str, str]:
         judged.append(queue)
         return verdict(scene, queue)
 
-    monkeypatch.setattr(vhost_queues, "verdict", judge)
+    monkeypatch.setattr(queues, "verdict", judge)
     for first in (0, 400):
         judged.clear()
         session.play(made.interval(set(made.places[first : first + active])))

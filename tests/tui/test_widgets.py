@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.frames import Buckets
-from netconsole.histogram import index
-from netconsole.tui.panes.detail import LEDGER_WORDS
+from netconsole.telemetry.frames import Buckets
+from netconsole.telemetry.histogram import index
+from netconsole.tui.panes.common.detail import LEDGER_WORDS
 from netconsole.tui.screens.knobs import parse
 from netconsole.tui.screens.over import wrap
-from netconsole.tui.terminal import _GLYPHS, inspect, prepare, to_ascii
+from netconsole.tui.terminal.capabilities import _GLYPHS, inspect, prepare, to_ascii
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.columns import Column, place
@@ -152,7 +152,7 @@ class TestLines:
         assert "".join(text for text, _ in second) == "         are long"
 
     def test_every_entry_of_the_ledger_is_explained(self) -> None:
-        from netconsole.frames import LEDGER_COUNTS, LEDGER_SAMPLES
+        from netconsole.telemetry.frames import LEDGER_COUNTS, LEDGER_SAMPLES
 
         assert set(LEDGER_WORDS) == {*LEDGER_COUNTS, *LEDGER_SAMPLES}
 
@@ -227,7 +227,8 @@ def test_nothing_of_the_session_imports_textual(tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    code = "import sys, netconsole.live, netconsole.findings, netconsole.tui.terminal, netconsole.tui.lifeline\n"
+    terminal = "netconsole.tui.terminal.capabilities, netconsole.tui.terminal.lifeline"
+    code = f"import sys, netconsole.session.live, netconsole.findings.tracker, {terminal}\n"
     code += "sys.exit(any(name.split('.')[0] in ('textual', 'rich') for name in sys.modules))"
     source = Path(__file__).parents[2] / "src"
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(source)}, cwd=tmp_path, check=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netconsole import histogram
+from netconsole.telemetry import histogram
 from tests.fake_collector import INTERVAL_NS, Scenario
 
 NS = {"S1-S2": 40_000, "S2-S3": 2_000, "S3-S4": 1_000, "S4-S5": 3_000}

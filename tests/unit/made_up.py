@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from netconsole.histogram import bounds, index
-from netconsole.snapshot_file import Snapshot
+from netconsole.snapshot.document import Snapshot
+from netconsole.telemetry.histogram import bounds, index
 
 COLUMNS = {
     "drops": {

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from netconsole import frames
-from netconsole.frames import AnyFrame, Buckets, Count, Host, Row
-from netconsole.histogram import index
-from netconsole.profiles import Budget
-from netconsole.recorder import Recorder
-from netconsole.recording import SCHEMA, Header, RecordedProbe, RecordedProfile
-from netconsole.state import State
+from netconsole.profile.profile import Budget
+from netconsole.recording.format import SCHEMA, Header, RecordedProbe, RecordedProfile
+from netconsole.recording.recorder import Recorder
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import AnyFrame, Buckets, Count, Host, Row
+from netconsole.telemetry.histogram import index
+from netconsole.telemetry.state import State
 
 SECOND = 1_000_000_000
 BEGIN_MONO_NS = 5_000 * SECOND

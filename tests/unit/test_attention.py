@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from netconsole import frames
-from netconsole.attention import CLOSELY_S, FEW_PER_S, UNKNOWN_NS, Attention, Glance, counted_per_s
-from netconsole.probes import load
-from netconsole.state import State
+from netconsole.budget.sampling import CLOSELY_S, FEW_PER_S, UNKNOWN_NS, Attention, Glance, counted_per_s
+from netconsole.probes.catalogue import load
+from netconsole.telemetry import frames
+from netconsole.telemetry.state import State
 from tests.unit.stamp import Stamp
 
 PROBES = Path(__file__).parents[2] / "probes"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from netconsole import baseline
-from netconsole.problems import BadInput
-from netconsole.snapshot_file import Host
+from netconsole.base.errors import BadInput
+from netconsole.compare import baseline
+from netconsole.snapshot.document import Host
 from tests.unit import made_up
 
 SCHEMA = Path(__file__).parents[2] / "docs/schema/baseline-1.json"

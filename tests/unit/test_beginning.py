@@ -11,20 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import beginning, forecasting, probes
-from netconsole.cli_forecast import put_off
-from netconsole.forecast import Passing, forecast
-from netconsole.forecasting import Outlook
-from netconsole.frames import Mode, ProbeState
-from netconsole.governor import Action
-from netconsole.manifest import Manifest
-from netconsole.problems import Unable
-from netconsole.profiles import Budget, Choice, Profile, load, plan
-from netconsole.session import News, ProbeRequest
-from netconsole.state import State
+from netconsole.base.errors import Unable
+from netconsole.budget import forecaster
+from netconsole.budget.forecast import Passing, forecast
+from netconsole.budget.forecaster import Outlook
+from netconsole.budget.governor import Action
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Budget, Choice, Profile, load, plan
+from netconsole.run import deferred_start
+from netconsole.run.preflight import put_off
+from netconsole.session.protocol import News, ProbeRequest
+from netconsole.telemetry.frames import Mode, ProbeState
+from netconsole.telemetry.state import State
 
 LIMIT_S = 300.0
-MANIFESTS = probes.load_all([Path(__file__).parents[2] / "probes"])
+MANIFESTS = catalogue.load_all([Path(__file__).parents[2] / "probes"])
 QUEUES, RINGS = "vhost_queues", "tun_queues"
 
 
@@ -86,10 +88,10 @@ def begun(monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None) -> tu
         made = [forecast(manifest, mode, Passing({}), None) for manifest, mode in wanted]
         return Outlook([replace(one, by_cpu={0: costs[one.probe]}) for one in made], None)
 
-    monkeypatch.setattr(forecasting, "look_ahead", look_ahead)
+    monkeypatch.setattr(forecaster, "look_ahead", look_ahead)
     session, governing = FakeSession(), FakeGoverning()
     requests = [ProbeRequest(QUEUES), ProbeRequest(RINGS)]
-    one = beginning.Beginning(session, governing, MANIFESTS, requests)  # type: ignore[arg-type]
+    one = deferred_start.Beginning(session, governing, MANIFESTS, requests)  # type: ignore[arg-type]
     one.start()
     assert set(session.said.values()) == {("compiling", None)}
     session.news("status")
@@ -120,7 +122,7 @@ def test_where_nothing_can_be_forecast_all_start(monkeypatch: pytest.MonkeyPatch
 
 
 def test_only_summaries_that_nobody_named_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netconsole.host.shows_module", lambda name: name in ("vhost_net", "tun"))
+    monkeypatch.setattr("netconsole.host.identity.shows_module", lambda name: name in ("vhost_net", "tun"))
     profile = load("summary", MANIFESTS)
     requests = plan(profile, MANIFESTS)
     assert {one.name for one in put_off(profile, MANIFESTS, requests, [])} == {QUEUES, RINGS}

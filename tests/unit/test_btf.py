@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector import btf as b
-from netconsole_collector.btf import Btf, BtfError
+from netconsole_collector.types import btf as b
+from netconsole_collector.types.btf import Btf, BtfError
 
 from .btf_builder import BtfBuilder
 

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netconsole.base.errors import BadInput, Unable
 from netconsole.calibrate import empty, plan, store
 from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, t_quantile, verdict
-from netconsole.calibrate.judge import entry
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
 from netconsole.calibrate.result import Entry
+from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import Program, Runs
-from netconsole.cli import run
-from netconsole.probes import load
-from netconsole.problems import BadInput, Unable
+from netconsole.cli.main import run
+from netconsole.probes.catalogue import load
 from netconsole.report import to_markdown, to_text
 from netconsole.report.of_calibration import of_calibration
-from netconsole.session import ProbeRequest
+from netconsole.session.protocol import ProbeRequest
 
 MANIFEST = load(Path(__file__).parents[2] / "probes" / "kernel_drops")
 

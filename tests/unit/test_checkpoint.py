@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netconsole import checkpoint
-from netconsole.checkpoint import CheckpointError
-from netconsole.state import State
+from netconsole.telemetry import checkpoint
+from netconsole.telemetry.checkpoint import CheckpointError
+from netconsole.telemetry.state import State
 from tests.unit.recorded import Stream
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import netconsole
-from netconsole import cli, paths, probes
-from netconsole.problems import read_toml
+from netconsole.base import paths
+from netconsole.base.errors import read_toml
+from netconsole.cli import main
+from netconsole.probes import catalogue
 
 ROOT = Path(__file__).parents[2]
 GOOD = ROOT / "tests" / "unit" / "data" / "snapshot-version-1.json"
@@ -21,7 +23,7 @@ TOO_LONG = "x" * 300
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.run(arguments)
+    code = main.run(arguments)
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -54,7 +56,7 @@ def test_one_probe_and_one_profile_can_be_shown(capsys: pytest.CaptureFixture[st
 
 
 def test_every_shipped_probe_can_be_shown_and_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, manifest in probes.load_all([paths.data("probes")]).items():
+    for name, manifest in catalogue.load_all([paths.data("probes")]).items():
         assert run(capsys, "probes", "show", name)[0] == 0
         assert run(capsys, "probes", "check", str(manifest.directory)) == (0, f"{name}: ok\n", "")
 
@@ -112,7 +114,7 @@ def test_a_megabyte_of_garbage_is_one_line(capsys: pytest.CaptureFixture[str], t
 
 
 def test_without_a_terminal_the_console_points_to_the_snapshot() -> None:
-    command = [sys.executable, "-c", "from netconsole.cli import main; main()"]
+    command = [sys.executable, "-c", "from netconsole.cli.main import main; main()"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
@@ -120,7 +122,7 @@ def test_without_a_terminal_the_console_points_to_the_snapshot() -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    command = f"{sys.executable} -c 'from netconsole.cli import main; main()' probes --json | head -c 1"
+    command = f"{sys.executable} -c 'from netconsole.cli.main import main; main()' probes --json | head -c 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[", "")
 
@@ -131,19 +133,20 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 )
 @pytest.mark.parametrize("arguments", ["probes --json", "compare --help", f"compare {GOOD} {GOOD}"])
 def test_output_that_nobody_can_take_is_one_line(arguments: str, where: str, code: int, said: str) -> None:
-    command = f"{sys.executable} -c 'from netconsole.cli import main; main()' {arguments} {where}"
+    command = f"{sys.executable} -c 'from netconsole.cli.main import main; main()' {arguments} {where}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, said)
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
-    code = "import sys; from netconsole import cli; cli.run(['probes']); print(*sys.modules, file=sys.stderr)"
+    code = "import sys; from netconsole.cli import main; main.run(['probes']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"textual", "rich", "pyroute2", "psutil", "pydantic", "ovs", "asyncio", "netconsole.live"}
+    heavy = {"textual", "rich", "pyroute2", "psutil", "pydantic", "ovs", "asyncio", "netconsole.session.live"}
     assert not heavy & set(done.stderr.split())
 
 
 def test_the_console_needs_no_heavy_library_but_textual() -> None:
-    code = "import sys; import netconsole.live, netconsole.findings, netconsole.cli; print(*sys.modules)"
+    modules = "netconsole.session.live, netconsole.findings.tracker, netconsole.cli.main"
+    code = f"import sys; import {modules}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"textual", "rich", "pyroute2", "pydantic", "ovs"} & set(done.stdout.split())

@@ -9,10 +9,10 @@ import jsonschema
 import msgspec
 import pytest
 
-from netconsole.cli import run
-from netconsole.redact import Redactor
+from netconsole.cli.main import run
 from netconsole.report import ticket
-from netconsole.snapshot_file import FORMATS, load
+from netconsole.snapshot.document import FORMATS, load
+from netconsole.snapshot.redact import Redactor
 from tests.unit import made_up
 
 SCHEMAS = Path(__file__).parents[2] / "docs/schema"

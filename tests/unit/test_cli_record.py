@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import cli, cli_record
-from netconsole.frames import Table
-from netconsole.problems import BadInput
-from netconsole.recording import Recording
+from netconsole.base.errors import BadInput
+from netconsole.cli import main as cli
+from netconsole.cli import record as cli_record
+from netconsole.recording.format import Recording
+from netconsole.telemetry.frames import Table
 from tests.unit.recorded import Stream, record
 from tests.unit.test_shipped_recordings import assert_as_published
 
-NETCONSOLE = [sys.executable, "-c", "from netconsole.cli import main; main()"]
+NETCONSOLE = [sys.executable, "-c", "from netconsole.cli.main import main; main()"]
 OWN = ["--probe", "link_rates", "--probe", "softnet"]
 """Probes that need no BPF."""
 LIMIT_S = 300
@@ -136,7 +137,7 @@ def test_what_cannot_be_replayed_is_one_line(words: list[str], told: str, capsys
 
 def asked(answer: bytes) -> tuple[int, str]:
     """What the console without privileges says on a terminal where this is answered, and how it ends."""
-    script = "from netconsole import cli_record\nimport sys\n"
+    script = "from netconsole.cli import record as cli_record\nimport sys\n"
     script += "cli_record.open_replay = lambda path: print('replays', path.name) or 0\n"
     script += "result = cli_record.offer('not root')\nsys.exit(99 if result is None else result)\n"
     main, side = pty.openpty()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector import config
+from netconsole_collector.probe import config
 
 HEADER = Path(__file__).resolve().parents[2] / "probes" / "common" / "netconsole.h"
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector import decode, drop_reasons, names
-from netconsole_collector.names import Names
-from netconsole_collector.namespaces import Namespaces
-from netconsole_collector.owners import Owners
-from netconsole_collector.symbols import Symbols
+from netconsole_collector.names import drop_reasons
+from netconsole_collector.names import labels as names
+from netconsole_collector.names.labels import Names
+from netconsole_collector.names.namespaces import Namespaces
+from netconsole_collector.names.processes import Owners
+from netconsole_collector.names.symbols import Symbols
+from netconsole_collector.probe import decode
 
 KALLSYMS = """\
 ffffffff81000000 T _stext

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from netconsole import frames
-from netconsole_collector import output, spec
+from netconsole.telemetry import frames
+from netconsole_collector import output
 from netconsole_collector.output import Output, ReaderGone
+from netconsole_collector.probe import spec
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "netconsole_collector"
 
@@ -147,9 +148,9 @@ def test_the_package_uses_the_standard_library_alone() -> None:
 import importlib, json, pkgutil, sys
 sys.path.insert(0, sys.argv[1])
 import netconsole_collector
-for module in pkgutil.iter_modules(netconsole_collector.__path__):
-    if module.name != "__main__":
-        importlib.import_module("netconsole_collector." + module.name)
+for module in pkgutil.walk_packages(netconsole_collector.__path__, "netconsole_collector."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """
     done = subprocess.run(
@@ -158,5 +159,5 @@ print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
     loaded = set(json.loads(done.stdout)) - {"netconsole_collector", "__main__"}
     assert loaded <= set(sys.stdlib_module_names) | {"__mp_main__"}
     imports_bcc = re.compile(r"^\s*(import|from) bcc\b", re.MULTILINE)
-    users = [path.name for path in SOURCE.glob("*.py") if imports_bcc.search(path.read_text("utf-8"))]
+    users = [path.name for path in SOURCE.rglob("*.py") if imports_bcc.search(path.read_text("utf-8"))]
     assert users == ["compiler.py"]

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from netconsole import histogram
-from netconsole_collector import bpf, cpu_histograms, tables
-from netconsole_collector.bpf import MapInfo
-from netconsole_collector.decode import LayoutError
-from netconsole_collector.names import Names
+from netconsole.telemetry import histogram
+from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel.syscalls import MapInfo
+from netconsole_collector.names.labels import Names
+from netconsole_collector.probe import cpu_histograms, tables
+from netconsole_collector.probe.decode import LayoutError
 
 CPUS = 3
 KEY = [{"name": "queue", "type": "u32"}, {"name": "protocol", "type": "u32", "as": "l4"}]
@@ -295,8 +296,8 @@ def test_a_value_has_a_slot_for_each_cpu_that_there_is_and_an_array_for_each_num
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, cpus: list[int], length: int
 ) -> None:
     (tmp_path / "possible").write_text(f"{text}\n")
-    monkeypatch.setattr(bpf, "_POSSIBLE", str(tmp_path / "possible"))
-    assert (bpf.possible(), bpf.possible_cpus()) == (cpus, length)
+    monkeypatch.setattr(syscalls, "_POSSIBLE", str(tmp_path / "possible"))
+    assert (syscalls.possible(), syscalls.possible_cpus()) == (cpus, length)
 
 
 def test_a_sample_that_is_only_half_added_has_no_minimum() -> None:

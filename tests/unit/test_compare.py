@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netconsole import comparison
-from netconsole.compare import compare
-from netconsole.compare_facts import changed_facts
-from netconsole.metrics import Metric, flatten, metric_key
-from netconsole.sense import FigureKind, sense
-from netconsole.snapshot_file import Snapshot, load
+from netconsole.compare import document as comparison
+from netconsole.compare.compare import compare
+from netconsole.compare.facts import changed_facts
+from netconsole.compare.metrics import Metric, flatten, metric_key
+from netconsole.probes.polarity import FigureKind, sense
+from netconsole.snapshot.document import Snapshot, load
 from tests.unit import made_up
 
 SCHEMA = Path(__file__).parents[2] / "docs/schema/comparison-1.json"

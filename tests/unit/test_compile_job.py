@@ -8,7 +8,7 @@ import select
 import sys
 from pathlib import Path
 
-from netconsole_collector.compile_job import CompileJob
+from netconsole_collector.compile.job import CompileJob
 
 DESCRIPTORS = 20
 LIMIT_MS = 120_000

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector import bpf, btf, compiled_programs, source_names
-from netconsole_collector.compiled import Compiled, decode, encode, with_maps
-from netconsole_collector.worker import Worker
+from netconsole_collector.compile import cache
+from netconsole_collector.compile.compiled import Compiled, decode, encode, with_maps
+from netconsole_collector.compile.worker import Worker
+from netconsole_collector.kernel import syscalls
+from netconsole_collector.types import btf, source_names
 
 NAME = "ab" * 32
 LOAD_MAP = bytes([0x18, 0x11, 0, 0, 1, 0, 0, 0]) + bytes(8)
@@ -28,18 +30,18 @@ def directory(tmp_path: Path) -> Path:
 
 
 def keep(directory: Path, name: str, what: Compiled) -> None:
-    folder = compiled_programs.open_folder(str(directory))
+    folder = cache.open_folder(str(directory))
     if folder is not None:
-        compiled_programs.keep(folder, name, what)
+        cache.keep(folder, name, what)
         os.close(folder)
 
 
 def find(directory: Path, name: str) -> Compiled | None:
-    folder = compiled_programs.open_folder(str(directory))
+    folder = cache.open_folder(str(directory))
     if folder is None:
         return None
     try:
-        return compiled_programs.find(folder, name)
+        return cache.find(folder, name)
     finally:
         os.close(folder)
 
@@ -48,8 +50,8 @@ def programs(function: str = "drop") -> Compiled:
     return Compiled(
         functions={function: LOAD_MAP + EXIT},
         maps={
-            "nc_config": bpf.MapInfo(2, 7, 4, 64, 1, 0, "nc_config"),
-            "drops": bpf.MapInfo(5, 8, 16, 8, 64, 1, "drops"),
+            "nc_config": syscalls.MapInfo(2, 7, 4, 64, 1, 0, "nc_config"),
+            "drops": syscalls.MapInfo(5, 8, 16, 8, 64, 1, "drops"),
         },
         facts={"HAVE_sk_buff": 1},
         drop_reasons={"2": "NOT_SPECIFIED"},
@@ -138,7 +140,7 @@ def test_what_others_may_write_is_not_used(directory: Path, change: Callable[[Pa
 
 
 def test_only_so_many_are_kept_those_that_were_used_last(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_programs, "MAX_FILES", 3)
+    monkeypatch.setattr(cache, "MAX_FILES", 3)
     names = [f"{number:064x}" for number in range(4)]
     for age, name in enumerate(names[:3]):
         keep(directory, name, programs())
@@ -181,7 +183,7 @@ def test_a_full_disk_leaves_nothing(directory: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_directory_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert compiled_programs.open_folder(str(tmp_path / "file" / "compiled")) is None
+    assert cache.open_folder(str(tmp_path / "file" / "compiled")) is None
 
 
 def test_a_name_stands_for_all_that_a_compile_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,12 +194,12 @@ def test_a_name_stands_for_all_that_a_compile_reads(tmp_path: Path, monkeypatch:
     (package / "worker.py").write_text("# code")
     monkeypatch.setattr(btf, "VMLINUX", str(vmlinux))
     monkeypatch.setattr(source_names, "bcc_libraries", lambda: [str(libbcc)])
-    monkeypatch.setattr(compiled_programs, "_PACKAGE", str(package))
+    monkeypatch.setattr(cache, "_PACKAGE", str(package))
     job: dict[str, Any] = {"source": "int f;", "common": "int g;", "cpus": 2, "ring": True, "config": "00"}
     spec: dict[str, Any] = {"probe": {"name": "p"}, "programs": []}
 
     def name() -> str | None:
-        return compiled_programs.name_of(job, spec)
+        return cache.name_of(job, spec)
 
     names = [name()]
     assert name() == names[0]
@@ -232,13 +234,13 @@ def test_what_is_compiled_for_another_kernel_has_the_name_that_is_asked_for_ther
     monkeypatch.setattr(source_names, "bcc_libraries", lambda: [__file__])
     job: dict[str, Any] = {"source": "", "common": "", "cpus": 2, "ring": True}
     spec: dict[str, Any] = {"probe": {"btf_modules": ["tun", "vhost"]}, "programs": []}
-    kept = compiled_programs.name_of({**job, "btf": str(types / "vmlinux"), "release": "9.9.9"}, spec)
+    kept = cache.name_of({**job, "btf": str(types / "vmlinux"), "release": "9.9.9"}, spec)
     there = types.rename(tmp_path / "sys")
     monkeypatch.setattr(btf, "VMLINUX", str(there / "vmlinux"))
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "h", "9.9.9", "#1", "x86_64")))
-    assert compiled_programs.name_of(job, spec) == kept
+    assert cache.name_of(job, spec) == kept
     (there / "tun").write_text("other types")
-    assert compiled_programs.name_of(job, spec) != kept
+    assert cache.name_of(job, spec) != kept
 
 
 def test_of_another_kernel_those_modules_are_loaded_whose_types_are_given(tmp_path: Path) -> None:
@@ -258,7 +260,7 @@ def test_where_it_cannot_be_told_what_is_read_nothing_is_kept(
     monkeypatch.setattr(btf, "VMLINUX", str(tmp_path / "vmlinux" if absent == "vmlinux" else there))
     monkeypatch.setattr(source_names, "bcc_libraries", lambda: [] if absent == "libbcc" else [str(there)])
     job: dict[str, Any] = {"source": "", "common": "", "cpus": 2, "ring": True}
-    assert compiled_programs.name_of(job, {"probe": {}, "programs": []}) is None
+    assert cache.name_of(job, {"probe": {}, "programs": []}) is None
 
 
 def test_maps_get_other_numbers_and_nothing_else_does() -> None:

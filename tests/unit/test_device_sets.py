@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from netconsole.knobs import refusal
-from netconsole_collector import device_sets
-from netconsole_collector.config import KnobError
+from netconsole.probes.knobs import refusal
+from netconsole_collector.probe import device_sets
+from netconsole_collector.probe.config import KnobError
 
 GOOD = ["", "eth0", "vnet*", "*", "kind:tap", "kind:physical eth0 vnet* a", "fifteen-bytes-x", "ünï"]
 BAD = ["a b c d e", "\ud800", "sixteen-bytes-xx", "a*b", "kind:", "**", "kind:*", "nul\0", "üüüüüüüü"]

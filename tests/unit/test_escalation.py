@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from netconsole import frames
-from netconsole.cli import run
-from netconsole.escalating import Escalating
-from netconsole.escalation import SUFFIX, Escalation, focus, worst
-from netconsole.flight_recorder import MAX_WEIGHT, FlightRecorder
-from netconsole.governing import Governing
-from netconsole.probes import load
-from netconsole.problems import BadInput
-from netconsole.profiles import Budget, Choice, Profile, load_file
-from netconsole.recorder import describe
-from netconsole.recording import Recording
-from netconsole.session import News, ProbeRequest
-from netconsole.state import State
+from netconsole.base.errors import BadInput
+from netconsole.budget.enforcer import Governing
+from netconsole.cli.main import run
+from netconsole.escalation.escalator import Escalating
+from netconsole.probes.catalogue import load
+from netconsole.profile.escalation_rules import SUFFIX, Escalation, focus, worst
+from netconsole.profile.profile import Budget, Choice, Profile, load_file
+from netconsole.recording.flight_recorder import MAX_WEIGHT, FlightRecorder
+from netconsole.recording.format import Recording
+from netconsole.recording.recorder import describe
+from netconsole.session.protocol import News, ProbeRequest
+from netconsole.telemetry import frames
+from netconsole.telemetry.state import State
 from tests.unit.stamp import Stamp
 
 PROBES = Path(__file__).parents[2] / "probes"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netconsole.fact_keys import key, parts
+from netconsole.base.fact_keys import key, parts
 from netconsole.sources import facts
 from netconsole.sources.facts import kernel, namespaces, ovs, qemu, reading, vms
 from netconsole.sources.facts.reading import Facts, grouped, ranges

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netconsole import figure
+from netconsole.base import figure
 
 THIN = "\u202f"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.files import write_whole
-from netconsole.problems import BadInput, stat_of
+from netconsole.base.errors import BadInput, stat_of
+from netconsole.base.files import write_whole
 
 
 def test_a_file_is_private_and_whole(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ WRITER = """
 import os, sys
 from collections.abc import Iterator
 from pathlib import Path
-from netconsole import files
+from netconsole.base import files
 write = os.write
 def slow(descriptor, view):
     n = write(descriptor, view[:4096])

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from netconsole import frames, probes
-from netconsole.findings import ENDED_SHOWN, LEAVES_AFTER, OVER_BUDGET_AFTER, Findings, looked_at, matches
-from netconsole.frames import Buckets, Count, Row
-from netconsole.histogram import index
-from netconsole.manifest import Manifest
-from netconsole.profiles import Budget
-from netconsole.rules import fits, say
-from netconsole.session import Connection
-from netconsole.state import State
+from netconsole.findings.rules import fits, say
+from netconsole.findings.tracker import ENDED_SHOWN, LEAVES_AFTER, OVER_BUDGET_AFTER, Findings, looked_at, matches
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Budget
+from netconsole.session.protocol import Connection
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Buckets, Count, Row
+from netconsole.telemetry.histogram import index
+from netconsole.telemetry.state import State
 
 from .test_manifests import GOOD, make
 from .test_session_state import SECOND, Stream
@@ -38,7 +39,7 @@ next = "Look at the queue."
 
 @pytest.fixture
 def manifests(tmp_path: Path) -> dict[str, Manifest]:
-    return {"p": probes.load(make(tmp_path, GOOD + RULES))}
+    return {"p": catalogue.load(make(tmp_path, GOOD + RULES))}
 
 
 @pytest.fixture
@@ -162,7 +163,7 @@ def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
 
 
 def test_polls_of_no_device_are_those_of_the_backlog() -> None:
-    manifest = probes.load(ROOT / "probes" / "softirq_health")
+    manifest = catalogue.load(ROOT / "probes" / "softirq_health")
     labels = {"device": "", "netns": None, "cpu": 3}
     *_, last = (rule for rule in manifest.findings if rule.table == "exhausted" and fits(rule, labels))
     assert say(last, labels, {"rate": "700"}) == "CPU 3: 700/s polls of its backlog leave packets waiting"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector import attach, bpf, followers
-from netconsole_collector.attach import NotHere
+from netconsole_collector.kernel import attach, syscalls
+from netconsole_collector.kernel.attach import NotHere
+from netconsole_collector.probe import followers
 
 POINT = "raw_tracepoint:kfree_skb"
 
@@ -51,7 +52,9 @@ class Kernel:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.missed: dict[int, int | None] = {1: 0, 2: 0}
         self.refuses = False
-        monkeypatch.setattr(bpf, "program_info", lambda fd: bpf.ProgramInfo(17, fd, "", None, None, self.missed[fd]))
+        monkeypatch.setattr(
+            syscalls, "program_info", lambda fd: syscalls.ProgramInfo(17, fd, "", None, None, self.missed[fd])
+        )
         monkeypatch.setattr(attach, "attach", self._attach)
 
     def _attach(self, *unused: object) -> int:

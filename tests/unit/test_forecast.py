@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import cli_forecast, forecasting
-from netconsole import forecast as module_forecast
-from netconsole.calibrate import hooks
-from netconsole.calibrate.result import Calibration, Entry, PerCount, ProgramTime, ToolUse
-from netconsole.catalogue import probe_json, probe_text
-from netconsole.forecast import (
+from netconsole.base.errors import Unable
+from netconsole.budget import forecast as module_forecast
+from netconsole.budget import forecaster, hook_rates
+from netconsole.budget.forecast import (
     Forecast,
     Hook,
     Passing,
@@ -25,13 +23,15 @@ from netconsole.forecast import (
     too_dear,
     wanted,
 )
-from netconsole.forecasting import Outlook, excess_beside
-from netconsole.frames import Mode
-from netconsole.probes import load
-from netconsole.problems import Unable
-from netconsole.profiles import Budget, Choice, Profile, plan
-from netconsole.snapshot_file import Host
-from netconsole.state import State
+from netconsole.budget.forecaster import Outlook, excess_beside
+from netconsole.calibrate.result import Calibration, Entry, PerCount, ProgramTime, ToolUse
+from netconsole.cli.listing import probe_json, probe_text
+from netconsole.probes.catalogue import load
+from netconsole.profile.profile import Budget, Choice, Profile, plan
+from netconsole.run import preflight
+from netconsole.snapshot.document import Host
+from netconsole.telemetry.frames import Mode
+from netconsole.telemetry.state import State
 
 PROBES = Path(__file__).parents[2] / "probes"
 DROPS = load(PROBES / "kernel_drops")
@@ -129,13 +129,13 @@ def test_what_would_be_over_the_budget_is_refused_before_it_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", ""))
-    monkeypatch.setattr(forecasting, "look_ahead", lambda _: Outlook([one], 200_000.0))
+    monkeypatch.setattr(forecaster, "look_ahead", lambda _: Outlook([one], 200_000.0))
     profile = Profile("x", budget=Budget(kernel_cpu_pct=limit), probes={"kernel_drops": Choice("details")})
     if starts:
-        cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
+        preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
     else:
         with pytest.raises(Unable, match=r"8\.4 % of a core in all, the budget is 2 %; --force"):
-            cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
+            preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
     assert "≈ 420 ns per packet, 6.3 % of CPU 3" in capsys.readouterr().err
 
 
@@ -157,7 +157,7 @@ def test_what_is_too_dear_of_the_first_glance_is_left_out_and_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one = forecast(DROPS, mode, STORM, Times({"drop": 420.0}, "calibrated", ""))
-    monkeypatch.setattr(forecasting, "look_ahead", lambda _: Outlook([one], 200_000.0))
+    monkeypatch.setattr(forecaster, "look_ahead", lambda _: Outlook([one], 200_000.0))
     monkeypatch.setattr(module_forecast, "wanted", lambda requests, manifests: [DROPS])
     chosen = {"kernel_drops": Choice(mode), "tx_queue_latency": Choice("summary")}
     stated = frozenset(f"probes.{probe}.mode" for probe in chosen)
@@ -165,9 +165,9 @@ def test_what_is_too_dear_of_the_first_glance_is_left_out_and_said(
     profile = Profile("mine", base=glance, budget=glance.budget, probes=chosen)
     if starts is None:
         with pytest.raises(Unable):
-            cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
+            preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
         return
-    start = cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
+    start = preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
     assert [request.name for request in start.requests] == starts
     assert "8.4 % of a core in all, the budget is 2 %" in start.left_out["kernel_drops"]
     assert "kernel_drops is not started: 8.4 %" in capsys.readouterr().err
@@ -190,14 +190,14 @@ def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(
     def fails(_: object) -> Outlook:
         raise Unable("no BPF here")
 
-    monkeypatch.setattr(forecasting, "look_ahead", fails)
+    monkeypatch.setattr(forecaster, "look_ahead", fails)
     profile = Profile("x", budget=Budget(kernel_cpu_pct=1.0), probes={"kernel_drops": Choice("details")})
-    cli_forecast.before_start(profile, MANIFESTS, plan(profile, MANIFESTS))
+    preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS))
     assert "no forecast of what it will cost: no BPF here" in capsys.readouterr().err
 
 
 def test_hooks_are_counted_once_each_without_the_probe() -> None:
-    request = hooks.request([DROPS, QUEUES])
+    request = hook_rates.request([DROPS, QUEUES])
     programs = request.spec["programs"]
     assert isinstance(programs, list)
     points = [program["attach"][0]["point"] for program in programs]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netconsole import frames
-from netconsole.frames import FrameError, decode, encode
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import FrameError, decode, encode
 from tests.unit.stamp import Stamp
 
 DOC = (Path(__file__).parents[2] / "docs" / "frames.md").read_text()

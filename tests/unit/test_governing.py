@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from netconsole import frames
-from netconsole import governing as module_governing
-from netconsole.attention import CLOSELY_S
-from netconsole.frames import Mode, Scalar
-from netconsole.governing import Governing
-from netconsole.probes import load
-from netconsole.profiles import Budget, Choice, Profile
-from netconsole.session import CommandError, News, ProbeRequest
-from netconsole.state import State
+from netconsole.budget import enforcer as module_governing
+from netconsole.budget.enforcer import Governing
+from netconsole.budget.sampling import CLOSELY_S
+from netconsole.probes.catalogue import load
+from netconsole.profile.profile import Budget, Choice, Profile
+from netconsole.session.protocol import CommandError, News, ProbeRequest
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Mode, Scalar
+from netconsole.telemetry.state import State
 
 NAME = "kernel_drops"
 MANIFEST = load(Path(__file__).parents[2] / "probes" / NAME)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netconsole.governor import (
+from netconsole.budget.governor import (
     MAX_SETTLE_S,
     OVERHEAD_AFTER,
     PATIENCE,
@@ -20,8 +20,8 @@ from netconsole.governor import (
     Overhead,
     Reading,
 )
-from netconsole.ladder import MAX_FLOWS_ONE_IN, Rung, ladder
-from netconsole.profiles import Action, Budget
+from netconsole.budget.ladder import MAX_FLOWS_ONE_IN, Rung, ladder
+from netconsole.profile.profile import Action, Budget
 
 LIMIT_PCT = 2.0
 DETAILS = ladder("details", {"events_per_s": 100, "threshold_us": 0}, ("counters", "summary", "details"))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector import btf as b
-from netconsole_collector import header_tree, kernel_macros, kernel_types, source_names
-from netconsole_collector.btf import Btf
+from netconsole_collector.types import btf as b
+from netconsole_collector.types import header_tree, kernel_macros, kernel_types, source_names
+from netconsole_collector.types.btf import Btf
 
 from .btf_builder import BtfBuilder
 

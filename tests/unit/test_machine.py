@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import machine
+from netconsole.host import machine
 
 
 def stat(busy: int, idle: int) -> str:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import paths, probes
-from netconsole.manifest import CODE, MODES
-from netconsole.probes import Catalogue
-from netconsole.problems import BadInput
+from netconsole.base import paths
+from netconsole.base.errors import BadInput
+from netconsole.probes import catalogue as probes
+from netconsole.probes.catalogue import Catalogue
+from netconsole.probes.manifest import CODE, MODES
 
 GOOD = """
 [probe]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.ovs_netlink import _datapath, _port
-from netconsole.sources.ovs_vswitchd import bridges_in, flows_in, revalidation_in, userspace_in
-from netconsole.sources.unixctl import Refused, Unixctl, UnixctlError, directories
+from netconsole.sources.ovs.netlink import _datapath, _port
+from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, directories
+from netconsole.sources.ovs.vswitchd import bridges_in, flows_in, revalidation_in, userspace_in
 
 UPCALL_SHOW = """netdev@ovs-netdev:
   flows         : (current 0) (avg 0) (max 0) (limit 10000)

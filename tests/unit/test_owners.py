@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector import owners
+from netconsole_collector.names import processes as owners
 
 
 class Processes:
@@ -35,7 +35,7 @@ def processes(tmp_path: Path) -> Processes:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr("netconsole_collector.owners.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("netconsole_collector.names.processes.time.monotonic", lambda: now[0])
     return now
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import baseline, output, snapshot_file
-from netconsole.problems import BadInput, bad
-from netconsole.recorder import Recorder
-from netconsole.recording import Recording
-from netconsole.state import State
+from netconsole.base import output
+from netconsole.base.errors import BadInput, bad
+from netconsole.compare import baseline
+from netconsole.recording.format import Recording
+from netconsole.recording.recorder import Recorder
+from netconsole.snapshot import document
+from netconsole.telemetry.state import State
 from tests.unit.recorded import HEADER, LIMIT_S, Stream, record
 
 GOOD = Path(__file__).parent / "data" / "snapshot-version-1.json"
@@ -26,7 +28,7 @@ NOBODY = 65534
 
 
 def snapshot_to(place: Path) -> Path:
-    output.write(snapshot_file.encode(snapshot_file.load(GOOD)), place / "a.json")
+    output.write(document.encode(document.load(GOOD)), place / "a.json")
     return place / "a.json"
 
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from netconsole import probes
-from netconsole.manifest import COMMON_HEADERS, Manifest
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import COMMON_HEADERS, Manifest
 
-SHIPPED = probes.load_all()
+SHIPPED = catalogue.load_all()
 BPF = [manifest for manifest in SHIPPED.values() if manifest.source == "bpf"]
 DETAILS = [manifest for manifest in BPF if "details" in manifest.modes]
 STORMS = [manifest for manifest in DETAILS if manifest.cost == "per drop"]

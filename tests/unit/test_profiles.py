@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from netconsole import paths, probes, profiles
-from netconsole.catalogue import profile_checked
-from netconsole.probes import Catalogue
-from netconsole.problems import BadInput
-from netconsole.profile_origins import explain
+from netconsole.base import paths
+from netconsole.base.errors import BadInput
+from netconsole.cli.listing import profile_checked
+from netconsole.probes import catalogue as probes
+from netconsole.probes.catalogue import Catalogue
+from netconsole.profile import profile as profiles
+from netconsole.profile.origins import explain
 
 BASE = """
 [profile]

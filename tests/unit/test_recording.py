@@ -19,12 +19,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netconsole import checkpoint, frames
-from netconsole.frames import AnyFrame
-from netconsole.problems import BadInput
-from netconsole.profiles import Action, Budget
-from netconsole.recorder import BLOCK_S, Recorder
-from netconsole.recording import (
+from netconsole.base.errors import BadInput
+from netconsole.profile.profile import Action, Budget
+from netconsole.recording.format import (
     CHECKPOINT_MAGIC,
     FOOTER,
     HEADER_MAGIC,
@@ -35,8 +32,11 @@ from netconsole.recording import (
     Mark,
     Recording,
 )
-from netconsole.recording_writer import KEPT_PARTS, PARTS
-from netconsole.state import State
+from netconsole.recording.recorder import BLOCK_S, Recorder
+from netconsole.recording.writer import KEPT_PARTS, PARTS
+from netconsole.telemetry import checkpoint, frames
+from netconsole.telemetry.frames import AnyFrame
+from netconsole.telemetry.state import State
 from tests.unit.recorded import HEADER, LIMIT_S, SECOND, Batch, Stream, record
 
 VERSION_1 = Path(__file__).parent / "data" / "recording-version-1.ncrec"
@@ -139,8 +139,8 @@ def test_killed_while_recording_it_holds_what_was_written(tmp_path: Path) -> Non
         from pathlib import Path
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
         from tests.unit.recorded import HEADER, LIMIT_S, Stream
-        from netconsole.recorder import Recorder
-        from netconsole.state import State
+        from netconsole.recording.recorder import Recorder
+        from netconsole.telemetry.state import State
         recorder, state = Recorder(Path({str(path)!r}), HEADER), State()
         for batch in Stream().batches(90):
             recorder.take(state, tuple(batch))
@@ -189,9 +189,9 @@ def test_a_full_disk_ends_the_recording_alone(tmp_path: Path) -> None:
         from pathlib import Path
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
         from tests.unit.recorded import HEADER, LIMIT_S, Stream
-        from netconsole.recorder import Recorder
-        from netconsole.recording import Recording
-        from netconsole.state import State
+        from netconsole.recording.recorder import Recorder
+        from netconsole.recording.format import Recording
+        from netconsole.telemetry.state import State
         path, told = Path("a.ncrec"), []
         recorder, state = Recorder(path, HEADER, on_end=told.append), State()
         taken = 0
@@ -367,8 +367,8 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
 from pathlib import Path
-from netconsole.recording import Damaged, Recording
-from netconsole.problems import BadInput
+from netconsole.recording.format import Damaged, Recording
+from netconsole.base.errors import BadInput
 try:
     recording = Recording(Path(sys.argv[1]))
     recording.state(0)

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netconsole import redact
-from netconsole.compare import compare
-from netconsole.fact_keys import key
-from netconsole.problems import BadInput
-from netconsole.redact import Redactor
+from netconsole.base.errors import BadInput
+from netconsole.base.fact_keys import key
+from netconsole.compare.compare import compare
 from netconsole.report import of_comparison, of_snapshot, to_html, to_markdown, to_text
-from netconsole.snapshot_file import Snapshot, encode
+from netconsole.snapshot import redact
+from netconsole.snapshot.document import Snapshot, encode
+from netconsole.snapshot.redact import Redactor
 from tests.unit import made_up
 
 SECRETS = [

@@ -10,20 +10,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from netconsole import checkpoint, frames, probes, snapshot
-from netconsole.findings import Finding, Findings
-from netconsole.player import HISTORY_S, Player
-from netconsole.profiles import Budget, Profile
-from netconsole.recorder import BLOCK_S
-from netconsole.recording import Recording
-from netconsole.replay import Position, ReplaySession, parse_time
-from netconsole.session import CommandError, News
-from netconsole.state import State
+from netconsole.findings.tracker import Finding, Findings
+from netconsole.probes import catalogue
+from netconsole.profile.profile import Budget, Profile
+from netconsole.recording.format import Recording
+from netconsole.recording.player import HISTORY_S, Player
+from netconsole.recording.recorder import BLOCK_S
+from netconsole.recording.replay_session import Position, ReplaySession, parse_time
+from netconsole.session.protocol import CommandError, News
+from netconsole.snapshot import builder
+from netconsole.telemetry import checkpoint, frames
+from netconsole.telemetry.state import State
 from tests.unit.recorded import BEGIN_WALL_NS, HEADER, SECOND, Batch, Stream, record
 from tests.unit.test_recording import VERSION_1
 
 LIMIT_S = 300.0
-MANIFESTS = probes.load_all()
+MANIFESTS = catalogue.load_all()
 
 
 @pytest.fixture(scope="module")
@@ -190,13 +192,13 @@ def test_a_snapshot_counts_the_stretch_that_was_chosen(long: Path) -> None:
     before = replay.place.state.probes["kernel_drops"].counters["drops"].count.total
     replay.set_since()
     replay.seek(160)
-    made = snapshot.build(replay.place.state, MANIFESTS, Profile("summary"), replay.since)
+    made = builder.build(replay.place.state, MANIFESTS, Profile("summary"), replay.since)
     after = replay.place.state.probes["kernel_drops"].counters["drops"].count.total
     assert made.probes["kernel_drops"].counters["drops"].total == after - before > 0
     assert made.duration_s == pytest.approx(60, abs=1.1) and made.host.name == "hv-017"
     replay.seek(50)
     assert replay.since_s == 0, "a jump behind the mark takes it away"
-    made = snapshot.build(replay.place.state, MANIFESTS, Profile("summary"), replay.since)
+    made = builder.build(replay.place.state, MANIFESTS, Profile("summary"), replay.since)
     assert made.duration_s == pytest.approx(50, abs=1.1)
     # Not the day it was replayed on.
     assert made.created == "2026-11-21T09:00:49Z"

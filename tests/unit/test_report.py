@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from netconsole.compare import compare
-from netconsole.figure import safe
-from netconsole.probes import load_all
+from netconsole.base.figure import safe
+from netconsole.compare.compare import compare
+from netconsole.findings.of_snapshot import value_at
+from netconsole.probes.catalogue import load_all
 from netconsole.report import Document, of_comparison, of_snapshot, to_html, to_markdown, to_text
 from netconsole.report.blocks import Bars, Block, Curve, Heading, Line, Lines, Note, Table
 from netconsole.report.of_samples import samples
-from netconsole.report.standing_out import value_at
 from netconsole.report.to_markdown import escape
-from netconsole.snapshot_file import HistogramData, Snapshot, load
+from netconsole.snapshot.document import HistogramData, Snapshot, load
 from tests.conftest import CANNOT
 from tests.unit import made_up
 

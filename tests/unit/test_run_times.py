@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netconsole import frames
-from netconsole.attention import UNKNOWN_NS
-from netconsole.governor import REACTION_S, Governor, Move, Reading
-from netconsole.ladder import ladder
-from netconsole.profiles import Budget
-from netconsole.run_times import RunTimes
-from netconsole.state import State
+from netconsole.budget.governor import REACTION_S, Governor, Move, Reading
+from netconsole.budget.ladder import ladder
+from netconsole.budget.run_times import RunTimes
+from netconsole.budget.sampling import UNKNOWN_NS
+from netconsole.profile.profile import Budget
+from netconsole.telemetry import frames
+from netconsole.telemetry.state import State
 
 LIMIT_PCT = 2.0
 SECOND_NS, WINDOW_NS = 1_000_000_000, 100_000_000

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.collector_process import CollectorGone, CollectorProcess
-from netconsole.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, AnyFrame, decode, encode
-from netconsole.live import LiveSession
-from netconsole.session import CommandError, ProbeRequest
-from netconsole.state import State
+from netconsole.session.collector_process import CollectorGone, CollectorProcess
+from netconsole.session.live import LiveSession
+from netconsole.session.protocol import CommandError, ProbeRequest
+from netconsole.telemetry.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, AnyFrame, decode, encode
+from netconsole.telemetry.state import State
 from tests.fake_collector import Scenario
 from tests.session_news import SessionNews
 

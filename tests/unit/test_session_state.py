@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from netconsole import frames
-from netconsole.frames import Buckets, Count, Row
-from netconsole.histogram import index
-from netconsole.series import SAMPLES, Series, Timeline
-from netconsole.state import MAX_EVENTS, State
-from netconsole.tables import GONE_AFTER_INTERVALS, MAX_HISTORY_ROWS, MAX_ROWS, row_key
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Buckets, Count, Row
+from netconsole.telemetry.histogram import index
+from netconsole.telemetry.series import SAMPLES, Series, Timeline
+from netconsole.telemetry.state import MAX_EVENTS, State
+from netconsole.telemetry.tables import GONE_AFTER_INTERVALS, MAX_HISTORY_ROWS, MAX_ROWS, row_key
 
 SECOND = 1_000_000_000
 HOST = frames.Host(name="hv", kernel="6.1", arch="x86_64", os="Debian", cpus=2, boot_id="b")

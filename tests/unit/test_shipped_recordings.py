@@ -13,18 +13,21 @@ import pytest
 import zstandard
 from msgspec import to_builtins
 
-from netconsole import cli_record, probes, snapshot, snapshot_file
-from netconsole.player import Player
-from netconsole.profiles import Budget, Profile
-from netconsole.recording import Recording
-from netconsole.redact import Redactor
+from netconsole.cli import record as cli_record
+from netconsole.probes import catalogue
+from netconsole.profile.profile import Budget, Profile
+from netconsole.recording.format import Recording
+from netconsole.recording.player import Player
 from netconsole.report import ticket
-from netconsole.snapshot_file import FORMATS
+from netconsole.snapshot import builder
+from netconsole.snapshot import document as snapshot_file
+from netconsole.snapshot.document import FORMATS
+from netconsole.snapshot.redact import Redactor
 from tests.unit.recorded import Stream, record
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "recordings").glob("*.ncrec"))
-MANIFESTS = probes.load_all()
+MANIFESTS = catalogue.load_all()
 MAX_BYTES = 400_000
 """Of all of them together: they travel in every checkout and wheel."""
 
@@ -93,7 +96,7 @@ def test_a_shipped_one_shows_what_it_promises(path: Path) -> None:
         found |= {finding.sentence for finding in player.place.standing}
     assert player.trouble is None and player.length_s > 30
     assert found, "something stands out in it"
-    taken = snapshot.build(player.place.state, MANIFESTS, Profile("summary"), player.since)
+    taken = builder.build(player.place.state, MANIFESTS, Profile("summary"), player.since)
     validator("snapshot-1.json").validate(json.loads(snapshot_file.encode(taken)))
     assert (
         sum((probe.counters["drops"].total or 0) for probe in taken.probes.values() if "drops" in probe.counters) > 500
@@ -119,7 +122,7 @@ def test_a_redacted_snapshot_of_a_recording_names_nobody(path: Path, form: str) 
     player = Player(Recording(path), MANIFESTS, Budget())
     player.seek(0.7 * player.length_s)
     host = player.recording.header.host.name
-    plain = snapshot.build(player.place.state, MANIFESTS, Profile("summary"), player.since)
+    plain = builder.build(player.place.state, MANIFESTS, Profile("summary"), player.since)
     written = snapshot_file.encode(plain).decode()
     known = {*re.findall(r"203\.0\.113\.\d+", written), *re.findall(r"\bvm0\b", written)}
     names = [*known, *(name for name in (host, "python3", "qemu-system-x86") if name in written)]

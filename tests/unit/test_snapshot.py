@@ -14,15 +14,18 @@ from typing import Any
 
 import pytest
 
-from netconsole import frames, headless, probes, snapshot
-from netconsole.frames import Buckets, Count, Row
-from netconsole.histogram import EMPTY, index, subtract
-from netconsole.live import LiveSession
-from netconsole.manifest import Manifest
-from netconsole.profiles import Budget, Profile
-from netconsole.session import ProbeRequest
-from netconsole.snapshot_file import Snapshot, encode, parse
-from netconsole.state import State
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Budget, Profile
+from netconsole.run import headless
+from netconsole.session.live import LiveSession
+from netconsole.session.protocol import ProbeRequest
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import Snapshot, encode, parse
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Buckets, Count, Row
+from netconsole.telemetry.histogram import EMPTY, index, subtract
+from netconsole.telemetry.state import State
 from tests.fake_collector import Scenario
 
 from .test_manifests import GOOD, make
@@ -35,7 +38,7 @@ LIMIT_S = 300.0
 
 @pytest.fixture
 def manifests(tmp_path: Path) -> dict[str, Manifest]:
-    return {"p": probes.load(make(tmp_path, GOOD))}
+    return {"p": catalogue.load(make(tmp_path, GOOD))}
 
 
 @pytest.fixture
@@ -66,8 +69,8 @@ def interval(stream: Stream, delta: int, total: int, row_total: int | None = Non
     stream.mono_ns += SECOND
 
 
-def take(stream: Stream, manifests: dict[str, Manifest], since: snapshot.Mark) -> Snapshot:
-    taken = snapshot.build(stream.state, manifests, PROFILE, since)
+def take(stream: Stream, manifests: dict[str, Manifest], since: builder.Mark) -> Snapshot:
+    taken = builder.build(stream.state, manifests, PROFILE, since)
     # What is written must be what the readers of snapshots take.
     assert parse(encode(taken), "test") == taken
     return taken
@@ -75,7 +78,7 @@ def take(stream: Stream, manifests: dict[str, Manifest], since: snapshot.Mark) -
 
 def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests: dict[str, Manifest]) -> None:
     interval(stream, 7, 7)
-    start = snapshot.mark(stream.state)
+    start = builder.mark(stream.state)
     interval(stream, 10, 17)
     interval(stream, 30, 47)
     taken = take(stream, manifests, start)
@@ -97,7 +100,7 @@ def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests
 
 
 def test_what_is_unknown_is_null(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    start = snapshot.mark(stream.state)
+    start = builder.mark(stream.state)
     stream.counters(drops=(1, 1))
     stream.end()
     taken = take(stream, manifests, start)
@@ -110,7 +113,7 @@ def test_what_is_unknown_is_null(stream: Stream, manifests: dict[str, Manifest])
 def test_a_row_that_did_not_move_is_no_row(stream: Stream, manifests: dict[str, Manifest]) -> None:
     stream.table(Row(labels={"device": "lo"}, counts={"n": Count(delta=5, total=5)}), full=True)
     stream.end()
-    start = snapshot.mark(stream.state)
+    start = builder.mark(stream.state)
     stream.end()
     assert take(stream, manifests, start).probes["p"].tables["t"] == []
 
@@ -119,7 +122,7 @@ def test_a_restarted_collector_is_said_and_its_counts_are_its_own(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
     interval(stream, 70, 70)
-    start = snapshot.mark(stream.state)
+    start = builder.mark(stream.state)
     stream.hello()
     stream.status()
     interval(stream, 5, 5)
@@ -132,7 +135,7 @@ def test_a_restarted_collector_is_said_and_its_counts_are_its_own(
 def test_a_probe_that_cannot_run_has_no_figures_but_a_reason(stream: Stream, manifests: dict[str, Manifest]) -> None:
     stream.status("unsupported", why="no such tracepoint", help="Linux 5.17 or later")
     stream.end()
-    probe = take(stream, manifests, snapshot.beginning(stream.state)).probes["p"]
+    probe = take(stream, manifests, builder.beginning(stream.state)).probes["p"]
     assert (probe.status, probe.why) == ("unsupported", "no such tracepoint; Linux 5.17 or later")
     assert not probe.counters
 
@@ -144,7 +147,7 @@ def test_histograms_are_of_the_run_alone(stream: Stream, manifests: dict[str, Ma
     )
     stream.histogram(before, before, device="lo")
     stream.end()
-    start = snapshot.mark(stream.state)
+    start = builder.mark(stream.state)
     stream.histogram(EMPTY, after, device="lo")
     stream.end()
     one = take(stream, manifests, start).probes["p"].histograms["h"]
@@ -168,7 +171,7 @@ def test_a_row_that_was_evicted_and_came_back_counts_what_it_has_now(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
     interval(stream, 7, 100)
-    start = snapshot.mark(stream.state)
+    start = builder.mark(stream.state)
     interval(stream, 3, 103, row_total=3)
     (row,) = take(stream, manifests, start).probes["p"].tables["drops"]
     assert row["count"] == 3
@@ -224,11 +227,11 @@ def test_a_probe_that_is_refused_is_said_and_not_waited_for(
 STARTED = """
 import sys
 from pathlib import Path
-from netconsole import headless
-from netconsole.live import LiveSession
-from netconsole.profiles import Profile
-from netconsole.session import ProbeRequest
-from netconsole.snapshot_file import encode
+from netconsole.run import headless
+from netconsole.session.live import LiveSession
+from netconsole.profile.profile import Profile
+from netconsole.session.protocol import ProbeRequest
+from netconsole.snapshot.document import encode
 
 session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])
 try:

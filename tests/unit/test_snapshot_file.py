@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netconsole import schema, snapshot_file
-from netconsole.problems import BadInput
+from netconsole.base.errors import BadInput
+from netconsole.snapshot import document as snapshot_file
+from tools import schemas as schema
 
 DATA = Path(__file__).parent / "data"
 VERSION_1 = DATA / "snapshot-version-1.json"
@@ -40,9 +41,7 @@ def test_the_committed_snapshot_satisfies_the_committed_schema() -> None:
 
 @pytest.mark.parametrize("name", schema.DOCUMENTS)
 def test_the_committed_schemas_are_those_of_the_types(name: str) -> None:
-    assert (SCHEMAS / name).read_text() == schema.text(schema.DOCUMENTS[name]), (
-        "python -m netconsole.schema docs/schema"
-    )
+    assert (SCHEMAS / name).read_text() == schema.text(schema.DOCUMENTS[name]), "python -m tools.schemas docs/schema"
 
 
 @pytest.mark.parametrize(

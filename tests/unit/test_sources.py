@@ -12,8 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from netconsole.frames import AnyFrame, Cost, Row, Status, Table
-from netconsole.session import ProbeRequest
+from netconsole.session.protocol import ProbeRequest
 from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
 from netconsole.sources.links import COUNTS, NAMES_EVERY, Links, parse_devices
@@ -21,6 +20,7 @@ from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, Netlink, 
 from netconsole.sources.runner import SourceRunner
 from netconsole.sources.sockets import _owners, groups
 from netconsole.sources.softnet import Softnet, parse_softnet
+from netconsole.telemetry.frames import AnyFrame, Cost, Row, Status, Table
 
 LIMIT_S = 300.0
 END_OF_LINE = "\x1c\x1d\x1e\x85\u2028\u2029"

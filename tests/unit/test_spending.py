@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole import frames
-from netconsole.profiles import Budget, Profile
-from netconsole.snapshot import beginning, build
-from netconsole.spending import Spending, duty_pct, machine_change_pct, spendings, worst
-from netconsole.state import State
+from netconsole.budget.spending import Spending, duty_pct, machine_change_pct, spendings, worst
+from netconsole.profile.profile import Budget, Profile
+from netconsole.snapshot.builder import beginning, build
+from netconsole.telemetry import frames
+from netconsole.telemetry.state import State
 from tests.unit.stamp import Stamp
 
 SECOND_NS = 1_000_000_000

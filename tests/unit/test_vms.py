@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector import vms
-from netconsole_collector.decode import Layout, labels
-from netconsole_collector.names import Names
+from netconsole_collector.names import vms
+from netconsole_collector.names.labels import Names
+from netconsole_collector.probe.decode import Layout, labels
 
 
 class Processes:
@@ -54,7 +54,7 @@ def processes(tmp_path: Path) -> Processes:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr("netconsole_collector.vms.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("netconsole_collector.names.vms.time.monotonic", lambda: now[0])
     return now
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from netconsole.manifest import COMMON, Manifest
-from netconsole.session import ProbeRequest
+from netconsole.probes.manifest import COMMON, Manifest
+from netconsole.session.protocol import ProbeRequest
 
 NAME = "empty"
 CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, Literal, cast
 
-from netconsole.problems import Unable
+from netconsole.base.errors import Unable
 
 LIMIT_S = 30.0
 """No answer of an end takes so long, beyond the time that it was asked to run for."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import psutil
 
+from netconsole.base.errors import Unable
 from netconsole.calibrate import empty
 from netconsole.calibrate.load import METRICS, WORKLOADS, Load, Workload, stretch_s
 from netconsole.calibrate.tool import Program, Runs, Tool
-from netconsole.manifest import Manifest
-from netconsole.problems import Unable
-from netconsole.session import ProbeRequest
+from netconsole.probes.manifest import Manifest
+from netconsole.session.protocol import ProbeRequest
 
 NOTHING = "nothing"
 BUSY_PCT = 20.0

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from netconsole.calibrate.estimate import Verdict
-from netconsole.snapshot_file import Host
+from netconsole.snapshot.document import Host
 
 SCHEMA = "netconsole.calibration/1"
 

@@ -11,17 +11,17 @@ from typing import get_args
 import msgspec
 
 import netconsole
-from netconsole import paths
+from netconsole.base import paths
+from netconsole.base.errors import BadInput, bad, read_bytes, stat_of
+from netconsole.base.figure import safe
+from netconsole.base.files import write_whole
 from netconsole.calibrate.estimate import METHOD
 from netconsole.calibrate.result import SCHEMA, Calibration, Entry
-from netconsole.figure import safe
-from netconsole.files import write_whole
-from netconsole.frames import Mode
-from netconsole.host import describe
-from netconsole.manifest import Manifest
-from netconsole.problems import BadInput, bad, read_bytes, stat_of
-from netconsole.snapshot_file import Host
-from netconsole.state import PerCount
+from netconsole.host.identity import describe
+from netconsole.probes.manifest import Manifest
+from netconsole.snapshot.document import Host
+from netconsole.telemetry.frames import Mode
+from netconsole.telemetry.state import PerCount
 
 MAX_BYTES = 4 * 1024 * 1024
 _OTHER = re.compile(r"[^A-Za-z0-9._-]")

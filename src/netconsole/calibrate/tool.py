@@ -11,11 +11,12 @@ from typing import TypeVar
 
 import psutil
 
-from netconsole import frames, paths
-from netconsole.collector_process import CollectorGone, CollectorProcess
-from netconsole.problems import Unable
-from netconsole.session import ProbeRequest
-from netconsole.tables import RowKey, row_key
+from netconsole.base import paths
+from netconsole.base.errors import Unable
+from netconsole.session.collector_process import CollectorGone, CollectorProcess
+from netconsole.session.protocol import ProbeRequest
+from netconsole.telemetry import frames
+from netconsole.telemetry.tables import RowKey, row_key
 
 LIMIT_S = 60.0
 """A probe that is not attached by then is not going to be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from netconsole.snapshot_file import Bucket
+from netconsole.snapshot.document import Bucket
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from html import escape
 
-from netconsole import figure
+from netconsole.base import figure
+from netconsole.probes.polarity import TIME_UNITS
 from netconsole.report.blocks import Bars, Curve
-from netconsole.sense import TIME_UNITS
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 150, 8, 34, 22
 _MAX_TICKS = 6

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netconsole import figure
-from netconsole.baseline import Baseline, Summary
+from netconsole.base import figure
+from netconsole.compare.baseline import Baseline, Summary
 from netconsole.report.blocks import Block, Document, Heading, Note, Table
-from netconsole.snapshot_file import MEASURED, number
+from netconsole.snapshot.document import MEASURED, number
 
 
 def of_baselines(summaries: Sequence[Summary]) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netconsole import figure
+from netconsole.base import figure
 from netconsole.calibrate.estimate import CONFIDENCE
 from netconsole.calibrate.result import Calibration, Change, Entry, InKernel, ProgramTime
 from netconsole.report.blocks import Block, Document, Heading, Note, Table

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netconsole import figure
-from netconsole.comparison import Comparison, Condition, Finding, Side, said
+from netconsole.base import figure
+from netconsole.compare.document import Comparison, Condition, Finding, Side, said
 from netconsole.report.blocks import Block, Document, Heading, Line, Lines, Note, Table
 
 MAX_CHANGES = 100

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from netconsole import figure
+from netconsole.base import figure
 from netconsole.report.blocks import Block, Note, Table
 
 MAX_ROWS = 10

@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from netconsole import figure
-from netconsole.frames import LEDGER_COUNTS
-from netconsole.manifest import Manifest
+from netconsole.base import figure
+from netconsole.budget.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE
+from netconsole.findings.of_snapshot import standing_out, value_at
+from netconsole.probes.manifest import Manifest
+from netconsole.probes.polarity import TIME_UNITS
 from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
 from netconsole.report.of_samples import samples
-from netconsole.report.standing_out import standing_out, value_at
-from netconsole.sense import TIME_UNITS
-from netconsole.snapshot_file import (
+from netconsole.snapshot.document import (
     MEASURED,
     ColumnData,
     HistogramData,
@@ -24,7 +24,7 @@ from netconsole.snapshot_file import (
     number,
     seconds,
 )
-from netconsole.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE
+from netconsole.telemetry.frames import LEDGER_COUNTS
 
 MAX_ROWS = 30
 """Rows of one table that a report shows: the largest. All are in the JSON document."""

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import msgspec
 
-from netconsole import baseline
-from netconsole.compare import compare
-from netconsole.manifest import Manifest
-from netconsole.redact import Redactor, user_key
+from netconsole.compare import baseline
+from netconsole.compare.compare import compare
+from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Block, Document, Heading
 from netconsole.report.of_comparison import of_comparison
 from netconsole.report.of_snapshot import NOTE, SUMMARY_ENDS, of_snapshot
 from netconsole.report.to_html import to_html
 from netconsole.report.to_markdown import to_markdown
-from netconsole.snapshot_file import Snapshot, encode
+from netconsole.snapshot.document import Snapshot, encode
+from netconsole.snapshot.redact import Redactor, user_key
 
 Reference = tuple[list[Snapshot], list[str]]
 

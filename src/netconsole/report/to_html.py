@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape as _escape
 
-from netconsole.figure import safe
+from netconsole.base.figure import safe
 from netconsole.report import charts
 from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from netconsole.figure import safe
+from netconsole.base.figure import safe
 from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
 
 _ALWAYS = re.compile(r"[\\`*\[\]|~$#]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netconsole.figure import fit, safe, width
+from netconsole.base.figure import fit, safe, width
 from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
 
 MAX_COLUMN = 72

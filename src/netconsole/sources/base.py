@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Protocol, TypeAlias, TypedDict, runtime_checkable
 
-from netconsole.frames import (
+from netconsole.telemetry.frames import (
     AnyFrame,
     Cost,
     Count,
@@ -22,7 +22,7 @@ from netconsole.frames import (
     Table,
     Usage,
 )
-from netconsole.frames import Source as SourceName
+from netconsole.telemetry.frames import Source as SourceName
 
 FULL_EVERY = 10
 """Every so many intervals a table is sent whole (docs/frames.md)."""

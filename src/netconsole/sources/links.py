@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
-from netconsole.frames import AnyFrame
 from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
 from netconsole.sources.netlink import Netlink, Qdisc, qdiscs
+from netconsole.telemetry.frames import AnyFrame
 
 DEVICES = Path("/proc/net/dev")
 MAX_ROWS = 4096

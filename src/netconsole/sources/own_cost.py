@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import psutil
 
-from netconsole import machine
-from netconsole.frames import AnyFrame, Count, Row, Usage
+from netconsole.host import machine
 from netconsole.sources.base import FrameMaker
+from netconsole.telemetry.frames import AnyFrame, Count, Row, Usage
 
 PSS_EVERY = 5
 """The kernel walks our page tables for PSS: about 1 ms, so not at every interval."""

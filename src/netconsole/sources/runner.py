@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from netconsole.frames import AnyFrame, Mode, Status
-from netconsole.session import ProbeRequest
+from netconsole.session.protocol import ProbeRequest
 from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
-from netconsole.sources.ovs_flows import OvsFlows
+from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
+from netconsole.telemetry.frames import AnyFrame, Mode, Status
 
 FACTORIES: dict[str, Callable[[], Source]] = {
     "links": Links,

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from netconsole.frames import AnyFrame, Label
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, Netlink, bound_sockets
+from netconsole.telemetry.frames import AnyFrame, Label
 
 PROC = Path("/proc")
 MAX_SOCKETS = 1024

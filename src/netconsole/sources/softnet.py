@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from netconsole.frames import AnyFrame
 from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
+from netconsole.telemetry.frames import AnyFrame
 
 SOFTNET = Path("/proc/net/softnet_stat")
 ONLINE = Path("/sys/devices/system/cpu/online")

@@ -1,84 +1,456 @@
-"""Runs the console on this terminal: decides what the terminal can show, guards the run, cleans up, says farewell."""
+"""The Textual application: wiring of session, pump, screens and actions."""
 
 from __future__ import annotations
 
-import os
-import sys
+import contextlib
+import copy
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
 
-from netconsole.replay import ReplaySession
-from netconsole.tui import terminal
-from netconsole.tui.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
+from textual import events
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+from textual.widgets import Input
+
+from netconsole.base import figure
+from netconsole.budget.enforcer import Governing, said
+from netconsole.budget.governor import Action
+from netconsole.compare.live import LiveComparison
+from netconsole.compare.reference import Reference
+from netconsole.findings.tracker import Finding, Findings
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Choice, Profile
+from netconsole.session.protocol import Session
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import FactData, Snapshot
+from netconsole.telemetry.state import State
+from netconsole.tui import actions
+from netconsole.tui.panes.catalogue import panes
+from netconsole.tui.panes.overview.against_baseline import Key as AgainstKey
+from netconsole.tui.panes.overview.header import Pause, stated_age_s
+from netconsole.tui.panes.overview.stands_out import Standing
+from netconsole.tui.recordings import Recordings
+from netconsole.tui.saved_files import picture, save
+from netconsole.tui.scene.scene import LOOK_EVERY_S, Evidence, Output, Scene
+from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.terminal import caches
+from netconsole.tui.terminal.driver import ConsoleDriver
+from netconsole.tui.terminal.lifeline import Lifeline
+from netconsole.tui.terminal.pump import Pump
+from netconsole.tui.terminal.threads import in_thread
+from netconsole.tui.widgets.linetable import LineTable
 
 if TYPE_CHECKING:
-    from netconsole.governing import Governing
-    from netconsole.manifest import Manifest
-    from netconsole.profiles import Profile
-    from netconsole.recorder import Recorder
-    from netconsole.session import Session
-    from netconsole.tui.console import Baseline, ReadFacts
+    from netconsole.tui.screens.knobs import LookAhead
+    from netconsole.tui.screens.snapshot import Wanted
 
-EXIT_DONE = 0
-EXIT_BAD_USAGE = 2
+ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
+Baseline: TypeAlias = tuple[str, Sequence[Snapshot]]
+"""A name and the snapshots under it."""
+RATE_OVER_S = 2.0
+"""Output per second is the mean of so long."""
+AT_LEAST_EVERY_S = 1.9
+"""Without news it is drawn so often, so that the clock is seen to go on."""
 
 
-def run(
-    session: Session,
-    profile: Profile,
-    manifests: Mapping[str, Manifest],
-    governing: Governing | None = None,
-    read_facts: ReadFacts | None = None,
-    baseline: Baseline | None = None,
-    recorder: Recorder | None = None,
-) -> int:
-    """Show a session until its user or a signal ends it, and close it. Returns the exit code.
+@runtime_checkable
+class Over(Protocol):
+    """A screen that lies over the main one and is drawn from a scene."""
 
-    The session must not have been started; it is closed, and the terminal as it was, when this returns.
-    """
-    try:
-        screen = terminal.require()
-    except terminal.NoTerminal as error:
-        print_quietly(f"netconsole: {error}")
-        return EXIT_BAD_USAGE
-    terminal.prepare(screen, os.environ)
-    # Not before the terminal is prepared: Textual reads the environment when it is imported. And the session starts
-    # first, so that the probes compile meanwhile.
-    app: ConsoleApp | None = None
-    lifeline = Lifeline(sys.stdin.fileno(), session.close, lambda: app.leave() if app is not None else None)
-    lifeline.start()
-    started_s = time.monotonic()
-    try:
-        if governing is not None:
-            governing.start()
-        session.start()
-        from netconsole.problems import BadInput
-        from netconsole.tui.actions import load_keys
-        from netconsole.tui.console import ConsoleApp
-        from netconsole.tui.driver import ConsoleDriver
+    def draw(self, scene: Scene) -> None:
+        """Show the scene."""
 
-        try:
-            keymap = load_keys()
-        except BadInput as error:
-            print_quietly(f"netconsole: {error}")
-            return EXIT_BAD_USAGE
-        ConsoleDriver.terminal = screen
-        if isinstance(session, ReplaySession):
-            from netconsole.tui.replay import ReplayApp
 
-            app = ReplayApp(session, profile, manifests, keymap, lifeline)
+class ConsoleApp(App[None]):
+    """The console. ``lifeline`` is told when the user leaves, so that the deadline counts."""
+
+    CSS_PATH = "styles.tcss"
+    TITLE = "netconsole"
+    BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("app"))
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "colon"
+    SCOPES: ClassVar[tuple[actions.Scope, ...]] = ("app", "main")
+    """What the palette offers."""
+
+    def __init__(
+        self,
+        session: Session,
+        profile: Profile,
+        manifests: Mapping[str, Manifest],
+        keymap: Mapping[str, str] | None = None,
+        lifeline: Lifeline | None = None,
+        governing: Governing | None = None,
+        read_facts: ReadFacts | None = None,
+        baseline: Baseline | None = None,
+    ) -> None:
+        """``read_facts`` reads the configuration of the host that is measured; None: nobody knows it."""
+        super().__init__(driver_class=ConsoleDriver, ansi_color=True)
+        self.theme = "ansi-dark"
+        self.session = session
+        self.profile = profile
+        self.manifests = manifests
+        self.keys = dict(keymap or {})
+        self.pause = Pause()
+        self.pump = Pump(self.draw, self.backlog, self._observe)
+        self._findings = Findings(manifests, profile.budget)
+        self._standing: Sequence[Finding] = ()
+        self._seen: tuple[object, ...] = ()
+        self._drawn_s = 0.0
+        self._stated_s: int | None = None
+        self._drawings = 0
+        self._lifeline = lifeline
+        self._governing = governing
+        self._frozen: tuple[State, Sequence[Finding], float | None] | None = None
+        """The picture when the screen was paused, and how old it was."""
+        self._main = MainScreen(panes(manifests, self._probes_here()))
+        self.snapshots: list[Path] = []
+        """Snapshots written so far."""
+        self._read_facts = read_facts
+        self._first_baseline = baseline
+        self.against: LiveComparison | None = None
+        self.recordings = Recordings(session, manifests)
+        self._sent = (time.monotonic(), 0)
+        self._bytes_per_s: float | None = None
+
+    # ---- life
+
+    def get_default_screen(self) -> Screen[None]:
+        return self._main
+
+    def on_mount(self) -> None:
+        self.set_keymap(self.keys)
+
+    def on_key(self, event: events.Key) -> None:
+        """A text box takes what is printable; what arrives here was typed just before it had the focus, for it."""
+        if event.is_printable and isinstance(self.focused, Input):
+            event.stop()
+            event.prevent_default()
+            self.focused._forward_event(events.Key(event.key, event.character))
+
+    def on_main_screen_ready(self) -> None:
+        """The screen is there: from now on it is drawn."""
+        self.pump.start()
+        driver = self._driver
+        if isinstance(driver, ConsoleDriver):
+            driver.output.when_idle = self.pump.idle
+        self.session.on_news(self.pump.news)
+        if self._governing is not None:
+            self._governing.on_action(self._heard)
+            for action in self._governing.actions:
+                self._heard(action)
+        self.set_interval(LOOK_EVERY_S, self.pump.news)
+        self.pump.news()
+        if self._first_baseline is not None:
+            self.hold_against(*self._first_baseline)
+            self._first_baseline = None
+
+    def leave(self) -> None:
+        """End, from any thread."""
+        self.pump.stop()
+        if isinstance(self._driver, ConsoleDriver):
+            self._driver.hurry()
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the application has ended already
+                loop.call_soon_threadsafe(self.exit)
+
+    def backlog(self) -> int:
+        """What the terminal has not taken yet."""
+        return self._driver.backlog() if isinstance(self._driver, ConsoleDriver) else 0
+
+    # ---- drawing
+
+    @contextlib.contextmanager
+    def scene(self) -> Iterator[Scene]:
+        """The moment to draw: now, or when the screen was paused. Nothing in it changes inside the ``with``."""
+        connection = self.session.connection()
+        driver = self._driver
+        delay_s = driver.flow.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
+        output = Output(self._output_rate(), self.pump.skipped)
+        governing = self._governing
+        done = (governing.actions, governing.pinned, governing.lowered) if governing else ((), frozenset[str](), ())
+
+        def made(state: State, standing: Sequence[Finding], age_s: float | None) -> Scene:
+            picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
+            return Scene(*picture, *done, self.against, self.recordings.progress)
+
+        if self._frozen is not None:
+            state, standing, age_s = self._frozen
+            held_s = time.monotonic() - self.pause.since_s
+            yield made(state, standing, None if age_s is None else age_s + held_s)
+            return
+        age_s = self.session.age_s()
+        with self.session.view() as state:
+            yield made(state, self._standing, age_s)
+
+    def _observe(self) -> bool:
+        """Take note of news: findings count every interval, drawn or not. True when there is something to draw.
+
+        That is the end of an interval of the collector, a probe that changed state, or a picture that grows old; what
+        the console itself measures comes between two such moments and is drawn with the next.
+        """
+        connection = self.session.connection()
+        with self.session.view() as state:
+            self._standing = self._findings.update(state, connection)
+            statuses = [probe.status for probe in state.probes.values()]
+            seen = (state.collector.intervals, connection.phase, tuple(statuses))
+            if self.against is not None:
+                self.against.tick(state)
+        now_s = time.monotonic()
+        age_s = self.session.age_s()
+        honest = self._stated_s is None or age_s is None or age_s + LOOK_EVERY_S <= self._stated_s
+        if seen == self._seen and honest and now_s - self._drawn_s < AT_LEAST_EVERY_S:
+            return False
+        self._seen, self._drawn_s = seen, now_s
+        return True
+
+    def draw(self) -> None:
+        """Draw the screen in front; those below it are drawn when they are in front again."""
+        if not self.is_running:
+            return
+        screen = self.screen
+        self._drawings += 1
+        if self._drawings % caches.EVERY_DRAWINGS == 0:
+            caches.forget()
+        with self.scene() as scene:
+            self._stated_s = stated_age_s(scene)
+            if screen is self._main:
+                self._main.draw(scene, self.pause, self.session.kind, time.monotonic())
+            elif isinstance(screen, Over):
+                screen.draw(scene)
+
+    def action_redraw(self) -> None:
+        """Draw now: the user did something that changes what is to be seen."""
+        if self.pump.running:
+            self.draw()
+
+    def _output_rate(self) -> float | None:
+        driver = self._driver
+        if not isinstance(driver, ConsoleDriver):
+            return None
+        now, written = time.monotonic(), driver.output.bytes_written
+        then, before = self._sent
+        if now - then >= RATE_OVER_S:
+            self._bytes_per_s = (written - before) / (now - then)
+            self._sent = (now, written)
+        return self._bytes_per_s
+
+    # ---- actions
+
+    def action_leave(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.leaving()
         else:
-            app = ConsoleApp(session, profile, manifests, keymap, lifeline, governing, read_facts, baseline)
-        if recorder is not None:
-            app.recordings.adopt(recorder)
-        app.run(mouse=False)
-        session.close()
-        app.recordings.close()
-        print_quietly(app.farewell(started_s))
-        return EXIT_INTERRUPTED if lifeline.reason else app.return_code or EXIT_DONE
-    finally:
-        session.close()
-        if recorder is not None:
-            recorder.close()
-        lifeline.finish()
+            self.leave()
+
+    def action_pause(self) -> None:
+        """Live, then the order of rows held, then the screen held, then live again."""
+        now_s = time.monotonic()
+        if self.pause.step == "live":
+            self.pause = Pause("order", now_s)
+        elif self.pause.step == "order":
+            age_s = self.session.age_s()
+            with self.session.view() as state:
+                self._frozen = (copy.deepcopy(state), self._standing, age_s)
+            self.pause = Pause("screen", now_s)
+        else:
+            self._frozen = None
+            self.pause = Pause()
+        self.draw()
+
+    def action_help(self) -> None:
+        from netconsole.tui.screens.help import HelpScreen
+
+        if self.screen is self._main:
+            self.push_screen(HelpScreen(self._main.view.pane, self.manifests, self._main.probe(), self.keys))
+
+    def action_knobs(self, probe: str | None = None) -> None:
+        from netconsole.tui.screens.knobs import KnobsScreen, knobbed
+
+        names = [*knobbed(self.session, self.manifests), *self._startable()]
+        if not names:
+            self._main.say("no probe of this session takes knobs", "look")
+            return
+        wanted = probe or self._main.probe()
+        first = wanted if wanted in names else names[0]
+        begin = None if self._governing is None else self._begin
+        filters = self.profile.filters
+        self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._look_ahead(), begin, filters))
+
+    def _look_ahead(self) -> LookAhead | None:
+        """Forecasts for the host that is measured; None where nothing can be started on it."""
+        return None if self._governing is None else self._governing.look_ahead
+
+    def _startable(self) -> list[str]:
+        """Probes that the session lacks, where any can be started."""
+        with self.session.view() as state:
+            return [] if self._governing is None else [name for name in self.manifests if name not in state.probes]
+
+    def _begin(self, manifest: Manifest, wanted: Choice) -> Future[None]:
+        """Run a probe that the session lacks, and give it its tables. Raises Unable."""
+        assert self._governing is not None
+        future = self._governing.begin(manifest, wanted)
+        self.call_later(self._main.renew, panes(self.manifests, {*self._probes_here(), manifest.name}))
+        return future
+
+    def action_pin(self) -> None:
+        """The probe of the row or table in front, else the one that was lowered last."""
+        governing = self._governing
+        lowered = governing.lowered if governing is not None else ()
+        probe = self._main.probe()
+        if probe is None and lowered:
+            probe = lowered[-1]
+        if governing is None or probe is None or not governing.toggle_pin(probe):
+            self._main.say("choose the table or row of a running BPF probe to pin", "look")
+
+    def _heard(self, action: Action) -> None:
+        """Runs in a thread of the session, or in ours."""
+        probe = f"{figure.safe(action.probe, 48)}: " if action.probe else ""
+        self.call_later(self._main.say, f"{probe}{figure.safe(said(action), 200)}", "look")
+        if self._governing is not None and self._governing.profile is not self.profile:
+            self.profile = self._governing.profile
+
+    def action_snapshot(self) -> None:
+        """Ask for time, note, form and file; then measure and write."""
+        from netconsole.tui.screens.snapshot import SnapshotScreen
+
+        self.push_screen(SnapshotScreen(self.session, self._take, self._write, self._written))
+
+    def _take(self, since: builder.Mark, note: str | None) -> Snapshot:
+        """In a thread."""
+        facts = self._read_facts() if self._read_facts is not None else {}
+        with self.session.view() as state:
+            actions = self._governing.actions if self._governing is not None else ()
+            return builder.build(state, self.manifests, self.profile, since, facts, note, actions)
+
+    def _write(self, taken: Snapshot, wanted: Wanted) -> None:
+        """In a thread. Raises BadInput."""
+        from netconsole.base.files import write_whole
+        from netconsole.report import ticket
+
+        against = self.against
+        reference = ticket.reference(against.reference.name) if against is not None else None
+        redactor = ticket.redactor(wanted.redact)
+        write_whole(wanted.file, ticket.render(taken, wanted.form, self.manifests, reference, redactor)[0])
+
+    def _written(self, path: Path) -> None:
+        self.snapshots.append(path)
+        here = Path.cwd()
+        shown = path.relative_to(here) if path.is_relative_to(here) else path
+        self._main.say(f"snapshot written to {figure.safe(shown)}", "ok")
+
+    def action_facts(self) -> None:
+        from netconsole.tui.screens.facts import FactsScreen
+
+        self.push_screen(FactsScreen(self._read_facts))
+
+    def action_baseline(self) -> None:
+        from netconsole.tui.screens.baselines import BaselinesScreen
+
+        current = self.against.reference.name if self.against is not None else None
+        self.push_screen(BaselinesScreen(self.profile.name, current, self.hold_against))
+
+    def hold_against(self, name: str | None, snapshots: Sequence[Snapshot] = ()) -> None:
+        """Hold every figure against these snapshots from now on; None: against nothing."""
+        if name is None:
+            self.against = None
+            self._main.say("no baseline any more")
+            return
+        self._main.say(f"baseline {figure.safe(name, 40)}: reading the configuration of the host…")
+        in_thread(self, lambda: self._hold(name, snapshots), lambda why: self._main.say(why, "act"))
+
+    def _hold(self, name: str, snapshots: Sequence[Snapshot]) -> None:
+        """In a thread: to make figures of large snapshots takes a while."""
+        facts = self._read_facts() if self._read_facts is not None else {}
+        reference = Reference(name, snapshots, facts)
+        held = LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self._read_facts)
+        self.call_later(self._held, held)
+
+    def _held(self, against: LiveComparison) -> None:
+        self.against = against
+        self._main.say(f"every figure is held against the baseline {figure.safe(against.reference.name, 40)}", "ok")
+        self.action_redraw()
+
+    def action_record(self) -> None:
+        """Begin a recording in the working directory, or end the one that runs."""
+        self._main.say(*self.recordings.toggle(self.profile, self._recording_ended))
+        self.draw()
+
+    def _recording_ended(self, why: str) -> None:
+        """By itself, in a thread of the recorder."""
+        self.call_later(self._main.say, why, "act")
+
+    def action_screenshot(self, filename: str | None = None, path: str | None = None) -> None:
+        """Write the screen as SVG; name and place are not asked for, so that nothing is ever overwritten."""
+        _, told, tone = save("picture", "svg", picture(self.export_screenshot(title="netconsole")))
+        self._main.say(told, tone)
+
+    def on_line_table_opened(self, message: LineTable.Opened) -> None:
+        from netconsole.tui.screens.detail import DetailScreen
+
+        key = message.key
+        evidence = key.evidence if isinstance(key, Standing) else key
+        if isinstance(key, AgainstKey):
+            evidence = self._evidence_of(key.metric)
+        if isinstance(evidence, Evidence):
+            if evidence.probe:
+                self.push_screen(DetailScreen(evidence))
+            else:
+                self.call_later(self._main.action_pane, "cost")
+
+    def _evidence_of(self, metric: str) -> Evidence:
+        """The row that a finding of the comparison is of, else its probe."""
+        with self.session.view() as state:
+            found = self.against.reference.locate(state.probes, self.manifests, metric) if self.against else None
+        probe = metric.partition("/")[0]
+        return Evidence(*found) if found is not None else Evidence(probe, "probe", probe, ())
+
+    def on_screen_resume(self) -> None:
+        self.call_later(self.action_redraw)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
+        """The palette: every action of the registry, and every probe that could be started."""
+        for action in actions.ACTIONS:
+            if action.scope in self.SCOPES and action.id not in ("palette", "unfilter", "next", "previous"):
+                yield SystemCommand(action.title, action.help, self._runner(action))
+        for name in self._startable():
+            yield SystemCommand(f"Start {name}", self.manifests[name].summary, partial(self.action_knobs, name))
+
+    def _runner(self, action: actions.Action):  # type: ignore[no-untyped-def]
+        async def run() -> None:
+            namespace = self._main if action.scope == "main" else self
+            await self.run_action(action.call, default_namespace=namespace)
+
+        return run
+
+    def _probes_here(self) -> set[str]:
+        """The probes of the session: those that it speaks of already, and what the console itself measures."""
+        with self.session.view() as state:
+            names = set(state.probes)
+        own = {name for name in self.profile.probes if name in self.manifests and self.manifests[name].source != "bpf"}
+        return names | own
+
+    def farewell(self, started_s: float) -> str:
+        """For after the exit."""
+        return describe_end(self.session, started_s, self.snapshots) + self.recordings.told()
+
+
+def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> str:
+    """For after the exit, in lines that fit 80 columns: how long, what it cost, what is left."""
+    with session.view() as state:
+        elapsed = figure.elapsed(time.monotonic() - started_s)
+        used = sum(source.usage.cpu_ns for source in state.sources.values())
+        kernel = sum(
+            (program.cpu_pct or 0.0) / 100 * probe.cost.elapsed_ns
+            for probe in state.probes.values()
+            for program in probe.cost.programs.values()
+        )
+    cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
+    lines = [f"watched for {elapsed}; every probe is gone", f"it cost {cost}"]
+    lines += [f"snapshot in {figure.safe(snapshots[-1])}"] if snapshots else []
+    return "\n".join(f"netconsole: {line}" for line in lines)

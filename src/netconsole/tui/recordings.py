@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from netconsole import figure
-from netconsole.manifest import Manifest
-from netconsole.problems import BadInput
-from netconsole.profiles import Profile
-from netconsole.recorder import Progress, Recorder, default_path, describe
-from netconsole.session import Recordable, Session
+from netconsole.base import figure
+from netconsole.base.errors import BadInput
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Profile
+from netconsole.recording.recorder import Progress, Recorder, default_path, describe
+from netconsole.session.protocol import Recordable, Session
 from netconsole.tui.widgets.look import Tone
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from netconsole.fact_keys import parts
+from netconsole.base.fact_keys import parts
 from netconsole.sources.facts import cpu, kernel, memory, namespaces, nics, ovs, tc, vms
 from netconsole.sources.facts.reading import Fact, Facts, reason
 

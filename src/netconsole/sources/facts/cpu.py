@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from netconsole.fact_keys import key
+from netconsole.base.fact_keys import key
 from netconsole.sources.facts.reading import Facts, grouped
 
 _CPU = "/sys/devices/system/cpu"

@@ -15,7 +15,7 @@ from collections import Counter
 from pyroute2 import Ethtool
 from pyroute2.ethtool.ioctl import EthtoolError, NoSuchDevice
 
-from netconsole.fact_keys import key
+from netconsole.base.fact_keys import key
 from netconsole.sources.facts.reading import Facts, decoded, reason
 
 _SIOCETHTOOL = 0x8946

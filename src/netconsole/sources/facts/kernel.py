@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from netconsole.fact_keys import key
+from netconsole.base.fact_keys import key
 from netconsole.sources.facts.reading import Facts, decoded
 
 MODULES = (

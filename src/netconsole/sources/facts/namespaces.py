@@ -5,7 +5,7 @@ All of it is volatile: a comparison names rows by it, and tells a namespace that
 
 from __future__ import annotations
 
-from netconsole.fact_keys import key
+from netconsole.base.fact_keys import key
 from netconsole.sources.facts.reading import Facts
 
 _NAMED, _OF_PROCESSES = "/run/netns", "/proc/*/ns/net"

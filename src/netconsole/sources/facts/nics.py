@@ -8,7 +8,7 @@ from typing import Any
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from netconsole.fact_keys import key
+from netconsole.base.fact_keys import key
 from netconsole.sources.facts.ethtool import Device
 from netconsole.sources.facts.reading import Facts
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ovs import jsonrpc, poller, stream, timeval
 
-from netconsole.fact_keys import key
+from netconsole.base.fact_keys import key
 from netconsole.sources.facts.reading import Facts
 
 SOCKETS = ("/run/openvswitch/db.sock", "/var/run/openvswitch/db.sock", "/usr/local/var/run/openvswitch/db.sock")

@@ -11,7 +11,7 @@ from typing import Any
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from netconsole.fact_keys import key
+from netconsole.base.fact_keys import key
 from netconsole.sources.facts.reading import Facts
 
 # include/uapi/linux/pkt_sched.h, TC_H_*

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from netconsole import figure
-from netconsole.manifest import Manifest
-from netconsole.state import ProbeState
-from netconsole.tui.panes import against, budget, cost, events, ovs, path, standsout, vhost
-from netconsole.tui.panes.ovs_datapaths import DROPS, FLOWS, UPCALLS
-from netconsole.tui.panes.path_ways import HOST, LOCAL
-from netconsole.tui.panes.scene import Scene, reason
-from netconsole.tui.panes.tables import Block, histogram_block, table_block
-from netconsole.tui.panes.vhost_queues import RINGS, VHOST
+from netconsole.base import figure
+from netconsole.probes.manifest import Manifest
+from netconsole.telemetry.state import ProbeState
+from netconsole.tui.panes.common import events
+from netconsole.tui.panes.common.tables import Block, histogram_block, table_block
+from netconsole.tui.panes.cost import budget
+from netconsole.tui.panes.cost import pane as cost
+from netconsole.tui.panes.overview import against_baseline, stands_out
+from netconsole.tui.panes.ovs import pane as ovs
+from netconsole.tui.panes.ovs.datapaths import DROPS, FLOWS, UPCALLS
+from netconsole.tui.panes.path import pane as path
+from netconsole.tui.panes.path.directions import HOST, LOCAL
+from netconsole.tui.panes.vhost import pane as vhost
+from netconsole.tui.panes.vhost.queues import RINGS, VHOST
+from netconsole.tui.scene.scene import Scene, reason
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ def left_out(scene: Scene | None, pane: Pane) -> frozenset[str]:
     """Names of the blocks that have nothing to say now: without a baseline, or of what is not on this host."""
     measuring = {name for name, state in scene.state.probes.items() if state.measuring} if scene is not None else set()
     absent = {placed.block.name for placed in pane.blocks if placed.of and not measuring.intersection(placed.of)}
-    return frozenset(absent if scene is not None and scene.against is not None else {*absent, against.NAME})
+    return frozenset(absent if scene is not None and scene.against is not None else {*absent, against_baseline.NAME})
 
 
 def missing(scene: Scene, pane: Pane) -> str:
@@ -168,7 +174,10 @@ def _overview(manifests: Mapping[str, Manifest], here: Mapping[str, Manifest]) -
     ways = [Placed("Path", path.ways_block(name), of=_PATH) for name in _PATH if name in here]
     others[-1] += ways[:1]
     below = [tuple(row) for row in (first, [*queues, *switch[:1]], *others) if row]
-    top = ((Placed("Stands out", standsout.block(), lines=8),), (Placed("Baseline", against.block(), lines=7),))
+    top = (
+        (Placed("Stands out", stands_out.block(), lines=8),),
+        (Placed("Baseline", against_baseline.block(), lines=7),),
+    )
     rows = [*top, *below]
     return Pane("overview", "Overview", tuple(rows), tuple(name for names in _OVERVIEW for name in names))
 

@@ -11,12 +11,14 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from netconsole import baseline, figure, host
-from netconsole.baseline import Summary
-from netconsole.problems import BadInput
-from netconsole.snapshot_file import Host, Snapshot
+from netconsole.base import figure
+from netconsole.base.errors import BadInput
+from netconsole.compare import baseline
+from netconsole.compare.baseline import Summary
+from netconsole.host import identity
+from netconsole.snapshot.document import Host, Snapshot
 from netconsole.tui import actions
-from netconsole.tui.threads import in_thread
+from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
@@ -73,7 +75,7 @@ class BaselinesScreen(Screen[None]):
         self.dismiss()
 
     def _read(self) -> None:
-        here = host.describe()
+        here = identity.describe()
         found = baseline.summaries(Host(name=here.name, kernel=here.kernel), self._profile)
         self.app.call_later(self._show, found)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netconsole.tui.panes import detail
-from netconsole.tui.panes.scene import Evidence, Scene
+from netconsole.tui.panes.common import detail
+from netconsole.tui.scene.scene import Evidence, Scene
 from netconsole.tui.screens.over import OverScreen
 from netconsole.tui.widgets.painted import Line
 

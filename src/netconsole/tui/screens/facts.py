@@ -12,11 +12,11 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from netconsole import figure
-from netconsole.snapshot_file import FactData
+from netconsole.base import figure
+from netconsole.snapshot.document import FactData
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
-from netconsole.tui.threads import in_thread
+from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.columns import Cell, Column, Row
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from netconsole.manifest import Manifest
-from netconsole.tui.panes import help as help_pane
+from netconsole.probes.manifest import Manifest
 from netconsole.tui.panes.catalogue import Pane
-from netconsole.tui.panes.scene import Scene
+from netconsole.tui.panes.common import help as help_pane
+from netconsole.tui.scene.scene import Scene
 from netconsole.tui.screens.over import OverScreen
 from netconsole.tui.widgets.painted import Line
 

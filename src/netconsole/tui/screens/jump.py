@@ -11,8 +11,8 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from netconsole import figure
-from netconsole.replay import ReplaySession, parse_time
+from netconsole.base import figure
+from netconsole.recording.replay_session import ReplaySession, parse_time
 from netconsole.tui import actions
 from netconsole.tui.widgets.lines import Lines
 

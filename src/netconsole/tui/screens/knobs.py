@@ -14,17 +14,17 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Input
 
-from netconsole import figure
-from netconsole.forecast import is_dear
-from netconsole.frames import Mode, Scalar
-from netconsole.knobs import hint
-from netconsole.manifest import Manifest
-from netconsole.problems import BadInput, Unable
-from netconsole.profiles import Choice, choice
-from netconsole.session import Session
+from netconsole.base import figure
+from netconsole.base.errors import BadInput, Unable
+from netconsole.budget.forecast import is_dear
+from netconsole.probes.knobs import hint
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Choice, choice
+from netconsole.session.protocol import Session
+from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
-from netconsole.tui.threads import in_thread
+from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line

@@ -13,13 +13,14 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
-from netconsole import figure
+from netconsole.base import figure
 from netconsole.tui import actions
-from netconsole.tui.panes import budget, header, standsout
 from netconsole.tui.panes.catalogue import Pane, Placed, left_out
 from netconsole.tui.panes.catalogue import missing as missing_text
-from netconsole.tui.panes.header import Pause
-from netconsole.tui.panes.scene import Evidence, Scene
+from netconsole.tui.panes.cost import budget
+from netconsole.tui.panes.overview import header, stands_out
+from netconsole.tui.panes.overview.header import Pause
+from netconsole.tui.scene.scene import Evidence, Scene
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -205,7 +206,7 @@ class MainScreen(Screen[None]):
         """The probe behind the row under the cursor, else behind the table in front."""
         table = self.table()
         key = table.cursor_key if table is not None else None
-        evidence = key.evidence if isinstance(key, standsout.Standing) else key
+        evidence = key.evidence if isinstance(key, stands_out.Standing) else key
         if isinstance(evidence, Evidence) and evidence.probe:
             return evidence.probe
         placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)
@@ -221,7 +222,7 @@ class MainScreen(Screen[None]):
         self.pause = pause
         width = self.size.width
         first = header.first_line(scene, pause, kind, now_s, width)
-        second = header.second_line(scene, self.current, standsout.levels(scene, self._probes_of), width)
+        second = header.second_line(scene, self.current, stands_out.levels(scene, self._probes_of), width)
         third = [] if scene.replay is None else [header.replay_line(scene.replay, width)]
         self.query_one("#header", Lines).show(first, second, *third)
         for table in self.view.tables.values():

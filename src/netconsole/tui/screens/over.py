@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from netconsole.tui import actions
-from netconsole.tui.panes.scene import Scene
+from netconsole.tui.scene.scene import Scene
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.painted import Line, cells, cut
 from netconsole.tui.widgets.reader import Reader

@@ -17,16 +17,17 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Input
 
-from netconsole import figure, output, snapshot
-from netconsole.figure import safe
-from netconsole.problems import BadInput, bad
-from netconsole.profiles import parse_duration
-from netconsole.session import Session
-from netconsole.snapshot_file import FORMATS, Snapshot
+from netconsole.base import figure, output
+from netconsole.base.errors import BadInput, bad
+from netconsole.base.figure import safe
+from netconsole.profile.profile import parse_duration
+from netconsole.session.protocol import Session
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import FORMATS, Snapshot
 from netconsole.tui import actions
-from netconsole.tui.panes.scene import Scene
+from netconsole.tui.scene.scene import Scene
 from netconsole.tui.screens.over import wrap
-from netconsole.tui.threads import in_thread
+from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.bars import bar
 from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines
@@ -70,7 +71,7 @@ class SnapshotScreen(Screen[None]):
     def __init__(
         self,
         session: Session,
-        take: Callable[[snapshot.Mark, str | None], Snapshot],
+        take: Callable[[builder.Mark, str | None], Snapshot],
         write: Callable[[Snapshot, Wanted], None],
         written: Callable[[Path], None],
         stretch: str | None = None,
@@ -89,7 +90,7 @@ class SnapshotScreen(Screen[None]):
         self._wanted: Wanted | None = None
         self._taken: Snapshot | None = None
         """Was measured and could not be written: the next Enter writes it elsewhere, and measures nothing anew."""
-        self._mark: snapshot.Mark | None = None
+        self._mark: builder.Mark | None = None
         self._until_s = 0.0
 
     def compose(self) -> ComposeResult:
@@ -151,7 +152,7 @@ class SnapshotScreen(Screen[None]):
             return
         with self._session.view() as state:
             if self._taken is None:
-                self._mark = snapshot.beginning(state) if wanted.duration_s is None else snapshot.mark(state)
+                self._mark = builder.beginning(state) if wanted.duration_s is None else builder.mark(state)
         if self._taken is not None or wanted.duration_s is None:
             self._begin_writing()
             return

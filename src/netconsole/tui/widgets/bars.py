@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from netconsole import figure
-from netconsole.frames import Buckets
-from netconsole.histogram import bounds, percentile
+from netconsole.base import figure
+from netconsole.telemetry.frames import Buckets
+from netconsole.telemetry.histogram import bounds, percentile
 
 PERCENTILES = (50.0, 90.0, 99.0)
 _EIGHTHS = "▏▎▍▌▋▊▉█"

@@ -13,7 +13,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from netconsole import figure
+from netconsole.base import figure
 from netconsole.tui import actions
 from netconsole.tui.widgets.columns import Cell, Column, Placed, Row, place
 from netconsole.tui.widgets.look import Tone

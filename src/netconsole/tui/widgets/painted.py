@@ -11,7 +11,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from netconsole import figure
+from netconsole.base import figure
 from netconsole.tui.widgets.look import CURSOR, STYLES, Tone
 
 Piece: TypeAlias = tuple[str, Tone]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netconsole import figure
+from netconsole.base import figure
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "

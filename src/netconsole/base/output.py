@@ -1,0 +1,43 @@
+"""Where a command's document goes and in which form: -o FILE and --format, checked before anything is measured."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from netconsole.base.errors import bad, stat_of
+from netconsole.base.figure import safe
+from netconsole.base.files import write_whole
+
+ENDINGS = {"json": "json", "md": "md", "markdown": "md", "html": "html", "htm": "html", "txt": "text", "text": "text"}
+
+
+def chosen(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
+    """The form that was asked for, else that of the file's ending, else ``default``. Raises BadInput."""
+    if output is not None:
+        parent, here = stat_of(output.parent), stat_of(output)
+        if parent is None or not stat.S_ISDIR(parent.st_mode):
+            raise bad(output, "", f"no such directory: {output.parent}")
+        if here is not None and stat.S_ISDIR(here.st_mode):
+            raise bad(output, "", "is a directory: name a file in it")
+    if format is not None:
+        if format not in known:
+            raise bad("--format", "", f'expected {", ".join(known)}, found "{safe(format, 40)}"')
+        return format
+    ending = output.suffix.lstrip(".").lower() if output is not None else ""
+    if not ending:
+        return default
+    if ENDINGS.get(ending) not in known:
+        raise bad(output, "", f'no form is known by the ending "{safe(ending, 40)}": add --format {"|".join(known)}')
+    return ENDINGS[ending]
+
+
+def write(content: bytes, output: Path | None) -> None:
+    """Write a whole document: to a file, private and whole or not at all, or to standard output. Raises BadInput."""
+    if output is not None:
+        write_whole(output, content)
+        return
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,214 @@
+"""What a probe will cost here before it is attached: time per run × how often its hooks are passed now.
+
+Pure: the passing is counted by :mod:`netconsole.budget.hook_rates`, the times were found by `netconsole calibrate`.
+In-kernel time is that of the kernel's run-time statistics: what the governor holds against the budget afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from netconsole.base import figure
+from netconsole.budget.spending import MIN_PACKETS_PER_S
+from netconsole.calibrate.result import Calibration, Entry
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Budget
+from netconsole.session.protocol import ProbeRequest
+from netconsole.telemetry.frames import Mode
+
+Basis: TypeAlias = Literal["calibrated", "running", "calibrated otherwise", "counting"]
+"""Where the time of a run is from, the surest first."""
+Bound: TypeAlias = Literal["≈", "at least", "at most"]
+
+_RANK = ("counters", "summary", "details")
+"""Modes by what a run of them takes."""
+
+PER_PACKET = ("per packet", "per softirq", "per event")
+"""What a manifest says of hooks that the traffic passes, and not what goes wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """An attach point: how often it is passed a second, by CPU, and what a program that only counts takes there."""
+
+    per_s: Mapping[int, float] = field(default_factory=dict)
+    counting_ns: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """All hooks of some probes by attach point, and the packets that the kernel took in meanwhile."""
+
+    hooks: Mapping[str, Hook]
+    packets_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What a run of each program takes, in ns, by program, and how that is known."""
+
+    ns: Mapping[str, float]
+    basis: Basis
+    says: str
+    bound: Bound = "≈"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What one probe will cost. Percent of one core; None is unknown."""
+
+    probe: str
+    mode: Mode
+    times: Times
+    runs_per_s: float
+    by_cpu: Mapping[int, float]
+    """In-kernel time of each CPU, percent of it."""
+    ns_per_packet: float | None
+    missing: tuple[str, ...] = ()
+    """Hooks of it that this kernel lacks."""
+    found: int = 0
+    """Hooks of it that are there."""
+
+    @property
+    def kernel_cpu_pct(self) -> float:
+        """In all, percent of one core."""
+        return sum(self.by_cpu.values())
+
+
+def is_dear(manifest: Manifest, mode: Mode) -> bool:
+    """Whether a probe is worth a forecast before it starts: details, and what runs with every packet."""
+    return manifest.source == "bpf" and (mode == "details" or manifest.cost.startswith(PER_PACKET))
+
+
+def wanted(requests: Iterable[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
+    """The probes of a start that are forecast first: details, and what runs with every packet by kprobes.
+
+    A kprobe costs several times a tracepoint. Summaries at tracepoints start at once.
+    """
+    found = [manifests[one.name] for one in requests if one.name in manifests and one.mode != "details"]
+    details = [manifests[one.name] for one in requests if one.name in manifests and one.mode == "details"]
+    return [*(one for one in details if is_dear(one, "details")), *(one for one in found if _by_kprobes(one))]
+
+
+def times_of(
+    manifest: Manifest,
+    mode: Mode,
+    calibration: Calibration | None,
+    running: Mapping[str, float] | None = None,
+) -> Times | None:
+    """What is known of a run of each program; ``running`` is what it takes now, in another mode. None: nothing."""
+    entries = list(calibration.entries.values()) if calibration is not None else []
+    entries = [one for one in entries if one.versions.get(manifest.name) == manifest.version]
+    same = [one for one in entries if one.probes.get(manifest.name) == mode]
+    for entry in _newest(same):
+        if found := _times(entry, manifest.name):
+            return Times(found, "calibrated", f"calibrated {entry.created[:10]}")
+    if running:
+        return Times(running, "running", "measured now in another mode", "at least")
+    for entry in _newest(entries):
+        if found := _times(entry, manifest.name):
+            other = entry.probes[manifest.name]
+            bound: Bound = "at most" if other in _RANK and _RANK.index(other) > _RANK.index(mode) else "at least"
+            return Times(found, "calibrated otherwise", f"calibrated {entry.created[:10]} in {other}", bound)
+    return None
+
+
+def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | None) -> Forecast:
+    """The cost of a probe on hooks that are passed so often. Without times a counting program stands for it."""
+    by_cpu: dict[int, float] = {}
+    runs_per_s, missing, found = 0.0, [], 0
+    for program in manifest.programs:
+        if mode not in program.modes:
+            continue
+        attach = next((one.point for one in program.attach if one.point in passing.hooks), None)
+        if attach is None:
+            missing.append(program.attach[0].point)
+            continue
+        hook = passing.hooks[attach]
+        found += 1
+        ns = known.ns.get(program.name) if known is not None else None
+        took_ns = ns if ns is not None else hook.counting_ns or 0.0
+        for cpu, per_s in hook.per_s.items():
+            by_cpu[cpu] = by_cpu.get(cpu, 0.0) + took_ns * per_s / 1e7
+            runs_per_s += per_s
+    times = known or Times({}, "counting", "by a program that only counts; not calibrated here", "at least")
+    packets = passing.packets_per_s
+    per_packet = sum(by_cpu.values()) * 1e7 / packets if packets and packets >= MIN_PACKETS_PER_S else None
+    return Forecast(manifest.name, mode, times, runs_per_s, by_cpu, per_packet, tuple(missing), found)
+
+
+def said(one: Forecast) -> str:
+    """In one line: ``kernel_drops in details: ≈ 420 ns per packet, 9 % of CPU 3 (…)``."""
+    gone = f"; {len(one.missing)} of its hooks are not here" if one.missing else ""
+    if not one.found:
+        return f"{one.probe} in {one.mode}: none of its hooks is here, it cannot run (netconsole doctor says more)"
+    if not one.runs_per_s:
+        return f"{one.probe} in {one.mode}: nothing now, its hooks are not passed{gone}"
+    mark = one.times.bound
+    costs = []
+    if one.ns_per_packet is not None:
+        costs.append(f"{mark} {figure.number(one.ns_per_packet)} ns per packet")
+    else:
+        costs.append(f"{mark} {figure.number(one.kernel_cpu_pct * 1e7 / one.runs_per_s)} ns a run")
+    busiest = max(one.by_cpu, key=lambda cpu: one.by_cpu[cpu])
+    costs.append(f"{_percent(one.by_cpu[busiest])} of CPU {busiest}")
+    if len(one.by_cpu) > 1:
+        costs.append(f"{_percent(one.kernel_cpu_pct)} of a core in all")
+    rate = f"{figure.number(one.runs_per_s)} runs/s now"
+    return f"{one.probe} in {one.mode}: {', '.join(costs)} ({rate}; {one.times.says}{gone})"
+
+
+def excess(
+    forecasts: Sequence[Forecast], budget: Budget, other_pct: float = 0.0, packets_per_s: float | None = None
+) -> str | None:
+    """Which limit these would exceed, beside ``other_pct`` of a core that other probes take; None when none."""
+    total = other_pct + sum(one.kernel_cpu_pct for one in forecasts)
+    if budget.kernel_cpu_pct is not None and total > budget.kernel_cpu_pct:
+        return f"{_percent(total)} of a core in all, the budget is {budget.kernel_cpu_pct:g} %"
+    if budget.ns_per_packet is not None and packets_per_s and packets_per_s >= MIN_PACKETS_PER_S:
+        per_packet = total * 1e7 / packets_per_s
+        if per_packet > budget.ns_per_packet:
+            return f"{figure.number(per_packet)} ns per packet in all, the budget is {budget.ns_per_packet:g} ns"
+    return None
+
+
+def too_dear(
+    forecasts: Sequence[Forecast],
+    budget: Budget,
+    spare: Collection[str],
+    packets_per_s: float | None = None,
+    other_pct: float = 0.0,
+) -> list[Forecast]:
+    """Which of the ``spare`` probes to leave out, the dearest first, so that the rest fits; none if that cannot be.
+
+    ``other_pct``: what runs already, percent of one core.
+    """
+    left, out = list(forecasts), []
+    for one in sorted(forecasts, key=lambda one: -one.kernel_cpu_pct):
+        if excess(left, budget, other_pct, packets_per_s) is None:
+            break
+        if one.probe in spare:
+            left.remove(one)
+            out.append(one)
+    return out if excess(left, budget, other_pct, packets_per_s) is None else []
+
+
+def _by_kprobes(manifest: Manifest) -> bool:
+    points = [program.attach[0].point for program in manifest.programs]
+    return is_dear(manifest, "summary") and any(point.startswith(("kprobe", "kretprobe")) for point in points)
+
+
+def _newest(entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda one: one.created, reverse=True)
+
+
+def _times(entry: Entry, probe: str) -> dict[str, float]:
+    """By program; empty when the kernel did not tell. What never ran under the calibration's load has none."""
+    return {one.name: one.ns_per_run for one in entry.programs if one.probe == probe and one.ns_per_run is not None}
+
+
+def _percent(value: float) -> str:
+    """Two digits: a forecast is no measurement."""
+    return "< 0.01 %" if 0 < value < 0.01 else f"{value:.2g} %"

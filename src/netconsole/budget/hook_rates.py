@@ -1,0 +1,125 @@
+"""How often the hooks of a probe are passed now, on which CPU, and what a program that only counts takes there.
+
+The programs count, and are gone after a moment: nothing of the probe itself is loaded to know what it would cost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from netconsole.budget.forecast import Hook, Passing
+from netconsole.calibrate.tool import Tool
+from netconsole.probes.manifest import Manifest
+from netconsole.session.protocol import ProbeRequest
+from netconsole.sources.softnet import SOFTNET, parse_softnet
+
+NAME = "hooks"
+MOMENT_S = 0.5
+"""Long enough for a rate of a loaded hook; short enough to be waited for before a probe starts."""
+MAX_CPUS = 8192
+
+_CODE = """
+struct passing {
+    u32 hook;
+    u32 cpu;
+};
+BPF_TABLE("percpu_hash", struct passing, u64, passings, NC_ROWS_passings);
+
+static inline int passed(u32 hook)
+{
+    struct passing key = { .hook = hook, .cpu = bpf_get_smp_processor_id() };
+    u64 *count, none = 0;
+
+    count = passings.lookup_or_try_init(&key, &none);
+    if (count)
+        nc_add(count, 1);
+    return 0;
+}
+"""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """The programs to load: one for each attach point that any of the probes has."""
+
+    specs: list[Mapping[str, object]] = field(default_factory=list)
+    code: str = _CODE
+    known: set[str] = field(default_factory=set)
+
+
+def request(manifests: Sequence[Manifest]) -> ProbeRequest:
+    """A probe that counts how often each hook of these is passed, by CPU."""
+    wanted = _Wanted()
+    for manifest in manifests:
+        programs = manifest.raw["programs"]
+        for program in programs if isinstance(programs, list) else ():
+            _add(wanted, program)
+    rows = min(65536, len(wanted.specs) * 128)
+    table = {
+        "max_rows": rows,
+        "key": [{"name": "hook", "type": "u32"}, {"name": "cpu", "type": "u32", "as": "cpu"}],
+        "value": [{"name": "count", "type": "u64"}],
+    }
+    spec = {
+        "probe": {"name": NAME, "version": 1, "modes": ["summary"]},
+        "programs": wanted.specs,
+        "tables": {"passings": table},
+    }
+    header = replace(manifests[0], include=()).common_code()  # a probe's own headers want types that this one does not
+    return ProbeRequest(NAME, "summary", {}, spec, wanted.code, header)
+
+
+def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
+    alternatives = program["attach"]
+    assert isinstance(alternatives, list)
+    points = [str(one["point"]) for one in alternatives]
+    if points[0] in wanted.known:
+        return
+    wanted.known.add(points[0])
+    number = len(wanted.specs)
+    attach = [{**one, "function": f"hook_{number}"} for one in alternatives]
+    # The collector looks up the facts about the kernel that the source asks for: also those of the alternatives.
+    asked = "".join(f"#ifdef {one['when']}\n#endif\n" for one in alternatives if "when" in one)
+    kept = {key: program[key] for key in ("measures", "module") if key in program}
+    wanted.specs.append({**kept, "name": f"hook_{number}", "required": False, "attach": attach})
+    wanted.code += f"\n{asked}int hook_{number}(void *ctx)\n{{\n    return passed({number});\n}}\n"
+
+
+def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> Passing:
+    """Count for a moment. Raises Unable when the collector cannot start or nothing can be attached."""
+    with Tool() as tool:
+        tool.attach(request(manifests))
+        before, began = _packets(), time.monotonic()
+        with tool.run_times() as runs:
+            time.sleep(moment_s)
+        after, ended = _packets(), time.monotonic()
+    elapsed_s = runs.elapsed_ns.get(NAME, 0) / 1e9
+    took_ns = {program.attach: program for program in runs.programs.values()}
+    names = {int(name.removeprefix("hook_")): program.attach for (_, name), program in runs.programs.items()}
+    by_cpu: dict[str, dict[int, float]] = {attach: {} for attach in names.values()}
+    for (_, _, labels), count in runs.rows.items():
+        hook, cpu = dict(labels).get("hook"), dict(labels).get("cpu")
+        if isinstance(hook, int) and isinstance(cpu, int) and hook in names:
+            by_cpu[names[hook]][cpu] = count / elapsed_s if elapsed_s else 0.0
+    hooks = {
+        attach: Hook(rates, took_ns[attach].run_time_ns / took_ns[attach].run_count)
+        if took_ns[attach].run_count
+        else Hook(rates, None)
+        for attach, rates in by_cpu.items()
+    }
+    packets = None if before is None or after is None else max(0, after - before) / (ended - began)
+    return Passing(hooks, packets)
+
+
+def _packets() -> int | None:
+    """Packets that the kernel took in so far; None where it does not tell."""
+    try:
+        return _processed(parse_softnet(SOFTNET.read_text("ascii")))
+    except (OSError, ValueError):
+        return None
+
+
+def _processed(rows: Iterable[tuple[int, tuple[int, ...]]]) -> int:
+    return sum(counts[0] for _, counts in rows)

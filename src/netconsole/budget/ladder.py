@@ -1,0 +1,70 @@
+"""What can be given up of a probe, step by step: fewer events, a higher threshold, summary, counters, detached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from netconsole.telemetry.frames import Mode, Scalar
+
+Level: TypeAlias = Mode | Literal["off"]
+
+_EVENTS_DOWN = 4
+_LEAST_EVENTS_PER_S = 5
+_THRESHOLD_UP = 4
+_FIRST_THRESHOLD_US = 100
+_FLOWS_DOWN = 8
+MAX_FLOWS_ONE_IN = 65536
+_COUNTING_SHARE, _COUNTING_BY_FEWER_SHARE = 0.5, 0.1
+"""Of its cost, what is left of a probe that only counts: on all of its hooks, or on fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of a probe's ladder: its mode, the knobs that differ from what was asked for, and what it may save.
+
+    ``kernel_share`` and ``events_share`` are what it is expected to cost, against the top of the ladder. They decide
+    only how far to go at first: what is measured afterwards decides what comes next.
+    """
+
+    mode: Level
+    says: str
+    kernel_share: float
+    events_share: float
+    knobs: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+def ladder(
+    mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode], counts_by_fewer: bool = False
+) -> tuple[Rung, ...]:
+    """The ladder of a probe that was asked to run so: what was asked for first, detached last.
+
+    ``modes`` are those that the probe has. Steps that it cannot take are left out. ``counts_by_fewer``: counters alone
+    need fewer of its programs.
+    """
+    rungs = [Rung(mode, mode, 1.0, 1.0)]
+    if mode == "details":
+        events, threshold = knobs.get("events_per_s"), knobs.get("threshold_us")
+        tightened: dict[str, Scalar] = {}
+        if isinstance(events, (int, float)) and events > _LEAST_EVENTS_PER_S:
+            tightened["events_per_s"] = fewer = max(_LEAST_EVENTS_PER_S, int(events) // _EVENTS_DOWN)
+            rungs.append(Rung(mode, f"{events:g} → {fewer} events/s", 0.97, fewer / events, dict(tightened)))
+        if isinstance(threshold, (int, float)):
+            tightened["threshold_us"] = higher = threshold * _THRESHOLD_UP or _FIRST_THRESHOLD_US
+            share = rungs[-1].events_share
+            says = f"threshold {threshold:g} → {higher:g} µs"
+            rungs.append(Rung(mode, says, 0.95, share / 2, dict(tightened)))
+        flows = knobs.get("flows_one_in")
+        if isinstance(flows, int) and flows < MAX_FLOWS_ONE_IN and not isinstance(threshold, (int, float)):
+            tightened["flows_one_in"] = fewer_flows = min(MAX_FLOWS_ONE_IN, flows * _FLOWS_DOWN)
+            share = rungs[-1].events_share
+            rungs.append(Rung(mode, f"details of 1 flow in {fewer_flows}", 0.95, share / 2, dict(tightened)))
+    if mode == "details":
+        rungs.append(Rung("summary", "details → summary", 0.85, 0.0))
+    if mode in ("details", "summary") and "counters" in modes:
+        share = _COUNTING_BY_FEWER_SHARE if counts_by_fewer else _COUNTING_SHARE
+        rungs.append(Rung("counters", "counters alone", share, 0.0))
+    if mode != "off":
+        rungs.append(Rung("off", "detached", 0.0, 0.0))
+    return tuple(rungs)

@@ -1,0 +1,152 @@
+"""What watching costs, each cost against the limit that the profile sets for it: one list for every reader.
+
+Pure functions of a state and a budget. The words are ``ok``, ``near`` (from NEAR of the limit on), ``over``,
+``no limit``, and ``?`` where the cost is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from netconsole.profile.profile import Budget
+from netconsole.telemetry.state import SourceState, State
+
+Word: TypeAlias = Literal["ok", "near", "over", "no limit", "?"]
+Limit: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "memory_mb", "events_per_s"]
+"""Limits of a profile whose cost the state holds; record_mb_per_min is the recorder's."""
+
+NEAR = 0.8
+STEADY_INTERVALS = 10
+MIN_PACKETS_PER_S = 10_000.0
+"""With fewer packets the time per packet is that of softirqs, timers and drops that belong to none of them."""
+PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE = "softnet", "cpus", "processed"
+"""Where packets are counted: what the kernel took in on all interfaces of all namespaces, merged ones (GRO) as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """One cost now, and its limit; None is unknown, or no limit."""
+
+    name: Limit
+    measured: float | None
+    limit: float | None
+
+    @property
+    def word(self) -> Word:
+        """How it stands."""
+        if self.limit is None:
+            return "no limit"
+        if self.measured is None:
+            return "?"
+        if self.measured > self.limit:
+            return "over"
+        # A limit of 0 (no events at all) is kept or broken; there is no near.
+        return "near" if self.limit and self.measured >= NEAR * self.limit else "ok"
+
+
+def spendings(state: State, budget: Budget, kernel_pct: float | None = None) -> list[Spending]:
+    """All costs, in the order in which a profile names them. ``kernel_pct``: unless it is what was measured last."""
+    kb = memory_kb(state)
+    kernel_pct = state.kernel_cpu_pct if kernel_pct is None else kernel_pct
+    return [
+        Spending("kernel_cpu_pct", kernel_pct, budget.kernel_cpu_pct),
+        Spending("ns_per_packet", _ns_per_packet(state, kernel_pct), budget.ns_per_packet),
+        Spending("user_cpu_pct", user_cpu_pct(state), budget.user_cpu_pct),
+        Spending("memory_mb", None if kb is None else kb / 1024, budget.memory_mb),
+        Spending("events_per_s", events_per_s(state), budget.events_per_s),
+    ]
+
+
+def worst(found: Sequence[Spending]) -> Word:
+    """How the whole stands: the worst of what is limited and known."""
+    words = [one.word for one in found if one.limit is not None]
+    if not words:
+        return "no limit"
+    ranks: tuple[Word, ...] = ("over", "near", "ok")
+    return next((word for word in ranks if word in words), "?")
+
+
+def packets_per_s(state: State) -> float | None:
+    """Packets that the kernel takes in per second; None where nobody counts them."""
+    probe = state.probes.get(PACKETS_PROBE)
+    table = probe.tables.get(PACKETS_TABLE) if probe is not None and probe.measuring else None
+    rates = [rate for row in table.rows.values() if (rate := row.per_s(PACKETS_VALUE)) is not None] if table else []
+    return sum(rates) if rates else None
+
+
+def ns_per_packet(state: State) -> float | None:
+    """In-kernel time of all our programs for each packet that the kernel takes in; None when there are hardly any."""
+    return _ns_per_packet(state, state.kernel_cpu_pct)
+
+
+def _ns_per_packet(state: State, kernel_pct: float | None) -> float | None:
+    packets = packets_per_s(state)
+    if packets is None or kernel_pct is None or packets < MIN_PACKETS_PER_S:
+        return None
+    return kernel_pct * 1e7 / packets
+
+
+def kernel_limit_pct(budget: Budget, packets_per_s: float | None) -> float | None:
+    """What all our programs may take in the kernel, percent of one core, by the tighter limit; None without one."""
+    limits = [] if budget.kernel_cpu_pct is None else [budget.kernel_cpu_pct]
+    if budget.ns_per_packet is not None and packets_per_s is not None and packets_per_s >= MIN_PACKETS_PER_S:
+        limits.append(budget.ns_per_packet * packets_per_s / 1e7)
+    return min(limits, default=None)
+
+
+def user_cpu_pct(state: State) -> float | None:
+    """CPU of collector and console together, percent of one core, typically; None while neither is known."""
+    known = [share for source in state.sources.values() if (share := steady_cpu_pct(source)) is not None]
+    return sum(known) if known else None
+
+
+def steady_cpu_pct(source: SourceState) -> float | None:
+    """The median of the last intervals: what one of our processes takes when it does not happen to start or tidy up."""
+    known = sorted(v for v in source.usage.cpu_history(source.timeline, STEADY_INTERVALS) if v is not None)
+    return known[(len(known) - 1) // 2] if known else None
+
+
+def memory_kb(state: State) -> int | None:
+    """Memory of collector and console: PSS where it is known, else RSS; None while nothing is known."""
+    usages = [source.usage for source in state.sources.values()]
+    known = [kb for u in usages if (kb := u.rss_kb if u.pss_kb is None else u.pss_kb) is not None]
+    return sum(known) if known else None
+
+
+def events_per_s(state: State) -> float | None:
+    """Events that probes submitted per second; None while none of them has told."""
+    interval_ns = state.collector.interval_ns
+    found = [
+        probe.cost.events["submitted"].delta
+        for probe in state.probes.values()
+        if probe.measuring and "submitted" in probe.cost.events
+    ]
+    return sum(found) * 1e9 / interval_ns if found and interval_ns else None
+
+
+def duty_pct(state: State) -> float | None:
+    """How much of the time the kernel's run-time statistics were on, in percent; None where there are none."""
+    known = [
+        100 * program.window_ns / probe.cost.elapsed_ns
+        for probe in state.probes.values()
+        if probe.measuring and probe.cost.elapsed_ns
+        for program in list(probe.cost.programs.values())[:1]
+    ]
+    return max(known) if known else None
+
+
+def machine_change_pct(state: State) -> float | None:
+    """How much busier the whole machine is than before watching began, in points of percent of all CPUs."""
+    before, now = machine_before_pct(state), state.machine_cpu_pct
+    return None if before is None or now is None else now - before
+
+
+def machine_before_pct(state: State) -> float | None:
+    """How busy the whole machine was in the moment before watching began, percent of all CPUs; None if unknown."""
+    probe = state.probes.get("self_cost")
+    table = probe.tables.get("machine") if probe else None
+    for row in table.rows.values() if table else ():
+        return row.gauges.get("before_cpu_pct")
+    return None

@@ -1,0 +1,128 @@
+"""The command `calibrate`: thin, like those of :mod:`netconsole.cli.main`, which adds it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from netconsole.base.errors import bad
+from netconsole.base.figure import safe
+
+if TYPE_CHECKING:
+    from netconsole.calibrate.plan import Treatment
+    from netconsole.probes.catalogue import Catalogue
+
+DEFAULT_PROFILE = "summary"
+DEFAULT_PAIRS = 5
+MAX_PAIRS = 1000
+DEFAULT_WINDOW = "400ms"
+MAX_WINDOW_S = 60.0
+FORMATS = ("text", "md", "json")
+
+
+def calibrate(
+    probe: Annotated[
+        list[str] | None, typer.Option("--probe", metavar="NAME[:MODE]", help="This probe, by itself; repeatable.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME|FILE", help="All probes of this profile together.")
+    ] = None,
+    pairs: Annotated[int, typer.Option(metavar="N", help="Pairs of each, at least 5.")] = DEFAULT_PAIRS,
+    window: Annotated[
+        str, typer.Option(metavar="TIME", help="How long each workload runs at a time.")
+    ] = DEFAULT_WINDOW,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    format: Annotated[
+        str | None, typer.Option("--format", help="text, md or json. Default: from the file's ending.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also on a host that is busy.")] = False,
+    iperf3: Annotated[
+        bool, typer.Option("--iperf3", help="TCP streams by iperf3 (installed here), a second each at least.")
+    ] = False,
+) -> int:
+    """Measure what the probes cost on this host, paired with and without, under load between two namespaces of its own.
+
+    Two CPUs are kept busy meanwhile. By default each probe of the summary profile is measured by itself.
+    """
+    from netconsole.base import output as out
+    from netconsole.calibrate import store
+    from netconsole.calibrate.estimate import MIN_PAIRS
+    from netconsole.host.identity import require
+    from netconsole.probes.catalogue import load_all
+    from netconsole.profile.profile import parse_duration
+
+    form = out.chosen("json" if as_json else format, output, FORMATS, "text")
+    window_s = parse_duration(window)
+    if window_s is None or not 0.05 <= window_s <= MAX_WINDOW_S:
+        raise bad("--window", "", f'expected a time from 50ms to 60s such as "400ms", found "{safe(window, 40)}"')
+    if not MIN_PAIRS <= pairs <= MAX_PAIRS:
+        raise bad("--pairs", "", f"expected a number from {MIN_PAIRS} to {MAX_PAIRS}, found {pairs}")
+    manifests = load_all()
+    treatments = _treatments(manifests, probe or [], profile)
+    require([request for one in treatments for request in one.requests])
+    # Late: what measures is not needed to say what is wrong with the command line.
+    from netconsole.calibrate import plan
+    from netconsole.calibrate.load import WORKLOADS, with_iperf3
+    from netconsole.calibrate.summary import entry
+
+    workloads = with_iperf3() if iperf3 else WORKLOADS
+    needed_s = plan.duration_s(len(treatments), pairs, window_s, workloads)
+    _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min; two CPUs will be busy")
+    involved = [manifests[name] for name in dict.fromkeys(r.name for one in treatments for r in one.requests)]
+    outcome = plan.run(treatments, involved, pairs, window_s, _say, force, workloads)
+    found = store.made(entry(one, outcome, manifests, pairs, window_s) for one in outcome.treatments)
+    _say(f"stored in {safe(store.save(found))}")
+    if form == "json":
+        import msgspec
+
+        content = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+    else:
+        from netconsole.report import to_markdown, to_text
+        from netconsole.report.of_calibration import of_calibration
+
+        content = (to_text if form == "text" else to_markdown)(of_calibration(found)).encode()
+    out.write(content, output)
+    return 0
+
+
+def _treatments(manifests: Catalogue, names: list[str], profile: str | None) -> list[Treatment]:
+    """What is to be measured: these probes, each by itself, and this profile as a whole."""
+    from dataclasses import replace
+
+    from netconsole.calibrate.plan import Treatment
+    from netconsole.probes.catalogue import pick
+    from netconsole.profile.profile import Profile, load, plan
+
+    is_named = bool(names)
+    if not names and profile is None:
+        summary = load(DEFAULT_PROFILE, manifests)
+        names = [request.name for request in plan(summary, manifests) if request.source == "bpf"]
+    treatments = []
+    for text in dict.fromkeys(names):
+        name, _, mode = text.partition(":")
+        manifest = pick(manifests, name, "--probe")
+        wanted = next((one for one in manifest.modes if one == (mode or "summary")), None)
+        if manifest.source != "bpf":
+            raise bad("--probe", name, "is not in the kernel: its cost is the console's own CPU time (self_cost)")
+        if wanted is None:
+            raise bad("--probe", name, f"has no mode {safe(mode, 40)}; it knows {', '.join(manifest.modes)}")
+        (request,) = plan(Profile(name), manifests, [name])
+        treatments.append(Treatment(f"{name}:{wanted}", (replace(request, mode=wanted),), is_named))
+    if profile is not None:
+        chosen = load(profile, manifests)
+        requests = tuple(request for request in plan(chosen, manifests) if request.source == "bpf")
+        if not requests:
+            raise bad("--profile", chosen.name, "no probe in it runs in the kernel")
+        treatments.append(Treatment(f"profile {chosen.name}", requests, is_named=False))
+    return treatments
+
+
+def _say(line: str) -> None:
+    # Whoever reads the progress may have gone: that is no reason to lose the measurement.
+    with contextlib.suppress(OSError, ValueError):
+        print(f"netconsole: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,103 @@
+"""The commands `baseline` and `compare`: thin, like those of :mod:`netconsole.cli.main`, which adds them."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netconsole.base.figure import safe
+
+_SETTINGS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **_SETTINGS)
+
+FORMATS = ("text", "md", "html", "json")
+DEFAULT_PROFILE = "summary"
+
+
+@baseline_app.callback(invoke_without_command=True)
+def baselines(context: typer.Context) -> int:
+    """List the baselines."""
+    return 0 if context.invoked_subcommand is not None else baseline_list()
+
+
+@baseline_app.command("save")
+def baseline_save(
+    name: str, files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Snapshots; three give a spread.")]
+) -> int:
+    """Make a baseline of one or several snapshots; one of the same name is replaced."""
+    from netconsole.compare import baseline
+    from netconsole.report import of_baseline, to_text
+
+    saved = baseline.save(name, files)
+    print(to_text(of_baseline(saved, baseline.summary(saved, None, None))), end="")
+    return 0
+
+
+@baseline_app.command("list")
+def baseline_list(
+    profile: Annotated[str, typer.Option("--profile", metavar="NAME", help="What you measure with.")] = DEFAULT_PROFILE,
+) -> int:
+    """List the baselines and what they are good for on this host, with this profile."""
+    from netconsole.compare import baseline
+    from netconsole.report import of_baselines, to_text
+
+    print(to_text(of_baselines(baseline.summaries(_here(), profile))), end="")
+    return 0
+
+
+@baseline_app.command("show")
+def baseline_show(name: str) -> int:
+    """The runs of a baseline."""
+    from netconsole.compare import baseline
+    from netconsole.report import of_baseline, to_text
+
+    found = baseline.load(name)
+    print(to_text(of_baseline(found, baseline.summary(found, _here(), DEFAULT_PROFILE))), end="")
+    return 0
+
+
+@baseline_app.command("remove")
+def baseline_remove(name: str) -> int:
+    """Remove a baseline."""
+    from netconsole.compare import baseline
+
+    baseline.remove(name)
+    print(f"{safe(name)}: removed")
+    return 0
+
+
+def compare(
+    current: Annotated[Path, typer.Argument(metavar="CURRENT", help="A snapshot.")],
+    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="The name of a baseline, or a snapshot.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="text, md, html or json. Default: from the file's ending.")
+    ] = None,
+) -> int:
+    """Compare a snapshot with a baseline: what moved beyond chance. Ends with 1 when something is worse."""
+    from netconsole.base import output as out
+    from netconsole.compare.baseline import resolve
+    from netconsole.compare.compare import compare as compared
+    from netconsole.compare.document import encode
+    from netconsole.report import RENDERERS, of_comparison
+    from netconsole.snapshot.document import load
+
+    # A short life with half a million small objects and no cycles: looking for garbage would double the time.
+    gc.disable()
+    form = out.chosen(format, output, FORMATS, "text")
+    snapshots, names = resolve(baseline)
+    found = compared(load(current), snapshots, names)
+    content = encode(found) if form == "json" else RENDERERS[form](of_comparison(found)).encode()
+    out.write(content, output)
+    return found.exit_code
+
+
+def _here() -> Any:
+    from netconsole.host.identity import describe
+    from netconsole.snapshot.document import Host
+
+    host = describe()
+    return Host(name=host.name, kernel=host.kernel)

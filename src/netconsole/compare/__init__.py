@@ -1,0 +1,1 @@
+"""What changed: a snapshot or a live measurement against a baseline (docs/comparison.md)."""

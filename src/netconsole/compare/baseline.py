@@ -1,0 +1,199 @@
+"""Baselines: snapshots of good days under a name, in $XDG_DATA_HOME/netconsole/baselines, one private file each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path, PurePath
+from typing import Annotated
+
+import msgspec
+
+from netconsole.base import paths
+from netconsole.base.errors import BadInput, bad, read_bytes
+from netconsole.base.figure import safe
+from netconsole.base.files import write_whole
+from netconsole.compare.judge import SPREAD_SNAPSHOTS
+from netconsole.snapshot.document import MEASURED, Host, Snapshot, check
+from netconsole.snapshot.document import load as load_snapshot
+
+SCHEMA = "netconsole.baseline/1"
+MAX_SNAPSHOTS = 32
+"""More runs hardly narrow a spread, and all of them are in memory when two are compared."""
+MAX_BYTES = 256 * 1024 * 1024
+OLD_DAYS = 30
+"""An older baseline is called old: kernels, traffic and tenants have changed."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ENDING = ".json"
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """One or more snapshots under a name. ``saved`` is a time in UTC; ``files`` is what the snapshots were called."""
+
+    schema: Annotated[str, msgspec.Meta(extra_json_schema={"const": SCHEMA})]
+    name: str
+    saved: str
+    files: list[str]
+    snapshots: list[Snapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What one baseline is good for, or why it cannot be read."""
+
+    name: str
+    snapshots: int
+    hosts: list[str]
+    kernels: list[str]
+    profiles: list[str]
+    probes: list[str]
+    created: str
+    notes: list[str]
+
+
+_decoder = msgspec.json.Decoder(Baseline)
+
+
+def save(name: str, files: Sequence[Path]) -> Baseline:
+    """Make a baseline of snapshot files, or replace it. Raises BadInput when the name or any of the files is bad."""
+    path = _path(name)
+    if not 1 <= len(files) <= MAX_SNAPSHOTS:
+        raise bad("baseline", name, f"expected 1 to {MAX_SNAPSHOTS} snapshots, found {len(files)}")
+    snapshots = [load_snapshot(file) for file in files]
+    for file, snapshot in zip(files, snapshots, strict=True):
+        if not any(probe.status in MEASURED for probe in snapshot.probes.values()):
+            raise bad(file, "probes", "no probe measured anything: this snapshot is no baseline")
+    order = sorted(range(len(files)), key=lambda i: snapshots[i].created)
+    saved = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    names = [files[i].name for i in order]
+    baseline = Baseline(SCHEMA, name, saved, names, [snapshots[i] for i in order])
+    _make_folder(path.parent)
+    write_whole(path, msgspec.json.encode(baseline) + b"\n")
+    return baseline
+
+
+def load(name: str) -> Baseline:
+    """A saved baseline. Raises BadInput when there is none, or its file cannot be read."""
+    path = _path(name)
+    if not path.is_file():
+        known = names()
+        there = (
+            f"there are: {', '.join(known[:10])}" if known else "there are none yet: netconsole baseline save NAME FILE"
+        )
+        raise bad("baseline", name, f"no baseline of this name; {there}")
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        baseline = _decoder.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise bad(
+            path, "", f"not a baseline: {safe(error)}; remove it with netconsole baseline remove {name}"
+        ) from None
+    if baseline.schema != SCHEMA or not baseline.snapshots:
+        raise bad(path, "schema", f"expected {SCHEMA} with at least one snapshot")
+    for snapshot in baseline.snapshots:
+        check(snapshot, str(path))
+    return baseline
+
+
+def resolve(name_or_file: str) -> tuple[list[Snapshot], list[str]]:
+    """The snapshots that a command's BASELINE means, and what they are called: a saved name, or a snapshot file.
+
+    A name wins over a file of the same name in this directory: write ``./NAME`` for that.
+    """
+    if _NAME.fullmatch(name_or_file) and (not Path(name_or_file).is_file() or _path(name_or_file).is_file()):
+        baseline = load(name_or_file)
+        return baseline.snapshots, [f"{baseline.name}: {file}" for file in baseline.files]
+    path = Path(name_or_file)
+    return [load_snapshot(path)], [path.name]
+
+
+def remove(name: str) -> None:
+    """Remove a baseline. Raises BadInput when there is none."""
+    path = _path(name)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        raise bad("baseline", name, "no baseline of this name") from None
+    except OSError as error:
+        raise bad(path, "", f"cannot remove: {error.strerror}") from None
+
+
+def names() -> list[str]:
+    """The names of all baselines."""
+    try:
+        found = [entry.name for entry in _folder().iterdir()]
+    except OSError:
+        return []
+    return sorted(name.removesuffix(_ENDING) for name in found if name.endswith(_ENDING) and _valid(name))
+
+
+def summaries(here: Host | None, profile: str | None, now: datetime | None = None) -> list[Summary]:
+    """All baselines with what they are good for, on this host and with this profile (None: not known)."""
+    result = []
+    for name in names():
+        try:
+            result.append(summary(load(name), here, profile, now))
+        except BadInput as error:
+            # Which file it is, its row says; a path before the words would leave no room for them.
+            result.append(Summary(name, 0, [], [], [], [], "", [problem.without_file for problem in error.problems]))
+    return result
+
+
+def summary(baseline: Baseline, here: Host | None, profile: str | None, now: datetime | None = None) -> Summary:
+    """What a baseline is good for: same host, kernel and profile? how old? does it have a spread?"""
+    snapshots = baseline.snapshots
+    hosts = list(dict.fromkeys(one.host.name for one in snapshots))
+    kernels = list(dict.fromkeys(one.host.kernel for one in snapshots))
+    profiles = list(dict.fromkeys(one.profile.name for one in snapshots))
+    measured = [{name for name, probe in one.probes.items() if probe.status in MEASURED} for one in snapshots]
+    ever, always = measured[0].union(*measured), measured[0].intersection(*measured)
+    notes = []
+    if here is not None:
+        notes.append("this host" if hosts == [here.name] else f"another host: {', '.join(hosts)}")
+        if hosts == [here.name] and kernels != [here.kernel]:
+            notes.append(f"another kernel: {', '.join(kernels)}")
+    if profile is not None:
+        same, others = profiles == [profile], ", ".join(profiles)
+        notes.append(f"the same profile: {profile}" if same else f"another profile than {profile}: {others}")
+    age = _age_days(snapshots[-1].created, now or datetime.now(timezone.utc))
+    if age is not None:
+        notes.append(f"{age} days old" + (": old" if age > OLD_DAYS else ""))
+    count = len(snapshots)
+    notes.append(f"spread from {count} runs" if count >= SPREAD_SNAPSHOTS else f"no spread: {count} of 3 runs")
+    if ever != always:
+        notes.append(f"not in every run: {', '.join(sorted(ever - always))}")
+    return Summary(baseline.name, count, hosts, kernels, profiles, sorted(always), snapshots[-1].created, notes)
+
+
+def _path(name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise bad("baseline", safe(name, 64), "expected a name of letters, digits, dots, dashes (64 at most)")
+    return _folder() / f"{name}{_ENDING}"
+
+
+def _valid(file: str) -> bool:
+    return _NAME.fullmatch(PurePath(file).name.removesuffix(_ENDING)) is not None
+
+
+def _folder() -> Path:
+    return paths.user_data() / "baselines"
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad(folder, "", f"cannot make this directory: {os.strerror(error.errno or 0).lower()}") from None
+
+
+def _age_days(created: str, now: datetime) -> int | None:
+    try:
+        then = datetime.fromisoformat(created.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if then.tzinfo is None:
+        then = then.replace(tzinfo=timezone.utc)
+    return max(0, (now - then).days)

@@ -1,0 +1,364 @@
+"""Compares a snapshot with a baseline of one or many: what moved beyond chance, ranked by how much it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from netconsole.base import figure
+from netconsole.compare.document import (
+    Comparison,
+    Condition,
+    Direction,
+    Figure,
+    Finding,
+    NotComparable,
+    Side,
+    Verdict,
+    said,
+)
+from netconsole.compare.facts import changed_facts, explained_by
+from netconsole.compare.judge import (
+    BURST_WEIGHT,
+    PERCENTILES,
+    SPREAD_SNAPSHOTS,
+    TYPICAL_BURST,
+    Judged,
+    Spreads,
+    enough,
+    judge_count,
+    judge_gauge,
+    judge_histogram,
+    log_rates,
+    log_values,
+)
+from netconsole.compare.labels import DEVICE_LABELS, HOST_NETNS
+from netconsole.compare.metrics import EVENT_SIZES, Column, Identity, Metric, Metrics, flatten, metric_key
+from netconsole.compare.significance import dispersion, false_discovery_limit
+from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
+from netconsole.snapshot.document import MEASURED, ProbeData, Snapshot, number, seconds
+
+FALSE_DISCOVERIES = 0.01
+"""Of all findings, this share may be chance; when nothing changed, this is the chance of any finding at all."""
+MAX_FINDINGS = 200
+MAX_UNCERTAIN = 10
+"""Findings that are large but not beyond chance: shown after the others, never part of the verdict."""
+MIN_SHARE = 0.05
+"""Of what is neither worse nor better (traffic, work), a change of a smaller share of all of it is no finding: beside
+100 000 packets/s the 30 of somebody's session are nothing."""
+MIN_DURATION_S = 1.0
+_CONDITIONS = (
+    ("machine_cpu_pct", "%", "busy share of all CPUs of the machine"),
+    ("kernel_cpu_pct", "%", "time of our programs in the kernel, of one core"),
+)
+"""Keys of a snapshot's ``cost``, their unit and what they are called."""
+_MAX_NOT_COMPARABLE = 500
+
+
+def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str] = ()) -> Comparison:
+    """Hold a snapshot against one or more. ``names`` are what the baseline's files are called. Never raises on a
+    valid snapshot; the baseline must not be empty.
+    """
+    return compare_metrics(flatten(current), [flatten(snapshot) for snapshot in baseline], names)
+
+
+def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:
+    """As :func:`compare`, of snapshots that are flat already: a baseline need not be flattened for every comparison."""
+    left_out: dict[str, str] = {}
+    judged = _judge_all(now, before, left_out)
+    limit = false_discovery_limit((one.p for one in judged), FALSE_DISCOVERIES)
+    certain = [one for one in judged if one.large and one.p <= limit]
+    uncertain = sorted((one for one in judged if one.large and one.p > limit), key=lambda one: one.p)[:MAX_UNCERTAIN]
+    certain, parts = said_once(certain, {one.metric.identity: one for one in judged})
+    changes = changed_facts(now, before)
+    ranked = sorted(certain, key=_importance) + sorted(uncertain, key=_importance)
+    shown = ranked[:MAX_FINDINGS]
+    explained = explained_by([one.metric for one in shown], changes)
+    findings = [
+        _finding(rank, one, rank <= len(certain), parts.get(one.metric.identity), facts)
+        for rank, (one, facts) in enumerate(zip(shown, explained, strict=True), 1)
+    ]
+    ranks: dict[str, list[int]] = {}
+    for finding in findings:
+        for fact in finding.facts:
+            ranks.setdefault(fact, []).append(finding.rank)
+    return Comparison(
+        verdict=_verdict([direction_of(one) for one in certain], any(change.is_setting for change in changes)),
+        findings=findings,
+        facts_changed=[change.with_ranks(ranks.get(change.fact, [])) for change in changes],
+        not_comparable=[NotComparable(key, why) for key, why in sorted(left_out.items())[:_MAX_NOT_COMPARABLE]],
+        conditions=_conditions(now, before),
+        compared=len(judged),
+        findings_omitted=len(ranked) - len(shown),
+        current=_side(now.snapshot, ""),
+        baseline=[_side(one.snapshot, name) for one, name in zip(before, [*names, *[""] * len(before)], strict=False)],
+    )
+
+
+def _conditions(now: Metrics, before: Sequence[Metrics]) -> list[Condition]:
+    found = []
+    for key, unit, name in _CONDITIONS:
+        values = [cost for one in before if (cost := _cost(one.snapshot, key)) is not None]
+        current = _cost(now.snapshot, key)
+        if values or current is not None:
+            found.append(Condition(name, unit, min(values, default=None), max(values, default=None), current))
+    return found
+
+
+def _cost(snapshot: Snapshot, key: str) -> float | None:
+    return number(snapshot.cost.get(key))
+
+
+def direction_of(one: Judged) -> Direction:
+    """Worse, better, or neither: by the metric's own sense and the sign of the change."""
+    if one.metric.worse is None or one.stands_for.name == "shape":
+        return "different"
+    return "worse" if (one.stands_for.log2_ratio > 0) == (one.metric.worse == "up") else "better"
+
+
+def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> list[Judged]:
+    usable = _usable(now, before, left_out)
+    everything = dict(now.by_identity)
+    for one in before:
+        for key, metric in one.by_identity.items():
+            everything.setdefault(key, metric)
+    pairs: list[Pair] = []
+    unmatched: set[Identity] = set()
+    for key, metric in everything.items():
+        sides = usable.get(metric.probe)
+        if sides is None:
+            continue
+        current = now.by_identity.get(key)
+        past = [one.by_identity.get(key) for one in sides]
+        why = _unmatched(metric, now, sides) if current is None or None in past else None
+        if why is not None:
+            left_out[metric.key] = why
+            unmatched.add(key)
+        else:
+            pairs.append((current or _nothing_of(metric), past, sides))
+    pairs = rests(pairs, now, unmatched)
+    spreads = _learned(pairs)
+    judged: list[Judged] = []
+    work = _work(pairs, now)
+    bursts: dict[tuple[Column, Column], float] = {}
+    spans = {name: [seconds(one.snapshot, name) for one in (now, *sides)] for name, sides in usable.items()}
+    for current, past, sides in pairs:
+        now_s, *past_s = spans[current.probe]
+        of = current.identity[:3], (current.counter or current.identity)[:3]
+        burst = bursts.get(of)
+        if burst is None:  # all rows of a column have the same
+            burst = bursts[of] = _burst(*of, [now, *sides])
+        result = _judge(current, past, past_s, now_s, spreads, burst)
+        if result is not None:
+            if current.kind == "table" and current.worse is None:
+                result.large &= abs(change_of(result)) >= MIN_SHARE * work[_work_of(current)]
+            judged.append(result)
+        elif current.kind == "gauge":
+            name = f"{current.probe}/gauge/{current.name}"
+            left_out.setdefault(name, "a gauge needs a baseline of three snapshots or more")
+    return judged
+
+
+def _judge(
+    metric: Metric,
+    past: Sequence[Metric | None],
+    spans: Sequence[float],
+    now_s: float,
+    spreads: Spreads,
+    burst: float,
+) -> Judged | None:
+    if metric.kind == "histogram":
+        known = [one.histogram for one in past if one is not None and one.histogram is not None]
+        return judge_histogram(metric, known, spreads) if known else None
+    if metric.kind == "gauge":
+        return judge_gauge(metric, [one.value for one in past if one is not None and one.value is not None], spreads)
+    counts = [(one.count if one is not None else 0, span) for one, span in zip(past, spans, strict=True)]
+    return judge_count(metric, now_s, counts, spreads, burst)
+
+
+def _work(pairs: Iterable[Pair], now: Metrics) -> dict[tuple[str, str, str], float]:
+    """What the rows of a table that are neither worse nor better come to per second, by unit, on the busiest side."""
+    sums: dict[tuple[str, str, str], dict[int, float]] = {}
+    for current, past, sides in pairs:
+        if current.kind == "table" and current.worse is None:
+            by_side = sums.setdefault(_work_of(current), {})
+            for metric, side in zip((current, *past), (now, *sides), strict=True):
+                if metric is not None:
+                    by_side[id(side)] = by_side.get(id(side), 0.0) + metric.count / seconds(side.snapshot, metric.probe)
+    return {of: max(by_side.values()) for of, by_side in sums.items()}
+
+
+def _work_of(metric: Metric) -> tuple[str, str, str]:
+    return metric.probe, metric.name.partition(".")[0], metric.unit
+
+
+def _burst(own: Column, whole: Column, sides: Sequence[Metrics]) -> float:
+    """How many events of a count come at once, by the series of its column, or of the counter that it is a part of."""
+    series = [side.series.get(own) or side.series.get(whole, []) for side in sides]
+    return dispersion(series, TYPICAL_BURST, BURST_WEIGHT)
+
+
+def _learned(pairs: Iterable[Pair]) -> Spreads:
+    """The typical spreads of the baseline; those of figures too rare to have one do not count."""
+    spreads = Spreads()
+    for metric, past, sides in pairs:
+        if len(sides) < SPREAD_SNAPSHOTS:
+            continue
+        if metric.kind == "histogram":
+            known = [one.histogram for one in past if one is not None and one.histogram is not None]
+            for name, percent in PERCENTILES.items():
+                spreads.learn(name, log_values([one.percentile(percent) for one in known if enough(one, percent)]))
+            spreads.learn("mean", log_values([one.mean for one in known if one.count]))
+        elif metric.kind in ("counter", "table"):
+            event = EVENT_SIZES.get(metric.unit, 1.0)
+            counts = [one.count / event if one is not None else 0.0 for one in past]
+            if counts and min(counts) > 1:
+                spans = [seconds(one.snapshot, metric.probe) for one in sides]
+                spreads.learn("rate", log_rates(list(zip(counts, spans, strict=True))))
+    return spreads
+
+
+def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> dict[str, list[Metrics]]:
+    """Probe by probe, the baseline snapshots that it can be compared with; the others are named in ``left_out``."""
+    snapshot = now.snapshot
+    profiles = {one.snapshot.profile.name for one in before} - {snapshot.profile.name}
+    if profiles:
+        other = ", ".join(sorted(profiles))
+        left_out["profile"] = (
+            f"the profiles differ ({snapshot.profile.name} against {other}): filters may too; "
+            "only probes that both have in the same mode are compared"
+        )
+    usable: dict[str, list[Metrics]] = {}
+    names = dict.fromkeys([*snapshot.probes, *(name for one in before for name in one.snapshot.probes)])
+    for name in names:
+        current = snapshot.probes.get(name)
+        reasons = []
+        for one in before:
+            past = one.snapshot.probes.get(name)
+            why = probe_differs(current, past, min(seconds(snapshot, name), seconds(one.snapshot, name)))
+            if why is None:
+                usable.setdefault(name, []).append(one)
+            else:
+                reasons.append(why)
+        if reasons and name not in usable:
+            left_out[name] = reasons[0]
+        elif reasons:
+            left_out[name] = f"{len(reasons)} of {len(before)} snapshots of the baseline left out: {reasons[0]}"
+    return usable
+
+
+def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: float) -> str | None:
+    """Why the figures of a probe cannot be compared; None when they can. ``shorter_s``: the shorter of both times."""
+    if now is None or before is None:
+        return f"not in the {'current snapshot' if now is None else 'baseline'}"
+    for probe, other, where in ((now, before, "in the current snapshot"), (before, now, "in the baseline")):
+        if probe.status not in MEASURED:
+            where = "on both sides" if probe.status == other.status else where
+            return f"{probe.status} {where}" + (f": {probe.why}" if probe.why else "")
+    if now.version != before.version and None not in (now.version, before.version):
+        return f"version {now.version} of the probe against {before.version}: its figures changed their meaning"
+    if now.mode != before.mode:
+        return f"mode {now.mode} against {before.mode}"
+    if shorter_s < MIN_DURATION_S:
+        return f"a snapshot of less than {MIN_DURATION_S:g} s"
+    if sorted(now.attach) != sorted(before.attach) and (now.status == "degraded" or before.status == "degraded"):
+        return "an attach point is missing on one side: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))
+    return None
+
+
+def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str | None:
+    """Why a metric that some side lacks is not simply a 0 there; None when it can be compared."""
+    there = metric.identity in now.by_identity
+    lacking = [one for one in (now, *before) if metric.identity not in one.by_identity]
+    if metric.kind in ("histogram", "gauge"):
+        has_none = not there or len(lacking) == len(before)  # some of the baseline's are enough
+        return f"only in the {'current snapshot' if there else 'baseline'}" if has_none else None
+    reasons = [not_zero(metric.identity, one, "baseline" if there else "current") for one in lacking]
+    return next((why for why in reasons if why is not None), None)
+
+
+def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
+    """Why a count that is not in ``lacking`` is not simply a 0 there; None when it is one."""
+    probe, _, name, labels = identity
+    if f"{probe}/table/{name.partition('.')[0]}" in lacking.partial:
+        return f"the table was full on the {side} side: a row that is not in it is not a 0"
+    namespace = next((value for label, value in labels if label == "netns"), HOST_NETNS)
+    there = lacking.names.known_namespaces
+    if there and namespace not in there:
+        return f"no such network namespace on the {side} side"
+    # The facts name the devices of the host's own network namespace alone.
+    is_own = namespace == HOST_NETNS
+    devices = [str(value) for label, value in labels if label in DEVICE_LABELS and value and is_own]
+    known = lacking.names.known_devices if devices else ()
+    if known and any(device not in known for device in devices):
+        return f"no such device on the {side} side"
+    return None
+
+
+def _nothing_of(metric: Metric) -> Metric:
+    """The same row, not seen: a count of 0."""
+    return Metric(metric.identity, metric.unit, metric.worse, counter=metric.counter)
+
+
+def _importance(one: Judged) -> tuple[int, float, float, str]:
+    """Worse first, then what is neither, then better; the larger change first, the more certain of equals."""
+    order = {"worse": 0, "different": 1, "better": 2}[direction_of(one)]
+    return order, -round(abs(one.size), 1), one.p, one.metric.key
+
+
+def _verdict(directions: Sequence[Direction], facts_changed: bool) -> Verdict:
+    if "worse" in directions:
+        return "regressed"
+    return "changed" if directions or facts_changed else "same"
+
+
+def _finding(rank: int, one: Judged, significant: bool, part: Part | None, facts: list[str]) -> Finding:
+    shown = one.stands_for
+    shape = shown.name == "shape"
+    return Finding(
+        rank=rank,
+        metric=one.metric.key,
+        unit="log2 units" if shape else one.unit,
+        baseline=shown.baseline,
+        current=shown.current,
+        ratio=None if shape else shown.ratio,
+        difference=change_of(one),
+        spread=shown.spread,
+        significant=significant,
+        direction=direction_of(one),
+        why=_why(one, significant, part),
+        statistic=shown.name,
+        figures=[
+            Figure(figure.name, figure.baseline, figure.current, figure.spread)
+            for figure in one.statistics
+            if figure.name != "shape"
+        ],
+        distance=one.distance,
+        facts=facts,
+    )
+
+
+def _why(one: Judged, significant: bool, part: Part | None) -> str:
+    """One sentence of figures: from what to what, against what it was held, what it is a part of."""
+    shown = one.stands_for
+    if shown.name == "shape":
+        text = f"the shape of the distribution moved by {one.distance:.2f} log2 units, its percentiles did not"
+    else:
+        name = "" if shown.name in ("rate", "value") else f"{shown.name} "
+        text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
+        if shown.ratio is not None:
+            text += f" (×{figure.number(shown.ratio)})"
+        if shown.spread:
+            text += f", the baseline's spread is {said(shown.spread, one.unit)}"
+    if part is not None and part[1] > 0:
+        text += f"; {min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}"
+    if one.metric.is_rest:
+        text += "; without what is benign or cannot be compared"
+    if not significant:
+        text += "; may be chance"
+    return text
+
+
+def _side(snapshot: Snapshot, name: str) -> Side:
+    host, profile = snapshot.host.name, snapshot.profile.name
+    return Side(host, snapshot.created, profile, snapshot.duration_s, PurePath(name).name)

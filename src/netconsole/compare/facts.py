@@ -1,0 +1,152 @@
+"""Which facts of the host changed, and which findings they may explain: by device, by VM, or by what they govern."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from netconsole.base.fact_keys import parts
+from netconsole.compare.document import FactChange
+from netconsole.compare.metrics import Metric, Metrics
+from netconsole.probes.polarity import TIME_UNITS
+
+Value = str | int | float | bool | list[str] | None
+
+MAX_CHANGES = 500
+THERE = "there"
+"""Stands for all the facts of a device or VM that the other side does not have."""
+_IGNORED = re.compile(r"nic/[^/]*/mac$")
+"""Made anew with every virtual device, and never the same on two hosts."""
+
+GOVERNS: tuple[tuple[str, str], ...] = (
+    (r"sysctl/net\.(core\.(r|w)mem|ipv4\.(udp|tcp)_|core\.optmem)", r"socket|tcp|udp|retrans"),
+    (r"sysctl/net\.core\.(netdev|dev_weight|flow_limit|busy|rps|gro)", r"softirq|softnet|backlog|squeeze"),
+    (r"sysctl/net\.core\.default_qdisc", r"tx_queue|qdisc|backlog"),
+    (r"sysctl/net\.(netfilter|ipv4\.netfilter)|conntrack/", r"drop|conntrack|nf_"),
+    (r"sysctl/net\.ipv[46]\.(neigh|conf|route|ip_forward)", r"drop"),
+    (r"nic/[^/]*/(offload|coalesce|channels|rings|irq|rx-\d+|gro_)", r"softirq|softnet"),
+    (r"ovs/", r"ovs|upcall|megaflow|vport"),
+    (r"module/(vhost|vhost_net|tun|tap)/", r"vhost|tun|tap|vring|irqfd"),
+    (r"module/kvm[^/]*/", r"vhost|irqfd|kvm|vcpu|time"),
+    (r"(cpu|mitigation|kernel|numa|memory|module/haltpoll)/", r"time"),
+)
+"""Facts and the metrics that they may move beside those of their own device or VM; `time` stands for every metric that
+is a time."""
+_GOVERNS = tuple((re.compile(fact), re.compile(metric)) for fact, metric in GOVERNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One changed fact, and the thing (device or VM) it is of, if any."""
+
+    fact: str
+    baseline: Value
+    current: Value
+    thing: str | None
+
+    @property
+    def is_setting(self) -> bool:
+        """Whether something is configured otherwise; a device or VM that came or went is no change of configuration."""
+        return THERE not in (self.baseline, self.current)
+
+    def with_ranks(self, ranks: list[int]) -> FactChange:
+        """As the document carries it."""
+        return FactChange(self.fact, self.baseline, self.current, ranks)
+
+
+def changed_facts(now: Metrics, before: Sequence[Metrics]) -> list[Change]:
+    """Facts whose value is none of those in the baseline. What is unknown on a side is not a change."""
+    current, unknown_now = _values(now)
+    past = [_values(one) for one in before]
+    if not current or not all(values for values, _ in past):
+        return []
+    changes = []
+    for fact in sorted({*current, *(fact for values, _ in past for fact in values)}):
+        if _IGNORED.search(fact):
+            continue
+        if _covered(fact, unknown_now) or any(_covered(fact, unknown) for _, unknown in past):
+            continue
+        seen = [values.get(fact) for values, _ in past]
+        value = current.get(fact)
+        if value not in seen:
+            changes.append(Change(fact, seen[-1], value, _thing(fact)))
+    return _whole_things(changes, current, [values for values, _ in past])[:MAX_CHANGES]
+
+
+def explained_by(metrics: Sequence[Metric], changes: Sequence[Change]) -> list[list[str]]:
+    """For each metric the changed facts that may explain it: those of its device or VM, and those that govern it."""
+    by_thing: dict[str, list[Change]] = {}
+    for change in changes:
+        if change.thing is not None:
+            by_thing.setdefault(change.thing, []).append(change)
+    result = []
+    for metric in metrics:
+        found = [change.fact for thing in _things(metric) for change in by_thing.get(thing, ())]
+        words = metric.key.lower() + (" time" if metric.unit in TIME_UNITS else "")
+        for change in changes:
+            if any(fact.match(change.fact) and governed.search(words) for fact, governed in _GOVERNS):
+                found.append(change.fact)
+        result.append(list(dict.fromkeys(found)))
+    return result
+
+
+def _values(metrics: Metrics) -> tuple[dict[str, Value], list[str]]:
+    """Facts that are known and configured, by key with taps as their VM's devices; and what is unknown."""
+    known: dict[str, Value] = {}
+    unknown = []
+    for name, fact in metrics.snapshot.facts.items():
+        if fact.volatile:
+            continue
+        if fact.value is None:
+            unknown.append(name)
+        else:
+            known[metrics.names.fact(name)] = fact.value
+    return known, unknown
+
+
+def _whole_things(changes: list[Change], now: Mapping[str, Value], past: Sequence[Mapping[str, Value]]) -> list[Change]:
+    """A device or VM that came or went is one change, not one for each of its facts."""
+    there_now = {_folder(fact) for fact in now}
+    there_before = [{_folder(fact) for fact in values} for values in past]
+    result: dict[str, Change] = {}
+    for change in changes:
+        folder = _folder(change.fact)
+        if change.thing is not None and folder not in there_now:
+            result[folder] = Change(folder, THERE, None, change.thing)
+        elif change.thing is not None and not any(folder in folders for folders in there_before):
+            result[folder] = Change(folder, None, THERE, change.thing)
+        else:
+            result[change.fact] = change
+    return list(result.values())
+
+
+def _folder(fact: str) -> str:
+    """The part of a fact's key that names its thing: nic/eth0, ovs/port/vnet3."""
+    return "/".join(fact.split("/")[: 3 if fact.startswith("ovs/") else 2])
+
+
+def _covered(fact: str, unknown: Sequence[str]) -> bool:
+    """Whether a fact, or the whole area that it is in, could not be read."""
+    return any(fact == name or fact.startswith(f"{name}/") for name in unknown)
+
+
+def _thing(fact: str) -> str | None:
+    where = parts(fact)
+    if len(where) >= 3 and where[0] in ("nic", "tc", "vm"):
+        return where[1]
+    if len(where) >= 4 and where[0] == "ovs" and where[1] in ("port", "interface", "bridge"):
+        return where[2]
+    return None
+
+
+def _things(metric: Metric) -> list[str]:
+    """The devices and VMs that a metric's labels speak of: `web-07 net0` speaks of both."""
+    found = []
+    for _, value in metric.labels:
+        if isinstance(value, str) and value:
+            found.append(value)
+            vm = re.fullmatch(r"(.*) (net\d+|vhost\d*|vcpu\d+|qemu)", value, re.DOTALL)
+            if vm:
+                found.append(vm[1])
+    return list(dict.fromkeys(found))

@@ -1,0 +1,311 @@
+"""Judges one metric against a baseline: how far apart, beyond chance or not. The method is in docs/comparison.md.
+
+With three snapshots or more in the baseline a change must be beyond their spread *and* beyond the noise of the counts;
+with fewer, beyond the noise of the counts by a margin, because nobody knows how much the figure varies from day to day.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from netconsole.compare.metrics import EVENT_SIZES, Distribution, Metric, added
+from netconsole.compare.significance import (
+    median,
+    rate_p,
+    shape_distance,
+    shape_p,
+    share_p,
+    spread,
+    student_p,
+    two_sided,
+)
+
+MIN_RATIO = 1.25
+"""A smaller change is not worth a line, however certain."""
+SINGLE_RATIO = 2.0
+"""What a single snapshot is allowed to be off by: the margin for the variation that nobody has measured."""
+SINGLE_TAIL_RATIO = 4.0
+"""Likewise its p99, which a handful of samples decide: on a path where nothing changed it is off by a factor of 4 in
+one run of ten (bench/real_comparison.py)."""
+TYPICAL_BURST, BURST_WEIGHT = 4.0, 1.0
+"""Events and slow samples come in bursts: this many count as one where nothing tells how many, and this is believed as
+much as so many intervals of a series that tells."""
+MIN_EVENTS = 10
+"""A difference of fewer events in the whole run is not worth a line."""
+MIN_TIME_NS = 1000
+"""A difference of less than a microsecond is not worth a line."""
+SHAPE_MIN = 0.5
+"""A shape counts as changed from here on: log2 units, as if every sample were off by a factor 1.4."""
+SPREAD_SNAPSHOTS = 3
+"""From so many snapshots on there is a spread."""
+PRIOR_DEGREES = 4.0
+"""How many observations the typical spread of all metrics is worth beside a metric's own few."""
+MAX_BELOW_TYPICAL = 3.0
+"""A figure that happened to repeat itself exactly is not believed to be steadier than typical by more than this."""
+MIN_SPREAD = {
+    "p50": 0.05, "p90": 0.1, "p99": 0.2, "mean": 0.1, "rate": 0.05, "gauge": 0.4, "worst": 1.28, "shape": 0.05,
+}  # fmt: skip
+"""No figure on a host repeats better than to 5 %, and the tail never that well: five p99 that happen to agree say
+little of the sixth. Natural logarithms; measured by bench/real_comparison.py. The longest of many times is one sample:
+of a tail as 1/x (waits for a busy CPU have one) its logarithm has the deviation π/√6 (Gumbel), a factor of 3.6."""
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0}
+_MIN_BEYOND = 5
+"""Samples that must lie beyond a percentile before it is looked at."""
+_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+@dataclass(slots=True)
+class Statistic:
+    """One figure of a metric against the baseline: values in the metric's unit, spread likewise (None: not known)."""
+
+    name: str
+    baseline: float | None
+    current: float | None
+    spread: float | None
+    p: float
+
+    @property
+    def ratio(self) -> float | None:
+        """Current by baseline; None when one is 0 or not known."""
+        return self.current / self.baseline if self.baseline and self.current else None
+
+    @property
+    def log2_ratio(self) -> float:
+        """Signed size of the change; a side that is 0 counts as far below the other."""
+        if not self.baseline and not self.current:
+            return 0.0
+        if not self.baseline or not self.current:
+            return math.copysign(20.0, (self.current or 0) - (self.baseline or 0))
+        return math.log2(self.current / self.baseline)
+
+
+@dataclass(slots=True)
+class Judged:
+    """A metric with its statistics; the one that ``stands_for`` it is what a finding shows."""
+
+    metric: Metric
+    stands_for: Statistic
+    unit: str
+    large: bool
+    """Whether the change is large enough for a line, if it is beyond chance."""
+    size: float
+    """How large, in log2 units, what is almost nothing held against one event; for ranking."""
+    statistics: list[Statistic] = field(default_factory=list)
+    distance: float | None = None
+
+    @property
+    def p(self) -> float:
+        """Of the statistic that stands for it, corrected for having looked at all of them."""
+        return min(1.0, self.stands_for.p * max(1, len(self.statistics)))
+
+
+class Spreads:
+    """The spread of figures of one kind over the baseline's snapshots, each steadied by what is typical of the kind."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[float]] = {}
+        self._typical: dict[str, float] = {}
+
+    def learn(self, kind: str, values: Sequence[float]) -> None:
+        """Take note of one figure over the snapshots (natural logarithms)."""
+        own = spread(values)
+        if own is not None:
+            self._seen.setdefault(kind, []).append(own)
+
+    def of(self, kind: str, values: Sequence[float]) -> float | None:
+        """The spread of a figure, in natural logarithm; None with too few snapshots."""
+        own = spread(values)
+        if own is None:
+            return None
+        if kind not in self._typical:
+            self._typical[kind] = max(MIN_SPREAD[kind], median(self._seen.get(kind, [0.0])))
+        # On a log scale, so that one kind may hold figures that stand still and others that jump.
+        typical, degrees = self._typical[kind], len(values) - 1
+        own = max(own, typical / MAX_BELOW_TYPICAL, MIN_SPREAD[kind] / 2)
+        steadied = (PRIOR_DEGREES * math.log(typical) + degrees * math.log(own)) / (PRIOR_DEGREES + degrees)
+        return max(MIN_SPREAD[kind], math.exp(steadied))
+
+
+def judge_count(
+    now: Metric, now_s: float, before: Sequence[tuple[int, float]], spreads: Spreads, burst: float = TYPICAL_BURST
+) -> Judged | None:
+    """A count over ``now_s`` seconds against (count, seconds) of each baseline; None when nothing ever came.
+
+    ``burst`` is how many events come at once, by the series within the snapshots.
+    """
+    if not now.count and not any(count for count, _ in before):
+        return None
+    event = EVENT_SIZES.get(now.unit, 1.0)
+    events, past = now.count / event, [(count / event, seconds) for count, seconds in before]
+    rates = [count / seconds for count, seconds in before]
+    typical, rate = median(rates), now.count / now_s
+    expected = typical * now_s / event
+    statistic = Statistic("rate", typical, rate, None, 1.0)
+    large = abs(events - expected) >= MIN_EVENTS and abs(statistic.log2_ratio) >= math.log2(MIN_RATIO)
+    if len(before) >= SPREAD_SNAPSHOTS:
+        logs = log_rates(past)
+        own = spreads.of("rate", logs)
+        statistic.spread = own * typical if own is not None else None
+        if large:
+            total, total_s = sum(count for count, _ in past), sum(seconds for _, seconds in past)
+            p = rate_p(total, total_s, events, now_s, burst=burst)
+            statistic.p = max(p, _spread_p(math.log((events + 0.5) / now_s), logs, own))
+    elif large:  # what is too small for a line needs no test
+        statistic.p = max(rate_p(count, seconds, events, now_s, SINGLE_RATIO, burst) for count, seconds in past)
+    size = math.log2((events + 1) / (expected + 1))
+    return Judged(now, statistic, f"{now.unit}/s" if now.unit else "/s", large, size)
+
+
+def judge_gauge(now: Metric, before: Sequence[float], spreads: Spreads) -> Judged | None:
+    """A gauge against those of the baseline; None with too few, because a gauge has no counts to tell its noise."""
+    if now.value is None or len(before) < SPREAD_SNAPSHOTS:
+        return None
+    logs = [math.log1p(abs(value)) for value in before]
+    kind = "worst" if now.unit in _NS else "gauge"
+    own = spreads.of(kind, logs) or MIN_SPREAD[kind]
+    p = _spread_p(math.log1p(abs(now.value)), logs, own)
+    typical = median(before)
+    statistic = Statistic("value", typical, now.value, own * typical, p)
+    event = EVENT_SIZES.get(now.unit, 1.0)
+    size = math.log2((abs(now.value) / event + 1) / (abs(typical) / event + 1))
+    return Judged(now, statistic, now.unit, abs(size) >= math.log2(MIN_RATIO), size)
+
+
+def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spreads) -> Judged | None:
+    """A histogram by p50, p90, p99, mean and shape; None when a side has too few samples for any of them."""
+    current = now.histogram
+    whole = added(before)
+    if current is None or not current.count or not whole.count:
+        return None
+    statistics = [
+        statistic
+        for name, percent in PERCENTILES.items()
+        if (statistic := _percentile(name, percent, current, before, whole, spreads)) is not None
+    ]
+    mean = _mean(current, before, whole, spreads)
+    if mean is not None:
+        statistics.append(mean)
+    if not statistics:
+        return None
+    floor = least_difference(now.unit)
+    distance = shape_distance(whole.buckets, current.buckets, floor)
+    eligible = [statistic for statistic in statistics if _worth(statistic, floor)]
+    if not eligible and distance >= SHAPE_MIN:
+        shape = _shape(distance, floor, current, before, whole)
+        return Judged(now, shape, "log2 units", True, distance, [*statistics, shape], distance)
+    # The most certain of those that moved enough; of equally certain ones, the one that moved most.
+    best = min(eligible or statistics, key=lambda one: (max(one.p, 1e-12), -abs(one.log2_ratio)))
+    return Judged(now, best, now.unit, bool(eligible), best.log2_ratio, statistics, distance)
+
+
+def least_difference(unit: str) -> float:
+    """A smaller difference of a figure in ``unit`` is not worth a line."""
+    return MIN_TIME_NS / _NS[unit] if unit in _NS else 0.0
+
+
+def log_rates(counts: Sequence[tuple[float, float]]) -> list[float]:
+    """Natural logarithms of rates, nothing counted as half an event."""
+    return [math.log((count + 0.5) / seconds) for count, seconds in counts]
+
+
+def log_values(values: Sequence[float | None]) -> list[float]:
+    """Natural logarithms of what is known and above 0."""
+    return [math.log(value) for value in values if value and value > 0]
+
+
+def enough(distribution: Distribution, percent: float) -> bool:
+    """Whether enough samples lie beyond a percentile to speak of it."""
+    return distribution.count * min(percent, 100 - percent) / 100 >= _MIN_BEYOND
+
+
+def _shape(
+    distance: float, floor: float, now: Distribution, before: Sequence[Distribution], whole: Distribution
+) -> Statistic:
+    """The distance to the baseline, against those that each of the baseline's snapshots has to all others of it."""
+    p = shape_p(whole.buckets, now.buckets, floor)
+    if len(before) < SPREAD_SNAPSHOTS:
+        return Statistic("shape", 0.0, distance, None, p if distance >= math.log2(SINGLE_RATIO) else 1.0)
+    # Held against a whole that it is a part of, each would look nearer than a stranger ever can.
+    own = [
+        shape_distance(added([*before[:number], *before[number + 1 :]]).buckets, one.buckets, floor)
+        for number, one in enumerate(before)
+    ]
+    typical = median(own)
+    width = max(MIN_SPREAD["shape"], spread(own) or 0.0, typical / 2)
+    return Statistic("shape", typical, distance, width, max(p, _spread_p(distance, own, width)))
+
+
+def _percentile(
+    name: str, percent: float, now: Distribution, before: Sequence[Distribution], whole: Distribution, spreads: Spreads
+) -> Statistic | None:
+    current, typical = now.percentile(percent), whole.percentile(percent)
+    if current is None or typical is None or not enough(now, percent) or not enough(whole, percent):
+        return None
+    parts = [one for one in before if enough(one, percent)]
+    if len(parts) < SPREAD_SNAPSHOTS:
+        margin = SINGLE_TAIL_RATIO if name == "p99" else SINGLE_RATIO
+        return Statistic(name, typical, current, None, _counts_p(percent, now, whole, margin, TYPICAL_BURST))
+    values = log_values([one.percentile(percent) for one in parts])
+    own = spreads.of(name, values)
+    p = max(_counts_p(percent, now, whole), _spread_p(math.log(current) if current else 0.0, values, own))
+    baseline = math.exp(median(values)) if values else typical
+    return Statistic(name, baseline, current, own * baseline if own is not None else None, p)
+
+
+def _counts_p(
+    percent: float, now: Distribution, before: Distribution, margin: float = 1.0, burst: float = 1.0
+) -> float:
+    """May as large a share of now's samples be beyond the baseline's percentile (times the margin) as of its own?"""
+    was, here = _reach(before, percent), _reach(now, percent)
+    if was is None or here is None or was == here:
+        return 1.0
+    # What rose must be beyond what was; what fell is the same with the roles turned around.
+    low, high = (before, now) if here > was else (now, before)
+    edge = min(was, here)[1]
+    beyond_low, beyond_high = low.above(edge), high.above(edge * margin)
+    if beyond_high / high.count <= beyond_low / low.count:
+        return 1.0
+    return share_p(beyond_low, low.count, beyond_high, high.count, burst)
+
+
+def _reach(distribution: Distribution, percent: float) -> tuple[float, float] | None:
+    """The bucket in which a percentile lies; None when there are no samples."""
+    total = sum(count for _, _, count in distribution.buckets)
+    seen = 0
+    for low, high, count in distribution.buckets:
+        seen += count
+        if count and seen >= max(1.0, total * percent / 100):
+            return low, high
+    return None
+
+
+def _mean(now: Distribution, before: Sequence[Distribution], whole: Distribution, spreads: Spreads) -> Statistic | None:
+    """The mean, only against a spread: a single snapshot's mean hangs on its few slowest samples."""
+    current, typical = now.mean, whole.mean
+    values = log_values([one.mean for one in before if one.count >= _MIN_BEYOND])
+    if not current or not typical or len(values) < SPREAD_SNAPSHOTS or now.count < _MIN_BEYOND:
+        return None
+    if min(current, typical) <= 0:
+        return None  # no sum of times
+    own = spreads.of("mean", values)
+    # A mean hangs on its slowest samples, and they are few: what they alone can move it by is no change.
+    deviation = math.hypot(now.mean_error, whole.mean_error)
+    chance = two_sided((current - typical) / deviation) if deviation else 0.0
+    p = max(chance, _spread_p(math.log(current), values, own))
+    baseline = math.exp(median(values))
+    return Statistic("mean", baseline, current, own * baseline if own is not None else None, p)
+
+
+def _spread_p(value: float, values: Sequence[float], own: float | None) -> float:
+    """May one more figure like ``values`` be ``value``? Never beyond chance while it is within what was seen."""
+    if own is None or not values or min(values) <= value <= max(values):
+        return 1.0
+    t = (value - median(values)) / (own * math.sqrt(1 + 1 / len(values)))
+    return student_p(t, PRIOR_DEGREES + len(values) - 1)
+
+
+def _worth(statistic: Statistic, floor: float) -> bool:
+    difference = abs((statistic.current or 0) - (statistic.baseline or 0))
+    return abs(statistic.log2_ratio) >= math.log2(MIN_RATIO) and difference >= floor

@@ -1,0 +1,129 @@
+"""Labels that change without meaning anything (taps, processes, namespaces, ephemeral ports), as what they stand for.
+
+The facts of a snapshot say which tap and which thread belongs to which VM; two snapshots are then compared by VM and
+role, not by number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from netconsole.base.fact_keys import parts
+from netconsole.snapshot.document import FactData, Label
+
+_PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
+_VHOST = re.compile(r"vhost-(\d+)$")
+_EPHEMERAL_DEFAULT = (32768, 60999)
+_PROCESS_LABELS = frozenset({"process", "comm", "task", "thread", "worker"})
+_NUMBER_LABELS = frozenset({"pid", "tid", "tgid"})
+_DROPPED_LABELS = frozenset({"inode", "cookie", "ifindex", "socket_id", "cpu", "qdisc"})
+"""A CPU too: what runs where moves by itself; :mod:`netconsole.compare.metrics` keeps the busiest. A device's queueing
+discipline is a fact, not a part of its name."""
+_NETNS_LABELS = frozenset({"netns"})
+HOST_NETNS, OTHER_NETNS = "host", "other"
+"""The host's own network namespace; any that has no name and no process that is known."""
+_PORT_LABELS = frozenset({"port", "local_port", "remote_port", "sport", "dport"})
+DEVICE_LABELS = frozenset({"device", "dev", "interface", "ifname", "port_name"})
+VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _NETNS_LABELS | _PORT_LABELS | DEVICE_LABELS
+
+
+class Names:
+    """What the volatile labels of one host stand for, by its facts."""
+
+    def __init__(self, facts: Mapping[str, FactData]) -> None:
+        self.taps: dict[str, str] = {}
+        self.threads: dict[int, str] = {}
+        self.devices: set[str] = set()
+        self.namespaces: dict[str, str] = {}
+        self._lists_namespaces = False
+        self._ports = _EPHEMERAL_DEFAULT
+        for name, fact in facts.items():
+            self._learn(parts(name), fact)
+        self._mappers: dict[str, Callable[[Label], Label]] = {
+            **dict.fromkeys(DEVICE_LABELS, self.device),
+            **dict.fromkeys(_PROCESS_LABELS, self._process),
+            **dict.fromkeys(_NUMBER_LABELS, self._thread),
+            **dict.fromkeys(_PORT_LABELS, self._port),
+            **dict.fromkeys(_DROPPED_LABELS, lambda _: None),
+            **dict.fromkeys(_NETNS_LABELS, self._namespace),
+        }
+
+    def label(self, name: str, value: Label) -> Label:
+        """What a label stands for; None when nothing of it can be told again in another snapshot."""
+        mapper = self._mappers.get(name)
+        return value if mapper is None else mapper(value)
+
+    def device(self, value: Label) -> Label:
+        """A tap as its VM's device, any other device by its name."""
+        return self.taps.get(value, value) if isinstance(value, str) else value
+
+    @cached_property
+    def known_devices(self) -> frozenset[str]:
+        """The devices of the host's own network namespace, taps as their VM's; empty when the facts do not say."""
+        return frozenset(self.taps.get(name, name) for name in self.devices)
+
+    @cached_property
+    def known_namespaces(self) -> frozenset[str]:
+        """What the network namespaces are called that there are; empty when the facts do not say."""
+        return frozenset({HOST_NETNS, OTHER_NETNS, *self.namespaces.values()} if self._lists_namespaces else ())
+
+    def fact(self, name: str) -> str:
+        """The key of a fact with taps as their VM's devices."""
+        area, slash, rest = name.partition("/")
+        thing, more, property_ = rest.partition("/")
+        if area in ("nic", "tc") and thing in self.taps:
+            return f"{area}{slash}{self.taps[thing]}{more}{property_}"
+        if area == "ovs" and more:
+            return "/".join(self.taps.get(part, part) for part in name.split("/"))
+        return name
+
+    def _learn(self, where: list[str], fact: FactData) -> None:
+        match where:
+            case ["vm", vm, "net", number, "tap"] if isinstance(fact.value, str):
+                self.taps[fact.value] = f"{vm} net{number}"
+            case ["vm", vm, "pid"] if isinstance(fact.value, int):
+                self.threads[fact.value] = f"{vm} qemu"
+            case ["vm", vm, ("vcpu" | "vhost") as role, number, "tid"] if isinstance(fact.value, int):
+                self.threads[fact.value] = f"{vm} {role}{number}"
+            case ["netns", inode, "name"] if isinstance(fact.value, str):
+                self.namespaces[inode] = fact.value
+            case ["netns", inode, "process"] if isinstance(fact.value, str):
+                self.namespaces[inode] = f"of {fact.value}"
+            case ["netns_count"]:
+                self._lists_namespaces = True
+            case ["nic", device, "mtu"]:
+                self.devices.add(device)
+            case ["sysctl", "net.ipv4.ip_local_port_range"] if isinstance(fact.value, str):
+                bounds = fact.value.split()
+                if len(bounds) == 2 and all(bound.isdigit() and len(bound) < 6 for bound in bounds):
+                    self._ports = (int(bounds[0]), int(bounds[1]))
+            case _:
+                pass
+
+    def _process(self, value: Label) -> Label:
+        if not isinstance(value, str):
+            return value
+        named = _PROCESS.match(value)
+        if named:
+            return self.threads.get(int((named[2] or named[3])[:18]), named[1])
+        vhost = _VHOST.match(value)
+        if vhost:
+            owner = self.threads.get(int(vhost[1][:18]), "")
+            return f"{owner.removesuffix(' qemu')} vhost" if owner else "vhost"
+        return value
+
+    def _thread(self, value: Label) -> Label:
+        return self.threads.get(value) if isinstance(value, int) else None
+
+    def _namespace(self, value: Label) -> Label:
+        """By its name; one that has none (its label is its inode) by the process that has it."""
+        if not isinstance(value, str) or value.isdecimal():
+            return self.namespaces.get(str(value), OTHER_NETNS)
+        return value
+
+    def _port(self, value: Label) -> Label:
+        if isinstance(value, int) and self._ports[0] <= value <= self._ports[1]:
+            return "ephemeral"
+        return value

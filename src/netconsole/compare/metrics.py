@@ -1,0 +1,344 @@
+"""A snapshot as a flat set of metrics to be held against another's: counts, gauges and histograms by key.
+
+A key is ``probe/kind/name``, and ``/label=value,…`` where there are labels; volatile labels are already what they stand
+for (:mod:`netconsole.compare.labels`), and rows that thereby become one are added up.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from netconsole.compare.labels import VOLATILE, Names
+from netconsole.compare.significance import EFFECTIVE_SAMPLES
+from netconsole.probes.polarity import FigureKind, Sense, sense
+from netconsole.snapshot.document import (
+    MAX_COUNT,
+    MEASURED,
+    Bucket,
+    ColumnData,
+    HistogramData,
+    Label,
+    ProbeData,
+    Snapshot,
+    TableColumns,
+)
+
+Worse: TypeAlias = Literal["up", "down"] | None
+Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
+Labels: TypeAlias = tuple[tuple[str, Label], ...]
+Column: TypeAlias = tuple[str, Kind, str]
+"""Probe, kind and name: what all rows of a counter, or of a table's column, have in common."""
+Identity: TypeAlias = tuple[str, Kind, str, Labels]
+"""Probe, kind, name and labels: what a metric is found by. Its key is the same as text."""
+
+OWN_COST = "self_cost"
+"""How busy the machine was, and what watching cost: conditions of a measurement, and none of its results."""
+EVENT_SIZES = {"ns": 1e6, "us": 1e3, "ms": 1.0, "bytes": 65536.0, "kB": 64.0}
+"""A sum of times or bytes has no events that could be counted: a millisecond, or 64 kB, stands for one."""
+_LABEL_NAMES = (
+    frozenset({"cpu", "queue", "node", "vcpu", "vq", "numa_node", "code", "errno", "mark", "zone"}) | VOLATILE
+)
+"""Numbers that are labels, for a snapshot that does not say."""
+_UNQUOTED = re.compile(r"[^\x00-\x1f,=/\"\\\x7f]*")
+
+
+@dataclass(slots=True)
+class Metric:
+    """One figure. A count has ``count`` over the snapshot's time, a gauge ``value``, a histogram ``buckets``."""
+
+    identity: Identity
+    unit: str
+    worse: Worse
+    count: int = 0
+    value: float | None = None
+    histogram: Distribution | None = None
+    counter: Identity | None = None
+    """The counter that this row is a part of, or the sum that it is the busiest CPU's part of."""
+    is_rest: bool = False
+    """Of a counter: rows that are no fault, or that cannot be compared, have been taken from its count."""
+
+    @property
+    def key(self) -> str:
+        """``probe/kind/name[/labels]``."""
+        return metric_key(*self.identity)
+
+    @property
+    def probe(self) -> str:
+        """The name of its probe."""
+        return self.identity[0]
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return self.identity[1]
+
+    @property
+    def name(self) -> str:
+        """Its name within the probe: of a table with several values, ``table.column``."""
+        return self.identity[2]
+
+    @property
+    def labels(self) -> Labels:
+        """What it is of."""
+        return self.identity[3]
+
+
+@dataclass(slots=True)
+class Distribution:
+    """The samples of a histogram; ``sum`` is None when a part of it is not known."""
+
+    count: int
+    sum: float | None
+    buckets: list[Bucket]
+
+    @property
+    def mean(self) -> float | None:
+        """The mean, exact; None when empty or not known."""
+        return self.sum / self.count if self.count and self.sum is not None else None
+
+    @property
+    def mean_error(self) -> float:
+        """Standard error of the mean, of no more samples than are believed to be independent."""
+        n = sum(count for _, _, count in self.buckets)
+        if not n:
+            return 0.0
+        mean = math.fsum((low + high) / 2 * count for low, high, count in self.buckets) / n
+        variance = math.fsum(((low + high) / 2 - mean) ** 2 * count for low, high, count in self.buckets) / n
+        return math.sqrt(variance / min(n, EFFECTIVE_SAMPLES))
+
+    def percentile(self, percent: float) -> float | None:
+        """The value below which ``percent`` of the samples lie, interpolated within its bucket; None when empty.
+
+        At mid-bucket, five runs would often agree exactly, and their spread would be nothing.
+        """
+        total = sum(count for _, _, count in self.buckets)
+        rank = max(1.0, total * percent / 100)
+        seen = 0
+        for low, high, count in self.buckets:
+            if count and seen + count >= rank:
+                return low + (high - low) * (rank - seen) / count
+            seen += count
+        return None
+
+    def above(self, limit: float) -> int:
+        """Samples in buckets that begin at ``limit`` or above."""
+        return sum(count for low, _, count in self.buckets if low >= limit)
+
+
+@dataclass(slots=True)
+class Metrics:
+    """What one snapshot measured, by key. ``partial`` tables lost rows: a row that is not there is not a 0."""
+
+    snapshot: Snapshot
+    names: Names
+    by_identity: dict[Identity, Metric] = field(default_factory=dict)
+    partial: set[str] = field(default_factory=set)
+    series: dict[Column, list[float]] = field(default_factory=dict)
+    """Of counters and columns of tables, by probe, kind and name: events in each interval of the snapshot."""
+
+    def add(self, metric: Metric) -> None:
+        """Put a metric where it is found."""
+        self.by_identity[metric.identity] = metric
+
+
+def flatten(snapshot: Snapshot) -> Metrics:
+    """All metrics of the probes that measured."""
+    metrics = Metrics(snapshot, Names(snapshot.facts))
+    for name, probe in snapshot.probes.items():
+        if probe.status in MEASURED and name != OWN_COST:
+            _counters(metrics, name, probe)
+            for table, rows in probe.tables.items():
+                if rows:
+                    _table(metrics, name, probe, table, rows)
+                if any(probe.ledger.get(entry) for entry in ("map_full", "evicted", "omitted")):
+                    metrics.partial.add(f"{name}/table/{table}")
+            for histogram, data in probe.histograms.items():
+                _histogram(metrics, name, histogram, data)
+    return metrics
+
+
+def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, Label]] = ()) -> str:
+    """The key of a metric; label values that would be ambiguous are quoted as in JSON."""
+    text = ",".join(f"{_quoted(label)}={_quoted(value)}" for label, value in labels)
+    return f"{probe}/{kind}/{name}/{text}" if text else f"{probe}/{kind}/{name}"
+
+
+def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
+    for counter, data in probe.counters.items():
+        if data.total is not None:
+            worse = _worse(data.worse, "count", counter, data.unit)
+            metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total))
+            per_s = probe.history.get(counter, ())
+            metrics.series[name, "counter", counter] = _events_in_turn(per_s, data.total, data.unit)
+
+
+def _events_in_turn(per_s: Sequence[float | None], total: int, unit: str) -> list[float]:
+    """Events of equal intervals from their rates; none where the rates tell of nothing."""
+    known = [rate for rate in per_s if rate is not None and rate >= 0]
+    whole, events = sum(known), total / EVENT_SIZES.get(unit, 1.0)
+    return [rate / whole * events for rate in known] if 0 < whole < math.inf else []
+
+
+def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, Label]]) -> None:
+    columns = probe.columns.get(table) or _guessed(rows)
+    labels = [label for label in columns.labels if label not in columns.values]
+    described = _value_columns(name, probe, table, columns)
+    known: dict[Labels, dict[str, Metric]] = {}
+    per_cpu: dict[Identity, dict[Label, int]] = {}
+    stands_for: dict[str, dict[Label, Label]] = {label: {} for label in labels if label in VOLATILE}
+    for row in rows:
+        values = []
+        for label in labels:
+            value = row.get(label)
+            meanings = stands_for.get(label)
+            if meanings is not None:
+                if value not in meanings:
+                    meanings[value] = metrics.names.label(label, value)
+                value = meanings[value]
+            if value is not None:
+                values.append((label, value))
+        identity = tuple(values)
+        cells = known.get(identity)
+        if cells is None:
+            cells = known[identity] = _cells(name, described, identity)
+        for column, metric in cells.items():
+            value = row.get(column)
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                continue
+            if not -MAX_COUNT <= value <= MAX_COUNT:
+                continue
+            if metric.kind == "gauge":
+                metric.value = value if metric.value is None else max(metric.value, value)
+            elif value >= 0:
+                metric.count += int(value)
+                if "cpu" in row and metric.worse == "up":
+                    cpus = per_cpu.setdefault(metric.identity, {})
+                    cpus[row["cpu"]] = cpus.get(row["cpu"], 0) + int(value)
+    for cells in known.values():
+        for metric in cells.values():
+            metrics.add(metric)
+    for column, spec in described.items():
+        per_s = probe.history.get(f"{table}.{column}", ())
+        if per_s:
+            total = sum(cells[column].count for cells in known.values())
+            metrics.series[name, spec.kind, spec.name] = _events_in_turn(per_s, total, spec.unit)
+    for whole, cpus in per_cpu.items():
+        metrics.add(_busiest(metrics.by_identity[whole], max(cpus.values())))
+
+
+def _busiest(whole: Metric, count: int) -> Metric:
+    """What the CPU with most of it had: work moves between CPUs by itself, but one that has it all is a bottleneck."""
+    labels: Labels = (*whole.labels, ("cpu", "busiest"))
+    identity = (whole.probe, whole.kind, whole.name, labels)
+    return replace(whole, identity=identity, count=count, counter=whole.identity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A value column of a table, as all of its rows have it."""
+
+    kind: Kind
+    name: str
+    unit: str
+    worse: Worse
+    counter: Identity | None
+
+
+def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumns) -> dict[str, _Cell]:
+    rows, several = data.tables[table], len(columns.values) > 1
+    found = {}
+    for column, spec in columns.values.items():
+        kind: Kind = "gauge" if spec.kind == "max" else "table"
+        name, words = f"{table}.{column}" if several else table, f"{table} {column}"
+        worse = _worse(spec.worse, "gauge" if kind == "gauge" else "count", words, spec.unit)
+        counter = _conserved(probe, data, column, rows, spec)
+        found[column] = _Cell(kind, name, spec.unit, worse, counter)
+    return found
+
+
+def _cells(probe: str, columns: Mapping[str, _Cell], labels: Labels) -> dict[str, Metric]:
+    """The metrics of one row, still 0. A drop of class benign (no listener, the end of a connection) is never worse."""
+    benign = ("class", "benign") in labels
+    return {
+        name: Metric(
+            (probe, column.kind, column.name, labels),
+            column.unit,
+            None if benign else column.worse,
+            counter=column.counter,
+        )
+        for name, column in columns.items()
+    }
+
+
+def _worse(said: Sense | None, kind: FigureKind, name: str, unit: str) -> Worse:
+    """As the snapshot has it from the manifest, else as is usual for such figures."""
+    known = said or sense(kind, name, unit)
+    return None if known == "none" else known
+
+
+def _guessed(rows: list[dict[str, Label]]) -> TableColumns:
+    """Labels and values of a table that does not say: numbers that are not known labels are values."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    values = [
+        name
+        for name in names
+        if name not in _LABEL_NAMES
+        and all(isinstance(row.get(name), (int, float)) and not isinstance(row.get(name), bool) for row in rows)
+    ]
+    return TableColumns([name for name in names if name not in values], {name: ColumnData() for name in values})
+
+
+def _conserved(
+    name: str, probe: ProbeData, column: str, rows: list[dict[str, Label]], spec: ColumnData
+) -> Identity | None:
+    """The counter that the rows of a column add up to, if there is one."""
+    if spec.kind == "max" or not probe.counters:
+        return None
+    total = sum(value for row in rows if isinstance(value := row.get(column), int))
+    for counter, data in probe.counters.items():
+        if total and data.total == total:
+            return name, "counter", counter, ()
+    return None
+
+
+def _histogram(metrics: Metrics, name: str, histogram: str, data: HistogramData) -> None:
+    merged: dict[Labels, list[HistogramData]] = {}
+    for part in data.by or [data]:
+        mapped = [(label, metrics.names.label(label, value)) for label, value in part.labels.items()]
+        merged.setdefault(tuple(pair for pair in mapped if pair[1] is not None), []).append(part)
+    for labels, members in merged.items():
+        unit = members[0].unit or data.unit
+        worse = _worse(data.worse, "histogram", histogram, unit)
+        metrics.add(Metric((name, "histogram", histogram, labels), unit, worse, histogram=added(members)))
+
+
+def added(parts: Iterable[HistogramData | Distribution]) -> Distribution:
+    """Several histograms of one unit as one."""
+    counts: dict[tuple[float, float], int] = {}
+    total, samples = 0.0, 0
+    whole = True
+    for part in parts:
+        samples += part.count
+        whole = whole and (part.sum is not None or not part.count)
+        total += part.sum or 0.0
+        for low, high, count in part.buckets:
+            counts[low, high] = counts.get((low, high), 0) + count
+    buckets = [(low, high, count) for (low, high), count in sorted(counts.items())]
+    return Distribution(samples, total if whole else None, buckets)
+
+
+def _quoted(value: Label) -> str:
+    if isinstance(value, str):
+        return _quoted_text(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@lru_cache(maxsize=65536)
+def _quoted_text(text: str) -> str:
+    return text if _UNQUOTED.fullmatch(text) else json.dumps(text, ensure_ascii=False).replace("/", "\\/")

@@ -1,0 +1,261 @@
+"""A baseline at hand while measuring: what a figure of one row is held against, found once and remembered.
+
+Rows are matched as in :mod:`netconsole.compare.compare`: by probe, name and labels, volatile ones as what they stand
+for. Where several rows thereby stand for one thing (a softirq's CPUs), their sum is held against the baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from netconsole.compare.compare import MIN_DURATION_S, not_zero, probe_differs
+from netconsole.compare.judge import MIN_RATIO, least_difference
+from netconsole.compare.labels import Names
+from netconsole.compare.metrics import EVENT_SIZES, Identity, Kind, Labels, Metrics, flatten, metric_key
+from netconsole.compare.significance import median
+from netconsole.probes.manifest import Column, Manifest
+from netconsole.probes.polarity import Sense
+from netconsole.snapshot.document import FactData, ProbeData, Snapshot, seconds
+from netconsole.telemetry.histogram import add, percentile
+from netconsole.telemetry.state import ProbeState
+from netconsole.telemetry.tables import HistogramState, RowKey, RowState
+
+MIN_EVENTS_PER_S = 1.0
+"""A smaller difference of a rate is not worth a word."""
+_OF_TABLES: tuple[Kind, ...] = ("table", "gauge")
+_MAX_KNOWN = 100_000
+"""Figures that are remembered; more than any host shows at once."""
+
+Word: TypeAlias = Literal["worse", "better", "more", "less", "same"]
+Reading: TypeAlias = Callable[[Metrics], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One figure held against the baseline, both in ``unit``. ``together``: of all rows that stand for the same."""
+
+    now: float
+    baseline: float
+    unit: str
+    word: Word
+    together: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """Now by baseline; None where there was nothing."""
+        return self.now / self.baseline if self.baseline else None
+
+    @property
+    def difference(self) -> float:
+        """Now less baseline."""
+        return self.now - self.baseline
+
+
+@dataclass(frozen=True, slots=True)
+class _Typical:
+    """What the baseline's runs had: median, least and most."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(slots=True)
+class _Group:
+    """The rows of one table by what they stand for, as long as the table has the same rows."""
+
+    rows: object = None
+    size: int = -1
+    labels: dict[RowKey, Labels] = field(default_factory=dict)
+    members: dict[Labels, list[RowKey]] = field(default_factory=dict)
+
+
+class Reference:
+    """A baseline of one or more snapshots. Not thread-safe but for :attr:`metrics`, which nobody changes."""
+
+    def __init__(self, name: str, snapshots: Sequence[Snapshot], facts: Mapping[str, FactData]) -> None:
+        """``facts`` are of the host that is measured: they tell which of its taps and threads are whose."""
+        self.name = name
+        self.metrics = [_without_rows(flatten(snapshot)) for snapshot in snapshots]
+        self.learn(facts)
+
+    def learn(self, facts: Mapping[str, FactData]) -> None:
+        """Take over newer facts of the host that is measured."""
+        self._names = Names(facts)
+        self._groups: dict[tuple[str, str], _Group] = {}
+        self._typical: dict[tuple[Identity, str], _Typical | None] = {}
+        self._usable: dict[str, tuple[tuple[object, ...], list[Metrics], str | None]] = {}
+
+    def knows_device(self, device: str) -> bool:
+        """Whether the facts name the VM of this tap."""
+        return device in self._names.taps
+
+    def why_not(self, probe: ProbeState, manifest: Manifest) -> str | None:
+        """Why no figure of a probe is held against the baseline; None when they are."""
+        return self._sides(probe, manifest)[1]
+
+    def counter(self, probe: ProbeState, manifest: Manifest, name: str) -> Held | None:
+        """The rate of a counter in the last interval; None when one side is not known."""
+        counter, spec = probe.counters.get(name), manifest.counters.get(name)
+        now = counter.count.per_s if counter else None
+        if now is None or spec is None:
+            return None
+        typical = self._count(probe, manifest, (manifest.name, "counter", name, ()))
+        return None if typical is None else _held(now, typical, spec.unit, spec.worse, True)
+
+    def value(self, probe: ProbeState, manifest: Manifest, table: str, row: RowState, value: Column) -> Held | None:
+        """A value of a table's row: its rate in the last interval, of a gauge the value; None: a side is not known."""
+        spec, rows = manifest.tables[table], probe.tables[table].rows
+        group = self._group(manifest.name, table, rows, row.key, spec.labels)
+        labels = group.labels.get(row.key)
+        if labels is None:
+            return None
+        keys = group.members[labels]
+        members = [rows[key] for key in keys if key in rows]
+        is_gauge = value.kind == "max"
+        figures = [one.gauges.get(value.name) if is_gauge else one.per_s(value.name) for one in members]
+        known = [one for one in figures if one is not None]
+        if not known:
+            return None
+        name = f"{table}.{value.name}" if len(spec.value) > 1 else table
+        worse: Sense = "none" if ("class", "benign") in labels else value.worse
+        typical = self._count(probe, manifest, (manifest.name, "gauge" if is_gauge else "table", name, labels))
+        if typical is None:
+            return None
+        now = max(known) if is_gauge else sum(known)
+        return _held(now, typical, value.unit, worse, not is_gauge, len(members) > 1)
+
+    def percentile(
+        self, probe: ProbeState, manifest: Manifest, histogram: str, row: HistogramState, percent: float
+    ) -> Held | None:
+        """A percentile of the last interval; None when one side has too few samples to have any."""
+        rows = probe.histograms[histogram].rows
+        group = self._group(manifest.name, histogram, rows, row.key)
+        labels = group.labels.get(row.key)
+        if labels is None:
+            return None
+        members = [rows[key] for key in group.members[labels] if key in rows]
+        now = percentile(add(one.delta for one in members), percent)
+        identity: Identity = (manifest.name, "histogram", histogram, labels)
+
+        def reading(side: Metrics) -> float | None:
+            metric = side.by_identity.get(identity)
+            return metric.histogram.percentile(percent) if metric is not None and metric.histogram else None
+
+        typical = self._reading(probe, manifest, identity, f"{percent:g}", reading)
+        if now is None or typical is None:
+            return None
+        worse = manifest.histograms[histogram].worse
+        return _held(now, typical, row.unit, worse, False, len(members) > 1)
+
+    def locate(
+        self, probes: Mapping[str, ProbeState], manifests: Mapping[str, Manifest], metric: str
+    ) -> tuple[str, Literal["table", "histogram"], str, RowKey] | None:
+        """The first row that a metric of a comparison is of: probe, kind, name and key; None when there is none."""
+        name = metric.partition("/")[0]
+        probe, manifest = probes.get(name), manifests.get(name)
+        if probe is None or manifest is None:
+            return None
+        metric = metric.removesuffix(",cpu=busiest").removesuffix("/cpu=busiest")
+        for table, state in probe.tables.items():
+            spec = manifest.tables.get(table)
+            values = spec.value if spec else ()
+            titles = [f"{table}.{value.name}" if len(values) > 1 else table for value in values]
+            for key in state.rows if spec else ():
+                labels = self._group(name, table, state.rows, key, spec.labels if spec else None).labels[key]
+                if any(metric_key(name, kind, title, labels) == metric for title in titles for kind in _OF_TABLES):
+                    return name, "table", table, key
+        for histogram, group in probe.histograms.items():
+            for key in group.rows:
+                labels = self._group(name, histogram, group.rows, key).labels[key]
+                if metric_key(name, "histogram", histogram, labels) == metric:
+                    return name, "histogram", histogram, key
+        return None
+
+    def _count(self, probe: ProbeState, manifest: Manifest, identity: Identity) -> _Typical | None:
+        def reading(side: Metrics) -> float | None:
+            metric = side.by_identity.get(identity)
+            if metric is None:
+                return 0.0 if identity[1] != "gauge" and not_zero(identity, side, "baseline") is None else None
+            return metric.value if metric.kind == "gauge" else metric.count / seconds(side.snapshot, identity[0])
+
+        return self._reading(probe, manifest, identity, "", reading)
+
+    def _reading(
+        self, probe: ProbeState, manifest: Manifest, identity: Identity, what: str, reading: Reading
+    ) -> _Typical | None:
+        sides, _ = self._sides(probe, manifest)
+        key = identity, what
+        if key not in self._typical:
+            if len(self._typical) >= _MAX_KNOWN:
+                self._typical.clear()
+            known = [value for side in sides if (value := reading(side)) is not None]
+            self._typical[key] = _Typical(median(known), min(known), max(known)) if known else None
+        return self._typical[key]
+
+    def _sides(self, probe: ProbeState, manifest: Manifest) -> tuple[list[Metrics], str | None]:
+        """The snapshots of the baseline that a probe can be compared with as it runs now, or why with none."""
+        standing = probe.status, probe.mode, tuple(probe.attach)
+        found = self._usable.get(manifest.name)
+        if found is None or found[0] != standing:
+            now = ProbeData(probe.status, mode=probe.mode, version=manifest.version, attach=list(probe.attach))
+            reasons, sides = [], []
+            for side in self.metrics:
+                past = side.snapshot.probes.get(manifest.name)
+                why = probe_differs(now, past, max(MIN_DURATION_S, seconds(side.snapshot, manifest.name)))
+                sides.append(side) if why is None else reasons.append(why)
+            found = self._usable[manifest.name] = standing, sides, None if sides else reasons[0]
+            self._typical = {key: known for key, known in self._typical.items() if key[0][0] != manifest.name}
+        return found[1], found[2]
+
+    def _group(
+        self,
+        probe: str,
+        name: str,
+        rows: Mapping[RowKey, RowState] | Mapping[RowKey, HistogramState],
+        wanted: RowKey,
+        order: Sequence[str] | None = None,
+    ) -> _Group:
+        """The rows of a table by what they stand for; ``order`` is that of its labels, by default each row's own."""
+        group = self._groups.setdefault((probe, name), _Group())
+        if group.rows is rows and group.size == len(rows) and wanted in group.labels:
+            return group
+        known, group.rows, group.size = group.labels, rows, len(rows)
+        group.labels, group.members = {}, {}
+        for key, row in rows.items():
+            labels = known.get(key)
+            if labels is None:
+                mapped = [(label, self._names.label(label, row.labels.get(label))) for label in order or row.labels]
+                labels = tuple(pair for pair in mapped if pair[1] is not None)
+            group.labels[key] = labels
+            group.members.setdefault(labels, []).append(key)
+        return group
+
+
+def _held(now: float, typical: _Typical, unit: str, worse: Sense, per_second: bool, together: bool = False) -> Held:
+    """In words: the same within what the baseline's runs had, and where the difference is not worth a word."""
+    floor = MIN_EVENTS_PER_S * EVENT_SIZES.get(unit, 1.0) if per_second else least_difference(unit)
+    least, most = sorted((abs(now), abs(typical.value)))
+    word: Word
+    if typical.low <= now <= typical.high or abs(now - typical.value) < floor or most < MIN_RATIO * least:
+        word = "same"
+    elif worse == "none":
+        word = "more" if now > typical.value else "less"
+    else:
+        word = "worse" if (now > typical.value) == (worse == "up") else "better"
+    return Held(now, typical.value, f"{unit}/s" if per_second else unit, word, together)
+
+
+def _without_rows(metrics: Metrics) -> Metrics:
+    """Without the documents that the metrics were made from: they would fill memory as long as the console runs."""
+    snapshot = metrics.snapshot
+    probes = {
+        name: msgspec.structs.replace(probe, tables={}, histograms={}, events=[], history={})
+        for name, probe in snapshot.probes.items()
+    }
+    metrics.snapshot = msgspec.structs.replace(snapshot, probes=probes)
+    return metrics

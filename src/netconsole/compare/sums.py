@@ -1,0 +1,87 @@
+"""Counters and the rows that they add up to: a change is said once, and a counter blamed for what is a fault alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from typing import TypeAlias
+
+from netconsole.compare.judge import Judged
+from netconsole.compare.metrics import Column, Identity, Metric, Metrics
+
+Part: TypeAlias = tuple[Identity, float]
+"""The counter that a row belongs to, and the row's share of its change."""
+Pair: TypeAlias = tuple[Metric, list[Metric | None], list[Metrics]]
+"""A metric, what it is held against, and the snapshots that this is from."""
+_SAME_CHANGE = 0.5
+"""Rows that make up this share of a counter's change stand for it."""
+
+
+def rests(pairs: Iterable[Pair], now: Metrics, unmatched: Set[Identity]) -> list[Pair]:
+    """Counters without what is no fault of theirs: rows that are benign, or that cannot be compared.
+
+    Only where the rows of a counter add up to it on every side: else nobody knows what its rest is.
+    """
+    known: dict[int, Mapping[Identity, int]] = {}
+    result: list[Pair] = []
+    for metric, past, sides in pairs:
+        if metric.kind == "counter":
+            for side in (now, *sides):
+                if id(side) not in known:
+                    known[id(side)] = _aside(side, unmatched)
+            told = [known[id(side)].get(metric.identity) for side in (now, *sides)]
+            empty = [one is None or not one.count for one in (metric, *past)]
+            if any(told) and all(aside is not None or none for aside, none in zip(told, empty, strict=True)):
+                metric = _without(metric, told[0])
+                past = [one and _without(one, aside) for one, aside in zip(past, told[1:], strict=True)]
+        result.append((metric, past, sides))
+    return result
+
+
+def _aside(side: Metrics, unmatched: Set[Identity]) -> dict[Identity, int]:
+    """Of every counter that its rows add up to: how much of it is no fault, or cannot be compared.
+
+    The rows of several columns may add up to one counter: the column that tells most counts.
+    """
+    found: dict[Identity, dict[Column, int]] = {}
+    for row in side.by_identity.values():
+        whole = side.by_identity.get(row.counter) if row.counter is not None else None
+        if whole is not None and whole.kind == "counter":
+            is_aside = row.identity in unmatched or (whole.worse is not None and row.worse is None)
+            by_column, column = found.setdefault(whole.identity, {}), row.identity[:3]
+            by_column[column] = by_column.get(column, 0) + (row.count if is_aside else 0)
+    return {counter: max(by_column.values()) for counter, by_column in found.items()}
+
+
+def _without(counter: Metric, aside: int | None) -> Metric:
+    return replace(counter, count=max(0, counter.count - (aside or 0)), is_rest=True)
+
+
+def said_once(certain: list[Judged], judged: Mapping[Identity, Judged]) -> tuple[list[Judged], dict[Identity, Part]]:
+    """Leave out counters whose change is that of their rows; the rows say which share of it they are."""
+    rows: dict[Identity, list[Judged]] = {}
+    for one in certain:
+        whole_of = judged.get(one.metric.counter) if one.metric.counter is not None else None
+        # A row that is no fault is no part of what its counter is blamed for.
+        if whole_of is not None and (one.metric.worse is not None or whole_of.metric.worse is None):
+            rows.setdefault(whole_of.metric.identity, []).append(one)
+    parts: dict[Identity, Part] = {}
+    gone = set()
+    for key, members in rows.items():
+        whole = change_of(judged[key])
+        if not whole:
+            continue
+        if judged[key].metric.kind != "counter":  # the busiest CPU's part of a sum: said once is enough
+            if any(judged[key] is one for one in certain):
+                gone |= {one.metric.identity for one in members}
+            continue
+        for one in members:
+            parts[one.metric.identity] = (key, change_of(one) / whole)
+        if sum(change_of(one) for one in members) / whole >= _SAME_CHANGE:
+            gone.add(key)
+    return [one for one in certain if one.metric.identity not in gone], parts
+
+
+def change_of(one: Judged) -> float:
+    """Current less baseline, of the figure that stands for a metric."""
+    return (one.stands_for.current or 0.0) - (one.stands_for.baseline or 0.0)

@@ -1,0 +1,1 @@
+"""Details that start by themselves when a figure crosses a threshold."""

@@ -1,0 +1,1 @@
+"""What stands out, by the rules beside the probes."""

@@ -1,0 +1,124 @@
+"""What stands out in a snapshot: the probes' own rules (findings in probe.toml) on the figures of the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from netconsole.base import figure
+from netconsole.findings.rules import fits, say
+from netconsole.probes.manifest import FindingSpec, Manifest
+from netconsole.probes.polarity import sense
+from netconsole.snapshot.document import MEASURED, HistogramData, ProbeData, Snapshot, seconds
+from netconsole.telemetry.frames import LEDGER_COUNTS
+
+MIN_SAMPLES = 10
+"""A percentile of fewer samples is not held against a limit."""
+MAX_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One sentence, how urgent (``!!`` act, ``!`` look), what to do next; ``weight`` is events per second."""
+
+    level: str
+    probe: str
+    text: str
+    next: str
+    weight: float
+
+
+def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Standing]:
+    """The most urgent first, and of those what explains most. A row is named once, by its most urgent rule.
+
+    A probe that is not among ``manifests`` is judged by the sense of its figures alone: what is worse when it goes up.
+    """
+    found: list[Standing] = []
+    for name, probe in snapshot.probes.items():
+        if probe.status not in MEASURED:
+            continue
+        manifest = manifests.get(name)
+        found.extend(_by_rules(name, probe, snapshot, manifest) if manifest else _by_sense(name, probe, snapshot))
+    return sorted(found, key=lambda one: (one.level != "!!", -one.weight, one.text))[:MAX_SHOWN]
+
+
+def _by_rules(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest) -> list[Standing]:
+    best: dict[object, Standing] = {}
+    for rule in manifest.findings:
+        of_rule = _histogram_rule if rule.histogram else _table_rule
+        for key, one in of_rule(name, probe, snapshot, manifest, rule):
+            known = best.get(key)
+            # Manifests go from the general rule to the special one: of equally urgent ones the last says most.
+            if known is None or known.level == "!" or one.level == "!!":
+                best[key] = one
+    return list(best.values())
+
+
+def _table_rule(
+    name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest, rule: FindingSpec
+) -> Iterator[tuple[object, Standing]]:
+    spec = manifest.tables.get(rule.table)
+    column = next((one for one in spec.value if one.name == rule.value), None) if spec else None
+    if column is None:
+        return
+    at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
+    span_s = seconds(snapshot, name)
+    for position, row in enumerate(probe.tables.get(rule.table, ())):
+        total = row.get(rule.value)
+        if not isinstance(total, (int, float)) or isinstance(total, bool) or not fits(rule, row):
+            continue
+        is_gauge = column.kind == "max"
+        value = total if is_gauge else total / span_s if span_s else None
+        if value is None or value <= rule.over:
+            continue
+        rate = figure.number(value, at_least)
+        words = {
+            "rate": rate,
+            "value": figure.quantity(value, column.unit) if is_gauge else rate,
+            "total": figure.number(total, at_least),
+            "unit": column.unit,
+            rule.value: rate,
+        }
+        yield (rule.table, position), Standing(rule.level, name, say(rule, row, words), rule.next, value)
+
+
+def _histogram_rule(
+    name: str, probe: ProbeData, snapshot: Snapshot, _: Manifest, rule: FindingSpec
+) -> Iterator[tuple[object, Standing]]:
+    data = probe.histograms.get(rule.table)
+    percent, span_s = rule.percentile or 99.0, seconds(snapshot, name)
+    for position, part in enumerate((data.by or [data]) if data else ()):
+        value = value_at(part, percent)
+        if value is None or value <= rule.over or part.count < MIN_SAMPLES or not fits(rule, part.labels):
+            continue
+        per_s = part.count / span_s if span_s else None
+        words = {
+            "rate": figure.number(per_s),
+            "value": figure.quantity(value, part.unit or (data.unit if data else "")),
+            "total": figure.number(part.count),
+            "unit": part.unit,
+        }
+        text = say(rule, part.labels, words)
+        yield (rule.table, position), Standing(rule.level, name, text, rule.next, (per_s or 0) * (1 - percent / 100))
+
+
+def _by_sense(name: str, probe: ProbeData, snapshot: Snapshot) -> Iterator[Standing]:
+    for counter, data in probe.counters.items():
+        if data.total and (data.worse or sense("count", counter, data.unit)) == "up":
+            span_s = seconds(snapshot, name)
+            per_s = data.total / span_s if span_s else None
+            text = f"{name}: {counter} {figure.rate(per_s, data.unit)}"
+            yield Standing("!", name, text, "", per_s or 0.0)
+
+
+def value_at(data: HistogramData, percent: float) -> float | None:
+    """The value below which ``percent`` of the samples lie, at mid-bucket and within min and max; None when empty."""
+    total = sum(count for _, _, count in data.buckets)
+    seen = 0
+    for low, high, count in data.buckets:
+        seen += count
+        if count and seen >= max(1.0, total * percent / 100):
+            value = (low + high) / 2
+            value = value if data.min is None else max(value, data.min)
+            return value if data.max is None else min(value, data.max)
+    return None

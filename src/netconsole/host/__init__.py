@@ -1,0 +1,1 @@
+"""This machine: who it is, and what this process may do on it."""

@@ -1,0 +1,1 @@
+"""What a probe is: its manifest, its knobs, and where the probes are."""

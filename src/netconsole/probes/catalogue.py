@@ -1,0 +1,76 @@
+"""The probes that there are: each directory with a manifest, read and checked (docs/probes.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from netconsole.base import paths
+from netconsole.base.errors import BadInput, Checker, Problem, bad, close, read_toml
+from netconsole.probes.manifest import CODE, COMMON, Manifest
+from netconsole.probes.manifest_reader import manifest_of
+
+MANIFEST = "probe.toml"
+
+
+class Catalogue(dict[str, Manifest]):
+    """Probes by name. One that is broken does not keep the others from running: it is refused when it is asked for."""
+
+    def __init__(self, manifests: Mapping[str, Manifest], broken: Mapping[str, BadInput]) -> None:
+        super().__init__(manifests)
+        self.broken = dict(broken)
+
+    def require_whole(self) -> None:
+        """Raises BadInput with the mistakes of all broken probes, if there are any."""
+        problems = [problem for error in self.broken.values() for problem in error.problems]
+        if problems:
+            raise BadInput(problems)
+
+
+def load(directory: Path) -> Manifest:
+    """The manifest in a probe's directory. Raises BadInput with all its mistakes."""
+    path = directory / MANIFEST
+    document = read_toml(path)
+    checker = Checker(str(path), document)
+    manifest = manifest_of(checker, directory, document)
+    if manifest.source == "bpf" and not (directory / CODE).is_file():
+        checker.problems.append(
+            Problem(str(directory / CODE), "", "missing: a probe with source bpf has its code here")
+        )
+    if checker.problems:
+        raise BadInput(checker.problems)
+    return manifest
+
+
+def load_all(directories: Sequence[Path] | None = None) -> Catalogue:
+    """All probes by name, in the order of their names. Raises BadInput when there is none at all."""
+    found: dict[str, Manifest] = {}
+    broken: dict[str, BadInput] = {}
+    for directory in paths.probe_directories() if directories is None else directories:
+        for path in _probe_directories(directory):
+            if path.name in found or path.name in broken:
+                continue
+            try:
+                found[path.name] = load(path)
+            except BadInput as error:
+                broken[path.name] = error
+    if not found and not broken:
+        raise bad(paths.data("probes"), "", "no probes here: the installation is not whole")
+    return Catalogue(dict(sorted(found.items())), broken)
+
+
+def pick(manifests: Mapping[str, Manifest], name: str, where: str = "--probe") -> Manifest:
+    """A probe by name. Raises BadInput that says what is wrong with it, or names what is close."""
+    if name in manifests:
+        return manifests[name]
+    if isinstance(manifests, Catalogue) and name in manifests.broken:
+        raise manifests.broken[name]
+    raise bad(where, name, f"unknown probe{close(name, manifests)}")
+
+
+def _probe_directories(directory: Path) -> Iterable[Path]:
+    try:
+        entries = sorted(directory.iterdir())
+    except OSError:
+        return []
+    return [entry for entry in entries if entry.name != COMMON and (entry / MANIFEST).is_file()]

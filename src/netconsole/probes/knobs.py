@@ -1,0 +1,166 @@
+"""The knobs that probes share, and what a knob may be set to: checked the same in a profile and at the keyboard."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from netconsole.base.errors import shown
+from netconsole.telemetry.frames import Scalar
+
+FILTERS = ("device", "address", "port", "protocol", "netns")
+"""Knobs that a profile may set for all probes at once."""
+PROTOCOLS = ("tcp", "udp", "icmp", "icmpv6", "sctp")
+MAX_DEVICE_BYTES = 15
+"""IFNAMSIZ without its final NUL (include/uapi/linux/if.h)."""
+DEVICES_SUFFIX = "_devices"
+"""A knob that ends so is a set of devices: names, prefixes (vnet*) and kinds (kind:tap), apart by blanks."""
+MAX_DEVICE_PATTERNS = 4
+"""Of one set: NC_PATTERNS of probes/common/devices.h."""
+MAX_EVENTS_PER_S = 100_000
+"""More sampled events than this are not a sample any more: they cost what the aggregates were made to save."""
+
+_INTEGERS = {
+    "port": (0, 65535),
+    "netns": (0, 2**32 - 1),
+    "events_per_s": (0, MAX_EVENTS_PER_S),
+    "flows_one_in": (1, 65536),
+}
+_UNITS = {
+    "ns": "nanoseconds",
+    "us": "microseconds",
+    "ms": "milliseconds",
+    "s": "seconds",
+    "pct": "percent",
+    "kb": "kB",
+    "bytes": "bytes",
+    "packets": "packets",
+    "intervals": "intervals",
+}
+_HINTS = {
+    "device": "name of an interface; empty: all",
+    "address": "address or prefix; empty: all",
+    "port": "either end; 0: all",
+    "protocol": "tcp, udp, icmp, icmpv6, sctp or a number; empty: all",
+    "netns": "inode of the network namespace; 0: all",
+    "events_per_s": "budget of sampled events in mode details",
+    "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
+    "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
+    "threshold_us": "only events above it, microseconds; the counts stay whole",
+}
+_DEVICE_SET = f"at most {MAX_DEVICE_PATTERNS} names, prefixes or kinds of interfaces: vnet* eth0 kind:tap"
+_MAX_NUMBER = 2**53
+"""Beyond it a JSON number is no longer exact."""
+
+
+def unit_of(knob: str) -> str | None:
+    """The unit that a knob's name ends in, in words; None when it has none."""
+    if knob.endswith("_per_s"):
+        return "events a second" if knob == "events_per_s" else "a second"
+    return _UNITS.get(knob.rpartition("_")[2])
+
+
+def without_unit(knob: str) -> str:
+    """The name without its unit: what two knobs have in common that differ in unit alone."""
+    stem, _, unit = knob.rpartition("_")
+    return stem if unit in _UNITS else knob
+
+
+def refusal(knob: str, value: object, default: Scalar) -> str | None:
+    """Why this value cannot be given to the knob, as `expected …, found …`; None when it can.
+
+    ``default`` is the value in the manifest: a knob of a probe's own takes values of the type of its default.
+    """
+    expected = _expected(knob, value, default)
+    return None if expected is None else f"expected {expected}, found {shown(value)}"
+
+
+def hint(name: str, default: Scalar) -> str:
+    """What a knob takes, in a few words."""
+    if name in _HINTS:
+        return _HINTS[name]
+    unit = unit_of(name)
+    return f"{unit}; default {default}" if unit else f"default {default}"
+
+
+def changed(knobs: Mapping[str, Scalar], defaults: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """The knobs that are not at their defaults: what a header shows as set."""
+    return {name: value for name, value in knobs.items() if value != defaults.get(name)}
+
+
+def _expected(knob: str, value: object, default: Scalar) -> str | None:
+    if knob in _INTEGERS:
+        low, high = _INTEGERS[knob]
+        fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        return None if fits else f"a whole number from {low} to {high}"
+    if knob == "device":
+        return None if _is_device(value) else f"the name of an interface, at most {MAX_DEVICE_BYTES} bytes"
+    if knob == "address":
+        return None if _is_prefix(value) else "an address or a prefix, such as 192.0.2.7 or 2001:db8::/32"
+    if knob == "protocol":
+        return None if _is_protocol(value) else f"{', '.join(PROTOCOLS)} or a number from 0 to 255"
+    if knob.endswith(DEVICES_SUFFIX):
+        return None if _is_device_set(value) else _DEVICE_SET
+    if isinstance(default, bool):
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(default, (int, float)):
+        return _number(knob, value, whole=isinstance(default, int) and unit_of(knob) is None)
+    if isinstance(value, str) and len(value) <= 256 and value.isprintable():
+        return None
+    return "a text of at most 256 characters"
+
+
+def _number(knob: str, value: object, whole: bool) -> str | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and 0 <= cast("float", value) <= _MAX_NUMBER and (isinstance(value, int) or not whole):
+        return None
+    unit = unit_of(knob)
+    return f"a number of {unit} (the unit is in the knob's name)" if unit else f"a whole number up to {_MAX_NUMBER}"
+
+
+def _is_device(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError:  # bytes of a command line that are no UTF-8: no frame can carry them
+        return False
+    return len(raw) <= MAX_DEVICE_BYTES and b"\0" not in raw
+
+
+def _is_device_set(value: object) -> bool:
+    """The collector checks the same (netconsole_collector/device_sets.py): it may be older than this console."""
+    if not isinstance(value, str):
+        return False
+    words = value.split()
+    return len(words) <= MAX_DEVICE_PATTERNS and all(_is_device_pattern(word) for word in words)
+
+
+def _is_device_pattern(word: str) -> bool:
+    name = word.removeprefix("kind:")
+    stem = name if name != word else name.removesuffix("*")
+    return "*" not in stem and _is_device(stem) and (bool(stem) or word == "*")
+
+
+def _is_prefix(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    if value == "":
+        return True
+    try:
+        ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        return False
+    return "%" not in value
+
+
+def _is_protocol(value: object) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int):
+        return 0 <= value <= 255
+    return isinstance(value, str) and (
+        value in ("", *PROTOCOLS) or (re.fullmatch(r"[0-9]{1,3}", value) is not None and int(value) <= 255)
+    )

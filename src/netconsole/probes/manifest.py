@@ -1,0 +1,180 @@
+"""What a probe is (docs/probes.md): programs, counters, tables, histograms, events and rules, as its manifest says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from netconsole.base import paths
+from netconsole.base.errors import bad, read_bytes
+from netconsole.probes.polarity import Sense
+from netconsole.telemetry.frames import Mode, Scalar
+
+MODES: tuple[Mode, ...] = ("counters", "summary", "details")
+CODE = "probe.bpf.c"
+COMMON = "common"
+"""The directory beside the probes that holds the shared headers; it is no probe."""
+COMMON_HEADERS = ("netconsole.h", "breaker.h", "histograms.h", "packets.h", "events.h")
+"""What every probe has, in this order; before those that it includes."""
+EXTRA_LABELS = {"drop_reason": ("class", "provenance"), "tap": ("vm",)}
+"""Labels that the collector adds beside a label of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A label or a value of a table as the kernel keeps it. ``kind`` is `sum` or `max` (a gauge).
+
+    ``worse`` is which way a value is worse; a label has no such way.
+    """
+
+    name: str
+    type: str
+    shown_as: str | None = None
+    unit: str = ""
+    kind: str = "sum"
+    worse: Sense = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSpec:
+    """An exact count of the probe."""
+
+    unit: str
+    help: str
+    slot: int | None = None
+    worse: Sense = "none"
+    modes: tuple[Mode, ...] = MODES
+    """In which it is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table: its labels, its values, and the counter that its rows must add up to."""
+
+    title: str
+    key: tuple[Column, ...]
+    value: tuple[Column, ...]
+    sort: str
+    counter: str | None = None
+    max_rows: int = 0
+    modes: tuple[Mode, ...] = MODES
+    """In which it has rows."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names in order, with those that the collector adds."""
+        return _label_names(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSpec:
+    """A log-linear histogram by labels."""
+
+    title: str
+    unit: str
+    key: tuple[Column, ...]
+    worse: Sense = "none"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names in order, with those that the collector adds."""
+        return _label_names(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class AttachSpec:
+    """One alternative of a program: where it attaches, and its function in probe.bpf.c."""
+
+    point: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """A program and its alternatives, best first."""
+
+    name: str
+    required: bool
+    measures: str
+    attach: tuple[AttachSpec, ...]
+    modes: tuple[Mode, ...] = MODES
+    """In which it is attached."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingSpec:
+    """A rule for STANDS OUT: a value of a table (or a percentile of a histogram) that is over a limit."""
+
+    table: str
+    value: str
+    level: str
+    over: float
+    say: str
+    next: str
+    where: Mapping[str, str] = field(default_factory=dict)
+    percentile: float | None = None
+    histogram: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A probe, as its probe.toml describes it. ``raw`` is the document as the collector takes it."""
+
+    name: str
+    version: int
+    title: str
+    summary: str
+    cannot_see: str
+    cost: str
+    modes: tuple[Mode, ...]
+    source: str
+    module: str
+    """The kernel module whose work it watches; where that is not loaded there is nothing to watch. Empty: none."""
+    include: tuple[str, ...]
+    knobs: Mapping[str, Scalar]
+    programs: tuple[ProgramSpec, ...]
+    counters: Mapping[str, CounterSpec]
+    tables: Mapping[str, TableSpec]
+    histograms: Mapping[str, HistogramSpec]
+    events: Mapping[str, tuple[Column, ...]]
+    findings: tuple[FindingSpec, ...]
+    directory: Path
+    raw: Mapping[str, object]
+
+    def code(self) -> str:
+        """The text of probe.bpf.c; empty for a probe that is not BPF. Raises BadInput."""
+        if self.source != "bpf":
+            return ""
+        return _text(self.directory / CODE)
+
+    def common_code(self) -> str:
+        """The text of the common headers and of those that the probe includes; empty without BPF. Raises BadInput."""
+        if self.source != "bpf":
+            return ""
+        common = self.directory.parent / COMMON
+        if not common.is_dir():
+            common = paths.data("probes") / COMMON
+        return common_text(common, self.include)
+
+
+def common_text(directory: Path, include: Iterable[str] = ()) -> str:
+    """The common headers of a directory, and more of it, as one text in which errors name the right file."""
+    return "".join(f'#line 1 "{header}"\n{_text(directory / header)}' for header in (*COMMON_HEADERS, *include))
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise bad(path, "", "not UTF-8 text") from None
+
+
+def _label_names(key: Iterable[Column]) -> tuple[str, ...]:
+    names: list[str] = []
+    for column in key:
+        if column.type.startswith("pad["):
+            continue
+        names.append(column.name)
+        names.extend(EXTRA_LABELS.get(column.shown_as or "", ()))
+    return tuple(names)

@@ -1,0 +1,259 @@
+"""A probe's manifest as a document: every key checked, every mistake noted, and what it says as a :class:`Manifest`."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from netconsole.base.errors import Checker, close, shown
+from netconsole.probes.knobs import FILTERS, refusal, unit_of
+from netconsole.probes.manifest import (
+    COMMON,
+    MODES,
+    AttachSpec,
+    Column,
+    CounterSpec,
+    FindingSpec,
+    HistogramSpec,
+    Manifest,
+    ProgramSpec,
+    TableSpec,
+)
+from netconsole.probes.polarity import SENSES, FigureKind, Sense, sense
+from netconsole.telemetry.frames import Mode, Scalar
+
+COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
+SOURCES = ("bpf", "links", "sockets", "softnet", "ovs", "self")
+LEVELS = ("!", "!!")
+TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
+SHOWN_AS = (
+    "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
+    "process", "socket", "time", "duration", "stack", "hex", "xmit", "errno", "tap", "vm",
+)  # fmt: skip
+POINTS = ("raw_tracepoint", "tracepoint", "fentry", "fexit", "kprobe", "kretprobe")
+MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
+COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us", "flows_one_in")
+FINDING_WORDS = ("rate", "total", "value", "unit")
+"""What the sentence of a finding may name besides labels."""
+
+_WORDS = ("name", "version", "title", "summary", "cannot_see")
+_HEADER = re.compile(r"[a-z][a-z0-9_]{0,47}\.h")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+_MODULE = re.compile(r"\w{1,55}", re.ASCII)
+
+
+def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) -> Manifest:
+    """What the document of a probe in this directory says. Mistakes are noted in ``root``: with any it is none."""
+    root.only(
+        ("probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "events", "findings"), "section"
+    )
+    probe = root.table("probe")
+    probe.only((*_WORDS, "cost", "modes", "source", "module", "btf_modules", "include"))
+    name = probe.text("name")
+    if name != directory.name:
+        probe.wrong("name", f'expected "{directory.name}", the name of its directory')
+    source = probe.text("source", "bpf", SOURCES)
+    probe.texts("btf_modules")
+    module = probe.text("module", "")
+    if module and _MODULE.fullmatch(module) is None:
+        probe.wrong("module", f"expected the name of a kernel module, such as vhost_net, found {shown(module)}")
+    include = probe.texts("include")
+    for header in include:
+        if _HEADER.fullmatch(header) is None:
+            probe.wrong("include", f"expected names of headers in {COMMON}, such as path.h, found {shown(header)}")
+    counters = {key: _counter(key, item) for key, item in _named(root.table("counters"))}
+    tables = {key: _table(key, item, counters) for key, item in _named(root.table("tables"))}
+    histograms = {key: _histogram(key, item) for key, item in _named(root.table("histograms"))}
+    programs = tuple(_program(item) for item in root.tables("programs"))
+    if source == "bpf" and not programs and not root.has("programs"):
+        root.wrong("programs", "missing: a probe with source bpf has at least one program")
+    for item in root.tables("checks"):  # of the collector, which is given the raw document
+        item.only(("slot", "says", "programs"))
+        item.integer("slot", None, 0, MAX_CHECKS - 1)
+        item.text("says")
+        item.texts("programs", choices=[program.name for program in programs])
+    modes = cast("list[Mode]", probe.texts("modes", ["summary"], MODES))
+    if "summary" not in modes:
+        probe.wrong("modes", 'expected a list that holds "summary"')
+    return Manifest(
+        name=name,
+        version=probe.integer("version", None, 1, 1_000_000) or 1,
+        title=probe.text("title"),
+        summary=probe.text("summary"),
+        cannot_see=probe.text("cannot_see", ""),
+        cost=probe.text("cost", None, COSTS),
+        modes=tuple(modes),
+        source=source,
+        module=module,
+        include=tuple(include),
+        knobs=_knobs(root.table("knobs")),
+        programs=programs,
+        counters=counters,
+        tables=tables,
+        histograms=histograms,
+        events={key: _event(item) for key, item in _named(root.table("events"))},
+        findings=tuple(_finding(item, tables, histograms) for item in root.tables("findings")),
+        directory=directory,
+        raw=document,
+    )
+
+
+def _named(section: Checker) -> Iterable[tuple[str, Checker]]:
+    for name, item in section.each():
+        if _NAME.fullmatch(name) is None:
+            section.wrong(name, "expected a name of lower-case letters, digits and _, beginning with a letter")
+        yield name, item
+
+
+def _knobs(section: Checker) -> dict[str, Scalar]:
+    knobs: dict[str, Scalar] = {}
+    for name, value in section.values.items():
+        if value is not None and not isinstance(value, (str, int, float, bool)):
+            section.wrong(name, "expected a text, a number, true or false: the default")
+            continue
+        if why := refusal(name, value, value):
+            section.wrong(name, why)
+        numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if name not in COMMON_KNOBS and numeric and unit_of(name) is None:
+            section.wrong(name, "expected a unit at the end of its name, such as _us, _packets or _pct")
+        knobs[name] = value
+    return knobs
+
+
+def _program(item: Checker) -> ProgramSpec:
+    item.only(("name", "required", "module", "measures", "modes", "leads", "follows", "attach"))
+    if item.has("module"):
+        item.text("module")
+    attach = []
+    for one in item.tables("attach"):
+        one.only(("point", "function", "takes", "when"))
+        one.texts("takes")
+        if one.has("when"):
+            one.text("when")
+        point = one.text("point")
+        kind = point.partition(":")[0]
+        if point and (kind not in POINTS or not point.partition(":")[2]):
+            one.wrong("point", f"expected KIND:NAME with KIND of {', '.join(POINTS)}")
+        attach.append(AttachSpec(point, one.text("function")))
+    if not attach:
+        item.wrong("attach", "expected at least one alternative { point = …, function = … }")
+    required, measures = item.boolean("required"), item.text("measures")
+    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _modes(item))
+
+
+def _counter(name: str, item: Checker) -> CounterSpec:
+    item.only(("slot", "unit", "help", "worse", "modes"))
+    unit = item.text("unit")
+    worse = _worse(item, "count", name, unit)
+    return CounterSpec(unit, item.text("help", ""), item.integer("slot", None, 0, 31), worse, _modes(item))
+
+
+def _modes(item: Checker) -> tuple[Mode, ...]:
+    """The modes in which something runs or is counted: all where none is named."""
+    return tuple(cast("list[Mode]", item.texts("modes", MODES, MODES)))
+
+
+def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Sense:
+    """As the manifest says, else as is usual for such figures."""
+    said = cast("Sense", item.text("worse", "none", SENSES))
+    return said if item.has("worse") else sense(kind, name, unit)
+
+
+def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column, ...]:
+    """``table`` is the name of the table whose values these are; labels and records belong to none."""
+    columns = []
+    for one in item.tables(name):
+        one.only(("name", "type", "as", "unit", "kind", "count", *(["worse"] if table else [])))
+        kind = one.text("type", "u64")
+        if re.fullmatch(TYPES, kind) is None:
+            one.wrong("type", f"expected u8 u16 u32 u64 s32 s64 addr char[N] or pad[N], found {kind!r}")
+        is_padding = kind.startswith("pad[")
+        shown_as = one.text("as", None, SHOWN_AS) if one.has("as") else None
+        one.integer("count", 1, 1, 128)
+        label = one.text("name", "" if is_padding else None)
+        unit, adds_up = one.text("unit", ""), one.text("kind", "sum", ("sum", "max"))
+        figure: FigureKind = "gauge" if adds_up == "max" else "count"
+        worse = _worse(one, figure, f"{table} {label}", unit) if table else "none"
+        column = Column(label, kind, shown_as, unit, adds_up, worse)
+        columns.append(column)
+    return tuple(columns)
+
+
+def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
+    item.only(("map", "title", "max_rows", "counter", "key", "value", "sort", "modes"))
+    key, value = _columns(item, "key"), _columns(item, "value", name)
+    names = [column.name for column in (*key, *value)]
+    for twice in sorted({one for one in names if one and names.count(one) > 1}):
+        item.wrong("key", f'"{twice}" is there twice')
+    sort = item.text("sort", value[0].name if value else "")
+    if sort not in names:
+        item.wrong("sort", f"expected a column of the table{close(sort, [name for name in names if name])}")
+    counter = item.text("counter") if item.has("counter") else None
+    if counter is not None and counter not in counters:
+        item.wrong("counter", f"unknown counter{close(counter, counters)}")
+    rows = item.integer("max_rows", 1024, 1, 1_000_000) or 1024
+    return TableSpec(item.text("title", ""), key, value, sort, counter, rows, _modes(item))
+
+
+def _histogram(name: str, item: Checker) -> HistogramSpec:
+    item.only(("map", "title", "unit", "max_rows", "key", "worse"))
+    item.integer("max_rows", 8192, 1, 1_000_000)
+    unit = item.text("unit")
+    worse = _worse(item, "histogram", name, unit)
+    return HistogramSpec(item.text("title", ""), unit, _columns(item, "key"), worse)
+
+
+def _event(item: Checker) -> tuple[Column, ...]:
+    item.only(("map", "title", "record"))
+    return _columns(item, "record")
+
+
+def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[str, HistogramSpec]) -> FindingSpec:
+    item.only(("table", "histogram", "value", "percentile", "level", "over", "where", "say", "next"))
+    is_histogram = item.has("histogram")
+    labels: Sequence[str] = ()
+    values: Sequence[str] = ()
+    if is_histogram:
+        name = item.text("histogram", None, tuple(histograms))
+        if name in histograms:
+            labels = histograms[name].labels
+    else:
+        name = item.text("table", None, tuple(tables))
+        if name in tables:
+            labels = tables[name].labels
+            values = [column.name for column in tables[name].value]
+    value = "" if is_histogram else item.text("value", None, tuple(values))
+    percentile = item.number("percentile", 99.0, 0.0, 100.0) if is_histogram else None
+    where = item.table("where")
+    where.only(labels, "label")
+    say = item.text("say")
+    _check_sentence(item, say, (*labels, *values, *FINDING_WORDS))
+    return FindingSpec(
+        table=name,
+        value=value,
+        level=item.text("level", "!", LEVELS),
+        over=item.number("over", 0.0, 0.0, 1e18) or 0.0,
+        say=say,
+        next=item.text("next", ""),
+        where={key: where.text(key) for key in where.values},
+        percentile=percentile,
+        histogram=is_histogram,
+    )
+
+
+def _check_sentence(item: Checker, say: str, known: Sequence[str]) -> None:
+    try:
+        parts = list(string.Formatter().parse(say))
+    except ValueError as error:
+        item.wrong("say", f"expected a sentence with {{label}} in braces: {error}")
+        return
+    for _, name, form, conversion in parts:
+        if name is None:
+            continue
+        if name not in known:
+            item.wrong("say", f"{{{name}}} is no column{close(name, known)}")
+        if form or conversion:
+            item.wrong("say", f"{{{name}}} takes no format")

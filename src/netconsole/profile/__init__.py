@@ -1,0 +1,1 @@
+"""What to run, in which mode, and within which limits."""

@@ -1,0 +1,215 @@
+"""Rules by which a profile asks for details of one device or flow when a figure of its summary crosses a threshold.
+
+Rules are data of a profile, checked like the rest of it. All here is pure;
+:mod:`netconsole.escalation.escalator` acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from netconsole.base import figure
+from netconsole.base.duration import parse_duration
+from netconsole.base.errors import Checker, shown
+from netconsole.probes.knobs import MAX_EVENTS_PER_S, PROTOCOLS, refusal
+from netconsole.probes.manifest import Manifest
+from netconsole.telemetry.frames import Label, Scalar
+from netconsole.telemetry.histogram import percentile
+from netconsole.telemetry.state import ProbeState, State
+from netconsole.telemetry.tables import RowKey
+
+SUFFIX = ".details"
+"""What the second instance of a probe is called: kernel_drops.details."""
+MAX_RULES = 16
+MIN_SAMPLES = 10
+"""A percentile of fewer samples in an interval is not held against a threshold."""
+MAX_FOR_S, MAX_KEEP_S, MAX_PAUSE_S = 600.0, 300.0, 24 * 3600.0
+
+_KEYS = ("probe", "table", "histogram", "value", "percentile", "where", "over")
+_BUDGET = ("for", "events_per_s", "kernel_cpu_pct", "keep", "pause")
+_NARROWING = ("device", "netns", "address", "port")
+"""Filters of which one at least has to be known: details of everything are not what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """One rule. ``over`` is per second, of a histogram its unit; times in seconds."""
+
+    probe: str
+    figures: str
+    """The table or histogram."""
+    value: str
+    """Of a table; empty for a histogram."""
+    percentile: float | None
+    over: float
+    where: Mapping[str, str] = field(default_factory=dict)
+    for_s: float = 60.0
+    events_per_s: float = 50.0
+    kernel_cpu_pct: float = 1.0
+    keep_s: float = 30.0
+    """Frames of so long before the crossing, and of so long after stepping back, are kept."""
+    pause_s: float = 600.0
+    """So long after stepping back the same rule does not arm again."""
+
+    def as_dict(self) -> dict[str, object]:
+        """As in a profile, times in seconds."""
+        figures = {"histogram": self.figures, "percentile": self.percentile}
+        of_table = {"table": self.figures, "value": self.value}
+        return {
+            "probe": self.probe,
+            **(of_table if self.percentile is None else figures),
+            "where": dict(self.where),
+            "over": self.over,
+            "for_s": self.for_s,
+            "events_per_s": self.events_per_s,
+            "kernel_cpu_pct": self.kernel_cpu_pct,
+            "keep_s": self.keep_s,
+            "pause_s": self.pause_s,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A figure that is over a rule's threshold in this interval."""
+
+    rule: Escalation
+    labels: RowKey
+    measured: float
+    says: str
+
+
+def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None:
+    """One rule of a profile; None when what is wrong with it makes it none. Mistakes are noted in ``item``."""
+    item.only((*_KEYS, *_BUDGET))
+    name = item.text("probe", None, tuple(manifests))
+    over = _required(item, "over", 1e18)
+    for_s = _seconds(item, "for", 60.0, MAX_FOR_S)
+    events_per_s = item.number("events_per_s", 50.0, 1, MAX_EVENTS_PER_S, "events a second") or 50.0
+    kernel_cpu_pct = item.number("kernel_cpu_pct", 1.0, 0.01, 100_000, "percent of one core") or 1.0
+    keep_s = _seconds(item, "keep", 30.0, MAX_KEEP_S)
+    pause_s = _seconds(item, "pause", 600.0, MAX_PAUSE_S)
+    manifest = manifests.get(name)
+    if manifest is None:  # what else it names is the probe's
+        return None
+    if "details" not in manifest.modes:
+        item.wrong("probe", f"{manifest.name} has no details mode")
+    figures, value, labels, part = _figures(item, manifest)
+    where = item.table("where")
+    where.only(labels, "label")
+    if not set(labels) & set(_NARROWING):
+        item.wrong("histogram" if part else "table", "tells no device or flow to which details could be narrowed")
+    return Escalation(
+        probe=name,
+        figures=figures,
+        value=value,
+        percentile=part,
+        over=over,
+        where={key: where.text(key) for key in where.values},
+        for_s=for_s,
+        events_per_s=events_per_s,
+        kernel_cpu_pct=kernel_cpu_pct,
+        keep_s=keep_s,
+        pause_s=pause_s,
+    )
+
+
+def crossings(state: State, rule: Escalation) -> Iterator[Crossing]:
+    """Every row, or histogram of a row's labels, that is over the threshold in the last interval."""
+    probe = state.probes.get(rule.probe)
+    if probe is None or not probe.measuring:
+        return
+    yield from _of_histograms(probe, rule) if rule.percentile is not None else _of_tables(probe, rule)
+
+
+def worst(state: State, rule: Escalation) -> Crossing | None:
+    """The row that is farthest over the threshold; None when none is."""
+    return max(crossings(state, rule), key=lambda one: one.measured, default=None)
+
+
+def focus(
+    labels: RowKey, knobs: Mapping[str, Scalar], namespace: Callable[[str], int | None]
+) -> dict[str, Scalar] | None:
+    """The filters that narrow a probe with these knobs to a row; None when none of them names a device or flow.
+
+    ``namespace`` gives the inode of a network namespace by the name that a label has.
+    """
+    found: dict[str, Scalar] = {}
+    for name, label in labels:
+        value = _knob(name, label, namespace)
+        if name in knobs and value is not None and refusal(name, value, knobs[name]) is None:
+            found[name] = value
+    return found if set(found) & set(_NARROWING) else None
+
+
+def _knob(name: str, label: Label, namespace: Callable[[str], int | None]) -> Scalar:
+    """The value of a filter for a label; None when the label says nothing."""
+    if name == "netns":
+        return namespace(label) if isinstance(label, str) else None
+    if name == "protocol":
+        return label.lower() if isinstance(label, str) and label.lower() in PROTOCOLS else None
+    return label if name in _NARROWING and label else None
+
+
+def _of_tables(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
+    table = probe.tables.get(rule.figures)
+    for row in table.moving() if table is not None else ():
+        rate = row.per_s(rule.value)
+        if rate is not None and rate > rule.over and _fits(row.labels, rule):
+            what = "" if rule.value == "count" else f" {rule.value}"
+            yield Crossing(rule, row.key, rate, f"{_named(row.labels)}: {figure.rate(rate)}{what}")
+
+
+def _of_histograms(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
+    group = probe.histograms.get(rule.figures)
+    for row in group.rows.values() if group is not None else ():
+        part = rule.percentile or 0.0
+        found = percentile(row.delta, part) if row.delta.count >= MIN_SAMPLES else None
+        if found is not None and found > rule.over and _fits(row.labels, rule):
+            says = f"{_named(row.labels)}: p{part:g} {figure.quantity(found, row.unit)}"
+            yield Crossing(rule, row.key, found, says)
+
+
+def _fits(labels: Mapping[str, Label], rule: Escalation) -> bool:
+    return all(str(labels.get(name)) == value for name, value in rule.where.items())
+
+
+def _named(labels: Mapping[str, Label]) -> str:
+    known = [("", "device"), ("queue ", "queue"), ("", "reason"), ("", "address"), ("port ", "port")]
+    parts = [f"{word}{figure.safe(labels[name], 48)}" for word, name in known if labels.get(name) not in (None, "")]
+    return " ".join(parts) or "a row without names"
+
+
+def _figures(item: Checker, manifest: Manifest) -> tuple[str, str, tuple[str, ...], float | None]:
+    """Table or histogram, value, labels and percentile."""
+    if item.has("histogram"):
+        for key in ("table", "value"):
+            if item.has(key):
+                item.wrong(key, "contradicts histogram: a rule is of one or the other")
+        name = item.text("histogram", None, tuple(manifest.histograms))
+        labels = manifest.histograms[name].labels if name in manifest.histograms else ()
+        return name, "", labels, item.number("percentile", 99.0, 1.0, 100.0) or 99.0
+    if item.has("percentile"):
+        item.wrong("percentile", "is of a histogram: name one")
+    name = item.text("table", None, tuple(manifest.tables))
+    table = manifest.tables.get(name)
+    if table is None:
+        return name, "", (), None
+    counts = tuple(column.name for column in table.value if column.kind != "max")
+    return name, item.text("value", None, counts), table.labels, None
+
+
+def _required(item: Checker, name: str, high: float) -> float:
+    if not item.has(name):
+        item.wrong(name, "missing: expected a number, a second; of a histogram in its unit")
+    return item.number(name, 0.0, 0.0, high) or 0.0
+
+
+def _seconds(item: Checker, name: str, default_s: float, most_s: float) -> float:
+    if not item.has(name):
+        return default_s
+    text = item.text(name)
+    seconds = parse_duration(text)
+    if isinstance(item.values[name], str) and (seconds is None or not 1 <= seconds <= most_s):
+        item.wrong(name, f'expected a time from "1s" to "{most_s:g}s", found {shown(text)}')
+    return seconds or default_s

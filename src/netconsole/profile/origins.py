@@ -1,0 +1,71 @@
+"""Every value of a profile as it holds, with its origin: its own file, one that it inherits, a filter, a default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from netconsole.probes.knobs import hint
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import LIMIT_MEANS, Profile
+
+Value: TypeAlias = str | int | float | bool | None
+Kind: TypeAlias = Literal["own", "inherited", "filter", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One value. ``section`` is that of the file; None is no limit, or no time to live."""
+
+    section: str
+    key: str
+    value: Value
+    kind: Kind
+    origin: str
+    means: str = ""
+
+
+def explain(profile: Profile, manifests: Mapping[str, Manifest]) -> Iterator[Explained]:
+    """All values, in the order of a file. Rules of escalation are told as a whole."""
+    yield _own_alone(profile, "description", profile.description, "what it is for")
+    yield _own_alone(profile, "inherits", profile.inherits[0] if profile.inherits else None, "what it begins with")
+    back = f"then back to {profile.inherits[0]}" if profile.inherits else "how long it holds"
+    yield _own_alone(profile, "ttl", None if profile.ttl_s is None else f"{profile.ttl_s:g}s", back)
+    for name, limit in profile.budget.as_dict().items():
+        yield _stated(profile, "budget", name, limit, LIMIT_MEANS[name])
+    for name, value in profile.filters.items():
+        yield _stated(profile, "filters", name, value, "for every probe that has such a knob")
+    for probe, choice in profile.probes.items():
+        section = f"probes.{probe}"
+        yield _stated(profile, section, "mode", choice.mode, "")
+        if choice.mode == "off":
+            continue
+        yield _stated(profile, section, "pin", choice.pin, "the governor leaves it alone")
+        for knob, default in manifests[probe].knobs.items():
+            means = hint(knob, default)
+            if knob in choice.knobs:
+                yield _stated(profile, section, knob, choice.knobs[knob], means)
+            elif knob in profile.filters:
+                from_filter = _stated(profile, "filters", knob, profile.filters[knob], means)
+                yield Explained(section, knob, from_filter.value, "filter", f"filter, {from_filter.origin}", means)
+            else:
+                yield Explained(section, knob, default, "default", "default of the probe", means)
+
+
+def _stated(profile: Profile, section: str, key: str, value: Value, means: str) -> Explained:
+    """From the nearest file that says it; a default when none does."""
+    one: Profile | None = profile
+    while one is not None:
+        if f"{section}.{key}" in one.stated:
+            if one is profile:
+                return Explained(section, key, value, "own", "this file", means)
+            return Explained(section, key, value, "inherited", f"inherited from {one.name}", means)
+        one = one.base
+    return Explained(section, key, value, "default", "default", means)
+
+
+def _own_alone(profile: Profile, key: str, value: Value, means: str) -> Explained:
+    """A key of [profile] that is not inherited."""
+    is_own = f"profile.{key}" in profile.stated
+    return Explained("profile", key, value, "own" if is_own else "default", "this file" if is_own else "default", means)

@@ -1,0 +1,1 @@
+"""The stream on disk, and how it is played again (docs/recording.md)."""

@@ -1,0 +1,244 @@
+"""Plays a recording into a state: the next interval, the one before, any moment. No clock and no thread in it.
+
+A jump restores the last checkpoint that is ten minutes before its target, or as much later as it takes to be there at
+once, and applies every frame from there: figures are exact at once, and so are the histories of that stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from netconsole.budget.governor import Action
+from netconsole.findings.tracker import Finding, Findings
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Budget
+from netconsole.recording.format import Damaged, Recording
+from netconsole.snapshot.builder import Mark, mark
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import AnyFrame
+from netconsole.telemetry.series import SAMPLES
+from netconsole.telemetry.state import State
+
+HISTORY_S = float(SAMPLES)
+"""How far before its target a jump begins, if that is not too much to read: as far as histories go back."""
+HISTORY_BYTES = 4 * 1024 * 1024
+"""Frames that a jump reads, at most, if its block has not more: a third of a second if they are all rows of tables."""
+MAX_ACTIONS = 1000
+_MAX_BATCH = 20_000
+"""Frames of one interval that are held back; as in a live session."""
+_MAX_HELD = 1000
+"""Batches between two ends of intervals."""
+_SILENT_INTERVALS = 2.5
+"""The source that leads is not waited for any longer: its collector was lost."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Everything at one moment of the recording. Times are on the monotonic clock of the recorded host.
+
+    ``lead_ns`` is when the last interval of the source that leads ended.
+    """
+
+    state: State
+    findings: Findings
+    standing: Sequence[Finding]
+    actions: list[Action]
+    at_ns: int
+    lead_ns: int
+    wall_ns: int
+    block: int
+    has_actions: bool = False
+    """Whether there are frames of what was done; else it is read from the states of probes."""
+
+
+class Player:
+    """Where a replay is. Methods that move it may take a moment; ``place`` is replaced, or changed by :meth:`apply`."""
+
+    def __init__(self, recording: Recording, manifests: Mapping[str, Manifest], budget: Budget) -> None:
+        """Raises Damaged when not even the beginning can be read."""
+        self.recording = recording
+        self._manifests = manifests
+        self._budget = budget
+        self.trouble: str | None = None
+        """What could not be read, in one line; reading goes on behind it."""
+        self.place = self._at(0)
+        self._begin = _mark(self.place)
+        self.since: Mark = self._begin
+        """What a snapshot counts from: the beginning, or where :meth:`set_since` was called."""
+        self._batches: Iterator[Sequence[AnyFrame]] = self._following(0)
+        self._next: Sequence[AnyFrame] | None = next(self._batches, None)
+
+    @property
+    def begin_ns(self) -> int:
+        """Monotonic clock of the recorded host at the beginning."""
+        return self.recording.begin.mono_ns
+
+    @property
+    def length_s(self) -> float:
+        """From the beginning to the end."""
+        return (self.recording.end.mono_ns - self.begin_ns) / 1e9
+
+    @property
+    def at_s(self) -> float:
+        """Where it is, from the beginning."""
+        return max(0.0, (self.place.at_ns - self.begin_ns) / 1e9)
+
+    @property
+    def since_s(self) -> float:
+        """Where snapshots count from, from the beginning."""
+        return max(0.0, (self.since.mono_ns - self.begin_ns) / 1e9)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether there is nothing more to apply."""
+        return self._next is None
+
+    @property
+    def gap_s(self) -> float | None:
+        """From here to what comes next; None at the end."""
+        return None if self._next is None else max(0, self._next[-1].mono_ns - self.place.at_ns) / 1e9
+
+    def apply(self) -> bool:
+        """Apply what comes next: what a session applied in one piece. True when it is a place to stop at."""
+        batch = self._next
+        if batch is None:
+            return False
+        stops = self._stops(self.place, batch)
+        self._apply(self.place, batch)
+        self._next = next(self._batches, None)
+        return stops
+
+    def step(self) -> bool:
+        """On to the end of the next interval. False at the end of the recording."""
+        while not self.at_end:
+            if self.apply():
+                return True
+        return False
+
+    def back(self) -> None:
+        """To the end of the interval before this one."""
+        self._seek(min(self.place.lead_ns, self.place.at_ns) - 1)
+
+    def seek(self, at_s: float) -> None:
+        """To the end of the last interval that ended by ``at_s`` from the beginning."""
+        self._seek(self.begin_ns + round(max(0.0, min(at_s, self.length_s)) * 1e9))
+
+    def _seek(self, target_ns: int) -> None:
+        last = max((n for n, block in enumerate(self.recording.blocks) if block.mark.mono_ns <= target_ns), default=0)
+        place = self._restored(self._first(last, target_ns), last)
+        batches = self._following(place.block)
+        held: list[Sequence[AnyFrame]] = []
+        for batch in batches:
+            held.append(batch)
+            if batch[-1].mono_ns > target_ns:
+                break
+            if self._stops(place, batch) or len(held) >= _MAX_HELD:
+                for one in held:
+                    self._apply(place, one)
+                held = []
+        else:
+            for one in held:
+                self._apply(place, one)
+            held = []
+        self._batches = chain(held, batches)
+        self._next = next(self._batches, None)
+        self.place = place
+        if place.at_ns < self.since.mono_ns:
+            self.since = self._begin
+
+    def set_since(self) -> None:
+        """Snapshots count from here on, until a jump goes back behind it."""
+        self.since = _mark(self.place)
+
+    def _first(self, last: int, target_ns: int) -> int:
+        """The block that a jump into block ``last`` begins with."""
+        blocks = self.recording.blocks
+        first, end = last, blocks[last].mark.bytes + blocks[last].bytes
+        while first > 0 and blocks[first].mark.mono_ns > target_ns - HISTORY_S * 1e9:
+            if end - blocks[first - 1].mark.bytes > HISTORY_BYTES:
+                break
+            first -= 1
+        return first
+
+    def _restored(self, first: int, last: int) -> Place:
+        """The beginning of a block from ``first`` to ``last``: the first that can be read, else that of all."""
+        for number in range(first, last + 1):
+            try:
+                return self._at(number)
+            except Damaged as error:
+                self.trouble = str(error)
+        return self._at(0)
+
+    def _at(self, block: int) -> Place:
+        begin = self.recording.blocks[block].mark
+        findings = Findings(self._manifests, self._budget)
+        return Place(self.recording.state(block), findings, (), [], begin.mono_ns, begin.mono_ns, begin.wall_ns, block)
+
+    def _following(self, block: int) -> Iterator[Sequence[AnyFrame]]:
+        """All batches from the beginning of a block on."""
+        batch: list[AnyFrame] = []
+        for number in range(block, len(self.recording.blocks)):
+            try:
+                for frame in self.recording.frames(number):
+                    batch.append(frame)
+                    if _ends_batch(frame) or len(batch) >= _MAX_BATCH:
+                        yield batch
+                        batch = []
+            except Damaged as error:
+                self.trouble = str(error)
+        if batch:
+            yield batch
+
+    def _stops(self, place: Place, batch: Sequence[AnyFrame]) -> bool:
+        """Whether one may stop behind this batch: an interval of the source that leads ends with it."""
+        if self._leads(batch[-1]):
+            return True
+        interval_ns = place.state.sources[self.recording.header.leads].interval_ns or 1_000_000_000
+        return batch[-1].mono_ns - place.lead_ns > _SILENT_INTERVALS * interval_ns
+
+    def _leads(self, frame: AnyFrame) -> bool:
+        return isinstance(frame, frames.Cost) and frame.probe is None and frame.source == self.recording.header.leads
+
+    def _apply(self, place: Place, batch: Sequence[AnyFrame]) -> None:
+        for frame in batch:
+            if isinstance(frame, frames.Action):
+                _note(place, frame)
+            elif isinstance(frame, frames.Status) and not place.has_actions:
+                _note_status(place, frame)
+            place.state.apply(frame)
+            if frame.mono_ns > place.at_ns:
+                place.at_ns, place.wall_ns = frame.mono_ns, frame.wall_ns
+        if self._leads(batch[-1]):
+            place.lead_ns = batch[-1].mono_ns
+            place.standing = place.findings.update(place.state)
+
+
+def _mark(place: Place) -> Mark:
+    """What a snapshot counts from that begins here; a session that has just begun has no figures yet."""
+    if place.state.first_mono_ns is None:
+        return Mark(place.at_ns, place.wall_ns)
+    return mark(place.state)
+
+
+def _ends_batch(frame: AnyFrame) -> bool:
+    return (isinstance(frame, frames.Cost) and frame.probe is None) or isinstance(
+        frame, (frames.Hello, frames.Status, frames.Action, frames.Reply, frames.Bye)
+    )
+
+
+def _note(place: Place, frame: frames.Action) -> None:
+    place.has_actions = True
+    said = frame.action, frame.because, frame.measured, frame.limit
+    place.actions.append(Action(frame.mono_ns / 1e9, frame.probe or "", *said))
+    del place.actions[:-MAX_ACTIONS]
+
+
+def _note_status(place: Place, frame: frames.Status) -> None:
+    """Recordings of before there were frames of it: what was done is in the reason of a probe without a fault."""
+    if frame.why is None or frame.probe is None or frame.state not in ("attached", "off"):
+        return
+    what, _, because = frame.why.partition(": ")
+    place.actions.append(Action(frame.mono_ns / 1e9, frame.probe, what, because))
+    del place.actions[:-MAX_ACTIONS]

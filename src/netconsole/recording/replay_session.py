@@ -1,0 +1,278 @@
+"""A recording as a session: the same console, fed from a file on any machine, in its time or faster, to and fro."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal
+
+from netconsole.budget.governor import Action
+from netconsole.findings.tracker import Finding
+from netconsole.recording.player import Player
+from netconsole.session.protocol import CommandError, Connection, News
+from netconsole.snapshot.builder import Mark
+from netconsole.telemetry.frames import Host, Mode, Scalar
+from netconsole.telemetry.state import State
+
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+LEAST_SPEED, MOST_SPEED = 0.01, 1000.0
+MAX_GAP_S = 5.0
+"""A longer silence in the recording (a lost collector) is cut short to this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a replay is. Seconds from the beginning; wall clock of the recorded host."""
+
+    host: Host
+    at_s: float
+    length_s: float
+    wall_ns: int
+    begin_wall_ns: int
+    playing: bool
+    speed: float
+    at_end: bool
+    cut: bool
+    """Whether the recording was not closed in order, and so ends with its last whole frame."""
+    since_s: float
+    """From where a snapshot counts."""
+    trouble: str | None
+
+
+class ReplaySession:
+    """Plays ``player`` from :meth:`start` on. Moves are made by its thread; they return at once and end in news."""
+
+    kind: Literal["recorded"] = "recorded"
+
+    def __init__(self, player: Player, speed: float = 1.0) -> None:
+        self._player = player
+        self._lock = threading.Lock()
+        self._wake = threading.Condition()
+        self._moves: list[Callable[[Player], None]] = []
+        self._callbacks: list[Callable[[News], None]] = []
+        self._playing = True
+        self._speed = speed
+        self._closing = False
+        self._moved_s = time.monotonic()
+        """When the place was left or reached: what comes next is due its gap after that."""
+        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
+
+    def start(self) -> None:
+        """Begin to play."""
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[State]:
+        """See :class:`netconsole.session.protocol.Session`."""
+        with self._lock:
+            yield self._player.place.state
+
+    def on_news(self, callback: Callable[[News], None]) -> None:
+        """See :class:`netconsole.session.protocol.Session`."""
+        self._callbacks.append(callback)
+
+    def connection(self) -> Connection:
+        """See :class:`netconsole.session.protocol.Session`."""
+        return Connection("live", broken_frames=self._player.recording.broken_frames)
+
+    def age_s(self) -> float | None:
+        """Figures of a recording have a date and no age."""
+        return None
+
+    def settled(self) -> bool:
+        """See :class:`netconsole.session.protocol.Session`."""
+        with self._lock:
+            return all(probe.settled for probe in self._player.place.state.probes.values())
+
+    def set(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
+        """Refused, as is every command."""
+        return _refused()
+
+    def reload(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
+        """Refused."""
+        return _refused()
+
+    def unload(self, probe: str, why: str | None = None) -> Future[None]:
+        """Refused."""
+        return _refused()
+
+    def close(self) -> None:
+        """End the thread and close the file."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+        if not self._thread.is_alive():
+            self._player.recording.close()
+
+    # ---- what is known of this moment beside the state ----
+
+    def standing(self) -> Sequence[Finding]:
+        """What stands out at this moment."""
+        return self._player.place.standing
+
+    def actions(self) -> Sequence[Action]:
+        """What had been done to keep the budget, as far as it was played."""
+        return tuple(self._player.place.actions)
+
+    def since(self) -> Mark:
+        """What a snapshot of this moment counts from."""
+        return self._player.since
+
+    def position(self) -> Position:
+        """Where it is."""
+        player = self._player
+        place, recording = player.place, player.recording
+        return Position(
+            host=recording.header.host,
+            at_s=player.at_s,
+            length_s=player.length_s,
+            wall_ns=place.wall_ns,
+            begin_wall_ns=recording.begin.wall_ns,
+            playing=self._playing,
+            speed=self._speed,
+            at_end=player.at_end,
+            cut=not recording.whole,
+            since_s=player.since_s,
+            trouble=player.trouble,
+        )
+
+    # ---- moves ----
+
+    def toggle(self) -> None:
+        """Pause, or go on; at the end, go on from the beginning."""
+        with self._wake:
+            self._playing = not self._playing
+            if self._playing and self._player.at_end:
+                self._moves.append(lambda player: player.seek(0.0))
+            self._wake.notify()
+
+    def pause(self) -> None:
+        """Stand still."""
+        with self._wake:
+            self._playing = False
+            self._wake.notify()
+
+    def faster(self, step: int) -> None:
+        """The next speed up (1) or down (-1)."""
+        with self._wake:
+            others = [speed for speed in SPEEDS if (speed > self._speed if step > 0 else speed < self._speed)]
+            if others:
+                self._speed = others[0] if step > 0 else others[-1]
+            self._wake.notify()
+
+    def step(self, count: int) -> None:
+        """One interval on (1) or back (-1), and stand still there."""
+        self.pause()
+        self._move(lambda player: self._step(player, count))
+
+    def seek(self, at_s: float) -> None:
+        """To so many seconds from the beginning."""
+        self._move(lambda player: player.seek(at_s))
+
+    def seek_by(self, seconds: float) -> None:
+        """So many seconds on or back."""
+        self._move(lambda player: player.seek(player.at_s + seconds))
+
+    def set_since(self) -> None:
+        """Snapshots count from this moment on."""
+        self._move(Player.set_since)
+
+    def _move(self, move: Callable[[Player], None]) -> None:
+        with self._wake:
+            self._moves.append(move)
+            self._wake.notify()
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._closing and not self._moves and (wait_s := self._wait_s()) != 0:
+                    self._wake.wait(wait_s)
+                if self._closing:
+                    return
+                moves, self._moves = self._moves, []
+            for move in moves:
+                move(self._player)
+            if moves:
+                self._moved_s = time.monotonic()
+            else:
+                self._play()
+            for callback in self._callbacks:
+                callback("interval")
+
+    def _wait_s(self) -> float | None:
+        """Until what comes next is due; None when nothing is."""
+        gap_s = self._gap_s() if self._playing else None
+        return None if gap_s is None else max(0.0, self._moved_s + gap_s - time.monotonic())
+
+    def _gap_s(self) -> float | None:
+        gap_s = self._player.gap_s
+        return None if gap_s is None else min(gap_s, MAX_GAP_S) / self._speed
+
+    def _play(self) -> None:
+        """Apply what is due; the time that this takes does not add up, unless it is more than there is."""
+        now_s = time.monotonic()
+        self._moved_s = max(self._moved_s + (self._gap_s() or 0.0), now_s - 1.0)
+        with self._lock:
+            self._player.apply()
+
+    def _step(self, player: Player, count: int) -> None:
+        if count < 0:
+            player.back()
+            return
+        with self._lock:
+            player.step()
+
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_SPAN = re.compile(r"([+-]?)(\d{1,6}(?:\.\d{1,3})?)(s|m|h|%)", re.ASCII)
+_SPAN_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_time(text: str, position: Position) -> float | None:
+    """Seconds from the beginning of what a user typed; None when it is no time in this recording.
+
+    ``12:03`` and ``12:03:30`` are times of day (this machine's zone); ``90s``, ``5m``, ``1h``, ``50%`` count from the
+    beginning, ``+30s`` and ``-5m`` from here.
+    """
+    text = text.strip()
+    if match := _SPAN.fullmatch(text):
+        sign, number, unit = match.groups()
+        value = float(number) * (position.length_s / 100 if unit == "%" else _SPAN_S[unit])
+        at_s = position.at_s + (-value if sign == "-" else value) if sign else value
+        return min(max(0.0, at_s), position.length_s) if sign or at_s <= position.length_s else None
+    match = _CLOCK.fullmatch(text)
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
+        return None
+    begin = time.localtime(position.begin_wall_ns / 1e9)
+    wanted_s = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)
+    began_s = begin.tm_hour * 3600 + begin.tm_min * 60 + begin.tm_sec
+    # A time before that of the beginning is one of the next day.
+    at_s = float((wanted_s - began_s) % 86400)
+    return at_s if at_s <= position.length_s else None
+
+
+def _refused() -> Future[None]:
+    future: Future[None] = Future()
+    future.set_exception(CommandError("this is a recording: nothing in it can be changed"))
+    return future

@@ -1,0 +1,158 @@
+"""Writes the file of a recording (docs/recording.md): blocks in, the oldest blocks out, readable whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from netconsole.base.errors import bad
+from netconsole.base.files import MODE, replace
+from netconsole.recording.format import (
+    CHECKPOINT_MAGIC,
+    ENTRY,
+    FOOTER,
+    FOOTER_NAME,
+    HEADER_MAGIC,
+    INDEX_MAGIC,
+    MARK,
+    MAX_BLOCKS,
+    SKIPPABLE,
+    Header,
+    Mark,
+)
+
+MAX_BYTES = 256 * 1024 * 1024
+MAX_S = 24 * 3600.0
+"""Bounds of a recording for which none are given; above them the oldest part is dropped."""
+LEAST_BYTES = 1024 * 1024
+LEAST_S = 60.0
+"""The smallest bounds that make sense."""
+PARTS = 8
+"""A block is at most such a part of a bound. When all parts but one are full, KEPT_PARTS are kept: they are copied, so
+that it is not done too often."""
+KEPT_PARTS = 5
+_LEVEL = 3
+
+
+class RecordingFile:
+    """The file: blocks in, oldest blocks out. Every method may raise OSError; what was written before is readable."""
+
+    def __init__(self, path: Path, header: Header, max_bytes: int = MAX_BYTES, max_s: float = MAX_S) -> None:
+        """Raises BadInput when the file is there already, or cannot be made."""
+        self.path = path
+        self.bytes = 0
+        self._max_bytes = max_bytes
+        self._max_ns = round(max_s * 1e9)
+        self._blocks: list[tuple[int, Mark]] = []
+        self._compressor: zstandard.ZstdCompressionObj | None = None
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._file = os.open(path, flags, MODE)
+        except FileExistsError:
+            raise bad(path, "", "is there already: a recording never overwrites; name another file") from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise bad(path, "", f"cannot write: {why[:1].lower()}{why[1:]}") from None
+        try:
+            self._append(_skippable(HEADER_MAGIC, _packed(msgspec.json.encode(header))))
+        except OSError as error:
+            self.close()
+            with contextlib.suppress(OSError):
+                path.unlink()  # an empty file helps nobody
+            raise bad(path, "", f"cannot write: {(error.strerror or str(error)).lower()}") from None
+        self._header_bytes = self.bytes
+
+    def begin(self, mark: Mark, state: bytes) -> None:
+        """Begin a block with the state there, as :func:`netconsole.telemetry.checkpoint.encode` gives it."""
+        self._end_block()
+        self._drop(mark)
+        self._blocks.append((self.bytes, mark))
+        self._append(_skippable(CHECKPOINT_MAGIC, MARK.pack(*mark) + _packed(state)))
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compressobj()
+
+    def write(self, lines: bytes) -> None:
+        """Add frames to the block; all of them can be read when this returns, whatever happens then."""
+        assert self._compressor is not None, "a block was begun"
+        self._append(self._compressor.compress(lines) + self._compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
+
+    def finish(self, end: Mark) -> None:
+        """End the last block, add the index, and see to it that all of it is on the disk. Nothing leaves no file."""
+        self._end_block()
+        if not self._blocks:
+            self.path.unlink()
+            self.bytes = 0
+            return
+        entries = [ENTRY.pack(offset, *mark) for offset, mark in [*self._blocks, (self.bytes, end)]]
+        self._append(_skippable(INDEX_MAGIC, b"".join(entries) + FOOTER.pack(self.bytes, FOOTER_NAME)))
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file as it is. Idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _end_block(self) -> None:
+        if self._compressor is not None:
+            self._append(self._compressor.flush())
+            self._compressor = None
+
+    @property
+    def block_is_full(self) -> bool:
+        """Whether the block is as large as one may be."""
+        begin = self._blocks[-1][0] if self._blocks else self.bytes
+        return self.bytes - begin >= self._max_bytes // PARTS
+
+    def _drop(self, now: Mark) -> None:
+        """Drop the oldest blocks when there is too much: the rest is copied into a file that takes this one's place."""
+        span_ns = now.mono_ns - self._blocks[0][1].mono_ns if self._blocks else 0
+        full = (PARTS - 1) / PARTS
+        if self.bytes <= full * self._max_bytes and span_ns <= full * self._max_ns and len(self._blocks) < MAX_BLOCKS:
+            return
+        share = KEPT_PARTS / PARTS
+        kept = [
+            (offset, mark)
+            for offset, mark in self._blocks[-round(share * MAX_BLOCKS) :]
+            if self.bytes - offset <= share * self._max_bytes and now.mono_ns - mark.mono_ns <= share * self._max_ns
+        ]
+        begin = kept[0][0] if kept else self.bytes
+
+        def fill(target: int) -> None:
+            _copy(self._file, target, 0, self._header_bytes)
+            _copy(self._file, target, begin, self.bytes - begin)
+
+        replace(self.path, fill)
+        os.close(self._file)
+        self._file = -1
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        moved = begin - self._header_bytes
+        self._blocks = [(offset - moved, mark) for offset, mark in kept]
+        self.bytes -= moved
+
+    def _append(self, content: bytes) -> None:
+        view = memoryview(content)
+        while view:
+            written = os.write(self._file, view)
+            self.bytes += written
+            view = view[written:]
+
+
+def _skippable(magic: int, content: bytes) -> bytes:
+    return SKIPPABLE.pack(magic, len(content)) + content
+
+
+def _packed(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(content)
+
+
+def _copy(source: int, target: int, offset: int, size: int) -> None:
+    """Copy inside the kernel: the file may be large."""
+    while size > 0:
+        copied = os.sendfile(target, source, offset, min(size, 1 << 24))
+        if copied == 0:
+            raise OSError(0, "the recording became shorter while it was copied")
+        offset, size = offset + copied, size - copied

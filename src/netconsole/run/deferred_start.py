@@ -1,0 +1,88 @@
+"""Starts the dear probes of the first glance behind the open console: once the others run, and what fits the budget."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from netconsole.base.errors import Unable
+from netconsole.budget import forecast
+from netconsole.budget.enforcer import Governing
+from netconsole.budget.forecast import Forecast
+from netconsole.budget.governor import Action
+from netconsole.budget.spending import packets_per_s
+from netconsole.probes.manifest import Manifest
+from netconsole.session.live import LiveSession
+from netconsole.session.protocol import News, ProbeRequest
+
+WAY_IN = "e starts it all the same"
+
+
+class Beginning:
+    """Until its cost is known, such a probe is still to come; then it starts, or is off and says why."""
+
+    def __init__(
+        self,
+        session: LiveSession,
+        governing: Governing,
+        manifests: Mapping[str, Manifest],
+        requests: Sequence[ProbeRequest],
+    ) -> None:
+        self._session = session
+        self._governing = governing
+        self._manifests = manifests
+        self._requests = {request.name: request for request in requests}
+        self._lock = threading.Lock()
+        self._is_begun = False
+
+    def start(self) -> None:
+        """Wait for the others. Call it before the session starts."""
+        if not self._requests:
+            return
+        for request in self._requests.values():
+            self._session.say(request.name, "compiling", request.mode)
+        self._session.on_news(self._news)
+
+    def _news(self, _news: News) -> None:
+        if self._is_begun:
+            return
+        with self._session.view() as state:
+            others = [probe for probe in state.probes.values() if probe.name not in self._requests]
+            is_time = all(probe.settled for probe in others)
+        with self._lock:
+            if self._is_begun or not is_time:
+                return
+            self._is_begun = True
+        threading.Thread(target=self._begin, name="beginning", daemon=True).start()
+
+    def _begin(self) -> None:
+        left_out = self._left_out()
+        for name, one in left_out.items():
+            self._session.say(name, "off", one.mode, f"not started: {forecast.said(one)}", WAY_IN)
+        self._governing.leave_out({name: forecast.said(one) for name, one in left_out.items()})
+        for name, request in self._requests.items():
+            if name not in left_out:
+                # How it went is in the probe's status.
+                self._session.load(request).add_done_callback(lambda done: done.exception())
+
+    def _left_out(self) -> Mapping[str, Forecast]:
+        """Those that the budget has no room for beside what runs; none where nothing can be forecast."""
+        from netconsole.budget.forecaster import look_ahead, running_pct
+
+        wanted = [(self._manifests[name], request.mode) for name, request in self._requests.items()]
+        try:
+            forecasts = look_ahead(wanted).forecasts
+        except Unable as error:
+            self._governing.note(Action(time.monotonic(), "", "no forecast", str(error)))
+            return {}
+        for one in forecasts:
+            self._governing.note(Action(time.monotonic(), one.probe, "forecast", forecast.said(one)))
+        with self._session.view() as state:
+            others_pct = running_pct(state)
+            packets = packets_per_s(state)
+        budget = self._governing.profile.budget
+        if forecast.excess([], budget, others_pct, packets) is not None:
+            return {one.probe: one for one in forecasts}
+        out = forecast.too_dear(forecasts, budget, list(self._requests), packets, others_pct)
+        return {one.probe: one for one in out}

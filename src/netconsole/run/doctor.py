@@ -1,0 +1,216 @@
+"""`netconsole doctor`: what this host can do, found out by doing it, and what would help where it cannot.
+
+The collector tries everything once (its `--doctor`, docs/collector.md); what keeps the collector itself from running
+is found here. Nothing stays behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+import netconsole
+from netconsole.base import paths
+from netconsole.base.errors import BadInput
+from netconsole.base.figure import safe
+from netconsole.host import identity
+from netconsole.probes.catalogue import Catalogue, load_all
+
+SCHEMA = "netconsole.doctor/1"
+LIMIT_S = 600.0
+"""All probes compiled one after another on a busy machine without hardware help."""
+COLUMNS = 80
+_NAME_WIDTH = 18
+_MAX_OUTPUT = 4 * 1024 * 1024
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A program: where it attached, or what was tried in vain."""
+
+    name: str
+    attach: str | None = None
+    tried: list[Any] = []
+
+
+class ProbeResult(msgspec.Struct, frozen=True):
+    """What became of a probe."""
+
+    state: str
+    why: str | None = None
+    help: str | None = None
+    types: str | None = None
+    programs: list[Program] = []
+
+
+class Capability(msgspec.Struct, frozen=True):
+    """Something that the host can do or not, why, and what would help."""
+
+    ok: bool
+    why: str | None = None
+    help: str | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    capabilities: dict[str, Capability] = {}
+    probes: dict[str, ProbeResult] = {}
+    host: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole examination."""
+
+    host: Mapping[str, Any]
+    capabilities: Mapping[str, Capability]
+    probes: Mapping[str, ProbeResult]
+    broken: Sequence[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the console can be used here: the collector runs, and at least one BPF probe does."""
+        running = any(probe.programs and probe.state in ("attached", "degraded") for probe in self.probes.values())
+        return running and not self.broken
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "schema": SCHEMA,
+            "netconsole": netconsole.__version__,
+            "ok": self.ok,
+            "host": dict(self.host),
+            "capabilities": msgspec.to_builtins(dict(self.capabilities)),
+            "probes": msgspec.to_builtins(dict(self.probes)),
+            "broken": list(self.broken),
+        }
+
+
+def examine() -> Report:
+    """Try everything once. Never raises for what it finds; raises BadInput when not even the probes are installed."""
+    manifests = load_all()
+    broken = [str(problem) for error in manifests.broken.values() for problem in error.problems]
+    answer, why = _ask_collector(manifests)
+    own = {"console": Capability(True, f"Python {sys.version.split()[0]}"), "collector": Capability(why is None, why)}
+    probes = dict(answer.probes)
+    for manifest in manifests.values():
+        if manifest.source != "bpf":
+            probes[manifest.name] = _try_source(manifest.source)
+        elif manifest.name not in probes:
+            probes[manifest.name] = ProbeResult("unsupported", why or "the collector did not answer for it")
+    about = answer.host or msgspec.to_builtins(identity.describe())
+    return Report(about, {**own, **answer.capabilities}, dict(sorted(probes.items())), broken)
+
+
+def text(report: Report) -> str:
+    """For people, within 80 columns: what works, what does not, why, and what would help."""
+    about = report.host
+    lines = _entry("host", f"{about.get('name')}, kernel {about.get('kernel')}, {about.get('os')}")
+    lines += ["", "This host"]
+    for name, capability in report.capabilities.items():
+        words = [capability.why or ""] if capability.why else []
+        lines += _entry(name.replace("_", " "), " ".join([_word(capability.ok), *words]))
+        if capability.help and not capability.ok:
+            lines += _entry("", f"→ {capability.help}")
+    lines += ["", "Probes"]
+    for name, probe in report.probes.items():
+        lines += _entry(name, " ".join(filter(None, [_state(probe.state), probe.why])))
+        for program in probe.programs:
+            if program.attach:
+                lines += _entry("", f"{program.name}: {program.attach}")
+            else:
+                lines += _entry("", f"{program.name}: not attached; tried {_tried(program.tried) or 'nothing'}")
+        if probe.help:
+            lines += _entry("", f"→ {probe.help}")
+    for problem in report.broken:
+        lines += _entry("broken", problem)
+    lines += ["", *textwrap.wrap(_verdict(report), COLUMNS)]
+    return "\n".join(lines)
+
+
+def _ask_collector(manifests: Catalogue) -> tuple[_Answer, str | None]:
+    """The collector's answer, and why there is none."""
+    commands = []
+    for manifest in manifests.values():
+        if manifest.source != "bpf":
+            continue
+        try:
+            command = {"probe": manifest.name, "spec": manifest.raw, "source": manifest.code(),
+                       "common": manifest.common_code(), "mode": "summary", "knobs": dict(manifest.knobs)}  # fmt: skip
+        except BadInput as error:
+            return _Answer(), str(error)
+        commands.append(command)
+    vector = [*paths.measuring_command(), "--doctor"]
+    try:
+        done = subprocess.run(
+            vector, input=json.dumps(commands).encode(), capture_output=True, timeout=LIMIT_S, check=False
+        )
+    except OSError as error:
+        return _Answer(), f"{vector[0]} cannot be started: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return _Answer(), f"no answer from the collector within {LIMIT_S:g} s"
+    try:
+        return msgspec.json.decode(done.stdout[:_MAX_OUTPUT], type=_Answer), None
+    except msgspec.MsgspecError:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return _Answer(), f"{vector[0]}: {words[-1] if words else f'exit status {done.returncode}'}"
+
+
+def _try_source(name: str) -> ProbeResult:
+    """Open a source of the console's own, and close it again."""
+    from netconsole.sources.base import SourceError
+    from netconsole.sources.runner import FACTORIES
+
+    source = FACTORIES[name]()
+    try:
+        source.open()
+    except SourceError as error:
+        return ProbeResult(error.state, str(error), error.help)
+    finally:
+        source.close()
+    return ProbeResult("attached", "read by the console, without BPF")
+
+
+def _verdict(report: Report) -> str:
+    running = [name for name, probe in report.probes.items() if probe.state in ("attached", "degraded")]
+    verdict = f"{len(running)} of {len(report.probes)} probes run here."
+    if report.ok:
+        return verdict
+    if os.geteuid() != 0:
+        return f"{verdict} Probes in the kernel need root: run it with sudo for the whole answer."
+    return f"{verdict} What stands in the way is said above."
+
+
+def _entry(name: str, what: str) -> list[str]:
+    return textwrap.wrap(
+        safe(what, 600),
+        COLUMNS,
+        initial_indent=f"  {name:{_NAME_WIDTH}} ",
+        subsequent_indent=" " * (_NAME_WIDTH + 5),
+        break_on_hyphens=False,
+    )
+
+
+def _word(ok: bool) -> str:
+    return "ok" if ok else "NO"
+
+
+def _state(state: str) -> str:
+    return {"attached": "ok", "degraded": "partly:", "unsupported": "NO:", "failed": "FAILED:"}.get(state, state)
+
+
+def _tried(tried: Sequence[Any]) -> str:
+    """The points in vain; the collector gives texts, or pairs of point and reason."""
+    return ", ".join(one if isinstance(one, str) else ": ".join(map(str, _values(one))) for one in tried)
+
+
+def _values(one: object) -> Sequence[object]:
+    if isinstance(one, Mapping):
+        return [value for value in one.values() if value]
+    return list(one) if isinstance(one, (list, tuple)) else [one]

@@ -1,0 +1,214 @@
+"""Measuring and recording without a screen: start, wait until every probe is settled, measure, end in any case.
+
+Progress goes to standard error. SIGINT, SIGTERM and SIGHUP end the run early, with what was measured until the end of
+the current interval; a second one ends it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Protocol
+
+from netconsole.base import figure
+from netconsole.budget.enforcer import Governing, said
+from netconsole.budget.governor import Action
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Profile
+from netconsole.recording.recorder import Recorder
+from netconsole.session.protocol import Recordable, Session
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import FactData, Snapshot
+from netconsole.telemetry.state import State
+
+SETTLE_LIMIT_S = 60.0
+"""Probes that are not attached by then are reported as they are, and the run goes on without them."""
+LAST_INTERVAL_LIMIT_S = 3.0
+"""How long the end of the last interval is awaited."""
+_FOR_EVER_S = 10 * 365 * 86400.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class RecordableSession(Session, Recordable, Protocol):
+    """A session that can be recorded."""
+
+
+class Interrupted(Exception):
+    """Ended before anything was measured: exit code 130."""
+
+
+class _Stop:
+    """Set by a signal. The waits below end at once when it is set."""
+
+    def __init__(self) -> None:
+        self.news = threading.Condition()
+        self.requested = False
+        self.interval = 0
+
+    def heard(self, _: object = None) -> None:
+        with self.news:
+            self.news.notify_all()
+
+    def on_signal(self, number: int, _: FrameType | None) -> None:
+        if self.requested:
+            raise Interrupted(signal.Signals(number).name)
+        self.requested = True
+        # Not notify: the main thread, which runs this handler, may hold the lock. Its waits are short enough.
+
+    def wait(self, true: Callable[[], bool], limit_s: float, stoppable: bool = True) -> bool:
+        """Until ``true``; False when the limit passed or the end was asked for first."""
+        deadline = time.monotonic() + limit_s
+        with self.news:
+            while not true():
+                left = deadline - time.monotonic()
+                if left <= 0 or (stoppable and self.requested):
+                    return False
+                self.news.wait(min(left, 0.1))
+        return True
+
+
+def measure(
+    session: Session,
+    manifests: Mapping[str, Manifest],
+    profile: Profile,
+    duration_s: float,
+    facts: Callable[[], Mapping[str, FactData]] | None = None,
+    governing: Governing | None = None,
+) -> Snapshot:
+    """Run ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close it.
+
+    Raises Interrupted when the end was asked for before measuring began.
+    """
+    stop = _Stop()
+    session.on_news(stop.heard)
+    if governing is not None:
+        governing.on_action(_say_action)
+        governing.start()
+    with _signals(stop), contextlib.closing(session):
+        session.start()
+        if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
+            raise Interrupted("ended while the probes were starting")
+        # The stretch begins and ends with whole intervals: everything in between is counted, exactly.
+        _next_interval(session, stop)
+        if stop.requested:
+            raise Interrupted("ended while the probes were starting")
+        _say_refused(session)
+        with session.view() as state:
+            start = builder.mark(state)
+            count = sum(probe.measuring for probe in state.probes.values())
+        _say(f"measuring with {count} probes for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
+        until_ns = start.mono_ns + round(duration_s * 1e9)
+        # Half an interval of tolerance: ten intervals of 1.0004 s are the ten seconds that were asked for.
+        reached = stop.wait(lambda: _end_ns(session) >= until_ns - _interval_ns(session) // 2, duration_s + 10)
+        if not reached:
+            _next_interval(session, stop)
+        read = facts() if facts is not None else {}
+        with session.view() as state:
+            actions = governing.actions if governing is not None else ()
+            return builder.build(state, manifests, profile, start, read, actions=actions)
+
+
+def record(
+    session: RecordableSession, recorder: Recorder, duration_s: float | None, governing: Governing | None = None
+) -> bool:
+    """Record ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close both.
+
+    None: until the end is asked for, or the recorder ends by itself. True when a BPF probe was attached, or none is.
+    Raises Interrupted when the end was asked for before that moment: the recording begins there.
+    """
+    stop = _Stop()
+    session.on_news(stop.heard)
+    if governing is not None:
+        governing.on_action(_say_action)
+        governing.start()
+    with _signals(stop), contextlib.closing(recorder), contextlib.closing(session):
+        session.start()
+        if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
+            raise Interrupted("ended while the probes were starting")
+        attached = _say_refused(session)
+        session.attach(recorder)
+        length = "until Ctrl-C" if duration_s is None else f"for {duration_s:g} s; Ctrl-C ends early and keeps it"
+        _say(f"recording to {figure.safe(recorder.progress.path)} {length}")
+        stop.wait(lambda: recorder.progress.ended is not None, duration_s or _FOR_EVER_S)
+        if recorder.progress.ended is None:
+            _next_interval(session, stop)
+        return attached
+
+
+def statistics_every_s(duration_s: float) -> float:
+    """How often to sample run times in a run of this length: a short one must not end without a window."""
+    return min(5.0, max(1.0, duration_s / 10))
+
+
+def facts() -> Mapping[str, FactData]:
+    """The configuration of this host. Imported late: its readers take more memory than all the rest."""
+    from netconsole.sources.facts import collect
+
+    return {
+        key: FactData(value=fact.value, source=fact.source, why=fact.why, volatile=fact.volatile)
+        for key, fact in collect().items()
+    }
+
+
+def _say_refused(session: Session) -> bool:
+    """Say which probes do not run, and why. True when one of the collector's does, or there is none."""
+    with session.view() as state:
+        for probe in state.probes.values():
+            if not probe.measuring:
+                _say(f"{probe.name}: {probe.status}: {figure.safe(probe.why or 'no reason known')}")
+        own = [probe.measuring for probe in state.probes.values() if probe.source == "collector"]
+    return not own or any(own)
+
+
+def _next_interval(session: Session, stop: _Stop) -> None:
+    """Wait for the end of the interval that runs now."""
+    before = _closed(session)
+    stop.wait(lambda: _closed(session) > before, LAST_INTERVAL_LIMIT_S, stoppable=False)
+
+
+def _leading(state: State) -> tuple[int, int, int]:
+    """Intervals, end of the last one, its length: of the collector once a probe of its own runs, else the console's."""
+    has_collector = any(probe.measuring for probe in state.probes.values() if probe.source == "collector")
+    source = state.collector if has_collector or state.collector.intervals else state.console
+    return source.intervals, source.closed_mono_ns or 0, source.interval_ns or 1_000_000_000
+
+
+def _closed(session: Session) -> int:
+    with session.view() as state:
+        return _leading(state)[0]
+
+
+def _end_ns(session: Session) -> int:
+    with session.view() as state:
+        return _leading(state)[1]
+
+
+def _interval_ns(session: Session) -> int:
+    with session.view() as state:
+        return _leading(state)[2]
+
+
+@contextlib.contextmanager
+def _signals(stop: _Stop) -> Iterator[None]:
+    previous = {number: signal.signal(number, stop.on_signal) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _say_action(action: Action) -> None:
+    probe = f"{action.probe}: " if action.probe else ""
+    _say(f"{probe}{figure.safe(said(action))}")
+
+
+def _say(line: str) -> None:
+    # Whoever reads the progress may have gone: that is no reason to lose the measurement.
+    with contextlib.suppress(OSError, ValueError):
+        print(f"netconsole: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""A measurement that readers look at, and the live one."""

@@ -1,0 +1,470 @@
+"""A measurement of this host: the collector and the console's own sources, restarted when lost, always cleaned up."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Literal
+
+from netconsole.base.paths import measuring_command
+from netconsole.budget.enforcer import needs_windows
+from netconsole.calibrate import store
+from netconsole.host import identity, machine
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Profile
+from netconsole.session.collector_process import CollectorGone, CollectorProcess
+from netconsole.session.protocol import CommandError, Connection, News, Phase, ProbeRequest, Sink
+from netconsole.sources.runner import SourceRunner
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
+from netconsole.telemetry.state import PerCount, State
+
+BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Waits before the first, second, ... restart of a collector that was lost."""
+STEADY_AFTER_INTERVALS = 30
+"""A collector that lived so long is forgiven its earlier crashes."""
+CALM_WINDOW_MS, CALM_EVERY_MS = 200, 5000
+"""When the kernel's run-time statistics are on, as long as nobody looks closely."""
+CLOSE_WINDOW_MS, CLOSE_EVERY_MS = 20, 200
+"""Several windows in every interval, so that a jump is reacted to soon, and a burst in one of them is not taken for the
+whole. A tenth of the time, each run of a program then takes two readings of the clock more; ten times a second the
+kernel switches its statistics on or off."""
+_MAX_PENDING = 20_000
+"""Frames of one interval that are held back; a stream that never ends an interval is applied in pieces."""
+
+
+class LiveSession:
+    """Runs ``command`` (the collector), loads the probes into it and keeps it alive until :meth:`close`."""
+
+    kind: Literal["live"] = "live"
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        requests: Sequence[ProbeRequest],
+        interval_s: float = 1.0,
+        environment: Mapping[str, str] | None = None,
+        back_off_s: Sequence[float] = BACK_OFF_S,
+        statistics_every_s: float = CALM_EVERY_MS / 1000,
+        is_close: bool = False,
+        per_count: PerCount | None = None,
+    ) -> None:
+        """``statistics_every_s``: how often the kernel's run-time statistics are on when nobody looks closely, and
+        ``is_close`` whether somebody does from the start.
+
+        ``per_count``: what a count of a probe costs, for kernels without such statistics.
+        """
+        self._command = list(command)
+        self._environment = environment
+        self._interval_s = interval_s
+        self._back_off_s = tuple(back_off_s)
+        self._statistics_every_s = statistics_every_s
+        self._is_close = is_close
+        self._bound_pct = 0.0
+        self._requests = {request.name: request for request in requests if request.source == "bpf"}
+        self._detached: dict[str, str | None] = {}
+        """Probes that were unloaded, and why: a collector that is started again does not load them."""
+        self._state = State()
+        self._state.per_count = per_count or {}
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[News], None]] = []
+        self._sinks: list[Sink] = []
+        self._actions: deque[frames.Action] = deque()
+        """That wait for the next frames."""
+        self._closing = threading.Event()
+        self._close_lock = threading.Lock()
+        self._process: CollectorProcess | None = None
+        self._phase: Phase = "starting"
+        self._why: str | None = None
+        self._retry_at: float | None = None
+        self._broken_before = 0
+        self._ids = itertools.count(1)
+        self._replies: dict[int, tuple[str | None, Future[None]]] = {}
+        self._console_seq = itertools.count(1)
+        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq)
+        self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
+        for name, request in self._requests.items():
+            self.say(name, "compiling", request.mode)
+
+    def start(self) -> None:
+        """Start the collector, unless no probe needs it, and the sources."""
+        if self._requests:
+            self._supervisor.start()
+        else:
+            self._apply([self._own_hello()])
+            self._phase = "live"
+        self._sources.start()
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[State]:
+        """See :class:`netconsole.session.protocol.Session`."""
+        with self._lock:
+            yield self._state
+
+    def on_news(self, callback: Callable[[News], None]) -> None:
+        """See :class:`netconsole.session.protocol.Session`."""
+        self._callbacks.append(callback)
+
+    def attach(self, sink: Sink) -> None:
+        """See :class:`netconsole.session.protocol.Recordable`."""
+        with self._lock:
+            self._sinks.append(sink)
+
+    def detach(self, sink: Sink) -> None:
+        """See :class:`netconsole.session.protocol.Recordable`."""
+        with self._lock:
+            self._sinks.remove(sink)
+
+    def connection(self) -> Connection:
+        """See :class:`netconsole.session.protocol.Session`."""
+        process = self._process
+        retry = self._retry_at
+        broken = self._broken_before + (process.broken_frames if process else 0)
+        return Connection(self._phase, self._why, None if retry is None else max(0.0, retry - time.monotonic()), broken)
+
+    def age_s(self) -> float | None:
+        """See :class:`netconsole.session.protocol.Session`."""
+        with self._lock:
+            return self._state.age_s(time.monotonic_ns())
+
+    def settled(self) -> bool:
+        """See :class:`netconsole.session.protocol.Session`."""
+        with self._lock:
+            return all(probe.settled for probe in self._state.probes.values())
+
+    def set(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
+        """See :class:`netconsole.session.protocol.Session`."""
+        request = self._requests.get(probe)
+        if request is None and mode is not None and not knobs and self._sources.set_mode(probe, mode):
+            return _done()
+        if request is None:
+            return _refused(f"{probe}: is not a probe that takes knobs")
+        wanted = _changed(request, mode, knobs)
+        future = self._ask(
+            {"command": "set", "probe": probe, "mode": wanted.mode, "knobs": dict(wanted.knobs), "why": why}, None
+        )
+        future.add_done_callback(lambda done: self._keep(wanted, done))
+        return future
+
+    def reload(
+        self,
+        probe: str,
+        mode: Mode | None = None,
+        knobs: Mapping[str, Scalar] | None = None,
+        why: str | None = None,
+    ) -> Future[None]:
+        """See :class:`netconsole.session.protocol.Session`."""
+        request = self._requests.get(probe)
+        if request is None:
+            return _refused(f"{probe}: is not a probe of this session")
+        if probe not in self._detached:
+            # Commands are taken in order; an unload that is refused (the probe never ran) is no reason not to load.
+            self.unload(probe).add_done_callback(lambda done: done.exception())
+        self._detached.pop(probe, None)
+        wanted = self._requests[probe] = _changed(request, mode, knobs)
+        return self._ask({**_load(wanted), "why": why}, probe)
+
+    def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
+        """See :class:`netconsole.session.protocol.Expandable`."""
+        if request.source != "bpf":
+            self._sources.add(request)
+            return _done()
+        # Whole or not at all: other threads go through it meanwhile.
+        self._requests = {**self._requests, request.name: request}
+        self._detached.pop(request.name, None)
+        if self._supervisor.ident is None:  # nothing needed a collector so far: it loads what is requested
+            self.say(request.name, "compiling", request.mode)
+            self._supervisor.start()
+            return _done()
+        return self._ask({**_load(request), "why": why}, request.name)
+
+    def look_closely(self, is_close: bool) -> None:
+        """See :class:`netconsole.session.protocol.Governable`. A collector that is started again keeps to it."""
+        self._is_close = is_close
+        self._ask(self._statistics(), None).add_done_callback(lambda done: done.exception())
+
+    def bound(self, kernel_cpu_pct: float | None) -> None:
+        """See :class:`netconsole.session.protocol.Governable`. May be said before the start."""
+        self._bound_pct = kernel_cpu_pct or 0.0
+        self._ask(self._bound(), None).add_done_callback(lambda done: done.exception())
+
+    def unload(self, probe: str, why: str | None = None) -> Future[None]:
+        """See :class:`netconsole.session.protocol.Session`."""
+        if probe not in self._requests:
+            return _refused(f"{probe}: is not a probe of this session")
+        self._detached[probe] = why
+        return self._ask({"command": "unload", "probe": probe, "why": why}, None)
+
+    def say(
+        self, probe: str, state: frames.ProbeState, mode: Mode, why: str | None = None, help: str | None = None
+    ) -> None:
+        """A status of the console's own about a probe that the collector does not speak of, as an ordinary frame."""
+        status = frames.Status(
+            source="console",
+            probe=probe,
+            seq=next(self._console_seq),
+            mono_ns=time.monotonic_ns(),
+            wall_ns=time.time_ns(),
+            state=state,
+            mode=mode,
+            why=why,
+            help=help,
+        )
+        self._apply([status])
+
+    def say_action(
+        self, probe: str, action: str, because: str, measured: float | None = None, limit: float | None = None
+    ) -> None:
+        """See :class:`netconsole.session.protocol.Governable`."""
+        self._actions.append(
+            frames.Action(
+                source="console",
+                probe=probe or None,
+                seq=next(self._console_seq),
+                mono_ns=time.monotonic_ns(),
+                wall_ns=time.time_ns(),
+                action=action[: frames.MAX_SENTENCE],
+                because=because[: frames.MAX_SENTENCE],
+                measured=measured,
+                limit=limit,
+            )
+        )
+
+    def close(self) -> None:
+        """See :class:`netconsole.session.protocol.Session`."""
+        self._closing.set()
+        with self._close_lock:
+            process = self._process
+            if process is not None:
+                process.close()
+        self._sources.close()
+        if self._supervisor.is_alive() and self._supervisor is not threading.current_thread():
+            self._supervisor.join(1.0)
+        self._phase = "ended"
+        self._drop_replies("the session has ended")
+
+    # ---- the collector's life ----
+
+    def _supervise(self) -> None:
+        crashes = 0
+        while not self._closing.is_set():
+            began = self._intervals()
+            why = self._run_once()
+            if self._closing.is_set():
+                return
+            if self._intervals() - began >= STEADY_AFTER_INTERVALS:
+                crashes = 0
+            wait_s = self._back_off_s[min(crashes, len(self._back_off_s) - 1)]
+            crashes += 1
+            self._lost(why, wait_s)
+            self._closing.wait(wait_s)
+
+    def _run_once(self) -> str:
+        """One life of the collector, from start to end. Returns why it ended."""
+        with self._close_lock:
+            if self._closing.is_set():
+                return "closing"
+            try:
+                process = self._process = CollectorProcess(self._command, self._environment)
+            except CollectorGone as error:
+                return str(error)
+        try:
+            self._retry_at = None
+            self._ask({"command": "interval", "ms": round(self._interval_s * 1000)}, None)
+            self._ask(self._statistics(), None)
+            self._ask(self._bound(), None)
+            for name, request in self._requests.items():
+                if name in self._detached:
+                    self.say(name, "off", request.mode, self._detached[name])
+                else:
+                    self._ask(_load(request), name)
+            pending: list[AnyFrame] = []
+            for frame in process.frames():
+                self._take(frame, pending)
+            return process.why()
+        finally:
+            process.close()
+            self._broken_before += process.broken_frames
+            self._process = None
+            self._drop_replies("the collector has ended")
+
+    def _take(self, frame: AnyFrame, pending: list[AnyFrame]) -> None:
+        if isinstance(frame, (frames.Hello, frames.Status, frames.Reply, frames.Bye)):
+            if isinstance(frame, frames.Hello):
+                self._phase, self._why = "live", None
+            self._apply([frame])
+            if isinstance(frame, frames.Reply):
+                self._answer(frame)
+            self._tell("status")
+            return
+        pending.append(frame)
+        ended = isinstance(frame, frames.Cost) and frame.probe is None
+        if ended or len(pending) >= _MAX_PENDING:
+            self._apply(pending)
+            pending.clear()
+            if ended:
+                self._tell("interval")
+
+    def _lost(self, why: str, wait_s: float) -> None:
+        self._phase, self._why = "lost", why
+        self._retry_at = time.monotonic() + wait_s
+        for name, request in self._requests.items():
+            if name not in self._detached:
+                again = f"it is started again in {wait_s:g} s"
+                self.say(name, "failed", request.mode, f"collector lost: {why}", again)
+        self._tell("status")
+
+    def _intervals(self) -> int:
+        with self._lock:
+            return self._state.collector.intervals
+
+    # ---- frames and news ----
+
+    def _apply(self, batch: Sequence[AnyFrame]) -> None:
+        with self._lock:
+            while self._actions:
+                self._take_over([self._actions.popleft()])
+            self._take_over(batch)
+
+    def _take_over(self, batch: Sequence[AnyFrame]) -> None:
+        for sink in self._sinks:
+            sink.take(self._state, tuple(batch))
+        for frame in batch:
+            self._state.apply(frame)
+
+    def _deliver(self, batch: list[AnyFrame]) -> None:
+        """Frames of the console's own sources."""
+        self._apply(batch)
+        # The panes are drawn when the collector's interval ends; the sources' news waits for that, or for its absence.
+        if not self._requests or self._phase != "live":
+            self._tell("interval")
+
+    def _tell(self, news: News) -> None:
+        for callback in self._callbacks:
+            callback(news)
+
+    def _own_hello(self) -> frames.Hello:
+        return frames.Hello(
+            source="console",
+            seq=next(self._console_seq),
+            mono_ns=time.monotonic_ns(),
+            wall_ns=time.time_ns(),
+            host=identity.describe(),
+            collector={},
+            capabilities={},
+        )
+
+    # ---- commands ----
+
+    def _statistics(self) -> dict[str, object]:
+        window_ms, every_ms = CLOSE_WINDOW_MS, CLOSE_EVERY_MS
+        if not self._is_close:
+            window_ms, every_ms = CALM_WINDOW_MS, round(self._statistics_every_s * 1000)
+        return {"command": "statistics", "window_ms": window_ms, "every_ms": every_ms}
+
+    def _bound(self) -> dict[str, object]:
+        return {"command": "bound", "kernel_cpu_pct": self._bound_pct}
+
+    def _ask(self, command: dict[str, object], loads: str | None) -> Future[None]:
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()  # whoever waits may give up, but cannot take the command back
+        process = self._process
+        if process is None:
+            return _refused(f"the collector is not running: {self._why or 'not started yet'}")
+        number = next(self._ids)
+        self._replies[number] = (loads, future)
+        try:
+            process.send({"id": number, **command})
+        except CollectorGone as error:
+            self._replies.pop(number, None)
+            return _refused(str(error))
+        return future
+
+    def _answer(self, frame: frames.Reply) -> None:
+        loads, future = self._replies.pop(frame.id, (None, None))
+        if future is None:
+            return
+        if frame.ok:
+            future.set_result(None)
+            return
+        error = frame.error or "refused without a reason"
+        if loads is not None:
+            self._refuse_load(loads, error)
+        future.set_exception(CommandError(error))
+
+    def _refuse_load(self, probe: str, error: str) -> None:
+        """A load that was refused before any word of the probe must not look like one in progress."""
+        with self._lock:
+            state = self._state.probes.get(probe)
+            waiting = state is not None and not state.settled
+        if waiting:
+            self.say(probe, "failed", self._requests[probe].mode, error, "netconsole doctor says more")
+
+    def _keep(self, wanted: ProbeRequest, done: Future[None]) -> None:
+        """A change that was taken also holds for a collector that is started again."""
+        if done.exception() is None:
+            self._requests[wanted.name] = wanted
+
+    def _drop_replies(self, why: str) -> None:
+        while self._replies:
+            _, (_, future) = self._replies.popitem()
+            if not future.done():
+                future.set_exception(CommandError(why))
+
+
+def session_of(
+    requests: Sequence[ProbeRequest],
+    profile: Profile,
+    manifests: Mapping[str, Manifest],
+    every_s: float = CALM_EVERY_MS / 1000,
+) -> LiveSession:
+    """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
+    machine.before_pct()  # from here on the machine is busy with us
+    return LiveSession(
+        measuring_command(),
+        requests,
+        statistics_every_s=every_s,
+        is_close=needs_windows(profile),
+        per_count=store.per_count(manifests),
+    )
+
+
+def _changed(request: ProbeRequest, mode: Mode | None, knobs: Mapping[str, Scalar] | None) -> ProbeRequest:
+    return replace(request, mode=mode or request.mode, knobs={**request.knobs, **(knobs or {})})
+
+
+def _load(request: ProbeRequest) -> dict[str, object]:
+    return {
+        "command": "load",
+        "probe": request.name,
+        "spec": request.spec,
+        "source": request.code,
+        "common": request.common,
+        "mode": request.mode,
+        "knobs": dict(request.knobs),
+        "kernel_cpu_pct": request.kernel_cpu_pct,
+    }
+
+
+def _done() -> Future[None]:
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future
+
+
+def _refused(why: str) -> Future[None]:
+    future: Future[None] = Future()
+    future.set_exception(CommandError(why))
+    return future

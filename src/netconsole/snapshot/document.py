@@ -1,0 +1,202 @@
+"""Reads snapshots (docs/snapshot.md): the shape as types, bounded in size, every mistake one line with file and key.
+
+Unknown keys are left alone, so that a later version may add some; what is here was in version 1 and stays.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from netconsole.base.errors import bad, read_bytes
+from netconsole.base.figure import safe
+from netconsole.probes.polarity import Sense
+
+SCHEMA = "netconsole.snapshot/1"
+FORMATS = ("json", "md", "html")
+"""A snapshot is written as; only the first is read again."""
+MAX_BYTES = 64 * 1024 * 1024
+"""A snapshot of 200 VMs of 8 queues with 50 000 rows has some 15 MB."""
+
+MAX_COUNT = 2**63 - 1
+"""No count of a kernel is larger: at a billion a second it takes 292 years."""
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
+Label: TypeAlias = str | int | float | bool | None
+Status: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
+Bucket: TypeAlias = tuple[float, float, Count]
+
+MEASURED = ("attached", "degraded")
+"""A probe in one of these states has figures."""
+
+
+class Host(msgspec.Struct, frozen=True):
+    """Where it was measured."""
+
+    name: str
+    kernel: str
+    arch: str = ""
+    os: str = ""
+    cpus: int | None = None
+    boot_id: str = ""
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """What was measured, and what it was allowed to cost."""
+
+    name: str
+    budget: dict[str, Label] = {}
+
+
+class Counter(msgspec.Struct, frozen=True):
+    """An exact count over the whole run. ``worse``: up, down, none, or null where the snapshot does not say."""
+
+    total: Count | None
+    unit: str = ""
+    per_s: float | None = None
+    worse: Sense | None = None
+
+
+class HistogramData(msgspec.Struct, frozen=True):
+    """Buckets ``[low, high, count]`` in ``unit``, ascending, ``high`` exclusive; empty ones may be left out.
+
+    ``by`` has the same once for each set of ``labels``; what is around it is their sum.
+    """
+
+    unit: str = ""
+    count: Count = 0
+    sum: float | None = None
+    min: float | None = None
+    max: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    p999: float | None = None
+    buckets: list[Bucket] = []
+    labels: dict[str, Label] = {}
+    by: list[HistogramData] = []
+    worse: Sense | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no histogram."""
+        end = -math.inf
+        for low, high, _ in self.buckets:
+            if not end <= low < high:
+                raise ValueError("buckets must ascend and not overlap")
+            end = high
+
+
+class ColumnData(msgspec.Struct, frozen=True):
+    """A value of a table: ``sum`` adds up over the run, ``max`` is a gauge. ``worse`` as of a counter."""
+
+    unit: str = ""
+    kind: Literal["sum", "max"] = "sum"
+    worse: Sense | None = None
+
+
+class TableColumns(msgspec.Struct, frozen=True):
+    """Which columns of a table's rows are labels and which are values."""
+
+    labels: list[str] = []
+    values: dict[str, ColumnData] = {}
+
+
+class ProbeData(msgspec.Struct, frozen=True):
+    """What one probe measured, or why it did not."""
+
+    status: Status
+    why: str | None = None
+    mode: Literal["counters", "summary", "details"] = "summary"
+    version: int | None = None
+    attach: list[str] = []
+    counters: dict[str, Counter] = {}
+    tables: dict[str, list[dict[str, Label]]] = {}
+    columns: dict[str, TableColumns] = {}
+    histograms: dict[str, HistogramData] = {}
+    events: list[dict[str, Any]] = []
+    cost: dict[str, Any] = {}
+    ledger: dict[str, int] = {}
+    duration_s: Seconds | None = None
+    """Over how many seconds its figures are; null: the snapshot's own time. Sources read at their own moments."""
+    history: dict[str, list[float | None]] = {}
+    """Per second, one value for each interval of the run, ten minutes at most; null is not known. Counters by their
+    names, columns of tables (all rows together) as ``table.column``."""
+
+
+class FactData(msgspec.Struct, frozen=True):
+    """One fact of the host (docs/facts.md)."""
+
+    value: str | int | float | bool | list[str] | None = None
+    source: str = ""
+    why: str | None = None
+    volatile: bool = False
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A whole snapshot."""
+
+    schema: Annotated[str, Meta(extra_json_schema={"const": SCHEMA})]
+    created: str
+    netconsole: str
+    host: Host
+    profile: Profile
+    duration_s: Seconds
+    clock: dict[str, int | None] = {}
+    note: str | None = None
+    probes: dict[str, ProbeData] = {}
+    cost: dict[str, Any] = {}
+    governor: list[dict[str, Any]] = []
+    facts: dict[str, FactData] = {}
+
+
+def seconds(snapshot: Snapshot, probe: str) -> float:
+    """Over how many seconds the figures of a probe are."""
+    data = snapshot.probes.get(probe)
+    return snapshot.duration_s if data is None or data.duration_s is None else data.duration_s
+
+
+def number(value: object) -> float | None:
+    """What a document holds as a float; None for what is no number, or none that a float holds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+_decoder = msgspec.json.Decoder(Snapshot)
+
+
+def load(path: Path) -> Snapshot:
+    """A snapshot from an untrusted file. Raises BadInput, in one line, and nothing else."""
+    return parse(read_bytes(path, MAX_BYTES), str(path))
+
+
+def parse(content: bytes, file: str) -> Snapshot:
+    """A snapshot from untrusted bytes; ``file`` is what messages call them. Raises BadInput."""
+    try:
+        snapshot = _decoder.decode(content)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        raise bad(file, where.rstrip("`").lstrip("."), f"not a snapshot: {safe(message)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise bad(file, "", f"not a snapshot, and not JSON: {safe(error)}") from None
+    check(snapshot, file)
+    return snapshot
+
+
+def check(snapshot: Snapshot, file: str) -> None:
+    """Raises BadInput when a document of this shape says that it is something else."""
+    if snapshot.schema != SCHEMA:
+        found = safe(snapshot.schema, 60)
+        raise bad(file, "schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """The JSON document, one line feed at the end."""
+    return msgspec.json.encode(snapshot) + b"\n"

@@ -1,0 +1,234 @@
+"""Replaces addresses, MACs, UUIDs and the names of hosts, VMs and processes by stable pseudonyms, free text included.
+
+A pseudonym is an HMAC of what it stands for: the same name has the same one in every snapshot that is redacted with the
+same key, and nobody can try names without the key. What says nothing of a site stays: loopback and unspecified
+addresses, the names of kernel threads.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from netconsole.base import paths
+from netconsole.base.errors import bad, read_bytes, stat_of
+from netconsole.base.fact_keys import key as fact_key
+from netconsole.base.fact_keys import parts
+from netconsole.base.files import write_whole
+from netconsole.snapshot.document import Snapshot
+
+KEY_FILE = "redact.key"
+KEY_VARIABLE = "NETCONSOLE_REDACT_KEY"
+"""A key of the user's own, any text of 8 characters or more: the same on all hosts of a ticket."""
+KEY_BYTES = 32
+_MIN_KEY = 8
+_DIGITS = 8
+_MAX_NAMES = 20_000
+_MAX_CACHE = 200_000
+
+_PROCESS_LABELS = ("process", "comm", "task", "thread", "worker", "command")
+_VM_LABEL = "vm"
+_HOST_LABELS = ("host", "hostname", "system_id")
+_PROCESS = re.compile(r"(.*?)(?:/\d+| \(\d+\))?$", re.DOTALL)
+_KERNEL_THREADS = re.compile(
+    r"(vhost-\d+|ksoftirqd|kworker|swapper|migration|napi|irq|rcu\w*|kthreadd|idle)\b.*|\?|unknown", re.DOTALL
+)
+_NO_NAMES = frozenset({"", "-", "–", "unnamed", "localhost", "none", "null"})
+
+_UUID = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])")
+_MAC = re.compile(
+    r"(?<![0-9A-Fa-f])(?<![0-9A-Fa-f]:)[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4,18}"
+    r"(?![0-9A-Fa-f]|:[0-9A-Fa-f])"
+)
+_IPV4 = re.compile(r"(?<![0-9])(?<![0-9]\.)(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9])")
+_MAYBE_IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
+"""Anything with two colons; what in it is an address is decided by the library."""
+_MAX_IPV6 = 45
+_WORD = re.compile(r"\w")
+
+
+class Redactor:
+    """Redacts with one key. Names must be learned (:meth:`learn`) before texts that hold them can be redacted."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._names: dict[str, str] = {}
+        self._pattern: re.Pattern[str] | None = None
+        self._cache: dict[str, str] = {}
+
+    def snapshot(self, snapshot: Snapshot) -> Snapshot:
+        """The redacted snapshot."""
+        self.learn(snapshot)
+        document = msgspec.to_builtins(snapshot)
+        document["note"] = self._any(document["note"])
+        document["host"] = self._any(document["host"])
+        for name in ("cost", "governor"):
+            document[name] = self._any(document[name])
+        for probe in document["probes"].values():
+            for name in ("why", "attach", "tables", "events", "cost"):
+                if name in probe:
+                    probe[name] = self._any(probe[name])
+            for histogram in probe.get("histograms", {}).values():
+                for part in (histogram, *histogram.get("by", ())):
+                    part["labels"] = self._any(part.get("labels", {}))
+        document["facts"] = {
+            self._fact_key(name): {field: self._any(value) for field, value in fact.items()}
+            for name, fact in document["facts"].items()
+        }
+        return msgspec.convert(document, Snapshot)
+
+    def learn(self, snapshot: Snapshot) -> None:
+        """Take note of the names in a snapshot: its host, its VMs, its processes."""
+        host = snapshot.host.name
+        self._add("host", (host, host.partition(".")[0], host.partition(".")[2]))
+        for fact, data in snapshot.facts.items():
+            where = parts(fact)
+            if where[0] == "vm" and len(where) > 2:
+                self._add("vm", (where[1], where[1].partition(" #")[0]))
+            elif where[-1] in _HOST_LABELS and isinstance(data.value, str):
+                self._add("host", (data.value,))
+            elif where[0] == "netns" and where[-1] == "process" and isinstance(data.value, str):
+                self._learn_process(data.value)
+        for probe in snapshot.probes.values():
+            for rows in (*probe.tables.values(), probe.events):
+                for row in rows:
+                    self._learn_labels(row)
+            for histogram in probe.histograms.values():
+                for part in (histogram, *histogram.by):
+                    self._learn_labels(part.labels)
+        self._cache.clear()
+        # The longest first, so that a name within a name is not what is found.
+        names = sorted(self._names, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(_bounded, names)), re.IGNORECASE) if names else None
+
+    def text(self, text: str) -> str:
+        """A text without any address, and without the names that were learned."""
+        known = self._cache.get(text)
+        if known is None:
+            known = _UUID.sub(lambda found: self._pseudonym("uuid", found[0]), text)
+            known = _MAC.sub(self._mac, known)
+            known = _MAYBE_IPV6.sub(self._within, known)
+            known = _IPV4.sub(lambda found: self._address(found[0]) or found[0], known)
+            if self._pattern is not None:
+                known = self._pattern.sub(lambda found: self._names[found[0].lower()], known)
+            if len(self._cache) < _MAX_CACHE:
+                self._cache[text] = known
+        return known
+
+    def _any(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {name: self._any(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self._any(item) for item in value]
+        return value
+
+    def _fact_key(self, name: str) -> str:
+        area, *rest = parts(name)
+        return fact_key(area, *(self.text(part) for part in rest))
+
+    def _learn_labels(self, row: dict[str, Any]) -> None:
+        vm = row.get(_VM_LABEL)  # a recording has no facts that would name its VMs
+        if isinstance(vm, str):
+            self._add("vm", (vm,))
+        for label in _PROCESS_LABELS:
+            value = row.get(label)
+            if isinstance(value, str):
+                self._learn_process(value)
+
+    def _learn_process(self, value: str) -> None:
+        named = _PROCESS.match(value)
+        name = named[1] if named else value
+        if not _KERNEL_THREADS.fullmatch(name):
+            self._add("process", (name,))
+
+    def _add(self, kind: str, names: Iterable[str]) -> None:
+        for name in names:
+            if name.lower() not in _NO_NAMES and name.lower() not in self._names and len(self._names) < _MAX_NAMES:
+                self._names[name.lower()] = self._pseudonym(kind, name)
+
+    def _mac(self, found: re.Match[str]) -> str:
+        digits = re.sub(r"[:-]", "", found[0])
+        return found[0] if not digits.strip("0") or not digits.lower().strip("f") else self._pseudonym("mac", digits)
+
+    def _within(self, found: re.Match[str]) -> str:
+        """Replace the IPv6 addresses in a run of digits and colons; ``std::string`` and 21:04:10 have none."""
+        run, text = found[0], found.string
+        start, done = 0, ""
+        while start < len(run):
+            free = start or not found.start() or not _WORD.match(text[found.start() - 1])
+            for end in range(min(len(run), start + _MAX_IPV6), start + 1, -1) if free else ():
+                follows = run[end : end + 1] or text[found.end() : found.end() + 1]
+                if ":" not in run[start:end] or (follows and _WORD.match(follows)):
+                    continue
+                said = self._address(run[start:end])
+                if said is not None:
+                    done += said
+                    start = end
+                    break
+            else:
+                step = run.find(":", start) + 1 or len(run)
+                done += run[start:step]
+                start = step
+        return done
+
+    def _address(self, text: str) -> str | None:
+        """The pseudonym of an address; the address itself when it says nothing; None when it is none."""
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            return None
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        address = mapped or address
+        if address.is_loopback or address.is_unspecified or str(address) == "255.255.255.255":
+            return text
+        return self._pseudonym(f"ip{address.version}", str(address))
+
+    def _pseudonym(self, kind: str, name: str) -> str:
+        digest = hmac.new(self._key, f"{kind}\0{name.lower()}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return f"{kind}-{digest.hexdigest()[:_DIGITS]}"
+
+
+def user_key() -> bytes:
+    """The key of $NETCONSOLE_REDACT_KEY, else the one in the user's configuration, made (0600) when there is none."""
+    given = os.environ.get(KEY_VARIABLE, "")
+    if given:
+        if len(given) < _MIN_KEY:
+            raise bad(KEY_VARIABLE, "", f"expected {_MIN_KEY} characters or more: a short key can be guessed")
+        return hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
+    path = paths.user_config() / KEY_FILE
+    if stat_of(path) is None:
+        _make_key(path)
+    try:
+        key = binascii.unhexlify(read_bytes(path, 1024).strip())
+    except binascii.Error:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise bad(path, "", f"expected {2 * KEY_BYTES} hexadecimal digits; remove the file to have a new key made")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad(path.parent, "", f"cannot make this directory: {(error.strerror or '').lower()}") from None
+    write_whole(path, secrets.token_hex(KEY_BYTES).encode() + b"\n")
+
+
+def _bounded(name: str) -> str:
+    """A name as a pattern: anywhere when it is distinctive, as a whole word when it may be a part of other words."""
+    distinctive = len(name) >= 4 and not name.isalpha()
+    quoted = re.escape(name)
+    return quoted if distinctive else rf"(?<![^\W_]){quoted}(?![^\W_])"

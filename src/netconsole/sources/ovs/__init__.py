@@ -1,0 +1,1 @@
+"""What Open vSwitch tells about itself: control socket and netlink."""

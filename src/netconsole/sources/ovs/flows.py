@@ -1,0 +1,267 @@
+"""ovs_flows: Open vSwitch's datapaths and ports, its flow table and how ovs-vswitchd keeps up with it.
+
+Counters of the kernel come by netlink; flow limit, revalidation and datapaths in user space from ovs-vswitchd itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
+from netconsole.sources.ovs.netlink import Datapath, OvsNetlink
+from netconsole.sources.ovs.unixctl import UnixctlError, directories
+from netconsole.sources.ovs.vswitchd import (
+    EXECUTED,
+    FLOW_DELETES,
+    FLOW_PUTS,
+    MAX_FLOWS_DUMPED,
+    Answers,
+    Flow,
+    Revalidation,
+    UserspaceDatapath,
+    Vswitchd,
+)
+from netconsole.telemetry.frames import AnyFrame, Label, Mode, Scalar
+
+MAX_DATAPATHS = 64
+MAX_PORTS = 4096
+MAX_SHARE = 0.01
+"""Of one core: where reading all ports takes longer than this share of an interval, they are read less often."""
+MAX_EVERY = 60
+BRIDGES_EVERY = 10
+"""Intervals after which ovs-vswitchd is asked again which bridge a port belongs to."""
+LOOK_AGAIN = 10
+"""Intervals after which it is looked again for a kernel module that was not loaded."""
+DUMP_EVERY_S = 5.0
+MAX_NEW_FLOWS = 50
+"""New flows that one look at the flow table tells of."""
+KERNEL, USERSPACE = "kernel", "user space"
+LOOKUPS = ("hits", "misses", "lost")
+MASKS = ("mask_hits", "cache_hits")
+PORT_COUNTS = (
+    "rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_drops", "tx_drops",
+)  # fmt: skip
+VSWITCHD_COUNTS = ("flow_puts", "flow_deletes", "executed")
+_MAX_FIELD = 256
+
+
+class OvsFlows:
+    """See the module. In mode details it also tells, in words, of flows that are new in the flow table."""
+
+    name: ClassVar[str] = "ovs_flows"
+
+    def __init__(self, mode: Mode = "summary", where: Sequence[Path] | None = None) -> None:
+        self.mode = mode
+        self._vswitchd = Vswitchd(directories() if where is None else where)
+        self._netlink: OvsNetlink | None = None
+        self._no_kernel: OSError | None = None
+        self._untold: set[str] = set()
+        self._look_in = 0
+        self._kernel_rows = RowMaker((*LOOKUPS, *MASKS), MAX_DATAPATHS)
+        self._userspace_rows = RowMaker(LOOKUPS, MAX_DATAPATHS)
+        self._port_rows = RowMaker(PORT_COUNTS, MAX_PORTS)
+        self._vswitchd_rows = RowMaker(VSWITCHD_COUNTS, 1)
+        self._lookups: dict[str, tuple[int, int]] = {}
+        self._ports: list[Reading] = []
+        self._port_sockets: dict[str, int] = {}
+        self._ports_in = 0
+        self._bridges: dict[str, str] = {}
+        self._bridges_in = 0
+        self._in_user_space: tuple[UserspaceDatapath, ...] = ()
+        self._counters: dict[str, int] = {}
+        self._said: tuple[Mode, str] | None = None
+        self._known_flows: dict[str, set[str]] = {}
+        self._dump_at = 0.0
+        self.ports_every = 1
+        """Ports are read at every so many intervals: 1, more only where there are very many."""
+
+    def open(self) -> None:
+        """Raises SourceError when there is neither the kernel module nor a running ovs-vswitchd."""
+        self._look()
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        """Datapaths, ports, ovs-vswitchd; in mode details new flows. Raises SourceError when nothing is there."""
+        answers, why = self._look()
+        if answers:
+            self._in_user_space, self._counters = answers.datapaths, answers.counters
+            self._read_bridges()
+        try:
+            datapaths = self._netlink.datapaths() if self._netlink else []
+            self._read_ports(datapaths, make.interval_ns / 1e9)
+        except OSError as error:
+            self._lose_netlink()
+            raise SourceError(f"datapaths cannot be read: {error.strerror or error}") from None
+        frames = self._status(make, why)
+        revalidation = answers.revalidation if answers else {}
+        self._untold = {name for one in datapaths for name in MASKS if getattr(one, name) is None}
+        rows, full, omitted = self._kernel_rows.rows(self._kernel(datapaths, revalidation))
+        for row in rows:
+            for name in self._untold:
+                del row.counts[name]
+        more, _, _ = self._userspace_rows.rows(self._userspace(revalidation))
+        frames.append(make.table(self.name, "datapaths", [*rows, *more], full, omitted))
+        frames.append(make.table(self.name, "ports", *self._port_rows.rows(self._ports)))
+        if self._vswitchd.pid is not None:
+            frames.append(make.table(self.name, "vswitchd", *self._vswitchd_rows.rows([self._process(answers)])))
+        if self.mode == "details" and answers:
+            frames.extend(self._new_flows(make, datapaths, answers))
+        return frames
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._vswitchd.close()
+        self._lose_netlink()
+
+    # ---- what is there ----
+
+    def _look(self) -> tuple[Answers | None, str]:
+        """What ovs-vswitchd says, or why it says nothing. Raises SourceError when there is no kernel module either."""
+        self._look_in -= 1
+        if self._netlink is None and self._look_in <= 0:
+            self._look_in = LOOK_AGAIN
+            try:
+                self._netlink = OvsNetlink()
+            except OSError as error:
+                self._no_kernel = error
+        try:
+            return self._vswitchd.read(), ""
+        except UnixctlError as error:
+            if self._netlink is None and self._vswitchd.pid is None:
+                kernel = self._no_kernel
+                why = f"no Open vSwitch here: {kernel.strerror if kernel else 'its datapaths are gone'}, and {error}"
+                way_out = "OVS_RUNDIR names another directory of ovs-vswitchd's sockets"
+                is_absent = isinstance(kernel, FileNotFoundError)
+                raise SourceError(why, way_out, "unsupported" if is_absent else "failed") from None
+            return None, str(error)
+
+    def _lose_netlink(self) -> None:
+        if self._netlink is not None:
+            self._netlink.close()
+            self._netlink = None
+
+    def _status(self, make: FrameMaker, why: str) -> list[AnyFrame]:
+        told = self.mode, why
+        if told == self._said:
+            return []
+        self._said = told
+        if not why:
+            return [make.status(self.name, "attached", self.mode)]
+        why = f"flow limit, revalidation and flow puts are not known: {why}"
+        return [make.status(self.name, "degraded", self.mode, why)]
+
+    # ---- rows ----
+
+    def _kernel(self, datapaths: Sequence[Datapath], revalidation: dict[str, Revalidation]) -> Iterator[Reading]:
+        for one in datapaths:
+            sockets = one.sockets if one.per_cpu else self._port_sockets.get(one.name)
+            gauges: dict[str, int | float | None] = {
+                **_table_gauges(one.flows, revalidation.get(f"system@{one.name}")),
+                "masks": one.masks,
+                "masks_per_packet": self._masks_per_packet(one),
+                "cache_size": one.cache_size,
+                "handlers": sockets,
+                "no_handler": None if sockets is None else int(sockets == 0),
+            }
+            counts = (one.hits, one.misses, one.lost, one.mask_hits or 0, one.cache_hits or 0)
+            yield {"datapath": one.name, "kind": KERNEL}, counts, gauges
+
+    def _userspace(self, revalidation: dict[str, Revalidation]) -> Iterator[Reading]:
+        for one in self._in_user_space:
+            gauges = _table_gauges(one.flows, revalidation.get(f"netdev@{one.name}"))
+            yield {"datapath": one.name, "kind": USERSPACE}, (one.hits, one.misses, one.lost), gauges
+
+    def _masks_per_packet(self, one: Datapath) -> float | None:
+        """Masks that were tried for a packet, on average of the interval (net/openvswitch/flow_table.c)."""
+        if one.mask_hits is None:
+            return None
+        packets = one.hits + one.misses
+        last = self._lookups.get(one.name)
+        self._lookups[one.name] = packets, one.mask_hits
+        if last is None or packets <= last[0] or one.mask_hits < last[1]:
+            return None
+        return round((one.mask_hits - last[1]) / (packets - last[0]), 2)
+
+    def _read_ports(self, datapaths: Sequence[Datapath], interval_s: float) -> None:
+        self._ports_in -= 1
+        if self._ports_in > 0:
+            return
+        began = time.thread_time()
+        self._ports = []
+        self._port_sockets = {}
+        for datapath in datapaths:
+            ports = self._netlink.ports(datapath) if self._netlink else []
+            self._port_sockets[datapath.name] = max((port.sockets for port in ports), default=0)
+            self._ports += [self._port(datapath.name, port.name, port.type, port.counts) for port in ports]
+        took = time.thread_time() - began
+        for one in self._in_user_space:
+            self._ports += [self._port(one.name, port.name, port.type, port.counts) for port in one.ports]
+        self.ports_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
+        self._ports_in = self.ports_every
+
+    def _port(self, datapath: str, name: str, type: str, counts: tuple[int, ...]) -> Reading:
+        labels: dict[str, Label] = {"datapath": datapath, "port": name, "type": type, "bridge": self._bridges.get(name)}
+        return labels, counts, {}
+
+    def _read_bridges(self) -> None:
+        self._bridges_in -= 1
+        if self._bridges_in > 0:
+            return
+        try:
+            self._bridges, self._bridges_in = self._vswitchd.bridges(), BRIDGES_EVERY
+        except UnixctlError:
+            return  # the next reading says so
+
+    def _process(self, answers: Answers | None) -> Reading:
+        threads = self._vswitchd.threads()
+        gauges: dict[str, int | float | None] = {
+            "handlers": threads.get("handler", 0),
+            "revalidators": threads.get("revalidator", 0),
+            "answer_ms": round(answers.answer_ms, 2) if answers else None,
+            "silent": int(answers is None),
+        }
+        counts = tuple(self._counters.get(name, 0) for name in (FLOW_PUTS, FLOW_DELETES, EXECUTED))
+        return {"process": f"ovs-vswitchd/{self._vswitchd.pid}"}, counts, gauges
+
+    # ---- flows in words ----
+
+    def _new_flows(self, make: FrameMaker, datapaths: Sequence[Datapath], answers: Answers) -> Iterator[AnyFrame]:
+        if time.monotonic() < self._dump_at:
+            return
+        self._dump_at = time.monotonic() + DUMP_EVERY_S
+        sizes = {f"system@{one.name}": one.flows for one in datapaths}
+        sizes |= {f"netdev@{one.name}": one.flows for one in answers.datapaths}
+        for full_name, flows in sizes.items():
+            if flows > MAX_FLOWS_DUMPED:
+                continue
+            try:
+                found = self._vswitchd.flows(full_name)
+            except UnixctlError:
+                return  # the next reading says so
+            known = self._known_flows.get(full_name)
+            self._known_flows[full_name] = {flow.match for flow in found}
+            new = [flow for flow in found if known is not None and flow.match not in known]
+            for flow in new[:MAX_NEW_FLOWS]:
+                yield make.event(self.name, "flow", _fields(full_name.partition("@")[2], flow))
+
+
+def _table_gauges(flows: int, revalidation: Revalidation | None) -> dict[str, int | float | None]:
+    limit = revalidation.flow_limit if revalidation else None
+    return {
+        "flows": flows,
+        "flow_limit": limit,
+        "limit_used_pct": round(100 * flows / limit, 1) if limit else None,
+        "dump_ms": revalidation.dump_ms if revalidation else None,
+    }
+
+
+def _fields(datapath: str, flow: Flow) -> dict[str, Scalar]:
+    return {
+        "datapath": datapath,
+        "match": flow.match[:_MAX_FIELD],
+        "actions": flow.actions[:_MAX_FIELD],
+        "packets": flow.packets,
+        "bytes": flow.bytes,
+    }

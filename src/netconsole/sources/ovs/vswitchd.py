@@ -1,0 +1,234 @@
+"""What ovs-vswitchd tells of itself: revalidation, flow puts, threads, datapaths in user space, flows in words."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, vswitchd_pid
+
+ASK_AGAIN_S = 5.0
+"""One that did not answer is left alone so long: it has enough to do."""
+USERSPACE = "netdev"
+MAX_FLOWS_DUMPED = 5000
+"""A dump holds up the main thread of ovs-vswitchd: with more flows than this it is not asked for one."""
+DUMP_TIMEOUT_S = 1.0
+FLOW_PUTS, FLOW_DELETES, EXECUTED = "dpif_flow_put", "dpif_flow_del", "dpif_execute"
+"""Coverage counters (OVS lib/dpif.c), which every thread adds to about once a second."""
+_COUNTERS = (FLOW_PUTS, FLOW_DELETES, EXECUTED)
+
+_REVALIDATION = re.compile(r"^(\S+)@(\S+):\n\s+flows\s*:.*?\(limit (\d+)\).*?dump duration : (\d+)ms", re.M | re.S)
+_LOOKUPS = re.compile(r"lookups: hit:(\d+) missed:(\d+) lost:(\d+)\s+flows: (\d+)")
+_PORT = re.compile(
+    r"^  port (\d+): (.+?)(?: \((\w+).*?\))?\n"
+    r"    RX packets:(\d+) errors:(\d+) dropped:(\d+).*\n"
+    r"    TX packets:(\d+) errors:(\d+) dropped:(\d+).*\n"
+    r"(?:    collisions:\d+\n)?"
+    r"    RX bytes:(\d+).*?TX bytes:(\d+)",
+    re.M,
+)
+_FLOW = re.compile(r"^(?P<match>.*), packets:(?P<packets>\d+), bytes:(?P<bytes>\d+), .*?actions:(?P<actions>.*)$")
+_BRIDGE = re.compile(r"^  (\S+):$")
+_MEMBER = re.compile(r"^    (\S+) (?:\d+|none)/(?:\d+|none): \(")
+_PLAIN = "netdev"
+"""A port of no special type, which dpctl does not name."""
+_NOISE = re.compile(
+    r"recirc_id\(0\),?|packet_type\(ns=0,id=0\),?|eth_type\(0x(?:0800|86dd|0806)\),(?=ipv[46]|arp)|\(frag=no\)|,frag=no"
+)
+"""What every flow has, or what is said by another part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revalidation:
+    """How long the last look through all flows of a datapath took, and how many flows are allowed because of it."""
+
+    dump_ms: int
+    flow_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserspacePort:
+    """As :class:`netconsole.sources.ovs.netlink.Port`, of a datapath in user space."""
+
+    name: str
+    type: str
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UserspaceDatapath:
+    """A datapath of ovs-vswitchd itself (netdev, DPDK)."""
+
+    name: str
+    hits: int
+    misses: int
+    lost: int
+    flows: int
+    ports: tuple[UserspacePort, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One flow of a datapath in words."""
+
+    match: str
+    actions: str
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What ovs-vswitchd said. ``counters`` are of :data:`_COUNTERS`, as far as it has them."""
+
+    answer_ms: float
+    counters: dict[str, int]
+    revalidation: dict[str, Revalidation]
+    datapaths: tuple[UserspaceDatapath, ...]
+
+
+class Vswitchd:
+    """The ovs-vswitchd of one of these directories, whichever runs. Not thread-safe."""
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self._directories = directories
+        self._unixctl: Unixctl | None = None
+        self._silent_until = 0.0
+        self._why = ""
+        self.pid: int | None = None
+        """The process; None when none runs."""
+
+    def read(self) -> Answers:
+        """Raises UnixctlError: it does not run, or does not answer (and is then not asked for a while)."""
+        self._find()
+        if time.monotonic() < self._silent_until:
+            raise UnixctlError(self._why)
+        try:
+            return self._answers()
+        except UnixctlError as error:
+            self.close()
+            self._why = f"{error}{self._stopped()}"
+            self._silent_until = time.monotonic() + ASK_AGAIN_S
+            raise UnixctlError(self._why) from None
+
+    def flows(self, datapath: str) -> list[Flow]:
+        """All flows of a datapath (``system@ovs-system``), for people. Raises UnixctlError.
+
+        Ask only where there are at most MAX_FLOWS_DUMPED.
+        """
+        try:
+            text = self._connected().ask("dpctl/dump-flows", "--names", datapath, timeout_s=DUMP_TIMEOUT_S)
+        except UnixctlError as error:
+            if not isinstance(error, Refused):
+                self.close()
+            raise
+        return list(flows_in(text))
+
+    def bridges(self) -> dict[str, str]:
+        """The bridge of every port, by the port's name. Raises UnixctlError."""
+        return bridges_in(self._connected().ask("dpif/show"))
+
+    def threads(self) -> dict[str, int]:
+        """Its threads by what they are called without a number: handler, revalidator, pmd-c01/id: …"""
+        found: dict[str, int] = {}
+        for comm in Path(f"/proc/{self.pid}/task").glob("*/comm") if self.pid else ():
+            try:
+                kind = comm.read_text("utf-8", "replace").strip().rstrip("0123456789")
+            except OSError:
+                continue  # it has ended meanwhile
+            found[kind] = found.get(kind, 0) + 1
+        return found
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._unixctl is not None:
+            self._unixctl.close()
+            self._unixctl = None
+
+    def _find(self) -> None:
+        running = ((directory, vswitchd_pid(directory)) for directory in self._directories)
+        self._directory, pid = next(((where, pid) for where, pid in running if pid is not None), (Path(), None))
+        if pid != self.pid:
+            self.close()
+            self.pid, self._silent_until = pid, 0.0
+        if pid is None:
+            raise UnixctlError("no ovs-vswitchd runs here")
+
+    def _connected(self) -> Unixctl:
+        if self._unixctl is None:
+            self._unixctl = Unixctl(self._directory / f"ovs-vswitchd.{self.pid}.ctl")
+        return self._unixctl
+
+    def _answers(self) -> Answers:
+        unixctl = self._connected()
+        began = time.monotonic()
+        revalidation = revalidation_in(unixctl.ask("upcall/show"))
+        answer_ms = (time.monotonic() - began) * 1000
+        counters = {}
+        for name in _COUNTERS:
+            try:
+                counters[name] = int(unixctl.ask("coverage/read-counter", name))
+            except (Refused, ValueError):
+                continue  # since 2.13
+        datapaths = []
+        for full_name in revalidation:
+            kind, _, name = full_name.partition("@")
+            if kind == USERSPACE:
+                datapaths.append(userspace_in(name, unixctl.ask("dpctl/show", "-s", full_name)))
+        return Answers(answer_ms, counters, revalidation, tuple(datapaths))
+
+    def _stopped(self) -> str:
+        """The process's state, when that is why it does not answer (proc(5))."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace")
+        except OSError:
+            return ""
+        state = status.rpartition(")")[2].split()[:1]
+        words = {"T": "stopped (SIGSTOP)", "t": "stopped by a debugger", "D": "waiting for the kernel (D)"}
+        return f"; its process is {words[state[0]]}" if state and state[0] in words else ""
+
+
+def revalidation_in(text: str) -> dict[str, Revalidation]:
+    """``upcall/show`` by the full name of the datapath (``system@ovs-system``)."""
+    return {
+        f"{kind}@{name}": Revalidation(int(dump_ms), int(limit))
+        for kind, name, limit, dump_ms in _REVALIDATION.findall(text)
+    }
+
+
+def bridges_in(text: str) -> dict[str, str]:
+    """``dpif/show``: port → bridge. Ports that are OpenFlow's alone (patches, tunnels) are in it too."""
+    found = {}
+    bridge = None
+    for line in text.splitlines():
+        if heading := _BRIDGE.match(line):
+            bridge = heading[1]
+        elif bridge is not None and (member := _MEMBER.match(line)):
+            found[member[1]] = bridge
+    return found
+
+
+def userspace_in(name: str, text: str) -> UserspaceDatapath:
+    """``dpctl/show -s`` of one datapath. Raises UnixctlError on a form that is not known."""
+    lookups = _LOOKUPS.search(text)
+    if lookups is None:
+        raise UnixctlError("dpctl/show: not the form that this version knows")
+    ports = []
+    for _, port, kind, *figures in _PORT.findall(text):
+        rx, rx_errors, rx_drops, tx, tx_errors, tx_drops, rx_bytes, tx_bytes = map(int, figures)
+        counts = (rx, tx, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_drops, tx_drops)
+        ports.append(UserspacePort(port, kind or _PLAIN, counts))
+    hits, misses, lost, flows = map(int, lookups.groups())
+    return UserspaceDatapath(name, hits, misses, lost, flows, tuple(ports))
+
+
+def flows_in(text: str) -> Iterator[Flow]:
+    """``dpctl/dump-flows``, without what every flow has."""
+    for line in text.splitlines():
+        found = _FLOW.match(line)
+        if found:
+            match = _NOISE.sub("", found["match"]).strip(",")
+            yield Flow(match, found["actions"], int(found["packets"]), int(found["bytes"]))

@@ -1,0 +1,1 @@
+"""The stream of frames, and the picture that it adds up to."""

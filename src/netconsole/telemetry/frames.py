@@ -1,0 +1,259 @@
+"""The frames: one JSON object per line, the only thing that readers of a measurement ever see.
+
+The words for people are in docs/frames.md; a test compares the two. Everything decodes through :func:`decode`, so
+that a live collector, a recording and a remote host are held to the same rules.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from netconsole.base.figure import safe
+
+VERSION = 1
+MAX_LINE_BYTES = 4 * 1024 * 1024
+"""A longer line is refused: a frame of 10 000 rows is about 2 MB."""
+
+# Bounds, so that a hostile stream can neither fill memory nor overflow an addition.
+Int: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Text: TypeAlias = Annotated[str, Meta(max_length=256)]
+MAX_SENTENCE = 4096
+Sentence: TypeAlias = Annotated[str, Meta(max_length=MAX_SENTENCE)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
+Slot: TypeAlias = Annotated[int, Meta(ge=0, le=495)]
+"""A bucket of a histogram: 495 is the last that a value of 64 bits can reach."""
+
+Label: TypeAlias = Text | Int | None
+Labels: TypeAlias = Annotated[dict[Name, Label], Meta(max_length=24)]
+Scalar: TypeAlias = Text | Int | float | bool | None
+Stack: TypeAlias = Annotated[list[Text], Meta(max_length=128)]
+
+ProbeState: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
+Mode: TypeAlias = Literal["counters", "summary", "details"]
+Source: TypeAlias = Literal["collector", "console"]
+
+LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted", "unlisted")
+"""Ledger entries that make exact counts a lower bound."""
+LEDGER_SAMPLES = ("suppressed", "breaker", "lost", "stack_failed", "shed", "unmeasured", "unsampled")
+"""Ledger entries that make samples (events, waits in a histogram) a share of what happened; the counts stay exact."""
+
+
+class FrameError(ValueError):
+    """A line that is not a frame; the message says what is wrong and where, in one line."""
+
+
+class Count(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An exact count: ``delta`` in this interval, ``total`` since the probe was attached."""
+
+    delta: Int
+    total: Natural
+
+
+class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """One row of a table: counts keyed by labels; gauges are states (a depth, a worst case), never summed."""
+
+    labels: Labels
+    counts: Annotated[dict[Name, Count], Meta(max_length=32)]
+    gauges: Annotated[dict[Name, Int | float | None], Meta(max_length=32)] = {}
+
+
+class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A log-linear histogram (see :mod:`netconsole.telemetry.histogram`): ``[index, count]`` pairs, sum, min and max.
+
+    ``min`` and ``max`` are those of the whole life of the probe; None while it is empty.
+    """
+
+    count: Natural
+    sum: Natural
+    min: Natural | None
+    max: Natural | None
+    buckets: list[tuple[Slot, Natural]]
+
+
+class Program(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One BPF program: runs and time in the statistics windows, and runs that the kernel skipped in all.
+
+    ``missed`` is None on kernels before 5.12, which do not tell.
+    """
+
+    name: Name
+    attach: Text
+    run_count: Natural
+    run_time_ns: Natural
+    missed: Natural | None
+
+
+class Statistics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """When run counts and times were measured: ``window_ns`` of the ``interval_ns``; 0 when no window was open."""
+
+    window_ns: Natural
+    interval_ns: Natural
+    estimated: bool
+
+
+class Usage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What one process of ours used: CPU time in the interval, memory now. None where the host does not tell."""
+
+    cpu_ns: Natural | None
+    rss_kb: Natural | None
+    pss_kb: Natural | None
+
+
+class Host(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Where the frames come from."""
+
+    name: Text
+    kernel: Text
+    arch: Text
+    os: Text
+    cpus: Natural
+    boot_id: Text
+
+
+class Capability(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Something that the host can do or not, and why not."""
+
+    ok: bool
+    why: Sentence | None = None
+
+
+class Frame(
+    msgspec.Struct,
+    tag_field="kind",
+    tag=lambda name: name.lower(),
+    kw_only=True,
+    frozen=True,
+    forbid_unknown_fields=True,
+):
+    """What every frame carries. ``probe`` is None when a frame speaks of the whole source.
+
+    ``source`` is who measured: the collector, or the console itself (links, sockets, own cost).
+    """
+
+    v: int = VERSION
+    source: Source = "collector"
+    probe: Name | None = None
+    seq: Int
+    mono_ns: Int
+    wall_ns: Int
+
+
+class Hello(Frame, frozen=True):
+    """The first frame of a stream: host, interpreter, what can be done here."""
+
+    host: Host
+    collector: Annotated[dict[Name, Text | Int], Meta(max_length=64)]
+    capabilities: Annotated[dict[Name, Capability], Meta(max_length=64)]
+
+
+class Status(Frame, frozen=True):
+    """A probe changed state. ``why`` is one sentence for people, ``help`` the way out; both None when all is well."""
+
+    state: ProbeState
+    mode: Mode
+    why: Sentence | None = None
+    help: Sentence | None = None
+    attach: Annotated[list[Text], Meta(max_length=256)] = []
+    missing: Annotated[list[Text], Meta(max_length=256)] = []
+    knobs: Annotated[dict[Name, Scalar], Meta(max_length=64)] = {}
+
+
+class Counters(Frame, frozen=True):
+    """Named exact counts of a probe."""
+
+    interval_ns: Natural
+    values: Annotated[dict[Name, Count], Meta(max_length=64)]
+
+
+class Table(Frame, frozen=True):
+    """Rows that changed in this interval; every row there is when ``full``. ``omitted`` rows did not fit."""
+
+    name: Name
+    interval_ns: Natural
+    full: bool
+    rows: list[Row]
+    omitted: Natural = 0
+
+
+class Histogram(Frame, frozen=True):
+    """One histogram of one set of labels; sent when it changed, and now and then in any case."""
+
+    name: Name
+    interval_ns: Natural
+    unit: Text
+    labels: Labels
+    delta: Buckets
+    total: Buckets
+
+
+class Event(Frame, frozen=True):
+    """One sampled detail. A field of several values (a stack) is a list of strings, innermost first."""
+
+    name: Name
+    fields: Annotated[dict[Name, Scalar | Stack], Meta(max_length=64)]
+
+
+class Cost(Frame, frozen=True):
+    """What a probe costs and what it may have missed.
+
+    With ``probe`` None it speaks of the source's process, and ends the frames of an interval of that source.
+    """
+
+    interval_ns: Natural
+    programs: Annotated[list[Program], Meta(max_length=256)] = []
+    statistics: Statistics | None = None
+    events: Annotated[dict[Name, Count], Meta(max_length=64)] = {}
+    ledger: Annotated[dict[Name, Count], Meta(max_length=64)] = {}
+    maps_kb: Natural | None = None
+    usage: Usage | None = None
+
+
+class Action(Frame, frozen=True):
+    """Something that was done to keep a budget, or said about it. ``probe`` is None when it is about all of them."""
+
+    action: Sentence
+    because: Sentence
+    measured: float | None = None
+    limit: float | None = None
+
+
+class Reply(Frame, frozen=True):
+    """The answer to a command on the collector's standard input."""
+
+    id: Int
+    ok: bool
+    error: Sentence | None = None
+
+
+class Bye(Frame, frozen=True):
+    """The last frame of a stream that ended in order."""
+
+    why: Sentence
+
+
+AnyFrame: TypeAlias = Hello | Status | Counters | Table | Histogram | Event | Cost | Action | Reply | Bye
+
+_decoder: msgspec.json.Decoder[AnyFrame] = msgspec.json.Decoder(AnyFrame)
+_encoder = msgspec.json.Encoder()
+
+
+def decode(line: bytes) -> AnyFrame:
+    """Decode and validate one line. Raises FrameError; never anything else, whatever the bytes."""
+    if len(line) > MAX_LINE_BYTES:
+        raise FrameError(f"frame of {len(line)} bytes: longer than {MAX_LINE_BYTES}")
+    try:
+        frame = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"not a frame: {safe(error)}") from None
+    if frame.v != VERSION:
+        raise FrameError(f"frame version {frame.v}: this netconsole reads version {VERSION}")
+    return frame
+
+
+def encode(frame: AnyFrame) -> bytes:
+    """One line, newline included."""
+    return _encoder.encode(frame) + b"\n"

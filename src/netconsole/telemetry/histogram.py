@@ -1,0 +1,96 @@
+"""Log-linear histograms: eight sub-buckets per power of two, as the probes fill them (probes/common/histograms.h).
+
+A value of a bucket is known to within half its width: at most 6.25 % of it, at mid-bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from netconsole.telemetry.frames import Buckets
+
+EMPTY = Buckets(count=0, sum=0, min=None, max=None, buckets=[])
+
+
+def index(value: int) -> int:
+    """The bucket of a value ≥ 0."""
+    if value < 8:
+        return value
+    power = value.bit_length() - 1
+    return (power - 2) * 8 + ((value >> (power - 3)) & 7)
+
+
+def bounds(bucket: int) -> tuple[int, int]:
+    """Lowest value of a bucket, and the lowest of the next."""
+    if bucket < 8:
+        return bucket, bucket + 1
+    shift = bucket // 8 - 1
+    low = (8 + bucket % 8) << shift
+    return low, low + (1 << shift)
+
+
+def percentile(histogram: Buckets, percent: float) -> float | None:
+    """The value below which ``percent`` of the samples lie, at mid-bucket and within min and max; None when empty."""
+    counted = sum(n for _, n in histogram.buckets)
+    if counted == 0:
+        return None
+    rank = max(1.0, counted * percent / 100)
+    seen = 0
+    value = 0.0
+    for bucket, n in sorted(histogram.buckets):
+        seen += n
+        low, high = bounds(bucket)
+        value = (low + high - 1) / 2
+        if seen >= rank:
+            break
+    if histogram.min is not None:
+        value = max(value, histogram.min)
+    if histogram.max is not None:
+        value = min(value, histogram.max)
+    return value
+
+
+def add(histograms: Iterable[Buckets]) -> Buckets:
+    """The sum of several histograms of one unit."""
+    merged: dict[int, int] = {}
+    count = total = 0
+    low: int | None = None
+    high: int | None = None
+    for one in histograms:
+        count += one.count
+        total += one.sum
+        if one.min is not None:
+            low = one.min if low is None else min(low, one.min)
+        if one.max is not None:
+            high = one.max if high is None else max(high, one.max)
+        for bucket, n in one.buckets:
+            merged[bucket] = merged.get(bucket, 0) + n
+    return Buckets(count=count, sum=total, min=low, max=high, buckets=sorted(merged.items()))
+
+
+def subtract(now: Buckets, before: Buckets) -> Buckets:
+    """What was added between two readings of one histogram.
+
+    Its ``min`` and ``max`` are exact when nothing was there before, else those of its outermost buckets, as far as
+    the extremes of the whole life allow. A bucket with fewer samples than before was evicted and made anew: what it
+    has now was added, and the sum is that of the buckets.
+    """
+    if before.count == 0:
+        return now
+    earlier = dict(before.buckets)
+    grown = [(bucket, since(n, earlier.get(bucket, 0))) for bucket, n in sorted(now.buckets)]
+    grown = [(bucket, n) for bucket, n in grown if n > 0]
+    count, total = sum(n for _, n in grown), now.sum - before.sum
+    if count != now.count - before.count:
+        total = round(sum((low + high - 1) / 2 * n for (low, high), n in ((bounds(slot), n) for slot, n in grown)))
+    low = high = None
+    if grown:
+        low, high = bounds(grown[0][0])[0], bounds(grown[-1][0])[1] - 1
+        low = low if now.min is None else max(low, now.min)
+        high = high if now.max is None else min(high, now.max)
+    return Buckets(count=count, sum=total, min=low, max=high, buckets=grown)
+
+
+def since(total: int, before: int) -> int:
+    """What was added to a total since it was ``before``; one that is less belongs to a row that was made anew."""
+    return total - before if total >= before else total

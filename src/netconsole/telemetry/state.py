@@ -1,0 +1,322 @@
+"""The current picture: a pure reducer of frames that every pane, report and test reads.
+
+:meth:`State.apply` takes frames in the order in which they came and never fails on a valid frame. Nothing here reads a
+clock, a file or the kernel, and memory is bounded whatever the stream holds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from netconsole.telemetry import frames
+from netconsole.telemetry.costs import ProbeCost, UsageState
+from netconsole.telemetry.frames import AnyFrame, Mode, Scalar, Source
+from netconsole.telemetry.series import SAMPLES, Series, Timeline
+from netconsole.telemetry.tables import CountState, HistogramsState, TableState, per_second
+
+PerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
+"""By probe and mode: a counter of it, and the ns in the kernel that one count of it was found to cost."""
+
+MAX_PROBES = 64
+MAX_NAMES = 64
+"""Counters, tables or histograms of one probe: a manifest has at most a dozen."""
+MAX_EVENTS = 500
+"""Events of one probe that are kept; more than this in one interval are counted as shed."""
+
+
+@dataclass(slots=True)
+class CounterState:
+    """A counter with its history."""
+
+    count: CountState
+    tick: int
+    series: Series = field(default_factory=Series)
+
+
+@dataclass(slots=True)
+class ProbeState:
+    """Everything known of one probe. ``status`` is one of :data:`netconsole.telemetry.frames.ProbeState`."""
+
+    name: str
+    source: Source
+    timeline: Timeline
+    status: frames.ProbeState = "off"
+    mode: Mode = "summary"
+    why: str | None = None
+    help: str | None = None
+    attach: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    knobs: dict[str, Scalar] = field(default_factory=dict)
+    counters: dict[str, CounterState] = field(default_factory=dict)
+    tables: dict[str, TableState] = field(default_factory=dict)
+    histograms: dict[str, HistogramsState] = field(default_factory=dict)
+    events: deque[frames.Event] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
+    events_arrived: int = 0
+    events_shed: int = 0
+    cost: ProbeCost = field(default_factory=ProbeCost)
+    _arrived_now: int = 0
+    per_count: PerCount = field(default_factory=dict)
+
+    @property
+    def kernel_cpu_pct(self) -> float | None:
+        """Its time in the kernel, percent of one core: measured in the last window, else by calibration, else None."""
+        if self.cost.measurable:
+            return self.cost.kernel_cpu_pct
+        known = self.per_count.get((self.name, self.mode))
+        counter = self.counters.get(known[0]) if known is not None else None
+        if known is None or counter is None or counter.count.per_s is None:
+            return None
+        return counter.count.per_s * known[1] / 1e7
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether that figure is not measured: the kernel cannot, and what a count costs was found by calibration."""
+        return not self.cost.measurable and self.kernel_cpu_pct is not None
+
+    @property
+    def measuring(self) -> bool:
+        """Whether its figures are live."""
+        return self.status in ("attached", "degraded")
+
+    @property
+    def settled(self) -> bool:
+        """Attached, or refused for good: nothing more to wait for."""
+        return self.status not in ("compiling", "attaching")
+
+    def at_least(self) -> dict[str, int]:
+        """Ledger entries that make this probe's counts a lower bound; empty when the counts are exact."""
+        return self.cost.counts_lost()
+
+    @property
+    def counters_are_exact(self) -> bool:
+        """Whether its counters are, even if its rows are not: what is ``unlisted`` is in them (docs/frames.md)."""
+        return not self.at_least().keys() - {"unlisted"}
+
+    def counter_history(self, name: str, count: int = SAMPLES) -> list[float | None]:
+        """Samples per second of a counter, oldest first; None is unknown."""
+        counter = self.counters.get(name)
+        return [] if counter is None else counter.series.values(self.timeline, count)
+
+    def _apply(self, frame: AnyFrame, tick: int) -> None:
+        match frame:
+            case frames.Status():
+                self.status, self.mode, self.why, self.help = frame.state, frame.mode, frame.why, frame.help
+                self.attach, self.missing, self.knobs = frame.attach, frame.missing, frame.knobs
+            case frames.Counters():
+                for name, sent in frame.values.items():
+                    counter = self.counters.get(name)
+                    if counter is None:
+                        if len(self.counters) >= MAX_NAMES:
+                            continue
+                        counter = self.counters[name] = CounterState(CountState(0, None, None), tick)
+                    rate = per_second(sent.delta, frame.interval_ns)
+                    counter.count, counter.tick = CountState(sent.total, sent.delta, rate), tick
+                    counter.series.put(tick, rate)
+            case frames.Table():
+                if frame.name not in self.tables and len(self.tables) >= MAX_NAMES:
+                    return
+                self.tables.setdefault(frame.name, TableState(frame.name, self.timeline)).apply(frame, tick)
+            case frames.Histogram():
+                if frame.name not in self.histograms and len(self.histograms) >= MAX_NAMES:
+                    return
+                group = self.histograms.setdefault(frame.name, HistogramsState(frame.name, self.timeline))
+                group.apply(frame, tick)
+            case frames.Event():
+                self.events_arrived += 1
+                self._arrived_now += 1
+                self.events_shed += self._arrived_now > MAX_EVENTS
+                self.events.append(frame)
+            case frames.Cost():
+                self.cost.apply(frame)
+            case _:
+                pass
+
+    def _close(self, tick: int) -> None:
+        self._arrived_now = 0
+        for counter in self.counters.values():
+            if counter.tick != tick:
+                counter.count.delta = counter.count.per_s = None
+                counter.series.put(tick, None)
+        for table in self.tables.values():
+            table.close(tick)
+        for group in self.histograms.values():
+            group.close(tick)
+
+    def _restart(self) -> None:
+        """Its source starts anew: what it showed is over, the histories stay."""
+        self.status, self.why, self.help = "compiling", None, None
+        for counter in self.counters.values():
+            counter.count = CountState(0, None, None)
+        for table in self.tables.values():
+            table.forget()
+        self.histograms.clear()
+        self.cost = ProbeCost()
+
+
+@dataclass(slots=True)
+class SourceState:
+    """The stream of one source: is it whole, how old is it, what does its process use."""
+
+    timeline: Timeline = field(default_factory=Timeline)
+    usage: UsageState = field(default_factory=UsageState)
+    intervals: int = 0
+    interval_ns: int | None = None
+    closed_mono_ns: int | None = None
+    """When the figures of the last whole interval were read (CLOCK_MONOTONIC of the measured host)."""
+    closed_wall_ns: int | None = None
+    restarts: int = 0
+    frames_lost: int = 0
+    """Frames that never came, by gaps in their numbers."""
+    intervals_missed: int = 0
+    bye: str | None = None
+    _first_seq: int | None = None
+    _last_seq: int = 0
+    _received: int = 0
+    _lost_before: int = 0
+
+    def number(self, seq: int) -> None:
+        """Account for the number of a frame; the order of arrival does not matter."""
+        if self._first_seq is None:
+            self._first_seq = self._last_seq = seq
+        self._last_seq = max(self._last_seq, seq)
+        self._received += 1
+        lost = self._last_seq - self._first_seq + 1 - self._received
+        self.frames_lost = self._lost_before + max(0, lost)
+
+    def restart(self) -> None:
+        """A new stream begins: its numbers start anew."""
+        self._lost_before = self.frames_lost
+        self._first_seq, self._last_seq, self._received = None, 0, 0
+        self.bye = None
+
+
+class State:
+    """The picture after the frames that were applied. Read it between intervals (``Session.view``)."""
+
+    def __init__(self) -> None:
+        self.host: frames.Host | None = None
+        self.capabilities: dict[str, frames.Capability] = {}
+        self.collector_info: dict[str, str | int] = {}
+        self.sources: dict[Source, SourceState] = {"collector": SourceState(), "console": SourceState()}
+        self.probes: dict[str, ProbeState] = {}
+        self.first_mono_ns: int | None = None
+        self.first_wall_ns: int | None = None
+        self.per_count: PerCount = {}
+        """What a count costs on this host: for kernels that do not tell run times."""
+        self._lost_seen: dict[Source, int] = {"collector": 0, "console": 0}
+
+    @property
+    def collector(self) -> SourceState:
+        """The collector's stream and process."""
+        return self.sources["collector"]
+
+    @property
+    def console(self) -> SourceState:
+        """What the console measured itself, and its own process."""
+        return self.sources["console"]
+
+    @property
+    def kernel_cpu_pct(self) -> float | None:
+        """Time of all our programs in the kernel, percent of one core, by the last windows; None before the first."""
+        known = [pct for p in self.probes.values() if p.measuring and (pct := p.kernel_cpu_pct) is not None]
+        return sum(known) if known else None
+
+    @property
+    def kernel_cpu_estimated(self) -> bool:
+        """Whether that figure was scaled up from sampling windows, or comes from calibration."""
+        return any(p.cost.estimated or p.is_calibrated for p in self.probes.values() if p.measuring)
+
+    @property
+    def kernel_cpu_calibrated(self) -> bool:
+        """Whether some of it is not measured here and now, but by what calibration found."""
+        return any(probe.is_calibrated for probe in self.probes.values() if probe.measuring)
+
+    @property
+    def machine_cpu_pct(self) -> float | None:
+        """Busy share of the whole machine in percent of all its CPUs, from the self_cost source; None if unknown."""
+        probe = self.probes.get("self_cost")
+        table = probe.tables.get("machine") if probe else None
+        for row in table.rows.values() if table else ():
+            return row.gauges.get("machine_cpu_pct")
+        return None
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """From the first frame to the last whole interval; None before that."""
+        closed = [s.closed_mono_ns for s in self.sources.values() if s.closed_mono_ns is not None]
+        if self.first_mono_ns is None or not closed:
+            return None
+        return max(0.0, (max(closed) - self.first_mono_ns) / 1e9)
+
+    def age_s(self, now_mono_ns: int) -> float | None:
+        """How old the collector's figures are, given the measured host's monotonic clock; None before the first."""
+        closed = self.collector.closed_mono_ns
+        return None if closed is None else max(0.0, (now_mono_ns - closed) / 1e9)
+
+    def ledger_totals(self) -> dict[str, int]:
+        """All probes' ledgers added up, entries that are not 0 only; shed events of the display included."""
+        totals: dict[str, int] = {}
+        for probe in self.probes.values():
+            for name, count in probe.cost.ledger.items():
+                totals[name] = totals.get(name, 0) + count.total
+            totals["shed"] = totals.get("shed", 0) + probe.events_shed
+        return {name: total for name, total in totals.items() if total}
+
+    def apply(self, frame: AnyFrame) -> bool:
+        """Take over one frame. True when it ended an interval of its source: only then is the picture whole."""
+        source = self.sources[frame.source]
+        if self.first_mono_ns is None:
+            self.first_mono_ns, self.first_wall_ns = frame.mono_ns, frame.wall_ns
+        if isinstance(frame, frames.Hello):
+            self._hello(frame, source)
+        source.number(frame.seq)
+        if isinstance(frame, frames.Bye):
+            source.bye = frame.why
+        if isinstance(frame, (frames.Counters, frames.Table, frames.Histogram, frames.Cost)):
+            source.intervals_missed += source.timeline.begin(frame.mono_ns, frame.interval_ns)
+        if frame.probe is not None and not isinstance(frame, frames.Action):  # which may be of one that never ran
+            probe = self._probe(frame)
+            if probe is not None:
+                probe._apply(frame, source.timeline.tick + 1)
+            return False
+        if isinstance(frame, frames.Cost):
+            self._close(frame, source)
+            return True
+        return False
+
+    def _probe(self, frame: AnyFrame) -> ProbeState | None:
+        name = frame.probe or ""
+        probe = self.probes.get(name)
+        if probe is None and len(self.probes) < MAX_PROBES:
+            probe = self.probes[name] = ProbeState(name, frame.source, self.sources[frame.source].timeline)
+            probe.per_count = self.per_count
+        is_told_of = isinstance(frame, frames.Status) and frame.source == "console"
+        if probe is not None and probe.source != frame.source and not is_told_of:
+            # The console may speak of a collector's probe (it is lost), but who measures it owns its clock.
+            probe.source, probe.timeline = frame.source, self.sources[frame.source].timeline
+        return probe
+
+    def _hello(self, frame: frames.Hello, source: SourceState) -> None:
+        if self.host is not None:
+            source.restart()
+            source.restarts += 1
+            for probe in self.probes.values():
+                if probe.source == frame.source:
+                    probe._restart()
+        self.host, self.capabilities, self.collector_info = frame.host, frame.capabilities, frame.collector
+
+    def _close(self, frame: frames.Cost, source: SourceState) -> None:
+        whole = source.frames_lost == self._lost_seen[frame.source]
+        self._lost_seen[frame.source] = source.frames_lost
+        tick = source.timeline.tick + 1
+        source.usage.apply(frame, tick)
+        for probe in self.probes.values():
+            if probe.source == frame.source:
+                probe._close(tick)
+        source.timeline.close(frame.mono_ns, whole)
+        source.intervals += 1
+        source.interval_ns = frame.interval_ns
+        source.closed_mono_ns, source.closed_wall_ns = frame.mono_ns, frame.wall_ns

@@ -1,0 +1,252 @@
+"""The current rows of a probe's tables and histograms, with ten minutes of history for the busiest of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Buckets, Label
+from netconsole.telemetry.histogram import EMPTY, percentile
+from netconsole.telemetry.series import SAMPLES, Series, Timeline
+
+MAX_ROWS = 10_000
+"""More rows of one table than this are not kept (`omitted` says how many): the collector never sends so many."""
+MAX_HISTORY_ROWS = 200
+"""Rows of one table that have a history: 200 rows of two values are 1 MB."""
+MAX_HISTOGRAMS = 1024
+MAX_HISTOGRAM_HISTORIES = 64
+MAX_VALUES = 32
+"""Counts of one row that are kept; a manifest has at most a handful."""
+GONE_AFTER_INTERVALS = 25
+"""A histogram is sent every tenth interval at least; one that missed two of these turns is gone."""
+
+RowKey: TypeAlias = tuple[tuple[str, Label], ...]
+"""The labels of a row as sorted (name, value) pairs: what a cursor is bound to."""
+
+
+def row_key(labels: dict[str, Label]) -> RowKey:
+    """The key of a row, whatever the order of its labels in the frame."""
+    return tuple(sorted(labels.items(), key=lambda item: item[0]))
+
+
+def per_second(delta: int | None, interval_ns: int) -> float | None:
+    """A rate; None when the delta or the interval is not known."""
+    return None if delta is None or interval_ns <= 0 else delta * 1e9 / interval_ns
+
+
+@dataclass(slots=True)
+class CountState:
+    """An exact count: since the probe was attached, in the last interval, and per second. None: not known."""
+
+    total: int
+    delta: int | None
+    per_s: float | None
+
+
+@dataclass(slots=True)
+class RowState:
+    """One row: counts by name, gauges as they are now, and when it was first and last seen moving (wall clock, ns)."""
+
+    key: RowKey
+    labels: dict[str, Label]
+    counts: dict[str, CountState]
+    gauges: dict[str, int | float | None]
+    first_seen_ns: int
+    last_active_ns: int
+
+    def per_s(self, name: str) -> float | None:
+        """Rate of a count; None when the row has no such count or the rate is not known."""
+        count = self.counts.get(name)
+        return None if count is None else count.per_s
+
+    def total(self, name: str) -> int | None:
+        """Total of a count since the probe was attached; None when the row has no such count."""
+        count = self.counts.get(name)
+        return None if count is None else count.total
+
+
+@dataclass(slots=True)
+class TableState:
+    """The rows of one table. ``omitted`` rows did not fit into the frame (or here)."""
+
+    name: str
+    timeline: Timeline
+    rows: dict[RowKey, RowState] = field(default_factory=dict)
+    omitted: int = 0
+    tick: int = 0
+    _moving: set[RowKey] = field(default_factory=set)
+    _history: dict[RowKey, dict[str, Series]] = field(default_factory=dict)
+    _sums: dict[str, Series] = field(default_factory=dict)
+    _began: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Its history begins here: nothing moved before a row did."""
+        self._began = self.timeline.tick
+
+    def sums(self, count: int = SAMPLES) -> dict[str, list[float | None]]:
+        """Of every column, what all rows together moved by, per second, oldest first; None is unknown."""
+        return {name: series.values(self.timeline, count) for name, series in self._sums.items()}
+
+    def history(self, key: RowKey, name: str, count: int = SAMPLES) -> list[float | None]:
+        """Samples per second of a count, oldest first; None is unknown; empty when the row has no history."""
+        series = self._history.get(key, {}).get(name)
+        return [] if series is None else series.values(self.timeline, count)
+
+    def moving(self) -> list[RowState]:
+        """The rows of which a count moved in the last interval, or may have: all of them, when nothing is known."""
+        return [self.rows[key] for key in self._moving if key in self.rows]
+
+    def apply(self, frame: frames.Table, tick: int) -> None:
+        """Take over the rows of a frame; what a full frame does not name is gone."""
+        self._stand_still(tick)
+        seen: set[RowKey] = set()
+        refused = 0
+        moved: dict[str, int] = {}
+        for sent in frame.rows:
+            key = row_key(sent.labels)
+            row = self.rows.get(key)
+            if row is None:
+                if len(self.rows) >= MAX_ROWS and not frame.full:
+                    refused += 1
+                    continue
+                if len(seen) >= MAX_ROWS:
+                    refused += 1
+                    continue
+                row = RowState(key, sent.labels, {}, {}, frame.wall_ns, frame.wall_ns)
+                self.rows[key] = row
+            seen.add(key)
+            self._update(row, sent, frame, tick, moved)
+        for name, delta in moved.items():
+            self._sum_of(name).put(tick, per_second(delta, frame.interval_ns))
+        self.omitted = frame.omitted + refused
+        if frame.full:
+            self.rows = {key: row for key, row in self.rows.items() if key in seen}
+
+    def close(self, tick: int) -> None:
+        """Interval ``tick`` ends: without a frame (it was lost, its source fails) no rate of it is known."""
+        if self.tick == tick:
+            return
+        self.tick = tick
+        for row in self.rows.values():
+            for count in row.counts.values():
+                count.delta = count.per_s = None
+        for series in (*self._sums.values(), *(one for row in self._history.values() for one in row.values())):
+            series.put(tick, None)
+        self._moving = set(self.rows)
+
+    def _stand_still(self, tick: int) -> None:
+        """Interval ``tick`` is spoken of: what moved before it, or was unknown, stands still until it is named."""
+        if self.tick == tick:
+            return
+        self.tick = tick
+        for row in self.moving():
+            for count in row.counts.values():
+                count.delta, count.per_s = 0, 0.0
+        self._moving.clear()
+
+    def forget(self) -> None:
+        """The source starts anew: no row is known, the histories stay."""
+        self.rows.clear()
+        self._moving.clear()
+
+    def _sum_of(self, name: str) -> Series:
+        if name not in self._sums:
+            self._sums[name] = Series()
+            self._sums[name].put(self._began, 0.0)
+        return self._sums[name]
+
+    def _update(self, row: RowState, sent: frames.Row, frame: frames.Table, tick: int, sums: dict[str, int]) -> None:
+        moved = False
+        for name, count in sent.counts.items():
+            known = row.counts.get(name)
+            if known is None:
+                if len(row.counts) >= MAX_VALUES:
+                    continue
+            elif known.total == count.total and count.delta == 0 and known.per_s == 0.0:
+                continue  # most rows of a full frame: nothing is new
+            row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, frame.interval_ns))
+            moved = moved or count.delta != 0
+            sums[name] = sums.get(name, 0) + (count.delta or 0)
+        row.gauges = sent.gauges
+        if not moved:
+            return
+        row.last_active_ns = frame.wall_ns
+        self._moving.add(row.key)
+        history = self._history_of(row.key)
+        if history is not None:
+            for name, state in row.counts.items():
+                if state.delta or name in history:
+                    history.setdefault(name, Series()).put(tick, state.per_s)
+
+    def _history_of(self, key: RowKey) -> dict[str, Series] | None:
+        # In the order of the last movement, so that the idlest is the first.
+        known = self._history.pop(key, None)
+        if known is None and len(self._history) >= MAX_HISTORY_ROWS:
+            idlest = next(iter(self._history))
+            if idlest in self._moving:
+                return None
+            del self._history[idlest]
+        self._history[key] = history = {} if known is None else known
+        return history
+
+
+@dataclass(slots=True)
+class HistogramState:
+    """One histogram of one set of labels: of the last interval (``delta``) and since attached (``total``)."""
+
+    key: RowKey
+    labels: dict[str, Label]
+    unit: str
+    delta: Buckets
+    total: Buckets
+    per_s: float | None
+    tick: int
+    last_active_ns: int
+    p99: Series | None = None
+
+    def percentile(self, percent: float, of: Literal["delta", "total"] = "total") -> float | None:
+        """Value in ``unit`` below which ``percent`` of the samples lie, to within 6.25 %; None without samples."""
+        return percentile(self.delta if of == "delta" else self.total, percent)
+
+
+@dataclass(slots=True)
+class HistogramsState:
+    """All histograms of one name, by labels."""
+
+    name: str
+    timeline: Timeline
+    rows: dict[RowKey, HistogramState] = field(default_factory=dict)
+    omitted: int = 0
+
+    def history(self, key: RowKey, count: int = SAMPLES) -> list[float | None]:
+        """p99 of each interval in the histogram's unit, oldest first; None where nothing was sampled or known."""
+        row = self.rows.get(key)
+        return [] if row is None or row.p99 is None else row.p99.values(self.timeline, count, idle=None)
+
+    def apply(self, frame: frames.Histogram, tick: int) -> None:
+        """Take over one histogram."""
+        key = row_key(frame.labels)
+        row = self.rows.get(key)
+        if row is None:
+            if len(self.rows) >= MAX_HISTOGRAMS:
+                self.omitted += 1
+                return
+            row = HistogramState(key, frame.labels, frame.unit, EMPTY, EMPTY, None, tick, frame.wall_ns)
+            if sum(other.p99 is not None for other in self.rows.values()) < MAX_HISTOGRAM_HISTORIES:
+                row.p99 = Series()
+            self.rows[key] = row
+        row.unit, row.delta, row.total, row.tick = frame.unit, frame.delta, frame.total, tick
+        row.per_s = per_second(frame.delta.count, frame.interval_ns)
+        if frame.delta.count:
+            row.last_active_ns = frame.wall_ns
+            if row.p99 is not None:
+                row.p99.put(tick, row.percentile(99, "delta"))
+
+    def close(self, tick: int) -> None:
+        """End of the interval: a histogram that was not sent did not change; one long unsent is gone."""
+        for row in list(self.rows.values()):
+            if row.tick < tick - GONE_AFTER_INTERVALS:
+                del self.rows[row.key]
+            elif row.tick != tick and row.delta.count:
+                row.delta, row.per_s = EMPTY, 0.0

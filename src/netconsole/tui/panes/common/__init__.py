@@ -1,0 +1,1 @@
+"""What several panes share: tables, the page of a row, help, events."""

@@ -1,0 +1,101 @@
+"""A figure held against the baseline, in words and figures: ``×4.5 worse``, ``+76.2 us``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netconsole.base import figure
+from netconsole.compare.document import said
+from netconsole.compare.reference import Held
+from netconsole.probes.polarity import TIME_UNITS
+from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.tui.scene.scene import Scene
+from netconsole.tui.widgets.columns import Cell, Column
+from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.painted import Line, Piece
+
+COLUMNS = (
+    Column("held", "vs baseline", 14, spare=4),
+    Column("change", "change", 9, right=True, spare=8),
+)
+"""Of every table while there is a baseline."""
+NS_PER_PERCENT = 1e7
+"""Nanoseconds in a second that make one percent of a core."""
+TONES: dict[str, Tone] = {"worse": "look", "better": "ok", "more": "", "less": "", "same": "dim"}
+
+
+def ratio(held: Held) -> str:
+    """How many times the baseline, and whether that is worse: ``×4.50 worse``; ``all`` where rows were added up."""
+    whole = "all " if held.together else ""
+    if held.ratio is None:
+        return f"{whole}new, {held.word}" if held.word != "same" else f"{whole}same"
+    return f"{whole}×{figure.number(held.ratio)} {held.word}"
+
+
+def difference(held: Held) -> str:
+    """Now less baseline, with its sign and unit."""
+    written = said(abs(held.difference), held.unit)
+    return f"{'-' if held.difference < 0 else '+'}{written}"
+
+
+def cells(held: Held | None, of: str = "") -> dict[str, Cell]:
+    """The cells of :data:`COLUMNS`; unknown without a baseline. ``of`` says which figure, where it varies."""
+    if held is None:
+        return {"held": Cell(figure.UNKNOWN, tone="dim"), "change": Cell(figure.UNKNOWN, tone="dim")}
+    tone = TONES[held.word]
+    size = held.ratio if held.ratio is not None else float("inf") if held.now else 1.0
+    return {
+        "held": Cell(f"{of} {ratio(held)}".lstrip(), size, tone),
+        "change": Cell(_short(held), held.difference, tone),
+    }
+
+
+def of_value(scene: Scene, probe: str, table: str, row: RowState, name: str) -> dict[str, Cell]:
+    """The cells for a value of a table's row; none while there is no baseline."""
+    if scene.against is None:
+        return {}
+    state, manifest = scene.state.probes.get(probe), scene.manifests.get(probe)
+    spec = manifest.tables.get(table) if manifest is not None else None
+    value = next((one for one in spec.value if one.name == name), None) if spec is not None else None
+    if state is None or manifest is None or value is None:
+        return cells(None)
+    return cells(scene.against.reference.value(state, manifest, table, row, value))
+
+
+def of_percentile(scene: Scene, probe: str, name: str, one: HistogramState, percent: float) -> dict[str, Cell]:
+    """The cells for a percentile of a histogram; none while there is no baseline."""
+    if scene.against is None:
+        return {}
+    state, manifest = scene.state.probes.get(probe), scene.manifests.get(probe)
+    if state is None or manifest is None:
+        return cells(None)
+    return cells(scene.against.reference.percentile(state, manifest, name, one, percent))
+
+
+def lines(figures: list[tuple[str, Held | None]], name: str, why_not: str | None) -> Iterator[Line]:
+    """For the page of a row: every figure of the last interval beside that of the baseline."""
+    yield [("  Against baseline ", "head"), (figure.safe(name, 64), "head"), (", the last interval", "dim")]
+    if why_not is not None:
+        yield [(f"  not compared: {figure.safe(why_not)}", "look")]
+    for title, held in figures if why_not is None else ():
+        head: Piece = (f"  {figure.safe(title, 18):<18}", "dim")
+        if held is None:
+            yield [head, ("no baseline for this figure, or nothing in this interval", "dim")]
+            continue
+        values = f"{said(held.now, held.unit)}, baseline {said(held.baseline, held.unit)}"
+        yield [
+            head,
+            (figure.fit(values, 44), ""),
+            (f" {ratio(held)}, {difference(held)}", TONES[held.word]),
+        ]
+    yield []
+
+
+def _short(held: Held) -> str:
+    """The difference for a column of nine cells; packets, bytes and the like are named by the column beside it."""
+    sign, size = "-" if held.difference < 0 else "+", abs(held.difference)
+    if held.unit == "ns/s":
+        return sign + figure.percent(size / NS_PER_PERCENT)
+    if held.unit in TIME_UNITS:
+        return sign + figure.duration(size, held.unit)
+    return f"{sign}{figure.number(size)}{'/s' if held.unit.endswith('/s') else ''}"

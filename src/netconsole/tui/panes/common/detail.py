@@ -1,0 +1,279 @@
+"""Everything known of one row: figures, ten minutes of history, histogram, losses, and what to look at next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from netconsole.base import figure
+from netconsole.findings.rules import fits
+from netconsole.probes.manifest import FindingSpec, Manifest
+from netconsole.profile.escalation_rules import SUFFIX
+from netconsole.telemetry.frames import LEDGER_COUNTS
+from netconsole.telemetry.state import ProbeState
+from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.tui.panes.common import baseline_cells, events
+from netconsole.tui.panes.common.tables import label_text, value_columns
+from netconsole.tui.panes.overview import stands_out
+from netconsole.tui.panes.ovs import detail
+from netconsole.tui.panes.ovs.datapaths import DROPS, FLOWS, UPCALLS
+from netconsole.tui.panes.path import pane as path
+from netconsole.tui.panes.vhost import pane as vhost
+from netconsole.tui.panes.vhost.queues import RINGS, VHOST
+from netconsole.tui.scene.scene import STATE_WORDS, Evidence, Scene, reason
+from netconsole.tui.widgets.bars import PERCENTILES, summary
+from netconsole.tui.widgets.bars import lines as histogram_lines
+from netconsole.tui.widgets.look import LEVEL_TONES
+from netconsole.tui.widgets.painted import Line, Piece
+from netconsole.tui.widgets.spark import chart, condense
+
+CHART_LINES = 6
+HISTOGRAM_LINES = 14
+_INDENT = "  "
+
+LEDGER_WORDS = {
+    "missed": "program runs that the kernel skipped, because one was running already: counts are a lower bound",
+    "map_full": "rows that found no room: they are missing from the table, the counter is exact",
+    "evicted": "idle rows that were removed from a full map: their totals are no longer listed",
+    "join_missed": "ends without a start, or starts without an end: the histogram has fewer samples than packets",
+    "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",
+    "parse_failed": "packets whose headers could not be read: counted as unparsed",
+    "suppressed": "events over the budget: samples are a share, counts are exact",
+    "unlisted": "counted and in no row, to keep the budget: the counter is exact, the rows are a lower bound",
+    "breaker": "of the suppressed, those that the in-kernel circuit breaker kept out",
+    "unsampled": "of the suppressed, those of flows that details are not of (flows_one_in)",
+    "lost": "events that the buffer refused: samples are a share, counts are exact",
+    "stack_failed": "events whose stack could not be read",
+    "shed": "events that arrived and were not kept here",
+    "unmeasured": "counted, not timed, to keep the cost down: times are estimated from the others, counts are exact",
+}
+
+
+def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
+    """The page of a row, whatever kind it is; says so when the row is gone."""
+    state = scene.state.probes.get(evidence.probe)
+    manifest = scene.manifests.get(evidence.probe.removesuffix(SUFFIX))
+    if state is None or manifest is None:
+        return [[(" this probe is not in the session any more", "dim")]]
+    body: Iterator[Line]
+    if evidence.kind == "table":
+        body = _table(scene, state, manifest, evidence, width)
+    elif evidence.kind == "histogram":
+        body = _histogram(scene, state, manifest, evidence, width)
+    elif evidence.kind == "event":
+        body = _event(scene, evidence)
+    elif evidence.kind == "direction":
+        body = path.detail(scene, evidence, width)
+    else:
+        body = _probe(scene, state, manifest)
+    return [
+        *_title(manifest, state, evidence),
+        *_stands_out(scene, evidence),
+        *_joined(scene, evidence, width),
+        *body,
+        *_ledger(state),
+        *_limits(manifest),
+    ]
+
+
+_JOINED: dict[tuple[str, str], Callable[[Scene, Evidence, int], Iterator[Line]]] = {
+    (VHOST, "queues"): vhost.detail,
+    (RINGS, "queues"): vhost.detail,
+    (FLOWS, "datapaths"): detail.of_datapath,
+    (FLOWS, "vswitchd"): detail.of_vswitchd,
+    (UPCALLS, "upcalls"): detail.of_port,
+    (DROPS, "drops"): detail.of_drop,
+}
+"""What other tables and probes know of a row, by probe and table."""
+
+
+def _joined(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
+    page = _JOINED.get((evidence.probe, evidence.name)) if evidence.kind == "table" else None
+    return page(scene, evidence, width) if page is not None else iter(())
+
+
+def _title(manifest: Manifest, state: ProbeState, evidence: Evidence) -> Iterator[Line]:
+    word, tone = STATE_WORDS[state.status]
+    what = manifest.title
+    if evidence.kind == "table":
+        what += f": {manifest.tables[evidence.name].title or evidence.name}"
+    elif evidence.kind == "histogram":
+        what += f": {manifest.histograms[evidence.name].title or evidence.name}"
+    yield [(f" {what}  ", "strong"), (f"probe {manifest.name} · mode {state.mode} · ", "dim"), (word, tone)]
+    yield []
+
+
+def _stands_out(scene: Scene, evidence: Evidence) -> Iterator[Line]:
+    found = [finding for finding in scene.findings if stands_out.evidence_of(finding) == evidence]
+    for finding in found:
+        if finding.ended_ns is None:
+            when = f"since {stands_out.clock(finding.since_ns)}"
+        else:
+            when = f"from {stands_out.clock(finding.since_ns)} to {stands_out.clock(finding.ended_ns)}"
+        yield [(f" {finding.level} ", LEVEL_TONES[finding.level]), (f"{finding.sentence}, {when}", "strong")]
+    if found:
+        yield []
+
+
+def _labels(labels: Sequence[tuple[str, object]]) -> Iterator[Line]:
+    for name, value in labels:
+        text = label_text(name, value if isinstance(value, (str, int)) else None)
+        yield [(f"{_INDENT}{name:<14}", "dim"), (text, "strong")]
+
+
+def _table(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
+    spec = manifest.tables[evidence.name]
+    table = state.tables.get(evidence.name)
+    order = {name: place for place, name in enumerate(spec.labels)}
+    yield from _labels(sorted(evidence.key, key=lambda pair: order.get(pair[0], 99)))
+    row = table.rows.get(evidence.key) if table else None
+    if table is None or row is None:
+        yield []
+        yield [(f"{_INDENT}this row is gone: nothing was counted for it in the last ten intervals", "look")]
+        return
+    yield [(f"{_INDENT}{'first seen':<14}", "dim"), (events.clock(row.first_seen_ns)[:8], "")]
+    yield [(f"{_INDENT}{'last active':<14}", "dim"), (events.clock(row.last_active_ns)[:8], "")]
+    yield []
+    lower_bound = bool(state.at_least())
+    for value in value_columns(spec):
+        yield _value(row, value.name, value.unit, value.kind == "max", lower_bound)
+    yield []
+    if scene.against is not None:
+        reference = scene.against.reference
+        values = value_columns(spec)
+        figures = [(one.name, reference.value(state, manifest, evidence.name, row, one)) for one in values]
+        yield from baseline_cells.lines(figures, reference.name, reference.why_not(state, manifest))
+    yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", "")
+    yield from _advice(manifest, [f for f in manifest.findings if not f.histogram and f.table == evidence.name], row)
+
+
+def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: bool) -> Line:
+    head: Piece = (f"{_INDENT}{name:<18} ", "dim")
+    if is_gauge:
+        return [head, (figure.quantity(row.gauges.get(name), unit), "strong")]
+    total = row.total(name)
+    rate = row.per_s(name)
+    if unit == "ns":
+        share = None if rate is None else rate / 1e7
+        written, whole = figure.percent(share, lower_bound), figure.duration(total)
+        return [head, (figure.fit(written, 16), "strong"), (f" of a core, {whole} in all", "")]
+    return [
+        head,
+        (figure.fit(figure.rate(rate, unit, lower_bound), 22), "strong"),
+        (f" {figure.count(total, lower_bound)} in all", ""),
+    ]
+
+
+def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
+    group = state.histograms.get(evidence.name)
+    yield from _labels(evidence.key)
+    one = group.rows.get(evidence.key) if group else None
+    if group is None or one is None:
+        yield []
+        yield [(f"{_INDENT}this histogram is gone: nothing was measured for it for a while", "look")]
+        return
+    yield []
+    yield [(f"{_INDENT}last interval  ", "dim"), (summary(one.delta, one.unit), "")]
+    yield [(f"{_INDENT}since attached ", "dim"), (summary(one.total, one.unit), "")]
+    yield []
+    if scene.against is not None:
+        reference = scene.against.reference
+        figures = [
+            (f"p{percent:g}", reference.percentile(state, manifest, evidence.name, one, percent))
+            for percent in PERCENTILES
+        ]
+        yield from baseline_cells.lines(figures, reference.name, reference.why_not(state, manifest))
+    yield [(f"{_INDENT}Since attached", "head")]
+    for line in histogram_lines(one.total, one.unit, width - 4, HISTOGRAM_LINES):
+        yield [(_INDENT + line, "")]
+    yield []
+    yield from _chart(group.history(one.key), group.timeline.tick, width, "p99 of each interval", one.unit)
+    found = [f for f in manifest.findings if f.histogram and f.table == evidence.name]
+    yield from _advice(manifest, found, one)
+
+
+def _event(scene: Scene, evidence: Evidence) -> Iterator[Line]:
+    event = events.find(scene, evidence)
+    if event is None:
+        yield [(f"{_INDENT}newer events have taken the place of this one", "look")]
+        return
+    yield [(f"{_INDENT}{'time':<14}", "dim"), (events.clock(events.happened_ns(event)), "strong")]
+    for name, value in event.fields.items():
+        if isinstance(value, list):
+            yield [(f"{_INDENT}{figure.safe(name, 32)}, innermost first", "dim")]
+            for entry in value:
+                yield [(f"{_INDENT}  {figure.safe(entry)}", "")]
+        else:
+            yield [(f"{_INDENT}{figure.safe(name, 14):<14}", "dim"), (figure.safe(value), "strong")]
+    yield []
+    yield [(f"{_INDENT}{events.share_seen(scene)}", "dim")]
+
+
+def _probe(scene: Scene, state: ProbeState, manifest: Manifest) -> Iterator[Line]:
+    if why := reason(state):
+        yield [(f"{_INDENT}{why}", "look")]
+    for point in state.attach:
+        yield [(f"{_INDENT}{'attached to':<14}", "dim"), (figure.safe(point), "")]
+    for point in state.missing:
+        yield [(f"{_INDENT}{'tried in vain':<14}", "dim"), (figure.safe(point), "look")]
+    yield []
+    for name, knob in state.knobs.items():
+        default = manifest.knobs.get(name)
+        text = "not set" if knob in ("", None) or (knob == 0 and default == 0) else figure.safe(knob)
+        yield [(f"{_INDENT}{figure.safe(name, 24):<18}", "dim"), (text, "" if knob == default else "strong")]
+    yield []
+    for counter, spec in manifest.counters.items():
+        counted = state.counters.get(counter)
+        written = figure.UNKNOWN if counted is None else figure.count(counted.count.total, not state.counters_are_exact)
+        yield [(f"{_INDENT}{counter:<18}", "dim"), (f"{written} {spec.unit}", ""), (f"  {spec.help}", "dim")]
+    yield []
+    if scene.against is not None:
+        reference = scene.against.reference
+        counters = [(name, reference.counter(state, manifest, name)) for name in manifest.counters]
+        yield from baseline_cells.lines(counters, reference.name, reference.why_not(state, manifest))
+
+
+def _chart(history: Sequence[float | None], tick: int, width: int, what: str, unit: str) -> Iterator[Line]:
+    room = max(10, width - 16)
+    shown = condense(history, room, tick)
+    known = [value for value in shown if value is not None]
+    yield [(f"{_INDENT}{what}, last {max(1, len(history) // 60)} min", "head")]
+    if not known:
+        yield [(f"{_INDENT}no history yet" if history else f"{_INDENT}no history is kept for this row", "dim")]
+        yield []
+        return
+    top = max(known)
+    label = figure.quantity(top, unit) if unit else figure.number(top)
+    for place, text in enumerate(chart(shown, len(shown), CHART_LINES, top)):
+        edge = label if place == 0 else "0" if place == CHART_LINES - 1 else ""
+        yield [(f"{_INDENT}{figure.fit(edge, 9, right=True)} ", "dim"), (text, "trend")]
+    axis = figure.fit("now", len(shown) - 10, right=True)
+    yield [(f"{_INDENT}{'':10}{figure.fit('10 min ago', 10)}{axis}", "dim")]
+    yield []
+
+
+def _advice(manifest: Manifest, found: Sequence[FindingSpec], row: RowState | HistogramState) -> Iterator[Line]:
+    fitting = [finding for finding in found if fits(finding, row.labels)]
+    if fitting:
+        yield [(f"{_INDENT}What to look at next", "head")]
+        for text in dict.fromkeys(finding.next for finding in fitting if finding.next):
+            yield [(f"{_INDENT}→ {text}", "")]
+        yield []
+
+
+def _ledger(state: ProbeState) -> Iterator[Line]:
+    counts = state.at_least()
+    samples = state.cost.samples_lost()
+    if state.events_shed:
+        samples["shed"] = samples.get("shed", 0) + state.events_shed  # by the collector, and here
+    yield [(f"{_INDENT}Losses", "head")]
+    if not counts and not samples:
+        yield [(f"{_INDENT}none: no run missed, no row refused, no event suppressed or lost", "ok")]
+    for name, count in {**counts, **samples}.items():
+        mark = "≥ " if name in LEDGER_COUNTS else "  "
+        words = LEDGER_WORDS.get(name, "")
+        yield [(f"{_INDENT}{mark}{name:<13}{figure.count(count):>12}", "look"), (f"  {words}", "")]
+    yield []
+
+
+def _limits(manifest: Manifest) -> Iterator[Line]:
+    yield [(f"{_INDENT}What it cannot see  ", "head"), (manifest.cannot_see or "nothing that is known", "")]

@@ -1,0 +1,337 @@
+"""Any table or histogram of any probe as rows: its manifest says what the columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from netconsole.base import figure
+from netconsole.probes.manifest import Column as ValueSpec
+from netconsole.probes.manifest import HistogramSpec, Manifest, TableSpec
+from netconsole.telemetry.frames import Label, Mode
+from netconsole.telemetry.state import ProbeState
+from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
+from netconsole.tui.panes.common import baseline_cells
+from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
+from netconsole.tui.scene.scene import Evidence, Scene, why_silent
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.look import LEVEL_TONES, Tone
+
+SPARK = 24
+"""Samples (one an interval) that a sparkline in a table shows at most; it takes the room that is left."""
+MAX_ROWS = 2000
+"""Rows of one table that are drawn; more than anyone reads, few enough to sort every second."""
+
+TOTAL_COLUMNS = 9
+"""Totals below ten million with all their digits."""
+
+_LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
+    # shown as: least width, growth, most width
+    "symbol": (14, 3, 30),
+    "drop_reason": (13, 3, 26),
+    "socket": (16, 3, 44),
+    "address": (12, 3, 39),
+    "process": (8, 2, 16),
+    "text": (8, 2, 15),
+    "netns": (6, 1, 12),
+    "port": (5, 0, 5),
+    "cpu": (3, 0, 3),
+    "l4": (6, 0, 8),
+    "softirq": (7, 0, 9),
+    "xmit": (6, 1, 12),
+}
+_ORDER = ("class", "reason", "location", "device", "vm", "queue", "direction", "cpu", "softirq", "process", "worker",
+          "socket", "port", "address", "protocol", "peer", "source", "target")  # fmt: skip
+"""Labels in the order in which people ask for them; others follow as the manifest has them."""
+_EXTRA = {"netns": 19, "provenance": 18, "inode": 17, "ethertype": 16, "peer_port": 15, "peer": 14, "protocol": 13}
+"""Labels that can be done without when there is little room; the highest goes first."""
+_FIRST_SPARES = (0, 2, 1)
+"""Of the first three labels: the first always stays, the others longer than any figure but the most important."""
+_LABEL_SPARE = 10
+"""Every other label can go before a figure does."""
+_TREND_SPARE = 12
+_SHORT = {
+    "packets": "pkts",
+    "bytes": "B",
+    "errors": "err",
+    "drops": "drop",
+    "dropped": "drop",
+    "requeues": "requ",
+    "overlimits": "overl",
+    "protocol": "proto",
+}
+"""Words of column heads; the details have them in full."""
+CLASS_LEVELS = {"suspicious": "!", "benign": "ok", "unknown": "?"}
+"""A class of drops as a level, which takes two cells; the details have the word."""
+_CLASS_RANK = {"suspicious": 0, "unknown": 1, "benign": 2}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table of a pane: its columns, and functions of the scene for its rows, title and empty state."""
+
+    name: str
+    title: Callable[[Scene], str]
+    columns: tuple[Column, ...]
+    rows: Callable[[Scene], list[Row]]
+    note: Callable[[Scene], str]
+    probe: str | None = None
+    heads: bool = True
+
+    def columns_of(self, scene: Scene) -> tuple[Column, ...]:
+        """The columns, and before the trend those of the baseline while there is one."""
+        if scene.against is None or self.probe is None:
+            return self.columns
+        at = next((place for place, column in enumerate(self.columns) if column.name == "history"), len(self.columns))
+        return (*self.columns[:at], *baseline_cells.COLUMNS, *self.columns[at:])
+
+
+def table_block(manifest: Manifest, name: str) -> Block:
+    """The block of a probe's table."""
+    spec = manifest.tables[name]
+    probe = manifest.name
+    holds_times = any(value.unit == "ns" for value in spec.value)
+    return Block(
+        name=f"{probe}-{name}",
+        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, spec.counter, holds_times),
+        columns=tuple(_table_columns(spec)),
+        rows=lambda scene: table_rows(scene, probe, name, spec),
+        note=lambda scene: _why_not_in_mode(scene, probe, spec.modes) or why_silent(scene, probe),
+        probe=probe,
+    )
+
+
+def _why_not_in_mode(scene: Scene, probe: str, modes: Sequence[Mode]) -> str:
+    """What to say of a table that is only filled in other modes than the probe's; else nothing."""
+    state = scene.state.probes.get(probe)
+    if state is None or not state.measuring or state.mode in modes:
+        return ""
+    return f"not watched in mode {state.mode}, to keep the cost down; in mode {' and '.join(modes)} it is"
+
+
+def histogram_block(manifest: Manifest, name: str) -> Block:
+    """The block of a probe's histograms of one name."""
+    spec = manifest.histograms[name]
+    probe = manifest.name
+    return Block(
+        name=f"{probe}-{name}",
+        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, None, True),
+        columns=tuple(_histogram_columns(spec)),
+        rows=lambda scene: histogram_rows(scene, probe, name, spec),
+        note=lambda scene: why_silent(scene, probe),
+        probe=probe,
+    )
+
+
+def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row]:
+    """All rows, those that are worth most first: suspicious before benign, then by rate, then by total."""
+    state = scene.state.probes.get(probe)
+    table = state.tables.get(name) if state else None
+    if state is None or table is None or state.mode not in spec.modes:
+        return []
+    lower_bound = bool(state.at_least())
+    ranked = sorted(table.rows.values(), key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
+    labels = spec.labels
+    return [
+        Row(
+            Evidence(probe, "table", name, row.key),
+            partial(_row_cells, scene, state, table, row, spec, labels, lower_bound),
+        )
+        for row in ranked
+    ]
+
+
+def _row_cells(
+    scene: Scene,
+    probe: ProbeState,
+    table: TableState,
+    row: RowState,
+    spec: TableSpec,
+    labels: Sequence[str],
+    lower_bound: bool,
+) -> dict[str, Cell]:
+    cells = {label: _label_cell(label, row.labels.get(label)) for label in labels}
+    for value in spec.value:
+        cells.update(_value_cells(row, value, lower_bound))
+    total = row.total(spec.sort)
+    cells["total"] = Cell(_total(total, lower_bound), total)
+    cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
+    if scene.against is not None:
+        value = next(one for one in spec.value if one.name == spec.sort)
+        manifest = scene.manifests[probe.name]
+        cells.update(baseline_cells.cells(scene.against.reference.value(probe, manifest, table.name, row, value)))
+    return cells
+
+
+def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> list[Row]:
+    """One row per histogram, the highest p99 of the last interval first; then those that stand still."""
+    state = scene.state.probes.get(probe)
+    group = state.histograms.get(name) if state else None
+    if state is None or group is None:
+        return []
+    ranked = sorted(group.rows.values(), key=_lateness)[:MAX_ROWS]
+    return [
+        Row(Evidence(probe, "histogram", name, one.key), partial(_histogram_cells, scene, state, group, one, spec))
+        for one in ranked
+    ]
+
+
+def _histogram_cells(
+    scene: Scene, probe: ProbeState, group: HistogramsState, one: HistogramState, spec: HistogramSpec
+) -> dict[str, Cell]:
+    cells = {column.name: _label_cell(column.name, one.labels.get(column.name)) for column in _labels(spec.key)}
+    lower_bound = bool(probe.at_least() or probe.cost.unmeasured)
+    cells["n"] = Cell(figure.number(one.per_s, lower_bound), one.per_s)
+    for title, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
+        value = one.percentile(percent, "delta") if one.delta.count else None
+        cells[title] = Cell(figure.quantity(value, one.unit), value)
+    cells["max"] = Cell(figure.quantity(one.total.max, one.unit), one.total.max)
+    cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit=one.unit)
+    if scene.against is not None:
+        manifest = scene.manifests[probe.name]
+        cells.update(baseline_cells.cells(scene.against.reference.percentile(probe, manifest, group.name, one, 99.0)))
+    return cells
+
+
+def label_text(name: str, value: Label) -> str:
+    """A label as it is shown; outside text becomes harmless here."""
+    return figure.safe(value, 64) if value != "" else figure.UNKNOWN
+
+
+def value_columns(spec: TableSpec) -> list[ValueSpec]:
+    """The values of a table, that by which it is ranked first."""
+    values = [value for value in spec.value if value.name]
+    return sorted(values, key=lambda value: value.name != spec.sort)
+
+
+def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, holds_times: bool) -> str:
+    state = scene.state.probes.get(manifest.name)
+    if state is None:
+        return title
+    parts = [title]
+    count = state.counters[counter].count if counter in state.counters else None
+    if count is not None and counter is not None:
+        unit = manifest.counters[counter].unit
+        lower_bound = not state.counters_are_exact
+        parts.append(f"{figure.rate(count.per_s, unit, lower_bound)}, {figure.count(count.total, lower_bound)} in all")
+    if holds_times and state.cost.unmeasured:
+        timed = sum(one.delta.count for group in state.histograms.values() for one in group.rows.values())
+        parts.append(f"≈ {figure.number(100 * timed / (timed + state.cost.unmeasured))} % timed")
+    if state.status not in ("attached", "off"):
+        parts.append(state.status)
+    return " · ".join(parts)
+
+
+def _labels(key: Sequence[ValueSpec]) -> list[ValueSpec]:
+    return [column for column in key if column.name and not column.type.startswith("pad[")]
+
+
+def _table_columns(spec: TableSpec) -> list[Column]:
+    shown_as = {column.name: column.shown_as or "text" for column in spec.key}
+    columns = _label_columns([(name, shown_as.get(name, "text")) for name in spec.labels])
+    for place, value in enumerate(value_columns(spec)):
+        spare = 0 if place == 0 else 3 + place
+        if value.kind == "max":
+            head = _head(value.name)
+            columns.append(Column(value.name, head, max(7, len(head)), right=True, spare=spare))
+        elif value.unit == "ns":
+            columns.append(Column(value.name, f"{_head(value.name)} %", 7, right=True, spare=spare))
+        else:
+            head = f"{value.unit or value.name}/s" if value.name == "count" else f"{_head(value.name)}/s"
+            columns.append(Column(value.name, head, max(7, len(head)), right=True, spare=spare))
+            if place == 0:
+                columns.append(Column("total", "total", TOTAL_COLUMNS, right=True, spare=2))
+    columns.append(Column("history", "trend", 12, spare=_TREND_SPARE, grow=2, most=SPARK))
+    return columns
+
+
+def _histogram_columns(spec: HistogramSpec) -> list[Column]:
+    columns = _label_columns([(column.name, column.shown_as or "text") for column in _labels(spec.key)])
+    columns.append(Column("n", "n/s", 6, right=True))
+    columns += [Column(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 11), ("p99", 0))]
+    columns.append(Column("max", "max ever", 8, right=True, spare=12))
+    columns.append(Column("history", "trend of p99", 14, spare=_LABEL_SPARE, grow=2, most=SPARK))
+    return columns
+
+
+def _label_columns(labels: Sequence[tuple[str, str]]) -> list[Column]:
+    """``labels`` as (name, shown as)."""
+    ordered = sorted(labels, key=lambda label: _ORDER.index(label[0]) if label[0] in _ORDER else len(_ORDER))
+    columns: list[Column] = []
+    first = iter(_FIRST_SPARES)
+    for name, shown_as in ordered:
+        spare = 0 if name == "class" else _EXTRA[name] if name in _EXTRA else next(first, _LABEL_SPARE)
+        columns.append(_label_column(name, shown_as, spare))
+    return columns
+
+
+def _label_column(name: str, shown_as: str, spare: int = 0) -> Column:
+    least, grow, most = _LABEL_WIDTHS.get(shown_as, (8, 1, 16))
+    if name in ("cpu", "queue", "q"):
+        least, grow, most = 3 if name == "cpu" else 5, 0, 5
+    elif name == "class":
+        return Column(name, "", 2)
+    elif name == "provenance":
+        least, grow, most = 10, 0, 10
+    head = _head(name)
+    return Column(name, head, max(least, min(len(head), 8)), right=shown_as == "cpu", grow=grow, most=most, spare=spare)
+
+
+def _head(name: str) -> str:
+    words = name.removesuffix("_ns").removesuffix("_us").split("_")
+    return " ".join(_SHORT.get(word, word) for word in words)
+
+
+def _label_cell(name: str, value: Label) -> Cell:
+    if name == "class":
+        level = CLASS_LEVELS.get(str(value), "?")
+        return Cell(level, str(value), LEVEL_TONES[level])
+    sort: float | str | None = float(value) if isinstance(value, int) else value
+    return Cell(label_text(name, value), sort)
+
+
+def _value_cells(row: RowState, value: ValueSpec, lower_bound: bool) -> dict[str, Cell]:
+    if value.kind == "max":
+        gauge = row.gauges.get(value.name)
+        shown = figure.duration(gauge) if value.unit == "ns" else figure.number(gauge)
+        return {value.name: Cell(shown, gauge)}
+    rate = row.per_s(value.name)
+    tone: Tone = "" if rate else "dim"
+    if value.unit == "ns":
+        share = None if rate is None else rate / NS_PER_PERCENT
+        return {value.name: Cell(_share(share, lower_bound), share, tone)}
+    return {value.name: Cell(figure.number(rate, lower_bound), rate, tone)}
+
+
+def _share(percent: float | None, lower_bound: bool) -> str:
+    """A share of a core; below a tenth of a percent nobody wants to count zeros."""
+    if percent is None or percent == 0 or percent >= 0.1:
+        return figure.number(percent, lower_bound)
+    return "<0.1"
+
+
+def _history(table: TableState, key: RowKey, spec: TableSpec) -> list[float | None]:
+    """The trend of the value that ranks the table, in the unit of its column."""
+    values = table.history(key, spec.sort, SPARK)
+    if not any(value.name == spec.sort and value.unit == "ns" for value in spec.value):
+        return values
+    return [None if value is None else value / NS_PER_PERCENT for value in values]
+
+
+def _total(total: int | None, lower_bound: bool) -> str:
+    """All digits where they fit into the column; a count that was cut would be a wrong one."""
+    exact = figure.count(total, lower_bound)
+    return exact if figure.width(exact) <= TOTAL_COLUMNS else figure.number(total, lower_bound)
+
+
+def _worth(row: RowState, value: str) -> tuple[float, ...]:
+    moving = any(count.delta for count in row.counts.values())
+    rank = _CLASS_RANK.get(str(row.labels.get("class")), 0) if moving else len(_CLASS_RANK)
+    others = sum(count.total for count in row.counts.values())
+    return rank, -(row.per_s(value) or 0.0), -(row.total(value) or 0), -others
+
+
+def _lateness(one: HistogramState) -> tuple[float, ...]:
+    p99 = one.percentile(99, "delta") if one.delta.count else None
+    return (0.0 if p99 is not None else 1.0, -(p99 or 0.0), -one.total.count)

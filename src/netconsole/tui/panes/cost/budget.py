@@ -1,0 +1,258 @@
+"""What watching costs against the profile's budget: in a few words, in one line, and as a table of the Cost pane."""
+
+from __future__ import annotations
+
+from netconsole.base import figure
+from netconsole.budget.spending import (
+    PACKETS_PROBE,
+    Limit,
+    Spending,
+    duty_pct,
+    machine_before_pct,
+    machine_change_pct,
+    memory_kb,
+    spendings,
+    user_cpu_pct,
+    worst,
+)
+from netconsole.telemetry.frames import LEDGER_COUNTS
+from netconsole.tui.panes.common.tables import Block
+from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.painted import Piece
+
+STARTING_INTERVALS = 5
+"""Starting up is dear: it is not held against the budget."""
+
+TONES: dict[str, Tone] = {
+    "ok": "ok",
+    "near": "look",
+    "over": "act",
+    "no budget": "dim",
+    "no limit": "dim",
+    "starting": "dim",
+    "?": "unknown",
+}
+_TITLES: dict[Limit, str] = {
+    "kernel_cpu_pct": "in kernel",
+    "ns_per_packet": "per packet",
+    "user_cpu_pct": "user",
+    "memory_mb": "memory",
+    "events_per_s": "events",
+}
+_UNITS: dict[Limit, str] = {
+    "kernel_cpu_pct": " %",
+    "ns_per_packet": " ns",
+    "user_cpu_pct": " %",
+    "memory_mb": " MB",
+    "events_per_s": "/s",
+}
+
+
+def verdict(scene: Scene) -> str:
+    """ok, near or over the tightest limit of the budget; ``no budget`` without one, ``starting`` at first."""
+    word = worst(spendings(scene.state, scene.profile.budget))
+    if word == "no limit":
+        return "no budget"
+    return "starting" if _is_starting(scene) else word
+
+
+def headline(scene: Scene) -> list[Piece]:
+    """The total in words: ``cost 1.3 % of a core · 58 MB · ok``."""
+    word = verdict(scene)
+    return [("cost ", "dim"), (f"{_total_cpu(scene)} of a core · {_memory(scene)} · ", ""), (word, TONES[word])]
+
+
+def short_headline(scene: Scene) -> list[Piece]:
+    """The same for narrow terminals: ``1.3 % 58 MB ok``."""
+    word = verdict(scene)
+    said = [] if word == "no budget" else [(f" {word}", TONES[word])]
+    return [(f"{_total_cpu(scene)} {_memory(scene)}", ""), *said]
+
+
+def shortest_headline(scene: Scene) -> list[Piece]:
+    """What is left where not even that fits: ``1.3 % ok``."""
+    word = verdict(scene)
+    return [(f"{_total_cpu(scene)} ", ""), (word, TONES[word])]
+
+
+def strip(scene: Scene) -> list[list[Piece]]:
+    """Every cost against its limit, each a group: what is over first, what is unknown last; they may find no room."""
+    state = scene.state
+    found = sorted(spendings(state, scene.profile.budget), key=_urgency)
+    ledger = state.ledger_totals()
+    counts = {"lost": ledger.get("lost", 0), "uncounted": _uncounted(ledger), "suppressed": ledger.get("suppressed", 0)}
+    missed: list[list[Piece]] = [
+        [(f"{name} ", "dim"), (figure.number(count), "look" if count and name != "suppressed" else "")]
+        for name, count in counts.items()
+        if count or name != "uncounted"
+    ]
+    return [
+        *(_group(scene, one) for one in found if one.measured is not None),
+        *missed,
+        *(_group(scene, one) for one in found if one.measured is None),
+        [("statistics on ", "dim"), (f"{_whole(duty_pct(state))} %", "")],
+        _idle(scene),
+        [("to terminal ", "dim"), (figure.rate(scene.output.bytes_per_s, "B"), "")],
+    ]
+
+
+def block() -> Block:
+    """The same in full, with what each figure is."""
+    columns = (
+        Column("what", "cost", 10),
+        Column("now", "now", 8, right=True),
+        Column("limit", "limit", 6, right=True),
+        Column("word", "", 8),
+        Column("note", "", 20, grow=1, spare=1),
+    )
+    return Block("budget", lambda scene: f"Budget: {_action(scene)}", columns, rows, lambda _: "")
+
+
+def rows(scene: Scene) -> list[Row]:
+    """Every cost of the profile's budget, what was missed, and the machine."""
+    state = scene.state
+    ledger = state.ledger_totals()
+    uncounted = figure.number(_uncounted(ledger))
+    duty = duty_pct(state)
+    notes: dict[Limit, str] = {
+        "kernel_cpu_pct": _kernel_note(scene),
+        "ns_per_packet": _packet_note(scene),
+        "user_cpu_pct": "collector and console, of one core",
+        "memory_mb": "collector and console",
+        "events_per_s": "samples sent by the probes",
+    }
+    made = [_row(scene, one, notes[one.name]) for one in spendings(state, scene.profile.budget)]
+    lost, suppressed = figure.number(ledger.get("lost", 0)), figure.number(ledger.get("suppressed", 0))
+    before = machine_before_pct(state)
+    was = f"idle was {_idle_pct(before)} % before watching, now {_idle_pct(state.machine_cpu_pct)} %, of all CPUs"
+    return [
+        *made,
+        _plain("missed", lost, f"samples lost; {suppressed} suppressed, {uncounted} not counted"),
+        _plain("statistics", figure.percent(duty), "of the time; each run takes two readings of the clock then"),
+        _plain("machine", _machine(scene), was),
+    ]
+
+
+def _row(scene: Scene, one: Spending, note: str) -> Row:
+    word = "starting" if _is_starting(scene) and one.limit is not None else one.word
+    about = "≈ " if one.name in ("kernel_cpu_pct", "ns_per_packet") and scene.state.kernel_cpu_estimated else ""
+    now = f"{about}{_figure(one, one.measured)}" if one.measured is not None else figure.UNKNOWN
+    return Row(
+        Evidence("", "probe", one.name, ()),
+        {
+            "what": Cell(_TITLES[one.name], one.name),
+            "now": Cell(now, one.measured),
+            "limit": Cell(_figure(one, one.limit) if one.limit is not None else "–", one.limit),
+            "word": Cell(word, word, TONES[word]),
+            "note": Cell(note, None, "dim"),
+        },
+    )
+
+
+def _plain(what: str, now: str, note: str) -> Row:
+    cells = {"what": Cell(what, what), "now": Cell(now), "note": Cell(note, None, "dim")}
+    return Row(Evidence("", "probe", what, ()), cells)
+
+
+def _group(scene: Scene, one: Spending) -> list[Piece]:
+    about = "≈ " if one.name in ("kernel_cpu_pct", "ns_per_packet") and scene.state.kernel_cpu_estimated else ""
+    if one.name == "kernel_cpu_pct" and scene.state.kernel_cpu_calibrated:
+        about = "calibrated ≈ "
+    unit = _UNITS[one.name]
+    now = _digits(one, one.measured)
+    pieces: list[Piece] = [(f"{_TITLES[one.name]} ", "dim"), (f"{about if one.measured is not None else ''}{now}", "")]
+    if one.limit is None:
+        return [*pieces, (unit, "")]
+    word = "starting" if _is_starting(scene) else one.word
+    said: list[Piece] = [] if word == "starting" else [(f" {word}", TONES[word])]
+    return [*pieces, (f" of {_digits(one, one.limit)}{unit}", "dim"), *said]
+
+
+def _figure(one: Spending, value: float | None) -> str:
+    return f"{_digits(one, value)}{_UNITS[one.name]}"
+
+
+def _digits(one: Spending, value: float | None) -> str:
+    """What is smaller than a hundredth of a percent costs nothing worth a digit; the others are whole but for CPU."""
+    if value is None:
+        return figure.UNKNOWN
+    if one.name == "kernel_cpu_pct" and value is not one.limit:
+        return core_share(value)
+    if one.name == "user_cpu_pct" and value is not one.limit:
+        return f"{value:.1f}"
+    return figure.number(value if value is one.limit else round(value))
+
+
+def core_share(percent: float | None) -> str:
+    """A share of a core to two decimals: what is smaller than that costs nothing worth a digit."""
+    if percent is None:
+        return figure.UNKNOWN
+    if 0 < percent < 0.01:
+        return "<0.01"
+    return f"{percent:.2f}" if percent < 100 else figure.number(percent)
+
+
+def _machine(scene: Scene) -> str:
+    change = machine_change_pct(scene.state)
+    said = "" if change is None else f" ({change:+.1f})"
+    return f"{figure.percent(scene.state.machine_cpu_pct)}{said}"
+
+
+def _kernel_note(scene: Scene) -> str:
+    if scene.state.kernel_cpu_calibrated:
+        return "of one core, by calibration: this kernel tells no run times"
+    if scene.state.kernel_cpu_pct is None and any(not p.cost.measurable for p in scene.state.probes.values()):
+        return "this kernel tells no run times; netconsole calibrate finds an estimate"
+    return "all our programs, of one core"
+
+
+def _urgency(one: Spending) -> int:
+    return {"over": 0, "near": 1}.get(one.word, 2)
+
+
+def _idle(scene: Scene) -> list[Piece]:
+    """What an operator would take with sar: how idle the whole machine was before watching began, and is now."""
+    before, now = machine_before_pct(scene.state), scene.state.machine_cpu_pct
+    change = machine_change_pct(scene.state)
+    said = "" if change is None else f" ({-change:+.1f})"
+    return [("host idle was ", "dim"), (_idle_pct(before), ""), (", now ", "dim"), (f"{_idle_pct(now)} %{said}", "")]
+
+
+def _idle_pct(busy_pct: float | None) -> str:
+    return _whole(None if busy_pct is None else max(0.0, 100 - busy_pct))
+
+
+def _whole(percent: float | None) -> str:
+    return figure.UNKNOWN if percent is None else f"{percent:.0f}"
+
+
+def _packet_note(scene: Scene) -> str:
+    if PACKETS_PROBE not in scene.state.probes:
+        return f"unknown without the probe {PACKETS_PROBE}"
+    return "in the kernel, for each packet that it takes in"
+
+
+def _action(scene: Scene) -> str:
+    words = {"degrade": "what is over is given up", "warn": "what is over is said", "stop": "what is over ends it"}
+    return words[scene.profile.budget.action]
+
+
+def _uncounted(ledger: dict[str, int]) -> int:
+    return sum(count for name, count in ledger.items() if name in LEDGER_COUNTS)
+
+
+def _is_starting(scene: Scene) -> bool:
+    return max(source.intervals for source in scene.state.sources.values()) < STARTING_INTERVALS
+
+
+def _total_cpu(scene: Scene) -> str:
+    """One decimal: what changes in the second is noise, and would be sent to the terminal every time."""
+    known = [part for part in (scene.state.kernel_cpu_pct, user_cpu_pct(scene.state)) if part is not None]
+    return f"{sum(known):.1f} %" if known else f"{figure.UNKNOWN} %"
+
+
+def _memory(scene: Scene) -> str:
+    kb = memory_kb(scene.state)
+    return f"{figure.UNKNOWN} MB" if kb is None else f"{round(kb / 1024)} MB"

@@ -1,0 +1,189 @@
+"""How every probe, program and process of ours is doing, and what was done to keep the budget."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from netconsole.base import figure
+from netconsole.telemetry.state import ProbeState
+from netconsole.tui.panes.common.tables import Block
+from netconsole.tui.panes.cost.budget import core_share
+from netconsole.tui.scene.scene import STATE_WORDS, Evidence, Scene, reason
+from netconsole.tui.widgets.columns import Cell, Column, Row
+
+
+def probes_block() -> Block:
+    """Every probe: its state in a word, what it costs, what it missed, and why it cannot run."""
+    columns = (
+        Column("probe", "probe", 16, grow=1, most=20),
+        Column("state", "state", 12),
+        Column("mode", "mode", 7, spare=4),
+        Column("kernel", "% core", 6, right=True),
+        Column("run", "ns/run", 6, right=True, spare=1),
+        Column("maps", "maps", 7, right=True, spare=6),
+        Column("events", "events", 7, right=True, spare=5),
+        Column("suppressed", "suppr.", 6, right=True, spare=7),
+        Column("lost", "lost", 5, right=True, spare=2),
+        Column("uncounted", "uncounted", 9, right=True, spare=2),
+        Column("why", "attached to, or why not and what would help", 44, grow=4),
+    )
+    return Block("probes", lambda _: "Probes", columns, probe_rows, lambda _: "no probe in this profile")
+
+
+def probe_rows(scene: Scene) -> list[Row]:
+    """Probes that need attention first, then by what they cost in the kernel."""
+    states = sorted(scene.state.probes.values(), key=lambda one: (_attention(one), -(one.kernel_cpu_pct or 0.0)))
+    return [_probe_row(scene, one) for one in states]
+
+
+def programs_block() -> Block:
+    """Every BPF program and what its runs cost."""
+    columns = (
+        Column("program", "program", 16, grow=2, most=28),
+        Column("attach", "attached to", 20, grow=3, most=40),
+        Column("kernel", "% core", 6, right=True),
+        Column("run", "ns/run", 6, right=True),
+        Column("runs", "runs/s", 7, right=True),
+        Column("missed", "missed", 7, right=True),
+    )
+    note = "no program has run yet"
+    return Block("programs", lambda _: "Programs, in the kernel", columns, program_rows, lambda _: note)
+
+
+def program_rows(scene: Scene) -> list[Row]:
+    """Programs, the costliest first."""
+    pairs = [(probe, program) for probe in scene.state.probes.values() for program in probe.cost.programs.values()]
+    rows = []
+    for probe, program in sorted(pairs, key=lambda pair: -(pair[1].cpu_pct or 0.0)):
+        runs = program.run_count * 1e9 / program.window_ns if program.window_ns else None
+        name = f"{probe.name}/{program.name}"
+        rows.append(
+            Row(
+                Evidence(probe.name, "probe", program.name, ()),
+                {
+                    "program": Cell(figure.safe(name, 64), name),
+                    "attach": Cell(figure.safe(program.attach, 64), program.attach),
+                    "kernel": Cell(core_share(program.cpu_pct), program.cpu_pct),
+                    "run": Cell(figure.number(program.ns_per_run), program.ns_per_run),
+                    "runs": Cell(figure.number(runs), runs),
+                    "missed": Cell(figure.number(program.missed), program.missed, "look" if program.missed else ""),
+                },
+            )
+        )
+    return rows
+
+
+def processes_block() -> Block:
+    """Our own processes, and the machine they run on."""
+    columns = (
+        Column("process", "process", 22, grow=1, most=28),
+        Column("cpu", "% core", 7, right=True),
+        Column("rss", "RSS", 9, right=True),
+        Column("pss", "PSS", 9, right=True, spare=2),
+        Column("history", "% core, last 60 s", 20, grow=1, most=40, spare=1),
+        Column("note", "", 10, grow=2, spare=3),
+    )
+    return Block("processes", lambda _: "Processes", columns, process_rows, lambda _: "not measured yet")
+
+
+def process_rows(scene: Scene) -> list[Row]:
+    """Collector, console and the whole machine."""
+    state = scene.state
+    output = scene.output
+    notes = {
+        "collector": f"restarted {state.collector.restarts} times" if state.collector.restarts else "",
+        "console": f"{figure.rate(output.bytes_per_s, 'B')} to the terminal, {output.frames_skipped} drawings skipped",
+    }
+    rows = []
+    for name, source in state.sources.items():
+        usage = source.usage
+        history = partial(usage.cpu_history, source.timeline, 40)
+        rows.append(
+            Row(
+                Evidence("", "probe", name, ()),
+                {
+                    "process": Cell(name, name),
+                    "cpu": Cell(core_share(usage.cpu_pct), usage.cpu_pct),
+                    "rss": Cell(figure.memory(usage.rss_kb), usage.rss_kb),
+                    "pss": Cell(figure.memory(usage.pss_kb), usage.pss_kb),
+                    "history": Cell("", history=history),
+                    "note": Cell(notes[name], None, "dim"),
+                },
+            )
+        )
+    machine = state.machine_cpu_pct
+    note = Cell("of all CPUs together", None, "dim")
+    cells = {"process": Cell("whole machine", "whole"), "cpu": Cell(figure.number(machine), machine), "note": note}
+    return [*rows, Row(Evidence("", "probe", "machine", ()), cells)]
+
+
+def actions_block() -> Block:
+    """What the governor did to keep the budget, and what the user changed meanwhile."""
+    columns = (
+        Column("at", "ago", 8, right=True),
+        Column("probe", "probe", 16, grow=1, most=20),
+        Column("action", "action", 20, grow=2, most=40),
+        Column("measured", "measured", 8, right=True),
+        Column("limit", "limit", 6, right=True),
+        Column("because", "because", 24, grow=3, spare=1),
+    )
+    note = "nothing had to be given up; u pins a probe"
+    return Block("actions", _actions_title, columns, action_rows, lambda _: note)
+
+
+def _actions_title(scene: Scene) -> str:
+    pinned = ", ".join(sorted(scene.pinned))
+    return f"To keep the budget; pinned: {pinned}" if pinned else "To keep the budget"
+
+
+def action_rows(scene: Scene) -> list[Row]:
+    """Actions, the newest first."""
+    now_s = (scene.state.collector.closed_mono_ns or 0) / 1e9
+    return [
+        Row(
+            Evidence(action.probe, "probe", f"action {number}", ()),
+            {
+                "at": Cell(figure.elapsed(max(0.0, now_s - action.at_s)), action.at_s),
+                "probe": Cell(figure.safe(action.probe, 48), action.probe),
+                "action": Cell(figure.safe(action.action, 96), action.action),
+                "measured": Cell(figure.number(action.measured), action.measured),
+                "limit": Cell(figure.number(action.limit), action.limit),
+                "because": Cell(figure.safe(action.because, 200), action.because, "dim"),
+            },
+        )
+        for number, action in reversed(list(enumerate(scene.actions)))
+    ]
+
+
+def _attention(state: ProbeState) -> int:
+    order = ("failed", "unsupported", "degraded", "compiling", "attaching", "attached", "off")
+    return order.index(state.status)
+
+
+def _probe_row(scene: Scene, state: ProbeState) -> Row:
+    word, tone = STATE_WORDS[state.status]
+    runs = state.cost.programs.values()
+    counted = sum(program.run_count for program in runs)
+    per_run = sum(program.run_time_ns for program in runs) / counted if counted else None
+    events = state.cost.events
+    submitted = events["submitted"].total if "submitted" in events else None
+    suppressed = events["suppressed"].total if "suppressed" in events else None
+    lost = events["lost"].total if "lost" in events else None
+    uncounted = sum(state.at_least().values())
+    why = reason(state) or ", ".join(figure.safe(point, 64) for point in state.attach)
+    return Row(
+        Evidence(state.name, "probe", "", ()),
+        {
+            "probe": Cell(figure.safe(state.name, 48), state.name),
+            "state": Cell(word, word, tone),
+            "mode": Cell(state.mode, state.mode),
+            "kernel": Cell(core_share(state.kernel_cpu_pct), state.kernel_cpu_pct),
+            "run": Cell(figure.number(per_run), per_run),
+            "maps": Cell(figure.memory(state.cost.maps_kb), state.cost.maps_kb),
+            "events": Cell(figure.number(submitted), submitted),
+            "suppressed": Cell(figure.number(suppressed), suppressed),
+            "lost": Cell(figure.number(lost), lost, "look" if lost else ""),
+            "uncounted": Cell(figure.number(uncounted), uncounted, "look" if uncounted else ""),
+            "why": Cell(why, why, "" if state.status == "attached" else tone),
+        },
+    )

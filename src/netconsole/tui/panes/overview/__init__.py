@@ -1,0 +1,1 @@
+"""The first screen: the header and what stands out."""

@@ -1,0 +1,113 @@
+"""STANDS OUT: what is worth looking at, ranked, with where, how much and since when. The answer comes first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from netconsole.base import figure
+from netconsole.findings.tracker import Finding, looked_at
+from netconsole.tui.panes.common.tables import SPARK, Block
+from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.look import LEVEL_TONES
+
+COLLECTOR = "collector"
+_RANK = {"!!": 0, "!": 1, "?": 2, "ok": 3}
+
+
+class Standing(NamedTuple):
+    """The key of a finding's row: one piece of evidence may stand out for several reasons, and again later."""
+
+    evidence: Evidence
+    next: str
+    since_ns: int
+
+
+def block() -> Block:
+    """The block of the findings."""
+    columns = (
+        Column("level", "", 2),
+        Column("topic", "", 9, spare=2),
+        Column("say", "", 44, grow=6),
+        Column("since", "", 14, spare=1),
+        Column("history", "", 16, spare=3, grow=1, most=SPARK),
+    )
+    return Block("standsout", _title, columns, rows, note, heads=False)
+
+
+def rows(scene: Scene) -> list[Row]:
+    """The findings, the worst first; those that ended last."""
+    return [_row(finding, _unit(scene, finding)) for finding in scene.findings]
+
+
+def note(scene: Scene) -> str:
+    """What was looked at when nothing stands out."""
+    return looked_at(scene.state, scene.manifests)
+
+
+def evidence_of(finding: Finding) -> Evidence:
+    """The row, histogram or probe that proves a finding; of the collector itself when no probe is meant."""
+    proof = finding.evidence
+    if proof.kind == "collector":
+        return Evidence("", "probe", COLLECTOR, ())
+    return Evidence(proof.probe, proof.kind, proof.name, proof.key)
+
+
+def levels(scene: Scene, panes: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The worst level of what stands out now, by pane, given the probes of each pane."""
+    worst: dict[str, str] = {}
+    for finding in scene.findings:
+        if finding.ended_ns is not None or finding.level not in ("!!", "!"):
+            continue
+        for pane, probes in panes.items():
+            here = finding.probe in probes if finding.probe else pane == "cost"
+            if here and pane != "overview" and _RANK[finding.level] < _RANK[worst.get(pane, "ok")]:
+                worst[pane] = finding.level
+    return worst
+
+
+def clock(wall_ns: int) -> str:
+    """Local time of day to the second."""
+    return time.strftime("%H:%M:%S", time.localtime(wall_ns / 1e9))
+
+
+def _title(scene: Scene) -> str:
+    now = sum(finding.ended_ns is None for finding in scene.findings)
+    ended = len(scene.findings) - now
+    counts = [f"{now} now"] if now else []
+    counts += [f"{ended} ended"] if ended else []
+    return " · ".join(["STANDS OUT", *counts])
+
+
+def _unit(scene: Scene, finding: Finding) -> str:
+    """Of its history: a percentile has its histogram's; all else is per second."""
+    manifest = scene.manifests.get(finding.probe)
+    if manifest is None or finding.evidence.kind != "histogram":
+        return ""
+    spec = manifest.histograms.get(finding.evidence.name)
+    return spec.unit if spec is not None else ""
+
+
+def _row(finding: Finding, unit: str) -> Row:
+    ended = finding.ended_ns is not None
+    when = f"ended {clock(finding.ended_ns)}" if finding.ended_ns is not None else f"since {clock(finding.since_ns)}"
+    history = finding.history
+    cells = {
+        "level": Cell("ok" if ended else finding.level, finding.level, LEVEL_TONES["off" if ended else finding.level]),
+        "topic": Cell(_topic(finding), finding.probe, "dim"),
+        "say": Cell(finding.sentence, finding.sentence, "dim" if ended else ""),
+        "since": Cell(when, float(finding.since_ns), "dim"),
+        "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
+    }
+    return Row(Standing(evidence_of(finding), finding.next, finding.since_ns), cells)
+
+
+_TOPICS = {"kernel_drops": "drops", "tx_queue_latency": "queue", "softirq_health": "softirq", "socket_drops": "socket",
+           "socket_groups": "socket", "link_rates": "link", "softnet": "softirq", "host_path": "path",
+           "local_path": "path", "ovs_flows": "ovs", "ovs_upcalls": "ovs", "ovs_drops": "ovs"}  # fmt: skip
+
+
+def _topic(finding: Finding) -> str:
+    return _TOPICS.get(finding.probe) or figure.safe(finding.probe.replace("_", " "), 48) or "cost"

@@ -1,0 +1,1 @@
+"""The pane of the queues between tap and guest."""

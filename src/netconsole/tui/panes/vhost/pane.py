@@ -1,0 +1,279 @@
+"""The vhost pane: one row for each queue of every virtual machine, worst first, and the page of one queue.
+
+What a probe that does not run would tell is unknown; the rest is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from netconsole.base import figure
+from netconsole.compare.reference import Reference
+from netconsole.telemetry.state import ProbeState
+from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.tui.panes.common import baseline_cells
+from netconsole.tui.panes.common.stages import side_by_side
+from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block
+from netconsole.tui.panes.vhost.queues import (
+    EXPLAINED,
+    INTERRUPTS,
+    KICKS,
+    LATE_NS,
+    LEVELS,
+    RINGS,
+    STAGES,
+    VHOST,
+    Place,
+    Queue,
+    Ranked,
+    Ranking,
+    dominating,
+    percentile_ns,
+    queues,
+    stages,
+    verdict,
+    wake_ns,
+)
+from netconsole.tui.scene.scene import Evidence, Scene, why_silent
+from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.look import LEVEL_TONES, Tone
+from netconsole.tui.widgets.painted import Line
+
+MAX_SLOW = 8
+"""Slow interrupts and slow kicks that the page of a queue lists."""
+HEADINGS = {
+    INTERRUPTS: "Stages from the tap to the guest's interrupt, since attached",
+    KICKS: "Stages from the guest's kick to the host's stack, since attached",
+}
+
+COLUMNS = (
+    Column("vm", "VM", 8, grow=2, most=24),
+    Column("device", "dev", 7, grow=1, most=15),
+    Column("queue", "q", 2, right=True),
+    Column("state", "state", 18, grow=1, most=20),
+    Column("to_guest", "rx/s", 6, right=True),
+    Column("from_guest", "tx/s", 6, right=True, spare=4),
+    Column("depth", "free buf", 9, right=True, spare=6),
+    Column("dropped", "drop/s", 6, right=True),
+    Column("wake", "wake p99", 8, right=True, spare=3),
+    Column("irq_p50", "irq p50", 8, right=True, spare=8),
+    Column("irq_p99", "irq p99", 8, right=True, spare=1),
+    Column("stage", "most of it", 10, spare=7),
+    Column("signals", "irq/s", 6, right=True, spare=9),
+    Column("suppressed", "polled %", 8, right=True, spare=10),
+    Column("history", "rx trend", 10, spare=5, grow=2, most=SPARK),
+)
+
+
+class AllQueues:
+    """The rows and the title of the table; rows of idle queues are kept as they were written."""
+
+    def __init__(self) -> None:
+        self._ranking = Ranking()
+        self._idle: dict[Place, tuple[Ranked, Row]] = {}
+
+    def rows(self, scene: Scene) -> list[Row]:
+        """Active queues, the worst first, then the idle ones."""
+        ranking = self._ranking
+        ranking.update(scene)
+        written = [_row(scene, one) for one in ranking.active]
+        self._idle = {place: self._kept(scene, place, one) for place, one in ranking.idle.items()}
+        return [*written, *(row for _, row in self._idle.values())][:MAX_ROWS]
+
+    def title(self, scene: Scene) -> str:
+        """How many there are, how many are active, and how many need a look."""
+        ranking = self._ranking
+        ranking.update(scene)
+        levels = [one.level for one in ranking.active]
+        known = len(levels) + len(ranking.idle)
+        parts = [f"{known} queue{'' if known == 1 else 's'}", f"{len(levels)} active"]
+        parts += [f"{levels.count(level)} {level}" for level in ("!!", "!") if level in levels]
+        if ranking.omitted:
+            parts.append(f"≥{figure.number(ranking.omitted)} more not listed")
+        return " · ".join(["vhost queues, worst first", *parts])
+
+    def _kept(self, scene: Scene, place: Place, one: Ranked) -> tuple[Ranked, Row]:
+        kept = self._idle.get(place)
+        return kept if kept is not None and kept[0] is one else (one, _row(scene, one))
+
+
+def block() -> Block:
+    """The table of all queues."""
+    table = AllQueues()
+    return Block(
+        name="vhost-all",
+        title=table.title,
+        columns=COLUMNS,
+        rows=table.rows,
+        note=lambda scene: why_silent(scene, VHOST if VHOST in scene.state.probes else RINGS),
+        probe=VHOST,
+    )
+
+
+def _row(scene: Scene, one: Ranked) -> Row:
+    return Row(one.queue.evidence, partial(_cells, scene, one))
+
+
+def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
+    """For the page of a queue: the stages of both ways side by side, and the slowest that were sampled."""
+    queue = next((queue for queue in queues(scene) if evidence in queue.rows), None)
+    if queue is None:
+        return
+    level, words = verdict(scene, queue)
+    meaning = f": {EXPLAINED[words]}" if words in EXPLAINED else ""
+    yield [("  state         ", "dim"), (_state(level, words), LEVEL_TONES[level]), (meaning, "")]
+    yield from _workers(scene, queue)
+    yield from _ring(scene, queue)
+    yield []
+    yield from _way(scene, queue, INTERRUPTS, width)
+    yield from _way(scene, queue, KICKS, width)
+
+
+def _way(scene: Scene, queue: Queue, way: str, width: int) -> Iterator[Line]:
+    yield [(f"  {HEADINGS[way]}", "head")]
+    found = stages(scene, queue, way, of_total=True)
+    if not found:
+        yield [(f"  {why_silent(scene, way)}", "dim")]
+        yield []
+        return
+    whole = found["total"].total if "total" in found else None
+    yield from side_by_side({name: one.total for name, one in found.items()}, whole, "ns", STAGES[way], width)
+    yield from _slow(scene.state.probes[way], queue, way)
+
+
+def _workers(scene: Scene, queue: Queue) -> Iterator[Line]:
+    """Threads that ran for it in the last interval, where, and how late they came."""
+    probe = scene.state.probes.get(VHOST)
+    table = probe.tables.get("workers") if probe else None
+    scheduled = percentile_ns(scene, "scheduled", queue.labels())
+    comes = figure.duration(wake_ns(scene, queue))
+    late = f"comes {comes} after a wake-up, gets a CPU in {figure.duration(scheduled)} (p99)"
+    for row in table.moving() if table else []:
+        if (row.labels.get("device"), row.labels.get("netns"), row.labels.get("queue")) != queue.place:
+            continue
+        busy = row.per_s("cpu_ns")
+        share = figure.percent(None if busy is None else busy / 1e7)
+        where = f"{share} of CPU {figure.number(row.gauges.get('cpu'))}, node {figure.number(row.gauges.get('node'))}"
+        yield [("  worker        ", "dim"), (figure.safe(row.labels.get("worker"), 32), "strong"), (f" {where}", "")]
+        yield [("                ", "dim"), (late, "")]
+
+
+def _ring(scene: Scene, queue: Queue) -> Iterator[Line]:
+    """How full the tap's ring is when a packet comes, and how many flows share it."""
+    probe = scene.state.probes.get(RINGS)
+    if probe is None or queue.ring is None:
+        return
+    full = probe.histograms.get("occupancy")
+    occupancy = full.rows.get(queue.labels()) if full else None
+    waiting = occupancy.percentile(99.0, "delta") if occupancy and occupancy.delta.count else None
+    words = f"{figure.number(waiting)} of {figure.number(queue.ring.gauges.get('size'))} packets in it (p99)"
+    spread = probe.tables.get("spread")
+    row = spread.rows.get(queue.labels()) if spread else None
+    flows = f", at least {figure.number(row.gauges.get('flows'))} flows" if row else ""
+    yield [("  tap's ring    ", "dim"), (words + flows, "")]
+
+
+def _slow(probe: ProbeState, queue: Queue, way: str) -> Iterator[Line]:
+    served, one = ("packets", "interrupts") if way == INTERRUPTS else ("kicks", "kicks")
+    wanted = (queue.device, queue.number)
+    slow = [event.fields for event in probe.events if (event.fields.get("device"), event.fields.get("queue")) == wanted]
+    slow.sort(key=lambda fields: -_ns(fields.get("total_ns")))
+    if not slow:
+        hint = "none over the threshold" if probe.mode == "details" else f"{way} in details mode samples them"
+        yield [(f"  Slow {one}: {hint}", "dim")]
+        yield []
+        return
+    yield [(f"  Slowest {one} among the samples", "head")]
+    for fields in slow[:MAX_SLOW]:
+        parts = [f"{stage} {figure.duration(_ns(fields.get(_field(stage))))}" for stage in STAGES[way]]
+        count = figure.safe(fields.get(served), 12)
+        yield [(f"  {figure.duration(_ns(fields.get('total_ns')))}: {', '.join(parts)}; {count} {served}", "")]
+    yield []
+
+
+def _field(stage: str) -> str:
+    return stage.lower().replace("-", "_") + "_ns"
+
+
+def _ns(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
+    queue, level = one.queue, one.level
+    row = queue.to_guest
+    found = stages(scene, queue)
+    total = found.get("total")
+    most = dominating(found)
+    batches, suppressed = (row.per_s("batches"), row.per_s("suppressed")) if row else (None, None)
+    polled = 100 * suppressed / batches if batches and suppressed is not None else None
+    cells = {
+        "vm": Cell(figure.safe(queue.vm, 64), str(queue.vm or "")),
+        "device": Cell(figure.safe(queue.device, 64), str(queue.device)),
+        "queue": Cell(figure.safe(queue.number, 12), queue.number if isinstance(queue.number, int) else None),
+        "state": Cell(_state(level, one.words), float(LEVELS.index(level)), LEVEL_TONES[level]),
+        "to_guest": _rate(scene, VHOST, queue.to_guest, "packets"),
+        "from_guest": _rate(scene, VHOST, queue.from_guest, "packets"),
+        "depth": _depth(row),
+        "dropped": _rate(scene, RINGS, queue.ring, "ring_full", "act"),
+        "wake": _wake(scene, queue),
+        "irq_p50": _percentile(total, 50.0),
+        "irq_p99": _percentile(total, 99.0),
+        "stage": Cell(f"{most[0]} {most[1]:.0f}%", most[0]) if most else Cell(figure.UNKNOWN),
+        "signals": _rate(scene, VHOST, row, "signals"),
+        "suppressed": Cell(figure.number(None if polled is None else round(polled)), polled),
+        "history": Cell("", history=partial(_history, scene, queue)),
+    }
+    if scene.against is not None:
+        cells.update(_held(scene, scene.against.reference, queue, total))
+    return cells
+
+
+def _held(scene: Scene, reference: Reference, queue: Queue, total: HistogramState | None) -> dict[str, Cell]:
+    """How long interrupts take, where that is measured; else what comes to the guest."""
+    probes, manifests = scene.state.probes, scene.manifests
+    if total is not None and total.delta.count and INTERRUPTS in manifests:
+        late = reference.percentile(probes[INTERRUPTS], manifests[INTERRUPTS], "stages", total, 99.0)
+        return baseline_cells.cells(late, "irq")
+    row = queue.to_guest
+    if row is None or VHOST not in manifests:
+        return baseline_cells.cells(None)
+    packets = next(value for value in manifests[VHOST].tables["queues"].value if value.name == "packets")
+    return baseline_cells.cells(reference.value(probes[VHOST], manifests[VHOST], "queues", row, packets), "rx")
+
+
+def _state(level: str, words: str) -> str:
+    return words if level in ("ok", "off") else f"{level} {words}"
+
+
+def _rate(scene: Scene, probe: str, row: RowState | None, name: str, tone: Tone = "") -> Cell:
+    state = scene.state.probes.get(probe)
+    value = row.per_s(name) if row else None
+    return Cell(figure.number(value, bool(state and state.at_least())), value, tone if value else "dim")
+
+
+def _depth(row: RowState | None) -> Cell:
+    """Buffers that the guest has offered for what it receives, of its ring's size, at the end of the last run."""
+    depth, size = (row.gauges.get("depth_buffers"), row.gauges.get("size_buffers")) if row else (None, None)
+    if depth is None or not size:
+        return Cell(figure.UNKNOWN)
+    return Cell(f"{depth:.0f}/{size:.0f}", float(depth), "look" if not depth else "")
+
+
+def _wake(scene: Scene, queue: Queue) -> Cell:
+    late = wake_ns(scene, queue)
+    return Cell(figure.duration(late), late, "look" if late and late > LATE_NS else "")
+
+
+def _percentile(one: HistogramState | None, percent: float) -> Cell:
+    value = one.percentile(percent, "delta") if one and one.delta.count else None
+    return Cell(figure.duration(value, one.unit if one else "ns"), value)
+
+
+def _history(scene: Scene, queue: Queue) -> Sequence[float | None]:
+    for probe, row in ((VHOST, queue.to_guest), (RINGS, queue.ring)):
+        table = scene.state.probes[probe].tables.get("queues") if row and probe in scene.state.probes else None
+        if table is not None and row is not None:
+            return table.history(row.key, "packets", SPARK)
+    return []

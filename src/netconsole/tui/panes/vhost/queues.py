@@ -1,0 +1,222 @@
+"""The queues of all virtual machines, joined from the probes between tap and guest, and ranked with the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
+from netconsole.tui.scene.scene import Evidence, Scene
+
+VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
+STAGES = {
+    INTERRUPTS: {"S1-S2": "tap → vhost", "S2-S3": "vhost → signal", "S3-S4": "signal → KVM", "S4-S5": "KVM → APIC"},
+    KICKS: {"K1-K2": "kick → worker", "K2-K3": "worker → tap", "K3-K4": "tap → stack"},
+}
+"""Of the two ways through a queue, by probe, in words."""
+LEVELS = ("!!", "!", "?", "ok", "off")
+"""The worst first."""
+LATE_NS = 1_000_000
+"""A worker that comes a millisecond after it was woken is late: a hundred times what it takes on an idle CPU."""
+EXPLAINED = {
+    "stuck: detached": "the ring is full, QEMU has taken the queue from vhost: the VM is paused, or its driver reset",
+    "stuck: guest": "the ring is full, the guest was told of what it got, and gives no buffers: it hangs, or lost that",
+    "stuck: no poll": "the ring is full, the guest wanted no interrupt for what it got, and does not poll either",
+    "stuck: worker": "the ring is full and the worker does not come, although the guest has buffers",
+    "ring full": "the guest takes packets, but fewer than come",
+    "no buffers": "packets for the guest were found, and no buffer to put them in",
+    "late worker": "its worker came over a millisecond after it was woken (p99): who else is on that CPU?",
+}
+"""What a state means, for the page of a queue."""
+
+Place: TypeAlias = tuple[Label, Label, Label]
+"""Device, network namespace and queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue of a tap. Rows of probes that do not know it are None."""
+
+    device: Label
+    netns: Label
+    number: Label
+    vm: Label
+    to_guest: RowState | None = None
+    from_guest: RowState | None = None
+    ring: RowState | None = None
+
+    @property
+    def place(self) -> Place:
+        """What no other queue of the host has."""
+        return self.device, self.netns, self.number
+
+    @property
+    def evidence(self) -> Evidence:
+        """The row that Enter leads to: vhost's for packets to the guest, else what there is."""
+        return self.rows[0]
+
+    @property
+    def rows(self) -> list[Evidence]:
+        """All rows that are of this queue; never empty."""
+        pairs = ((VHOST, self.to_guest), (VHOST, self.from_guest), (RINGS, self.ring))
+        return [Evidence(probe, "table", "queues", row.key) for probe, row in pairs if row is not None]
+
+    def labels(self, **more: Label) -> RowKey:
+        """The key of a histogram of this queue."""
+        return row_key({"device": self.device, "vm": self.vm, "netns": self.netns, "queue": self.number, **more})
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A queue with its state: a level and words."""
+
+    level: str
+    words: str
+    queue: Queue
+
+
+class Ranking:
+    """All queues, the worst first: by state, then by packets lost, then by packets moved; idle ones as they come.
+
+    Keeps what stands still: an interval costs what moves in it, not what there is.
+    """
+
+    def __init__(self) -> None:
+        self.active: list[Ranked] = []
+        self.idle: dict[Place, Ranked] = {}
+        self.omitted = 0
+        """Rows that were not sent or kept."""
+        self._known: list[dict[RowKey, RowState]] = []
+        self._sizes: list[int] = []
+        self._queues: dict[Place, Queue] = {}
+        self._scene: Scene | None = None
+
+    def update(self, scene: Scene) -> None:
+        """Take over what the scene tells; nothing when it is the one of the last time."""
+        if scene is self._scene:
+            return
+        self._scene = scene
+        tables = list(tables_of(scene))
+        known = [table.rows for table in tables]
+        sizes = [len(rows) for rows in known]
+        same = len(known) == len(self._known) and all(a is b for a, b in zip(known, self._known, strict=True))
+        self.omitted = sum(table.omitted for table in tables)
+        if same and sizes == self._sizes:
+            looked_at = {_place(row) for table in tables for row in table.moving()}
+            looked_at.update(one.queue.place for one in self.active)
+        else:
+            self._known, self._sizes = known, sizes
+            self._queues = {queue.place: queue for queue in queues(scene)}
+            self.idle = {}
+            looked_at = set(self._queues)
+        judged = [Ranked(*verdict(scene, self._queues[place]), self._queues[place]) for place in looked_at]
+        self.active = sorted((one for one in judged if one.level != "off"), key=_worth)
+        for one in judged:
+            if one.level == "off":
+                self.idle[one.queue.place] = one
+            else:
+                self.idle.pop(one.queue.place, None)
+
+
+def queues(scene: Scene) -> list[Queue]:
+    """Every queue that a probe knows."""
+    found: dict[Place, dict[str, RowState]] = {}
+    for probe in (VHOST, RINGS):
+        for row in _rows_of(scene, probe):
+            direction = row.labels.get("direction") if probe == VHOST else "ring"
+            found.setdefault(_place(row), {})[str(direction)] = row
+    return [
+        Queue(device, netns, number, _vm(by), by.get("rx"), by.get("tx"), by.get("ring"))
+        for (device, netns, number), by in found.items()
+    ]
+
+
+def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
+    """The state of a queue as a level and in words, of which EXPLAINED says more."""
+    dropped = queue.ring.per_s("ring_full") if queue.ring else None
+    row = queue.to_guest
+    moved = row.per_s("packets") if row else None
+    gauges = row.gauges if row else {}
+    if dropped and gauges.get("detached"):
+        return "!!", "stuck: detached"
+    if dropped and row is not None and not moved:
+        if gauges.get("starving"):
+            return "!!", "stuck: no poll" if gauges.get("unsignalled_buffers") else "stuck: guest"
+        return "!!", "stuck: worker"
+    if dropped:
+        return "!!", "ring full"
+    if row is not None and (row.per_s("starved_runs") or (gauges.get("starving") and not moved)):
+        return "!", "no buffers"
+    late_ns = wake_ns(scene, queue)
+    if late_ns is not None and late_ns > LATE_NS:
+        return "!", "late worker"
+    known = [one.per_s("packets") for one in (queue.to_guest, queue.from_guest, queue.ring) if one is not None]
+    if not known or any(rate is None for rate in known):
+        return "?", "unknown"
+    return ("ok", "ok") if any(known) else ("off", "idle")
+
+
+def wake_ns(scene: Scene, queue: Queue) -> float | None:
+    """The p99 from a wake-up to the worker's run, of the later of both directions; None when there was none."""
+    found = [percentile_ns(scene, "wake", queue.labels(direction=direction)) for direction in ("rx", "tx")]
+    return max((value for value in found if value is not None), default=None)
+
+
+def percentile_ns(scene: Scene, histogram: str, key: RowKey) -> float | None:
+    """The p99 of the interval in a histogram of vhost's workers; None when it has no samples."""
+    probe = scene.state.probes.get(VHOST)
+    group = probe.histograms.get(histogram) if probe else None
+    one = group.rows.get(key) if group else None
+    return one.percentile(99.0, "delta") if one is not None and one.delta.count else None
+
+
+def stages(scene: Scene, queue: Queue, way: str = INTERRUPTS, of_total: bool = False) -> dict[str, HistogramState]:
+    """The histograms of a queue's way, by stage and "total"; those with samples now, or ever."""
+    probe = scene.state.probes.get(way)
+    group = probe.histograms.get("stages") if probe else None
+    found = {}
+    for stage in (*STAGES[way], "total") if group else ():
+        one = group.rows.get(queue.labels(stage=stage)) if group else None
+        if one is not None and (of_total or one.delta.count):
+            found[stage] = one
+    return found
+
+
+def dominating(found: dict[str, HistogramState]) -> tuple[str, float] | None:
+    """The stage that takes most of the interval's time, and its share in percent; None without samples."""
+    whole = found["total"].delta.sum if "total" in found else 0
+    if not whole:
+        return None
+    stage = max(STAGES[INTERRUPTS], key=lambda name: found[name].delta.sum if name in found else 0)
+    return stage, 100 * found[stage].delta.sum / whole
+
+
+def tables_of(scene: Scene) -> Iterator[TableState]:
+    """The tables whose rows are queues, of the probes that there are."""
+    for probe in (VHOST, RINGS):
+        state = scene.state.probes.get(probe)
+        if state is not None and "queues" in state.tables:
+            yield state.tables["queues"]
+
+
+def _rows_of(scene: Scene, probe: str) -> Sequence[RowState]:
+    state = scene.state.probes.get(probe)
+    table = state.tables.get("queues") if state else None
+    return list(table.rows.values()) if table else []
+
+
+def _place(row: RowState) -> Place:
+    return row.labels.get("device"), row.labels.get("netns"), row.labels.get("queue")
+
+
+def _vm(by: dict[str, RowState]) -> Label:
+    return next((row.labels.get("vm") for row in by.values() if row.labels.get("vm")), None)
+
+
+def _worth(one: Ranked) -> tuple[float, ...]:
+    queue = one.queue
+    dropped = (queue.ring.per_s("ring_full") if queue.ring else None) or 0.0
+    moved = sum(row.per_s("packets") or 0.0 for row in (queue.to_guest, queue.from_guest) if row is not None)
+    return LEVELS.index(one.level), -dropped, -moved

@@ -1,0 +1,125 @@
+"""The console on a recording: the same panes, and keys that move through it. Nothing in it can be changed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from netconsole.base import figure
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Profile
+from netconsole.recording.replay_session import ReplaySession
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import Snapshot
+from netconsole.tui import actions
+from netconsole.tui.app import ConsoleApp
+from netconsole.tui.scene.scene import Scene
+from netconsole.tui.terminal.lifeline import Lifeline
+
+_NOTHING_CHANGES = "this is a recording: nothing in it can be changed"
+
+
+class ReplayApp(ConsoleApp):
+    """A console whose session is a recording."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("replay"))
+    SCOPES = ("app", "main", "replay")
+
+    def __init__(
+        self,
+        session: ReplaySession,
+        profile: Profile,
+        manifests: Mapping[str, Manifest],
+        keymap: Mapping[str, str] | None = None,
+        lifeline: Lifeline | None = None,
+    ) -> None:
+        super().__init__(session, profile, manifests, keymap, lifeline)
+        self.replayed = session
+        self._main.header_lines = 3
+        self._main.without = frozenset({"knobs"})
+
+    @contextlib.contextmanager
+    def scene(self) -> Iterator[Scene]:
+        """The moment at which the replay is."""
+        replayed = self.replayed
+        with super().scene() as scene:
+            yield replace(scene, findings=replayed.standing(), actions=replayed.actions(), replay=replayed.position())
+
+    def _observe(self) -> bool:
+        """Whether the replay has moved since it was drawn."""
+        with self.session.view() as state:
+            seen = (self.replayed.position(), id(state))
+        changed = seen != self._seen
+        self._seen = seen
+        return changed
+
+    def farewell(self, started_s: float) -> str:
+        place = self.replayed.position()
+        at = f"{figure.elapsed(place.at_s)} of {figure.elapsed(place.length_s)}"
+        kept = f"; snapshot in {figure.safe(self.snapshots[-1])}" if self.snapshots else ""
+        return f"netconsole: recording of {figure.safe(place.host.name, 64)} left at {at}{kept}"
+
+    # ---- actions
+
+    def action_pause(self) -> None:
+        """Stand still, or go on."""
+        self.replayed.toggle()
+        self._moved()
+
+    def action_step(self, count: int) -> None:
+        self.replayed.step(count)
+        self._moved()
+
+    def action_jump_by(self, seconds: int) -> None:
+        self.replayed.seek_by(seconds)
+        self._moved()
+
+    def action_speed(self, step: int) -> None:
+        self.replayed.faster(step)
+        self._moved()
+
+    def action_since(self) -> None:
+        self.replayed.set_since()
+        self._main.say("mark set: a snapshot (s) is of the stretch from here on", "ok")
+        self._moved()
+
+    def action_time(self) -> None:
+        from netconsole.tui.screens.jump import JumpScreen
+
+        if self.screen is self._main:
+            self.push_screen(JumpScreen(self.replayed))
+
+    def action_snapshot(self) -> None:
+        """Of the stretch from the mark, or the beginning, to this moment: so stand still while it is asked for."""
+        from netconsole.tui.screens.snapshot import SnapshotScreen
+
+        self.replayed.pause()
+        place = self.replayed.position()
+        begin = f"the mark at {figure.elapsed(place.since_s)}" if place.since_s else "the beginning"
+        stretch = f"of the recording, from {begin} to {figure.elapsed(place.at_s)}"
+        self.push_screen(SnapshotScreen(self.session, self._take, self._write, self._written, stretch))
+
+    def _take(self, _since: builder.Mark, note: str | None) -> Snapshot:
+        with self.session.view() as state:
+            since, actions = self.replayed.since(), self.replayed.actions()
+            return builder.build(state, self.manifests, self.profile, since, {}, note, actions)
+
+    def action_knobs(self, probe: str | None = None) -> None:
+        self._main.say(_NOTHING_CHANGES, "look")
+
+    def action_pin(self) -> None:
+        self._main.say(_NOTHING_CHANGES, "look")
+
+    def action_record(self) -> None:
+        self._main.say("this is a recording already", "look")
+
+    def action_baseline(self) -> None:
+        self._main.say("write a snapshot (s); `netconsole compare` holds it against a baseline", "look")
+
+    def _moved(self) -> None:
+        """The header says at once that the key was heard; the figures come with the session's news."""
+        self.call_later(self.action_redraw)

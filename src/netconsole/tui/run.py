@@ -1,0 +1,84 @@
+"""Runs the console on this terminal: decides what the terminal can show, guards the run, cleans up, says farewell."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from netconsole.recording.replay_session import ReplaySession
+from netconsole.tui.terminal import capabilities
+from netconsole.tui.terminal.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
+
+if TYPE_CHECKING:
+    from netconsole.budget.enforcer import Governing
+    from netconsole.probes.manifest import Manifest
+    from netconsole.profile.profile import Profile
+    from netconsole.recording.recorder import Recorder
+    from netconsole.session.protocol import Session
+    from netconsole.tui.app import Baseline, ReadFacts
+
+EXIT_DONE = 0
+EXIT_BAD_USAGE = 2
+
+
+def run(
+    session: Session,
+    profile: Profile,
+    manifests: Mapping[str, Manifest],
+    governing: Governing | None = None,
+    read_facts: ReadFacts | None = None,
+    baseline: Baseline | None = None,
+    recorder: Recorder | None = None,
+) -> int:
+    """Show a session until its user or a signal ends it, and close it. Returns the exit code.
+
+    The session must not have been started; it is closed, and the terminal as it was, when this returns.
+    """
+    try:
+        screen = capabilities.require()
+    except capabilities.NoTerminal as error:
+        print_quietly(f"netconsole: {error}")
+        return EXIT_BAD_USAGE
+    capabilities.prepare(screen, os.environ)
+    # Not before the terminal is prepared: Textual reads the environment when it is imported. And the session starts
+    # first, so that the probes compile meanwhile.
+    app: ConsoleApp | None = None
+    lifeline = Lifeline(sys.stdin.fileno(), session.close, lambda: app.leave() if app is not None else None)
+    lifeline.start()
+    started_s = time.monotonic()
+    try:
+        if governing is not None:
+            governing.start()
+        session.start()
+        from netconsole.base.errors import BadInput
+        from netconsole.tui.actions import load_keys
+        from netconsole.tui.app import ConsoleApp
+        from netconsole.tui.terminal.driver import ConsoleDriver
+
+        try:
+            keymap = load_keys()
+        except BadInput as error:
+            print_quietly(f"netconsole: {error}")
+            return EXIT_BAD_USAGE
+        ConsoleDriver.terminal = screen
+        if isinstance(session, ReplaySession):
+            from netconsole.tui.replay_app import ReplayApp
+
+            app = ReplayApp(session, profile, manifests, keymap, lifeline)
+        else:
+            app = ConsoleApp(session, profile, manifests, keymap, lifeline, governing, read_facts, baseline)
+        if recorder is not None:
+            app.recordings.adopt(recorder)
+        app.run(mouse=False)
+        session.close()
+        app.recordings.close()
+        print_quietly(app.farewell(started_s))
+        return EXIT_INTERRUPTED if lifeline.reason else app.return_code or EXIT_DONE
+    finally:
+        session.close()
+        if recorder is not None:
+            recorder.close()
+        lifeline.finish()

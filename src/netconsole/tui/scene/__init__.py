@@ -1,0 +1,1 @@
+"""What a pane is drawn from."""

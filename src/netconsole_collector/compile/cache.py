@@ -1,0 +1,162 @@
+"""Compiled programs, kept for the next start: a compile takes a second of a CPU, three for the dearest probe.
+
+A file's name is the digest of all that a compile reads: the kernel's BTF and release, BCC, the source, this package.
+(Of the BTF itself: the build id in /sys/kernel/notes has been seen to be another kernel's, in a virtual machine.)
+So a file never gets old, it is only no longer asked for. What goes into the kernel must come from nobody else:
+directory and files are the user's own, nobody else may write them, and a file says what it is of.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import stat
+from typing import Any, Dict, Iterable, Iterator, List, Optional
+
+from netconsole_collector.compile import compiled
+from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.probe.spec import typed_modules
+from netconsole_collector.types import btf, source_names
+
+MAX_FILES = 64
+"""Of 20 to 400 kB each: the probes of a few kernels and versions."""
+_MAX_BYTES = 16 << 20
+_MODE, _DIRECTORY_MODE = 0o600, 0o700
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_CHUNK_BYTES = 1 << 20
+
+Json = Dict[str, Any]
+
+
+def name_of(job: Json, spec: Json) -> Optional[str]:
+    """The name under which what a job compiles to is kept; ``spec`` is without programs that have no place here.
+
+    None where it cannot be told what a compile would read: without BTF, or with a BCC in a place of its own.
+    """
+    libraries = source_names.bcc_libraries()
+    vmlinux = job.get("btf", btf.VMLINUX)
+    kernel = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
+    asked = {key: job.get(key) for key in ("source", "common", "cpus", "ring", "plain")}
+    # A kernel's types by their names, wherever they lie: another machine may have compiled for this one.
+    types = [os.path.basename(path) for path in kernel]
+    there = [platform.machine(), job.get("release") or os.uname().release, os.sysconf("SC_PAGE_SIZE"), types]
+    try:
+        what = json.dumps([spec, asked, there, [_version(path) for path in libraries]], sort_keys=True).encode()
+        return _digest([what, *_contents([*kernel, *_package()])]) if libraries else None
+    except OSError:
+        return None
+
+
+def open_folder(directory: str) -> Optional[int]:
+    """A descriptor, for the path may mean something else while the compiler has a /tmp of its own; None without one."""
+    try:
+        os.makedirs(directory, _DIRECTORY_MODE, exist_ok=True)
+        return _open_own(directory, os.O_DIRECTORY)
+    except OSError:
+        return None
+
+
+def find(folder: int, name: str) -> Optional[Compiled]:
+    """None when there is nothing that can be used, whatever is in its place."""
+    try:
+        with os.fdopen(_open_own(name, 0, folder), "rb") as file:
+            seal, _, text = file.read(_MAX_BYTES).partition(b"\n")
+        if seal != _seal(name, text):
+            return None
+        os.utime(name, dir_fd=folder)
+        return compiled.decode(text)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def keep(folder: int, name: str, programs: Compiled) -> None:
+    """Writes it whole or not at all; where that cannot be done, the next start compiles again."""
+    text = compiled.encode(programs)
+    try:
+        _write(folder, name, _seal(name, text) + b"\n" + text)
+        _forget_the_oldest(folder)
+    except OSError:
+        pass
+
+
+def _write(folder: int, name: str, content: bytes) -> None:
+    """Where the file system can (O_TMPFILE), the file has no name before it is whole: kill -9 leaves nothing."""
+    temporary = None
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    try:
+        file = os.open(".", os.O_TMPFILE | flags, _MODE, dir_fd=folder)
+    except OSError:
+        temporary = "{}.{}".format(name, os.urandom(6).hex())
+        file = os.open(temporary, os.O_CREAT | os.O_EXCL | flags, _MODE, dir_fd=folder)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(file, view) :]
+        if temporary is None:
+            _forget(folder, name)  # damaged, or of no use
+            os.link("/proc/self/fd/{}".format(file), name, dst_dir_fd=folder, follow_symlinks=True)
+        else:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        if temporary is not None:
+            _forget(folder, temporary)
+        raise
+    finally:
+        os.close(file)
+
+
+def _forget(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+
+
+def _forget_the_oldest(folder: int) -> None:
+    """By when they were last used."""
+    used = sorted((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime, name) for name in os.listdir(folder))
+    for _, name in used[:-MAX_FILES]:
+        _forget(folder, name)
+
+
+def _open_own(path: str, flags: int, folder: Optional[int] = None) -> int:
+    """Raises OSError, also for what is not this user's alone."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, dir_fd=folder)
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
+        os.close(fd)
+        raise PermissionError("{} is not this user's alone".format(path))
+    return fd
+
+
+def _seal(name: str, text: bytes) -> bytes:
+    return _digest([name.encode(), text]).encode()
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    """Of the parts' lengths, too: where one ends and the next begins is part of what they say."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "little"))
+        whole.update(part)
+    return whole.hexdigest()
+
+
+def _version(library: str) -> List[Any]:
+    """Whoever installs another one gives it another time or size."""
+    found = os.stat(library)
+    return [library, found.st_size, found.st_mtime_ns]
+
+
+def _package() -> Iterator[str]:
+    """The collector's files, of every subpackage: what the compiler is told depends on them."""
+    for directory, subdirectories, names in os.walk(_PACKAGE):
+        subdirectories.sort()
+        yield from (os.path.join(directory, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def _contents(paths: Iterable[str]) -> Iterator[bytes]:
+    for path in paths:
+        with open(path, "rb") as file:
+            yield file.read()

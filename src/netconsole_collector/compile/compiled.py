@@ -1,0 +1,73 @@
+"""What a compile leaves, as data: the programs' code, their maps, and what was asked of the kernel's types."""
+
+import base64
+import json
+import struct
+from typing import Any, Dict, Mapping, NamedTuple
+
+from netconsole_collector.kernel import attach, syscalls
+
+_INSTRUCTION = struct.Struct("=BBhi")
+_LOAD_64, _MAP = 0x18, 1
+"""BPF_LD | BPF_IMM | BPF_DW, and BPF_PSEUDO_MAP_FD as its source register (include/uapi/linux/bpf.h)."""
+
+
+class Compiled(NamedTuple):
+    """Nothing in it belongs to the process that compiled it."""
+
+    functions: Dict[str, bytes]
+    """Code by name, a map in it by its place in ``maps``."""
+    maps: Dict[str, syscalls.MapInfo]
+    """What the compiler made, by the name in the source: the kernel's own is cut."""
+    facts: Dict[str, int]
+    """HAVE_… and NARGS_… of the kernel (docs/kernel-types.md)."""
+    drop_reasons: Dict[str, str]
+    types: str
+    """Where those of the kernel came from: btf or headers."""
+    direct: bool
+    """Made for BTF-typed programs, which read the kernel without a helper."""
+    targets: Dict[str, int]
+    """Attach point → BTF id that a typed program is loaded for; 0: there is none."""
+    misfits: Dict[str, str]
+    """What a program expects of a function (prototypes.expected) → why the function is not that."""
+    rdonly_cast: int
+    """BTF id of the kernel function bpf_rdonly_cast; 0: there is none."""
+
+
+def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, int]) -> bool:
+    """Whether a program of the manifest can be a BTF-typed raw tracepoint, by its first choice."""
+    point = entry["attach"][0]["point"]
+    return attach.parse(point).kind == "raw_tracepoint" and targets[point] != 0
+
+
+def make_maps(compiled: Compiled) -> Dict[str, int]:
+    """A descriptor by each map's name, in order. Raises OSError."""
+    return {name: syscalls.create_map(like) for name, like in compiled.maps.items()}
+
+
+def with_maps(code: bytes, numbers: Mapping[int, int]) -> bytes:
+    """The code with other numbers for its maps: places instead of descriptors, or descriptors instead of places.
+
+    Raises KeyError for a map that has no number.
+    """
+    changed = bytearray(code)
+    for offset in range(0, len(changed), _INSTRUCTION.size):
+        operation, registers, jump, number = _INSTRUCTION.unpack_from(changed, offset)
+        if operation == _LOAD_64 and registers >> 4 == _MAP:
+            _INSTRUCTION.pack_into(changed, offset, operation, registers, jump, numbers[number])
+    return bytes(changed)
+
+
+def encode(compiled: Compiled) -> bytes:
+    """As JSON, for :func:`decode`."""
+    document: Dict[str, Any] = compiled._asdict()
+    document["functions"] = {name: base64.b64encode(code).decode() for name, code in compiled.functions.items()}
+    return json.dumps(document).encode()
+
+
+def decode(text: bytes) -> Compiled:
+    """Raises ValueError, KeyError or TypeError for what encode() has not written."""
+    document = json.loads(text.decode())
+    document["functions"] = {name: base64.b64decode(code) for name, code in document["functions"].items()}
+    document["maps"] = {name: syscalls.MapInfo(*fields) for name, fields in document["maps"].items()}
+    return Compiled(**document)

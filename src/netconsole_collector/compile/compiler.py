@@ -1,0 +1,233 @@
+"""Compiles a probe's source with BCC against the kernel's own types. The only module that imports bcc."""
+
+import ctypes
+import os
+import re
+import sys
+from typing import Any, Dict, List, Optional, Set
+
+from netconsole_collector.compile import captured_output
+from netconsole_collector.compile.compiled import Compiled, can_be_typed, with_maps
+from netconsole_collector.compile.refused import Refused, no_maps
+from netconsole_collector.kernel import attach, modules, syscalls
+from netconsole_collector.names import drop_reasons
+from netconsole_collector.probe.spec import named_modules, typed_modules, wants_drop_reasons
+from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names
+
+_STDOUT = 1
+_CFLAGS = ["-Werror=implicit-function-declaration"]
+"""BCC would only warn, and stumble over the call later."""
+_DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
+"""NC_ROWS_… of a manifest without max_rows (docs/probes.md)."""
+_NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
+_BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
+
+_TYPE_IS_MISSING = (
+    "incomplete type",
+    "incomplete definition",
+    "no member named",
+    "undeclared identifier",
+    "unknown type",
+)
+
+Json = Dict[str, Any]
+
+
+class Compiler:
+    """Of one job (worker.py). The types are looked up once; each way of loading is a compile of its own."""
+
+    def __init__(self, job: Json, spec: Json, memlock: bool) -> None:
+        """``memlock``: False where locked memory is limited. Raises Refused without BCC, or without kernel types."""
+        self.job = job
+        self.spec = spec
+        self._memlock = memlock
+        self._facts: Dict[str, int] = {}
+        self._btf: Optional[btf.Btf] = None
+        self._prologue = ""
+        self._drop_reasons: Dict[str, str] = {}
+        self._directory: Optional[str] = None
+        self._alternatives: List[Json] = [alternative for entry in spec["programs"] for alternative in entry["attach"]]
+        self._bcc = _import_bcc()
+        try:
+            self._types = self._kernel_types()
+            self._targets = {one["point"]: self._btf_id(attach.parse(one["point"])) for one in self._alternatives}
+        except BaseException:
+            self.close()
+            raise
+
+    def can_be_direct(self) -> bool:
+        """Every program that is required can be a BTF-typed raw tracepoint, by its first choice."""
+        if self.job.get("plain") or self._btf is None:
+            return False
+        required = [entry for entry in self.spec["programs"] if entry.get("required", True)]
+        return bool(required) and all(can_be_typed(entry, self._targets) for entry in required)
+
+    def compile(self, direct: bool) -> Compiled:
+        """Code for one way or the other; raises Refused."""
+        captured_output.take(_STDOUT)
+        try:
+            made = self._bcc.BPF(text=self._text(direct).encode(), cflags=_CFLAGS)
+        except Exception:
+            raise self._refusal(captured_output.take(_STDOUT)) from None
+        maps = self._maps(made)
+        places = {fd: place for place, fd in enumerate(maps.values())}
+        codes = {one["function"]: _code(made, one["function"]) for one in self._alternatives}
+        compiled = Compiled(
+            functions={name: with_maps(code, places) for name, code in codes.items() if code},
+            maps={name: syscalls.map_info(fd)._replace(id=0) for name, fd in maps.items()},
+            facts=self._facts,
+            drop_reasons=self._drop_reasons,
+            types=self._types,
+            direct=direct,
+            targets=self._targets,
+            misfits=self._misfits(),
+            rdonly_cast=self._rdonly_cast(),
+        )
+        made.cleanup()  # its maps are only the pattern for those that will be used
+        return compiled
+
+    def close(self) -> None:
+        """Removes the files that were made for the compiler."""
+        if self._directory:
+            header_tree.remove(self._directory)
+
+    # ---- types and text ----
+
+    def _kernel_types(self) -> str:
+        """Makes the header tree; returns "btf" or "headers". Raises Refused when there is neither."""
+        path = self.job.get("btf", btf.VMLINUX)
+        source = self.job["common"] + "\n" + self.job["source"]
+        used = source_names.used(source) | {one["when"] for one in self._alternatives if "when" in one}
+        if not os.path.exists(path):
+            self._real_headers(used)
+            return "headers"
+        types = self._btf = btf.Btf(path, btf.module_paths(typed_modules(self.spec), os.path.dirname(path)))
+        taken = source_names.bcc_names() | source_names.defined(source) | header_tree.type_names()
+        text = kernel_types.header(types, used, taken)
+        facts = kernel_types.facts(types, used)
+        self._facts = {line.split()[1]: int(line.split()[2]) for line in facts.splitlines()}
+        if wants_drop_reasons(self.spec):
+            self._drop_reasons = drop_reasons.from_btf(types)
+        directory, vanishes = header_tree.private_directory()
+        self._directory = None if vanishes else directory
+        header_tree.write(directory, header_tree.files(text, self.job.get("release", "")))
+        os.environ["BCC_KERNEL_SOURCE"] = directory
+        return "btf"
+
+    def _real_headers(self, used: Set[str]) -> None:
+        """BCC finds them by itself; raises Refused when there are none."""
+        root = self.job.get("headers") or real_headers.installed()
+        if root is None:
+            raise Refused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
+        if "headers" in self.job:
+            os.environ["BCC_KERNEL_SOURCE"] = root
+        self._prologue = real_headers.prologue()
+
+        def errors_of(text: str) -> str:
+            captured_output.take(_STDOUT)
+            try:
+                self._bcc.BPF(text=text.encode(), cflags=[*_CFLAGS, "-ferror-limit=0"])
+            except Exception:
+                pass  # what is not there is what we want to know
+            return captured_output.take(_STDOUT)
+
+        self._facts = real_headers.facts(used, root, errors_of)
+
+    def _text(self, direct: bool) -> str:
+        """Defines, the common header and the source; errors name file and line of what the author wrote."""
+        values = {
+            "NC_CPUS": int(self.job["cpus"]),
+            "NC_RING": int(self.job["ring"]),
+            "NC_EVENTS": int(bool(self.spec.get("events"))),
+            "NC_DIRECT": int(direct),
+        }
+        for section, default in _DEFAULT_ROWS.items():
+            for name, table in self.spec.get(section, {}).items():
+                if not re.fullmatch(r"\w+", name):
+                    raise Refused("{} {!r}: not a name".format(section, name))
+                values["NC_ROWS_" + name] = int(table.get("max_rows", default))
+        values.update(self._facts)
+        defines = "\n".join("#define {} {}".format(name, value) for name, value in values.items())
+        parts = [
+            defines,
+            self._prologue,
+            '#line 1 "common"',
+            self.job["common"],
+            '#line 1 "probe.bpf.c"',
+            self.job["source"],
+        ]
+        return "\n".join(parts) + "\n"
+
+    # ---- what came of it ----
+
+    def _maps(self, made: Any) -> Dict[str, int]:
+        """Descriptors by name; they end with ``made``."""
+        library = self._bcc.lib
+        library.bpf_table_name.restype = ctypes.c_char_p
+        for call in (library.bpf_table_name, library.bpf_table_fd_id):
+            call.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        tables = range(library.bpf_num_tables(made.module))
+        return {
+            library.bpf_table_name(made.module, table).decode(): library.bpf_table_fd_id(made.module, table)
+            for table in tables
+        }
+
+    def _misfits(self) -> Dict[str, str]:
+        """Headers cannot tell, BTF can."""
+        found = {}
+        for alternative in self._alternatives:
+            takes = alternative.get("takes", [])
+            if takes and self._btf is not None:
+                name = attach.parse(alternative["point"]).name
+                problem = prototypes.problem(self._btf, name, takes)
+                if problem:
+                    found[prototypes.expected(name, takes)] = problem
+        return found
+
+    def _btf_id(self, point: attach.Point) -> int:
+        """The id by which the kernel knows a tracepoint or function of vmlinux; 0 when it is none."""
+        if self._btf is None:
+            return 0
+        if point.kind == "raw_tracepoint":
+            return self._btf.vmlinux_id("btf_trace_" + point.name, btf.TYPEDEF)
+        return self._btf.vmlinux_id(point.name, btf.FUNC)
+
+    def _rdonly_cast(self) -> int:
+        if self._btf is None or "HAVE_bpf_rdonly_cast" not in self._facts:
+            return 0
+        return self._btf.vmlinux_id("bpf_rdonly_cast", btf.FUNC)
+
+    def _refusal(self, log: str) -> Refused:
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        no_map = next((line for line in lines if "could not open bpf map" in line), None)
+        if no_map:
+            is_forbidden = "not permitted" in no_map
+            return no_maps(no_map.split("error: ", 1)[-1], is_forbidden, self._memlock, log)
+        error = next((line for line in lines if " error: " in line), None)
+        absent = [name for name in named_modules(self.spec) if not modules.is_loaded(name)]
+        if error and absent and any(words in error for words in _TYPE_IS_MISSING):
+            why = "its types are those of modules that are not loaded: {}".format(", ".join(absent))
+            return Refused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
+        if error:
+            return Refused("does not compile on this kernel: {}".format(error), detail=log)
+        return Refused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)
+
+
+def _code(made: Any, function: str) -> bytes:
+    """Empty when it is not compiled on this kernel."""
+    try:
+        return made.dump_func(function.encode()) or b""
+    except Exception:  # BCC's own, of no class of its own; older ones give nothing back
+        return b""
+
+
+def _import_bcc() -> Any:
+    try:
+        import bcc
+    except ImportError as error:
+        raise Refused(
+            "BCC is not installed for {}: {}".format(sys.executable, error), "unsupported", _BCC_HELP
+        ) from None
+    # Attach points come from the manifest alone, never from the name of a function.
+    bcc.BPF._trace_autoload = lambda self: None
+    return bcc

@@ -1,0 +1,151 @@
+"""The collector's side of a compile worker: starts one, collects its answer and descriptors, never waits."""
+
+import array
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Dict, List, Optional
+
+from netconsole_collector.compile import captured_output
+from netconsole_collector.types import header_tree
+
+TIMEOUT_S = 300.0
+"""A compile takes a second or two, minutes on a machine that is emulated and busy; one that hangs is ended."""
+
+_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from netconsole_collector.compile.worker import main; main(sys.argv[2:])"
+)
+_RECEIVE_BYTES = 1 << 16
+_SCM_MAX_FD = 253
+_LENGTH = struct.Struct("=I")
+
+Json = Dict[str, Any]
+
+
+class CompileJob:
+    """One worker process. Poll ``fileno()``; call :meth:`advance`; when ``answer`` is set, it is over.
+
+    ``answer`` is what worker.py says, with the indices replaced by descriptors that now belong to the caller.
+    """
+
+    def __init__(self, job: Json, python: str) -> None:
+        """Starts the worker with the interpreter ``python``, the one that has bcc. Raises OSError."""
+        self.answer: Optional[Json] = None
+        self._received = b""
+        self._descriptors: List[int] = []
+        self._deadline = time.monotonic() + TIMEOUT_S
+        self._said = tempfile.TemporaryFile()
+        self._socket, far = socket.socketpair()
+        self._socket.setblocking(False)
+        try:
+            # An unnamed file, not the socket: the worker reads it when it likes, and nobody has to wait for anybody.
+            with far, tempfile.TemporaryFile() as file:
+                file.write(json.dumps(job).encode())
+                file.seek(0)
+                fds = (file.fileno(), far.fileno())
+                self._process = subprocess.Popen(
+                    [python, "-I", "-c", _START, _DIRECTORY, str(fds[0]), str(fds[1]), str(os.getpid())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._said,
+                    stderr=self._said,
+                    pass_fds=fds,
+                )
+        except OSError:
+            self._socket.close()
+            self._said.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def advance(self) -> bool:
+        """Takes what has arrived; True when the answer is complete. Call it on readiness, and now and then."""
+        while self.answer is None:
+            try:
+                size = socket.CMSG_SPACE(_SCM_MAX_FD * array.array("i").itemsize)
+                data, rights, flags, _ = self._socket.recvmsg(_RECEIVE_BYTES, size)
+            except BlockingIOError:
+                if time.monotonic() > self._deadline:
+                    self._refuse("compiling took longer than {:.0f} s".format(TIMEOUT_S))
+                break
+            except ConnectionError:
+                data, rights, flags = b"", [], 0
+            for _, _, raw in rights:
+                received = array.array("i")
+                received.frombytes(raw[: len(raw) // received.itemsize * received.itemsize])
+                self._descriptors.extend(received)
+            self._received += data
+            if flags & socket.MSG_CTRUNC:
+                why = "its maps and programs are more than the limit of open files leaves room for"
+                self._refuse(why, "raise the limit: ulimit -n")
+            elif not data:
+                self._refuse("the compile worker ended early ({})".format(self._how_it_ended()))
+            elif len(self._received) >= _LENGTH.size:
+                length = _LENGTH.unpack_from(self._received)[0]
+                if len(self._received) >= _LENGTH.size + length:
+                    self._accept(json.loads(self._received[_LENGTH.size :].decode()))
+        return self.answer is not None
+
+    def cancel(self) -> None:
+        """Ends the worker, if it still runs, and closes what it had sent if nobody took the answer."""
+        taken = self.answer is not None
+        if not taken:
+            self._close_descriptors()
+        self._end()
+
+    def _accept(self, answer: Json) -> None:
+        for fd in self._descriptors:
+            os.set_inheritable(fd, False)
+        if answer["ok"]:
+            for program in answer["programs"]:
+                program["program"] = self._descriptors[program["program"]]
+                program["link"] = self._descriptors[program["link"]]
+            answer["maps"] = {name: self._descriptors[number] for name, number in answer["maps"].items()}
+        self.answer = answer
+        try:
+            self._socket.send(b"k")
+        except OSError:
+            pass  # killed in the last moment: we have all that it had
+        self._end()
+
+    def _refuse(self, why: str, help: Optional[str] = None) -> None:
+        self._close_descriptors()
+        self.answer = {"ok": False, "state": "failed", "why": why, "help": help, "detail": "", "missing": []}
+        self._end()
+
+    def _close_descriptors(self) -> None:
+        for fd in self._descriptors:
+            os.close(fd)
+        self._descriptors = []
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return "it closed its socket"
+        if code < 0:
+            return signal.Signals(-code).name
+        return captured_output.error_in(captured_output.take(self._said.fileno())) or "exit code {}".format(code)
+
+    def _end(self) -> None:
+        """The worker has nothing to clean up after it answered: it is killed rather than waited for."""
+        self._socket.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._said.close()
+        header_tree.sweep()
+
+
+def find_python(setting: Optional[str]) -> str:
+    """The interpreter for workers: as set, else the system's own, else this one."""
+    return setting or shutil.which("python3", path="/usr/bin:/bin") or sys.executable

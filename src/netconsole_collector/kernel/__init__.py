@@ -1,0 +1,1 @@
+"""The kernel's interfaces: bpf(2), attachments, event buffers, statistics."""

@@ -1,0 +1,1 @@
+"""What people call what the kernel numbers: processes, VMs, namespaces, symbols, drop reasons."""

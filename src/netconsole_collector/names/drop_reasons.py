@@ -1,0 +1,153 @@
+"""Drop reasons: their names from the running kernel's own enums, and what a reason means to an operator.
+
+enum skb_drop_reason is the core's (5.17). From 6.4 the high 16 bits are a subsystem (enum skb_drop_reason_subsys),
+whose own reasons are in an enum of its module, with the subsystem in the high bits of each value.
+"""
+
+import re
+from typing import Dict, Optional
+
+from netconsole_collector.types import btf as b
+from netconsole_collector.types.btf import Btf
+
+BENIGN, SUSPICIOUS, UNKNOWN = "benign", "suspicious", "unknown"
+KERNEL, INFERRED = "kernel", "inferred"
+
+_SUBSYSTEM_SHIFT = 16
+MODULES = ["openvswitch", "mac80211"]
+"""Modules that bring drop reasons of their own."""
+_CORE_PREFIX = re.compile(r"^SKB_DROP_REASON_")
+_SUBSYSTEM_PREFIX = re.compile(r"^SKB_DROP_REASON_SUBSYS_")
+_RX_PREFIX = re.compile(r"^(?:__)?RX_DROP_")
+_SUBSYSTEM_ENUMS = ("ovs_drop_reason", "mac80211_drop_reason", "___mac80211_drop_reason")
+
+_BENIGN = """
+BPF_CGROUP_EGRESS IPV6DISABLED LOCAL_MAC NEIGH_DEAD NETFILTER_DROP NO_SOCKET OTHERHOST QUEUE_PURGE SKB_CONSUMED
+SKB_NOT_DROPPED_YET SOCKET_CLOSE SOCKET_FILTER TAP_FILTER TAP_TXFILTER TCP_ABORT_ON_DATA TCP_CLOSE TCP_FASTOPEN
+TCP_FLAGS TCP_OFO_DROP TCP_OLD_ACK TCP_OLD_DATA TCP_OLD_SEQUENCE TCP_RESET TCP_RFC7323_PAWS TCP_RFC7323_PAWS_ACK
+TCP_RFC7323_TW_PAWS TC_EGRESS TC_INGRESS UNHANDLED_PROTO UNICAST_IN_L2_MULTICAST UNIX_DISCONNECT UNIX_SKIP_OOB XDP
+"""
+"""Nothing is wrong with the host: no listener, connection teardown, duplicates, somebody's own filter.
+
+Taken from the comments of include/net/dropreason-core.h. A name that is not listed here or below is unknown."""
+
+_SUSPICIOUS = """
+ARP_PVLAN_DISABLE BRIDGE_INGRESS_STP_STATE CAKE_FLOOD CANFD_RX_INVALID_FRAME CANXL_RX_INVALID_FRAME
+CAN_RX_INVALID_FRAME CPU_BACKLOG DEV_HDR DEV_READY DUALPI2_STEP_DROP DUP_FRAG FQ_BAND_LIMIT FQ_FLOW_LIMIT
+FQ_HORIZON_LIMIT FRAG_REASM_TIMEOUT FRAG_TOO_FAR FULL_RING HDR_TRUNC ICMP_CSUM INVALID_PROTO IPV6_BAD_EXTHDR
+IPV6_NDISC_BAD_CODE IPV6_NDISC_BAD_OPTIONS IPV6_NDISC_FRAG IPV6_NDISC_HOP_LIMIT IPV6_NDISC_NS_OTHERHOST IP_CSUM
+IP_INADDRERRORS IP_INHDR IP_INNOROUTES IP_INVALID_DEST IP_INVALID_SOURCE IP_LOCALNET IP_LOCAL_SOURCE IP_NOPROTO
+IP_OUTNOROUTES IP_RPFILTER IP_TUNNEL_ECN MAC_IEEE_MAC_CONTROL MAC_INVALID_SOURCE NEIGH_CREATEFAIL NEIGH_FAILED
+NEIGH_HH_FILLFAIL NEIGH_QUEUEFULL NOMEM NOT_SPECIFIED NO_TX_TARGET PACKET_SOCK_ERROR PFMEMALLOC PKT_TOO_BIG
+PKT_TOO_SMALL PROTO_MEM PSP_INPUT PSP_OUTPUT QDISC_CONGESTED QDISC_DROP QDISC_OVERLIMIT RECURSION_LIMIT SECURITY_HOOK
+SKB_CSUM SKB_GSO_SEG SKB_UCOPY_FAULT SOCKET_BACKLOG SOCKET_RCVBUFF TCP_ACK_UNSENT_DATA TCP_AOFAILURE TCP_AOKEYNOTFOUND
+TCP_AONOTFOUND TCP_AOUNEXPECTED TCP_AUTH_HDR TCP_CSUM TCP_INVALID_ACK_SEQUENCE TCP_INVALID_END_SEQUENCE
+TCP_INVALID_SEQUENCE TCP_INVALID_SYN TCP_LISTEN_OVERFLOW TCP_MD5FAILURE TCP_MD5NOTFOUND TCP_MD5UNEXPECTED TCP_MINTTL
+TCP_OFOMERGE TCP_OFO_QUEUE_PRUNE TCP_OVERWINDOW TCP_RFC7323_TSECR TCP_TOO_OLD_ACK TCP_ZEROWINDOW TC_CHAIN_NOTFOUND
+TC_COOKIE_ERROR TC_RECLASSIFY_LOOP TUNNEL_TXINFO UDP_CSUM VXLAN_ENTRY_EXISTS VXLAN_INVALID_HDR VXLAN_VNI_NOT_FOUND
+XFRM_POLICY
+"""
+
+_INFERRED: Dict[str, Optional[str]] = {
+    "__udp4_lib_rcv": "NO_SOCKET",
+    "__udp6_lib_rcv": "NO_SOCKET",
+    "udp_queue_rcv_one_skb": "SOCKET_RCVBUFF",
+    "__udp_queue_rcv_skb": "SOCKET_RCVBUFF",
+    "__udp_enqueue_schedule_skb": "SOCKET_RCVBUFF",
+    "sock_queue_rcv_skb": "SOCKET_RCVBUFF",
+    "tcp_v4_rcv": None,
+    "tcp_v6_rcv": None,
+    "__dev_queue_xmit": "QDISC_DROP",
+    "__dev_xmit_skb": "QDISC_DROP",
+    "enqueue_to_backlog": "CPU_BACKLOG",
+    "nf_hook_slow": "NETFILTER_DROP",
+    "ip_rcv_core": "IP_INHDR",
+    "ip_rcv_core.isra.0": "IP_INHDR",
+    "ip_error": "IP_INNOROUTES",
+    "unix_dgram_sendmsg": None,
+    "tun_net_xmit": "FULL_RING",
+}
+"""Function that drops → reason, for kernels that give none (before 5.17). A guess from where it happened."""
+
+_NO_REASON = "NOT_SPECIFIED"
+_OVS_OWN = {0x7FFF0001: "OVS_DROP_LAST_ACTION", 0x7FFF0002: "OVS_DROP_METER", 0x7FFF0003: "OVS_TOO_LARGE"}
+"""What probes/ovs_drops sees by itself before 6.7; as the kernel has called it since, where it does."""
+_OVS_INFERRED = {
+    "ovs_vport_send": "OVS_TOO_LARGE",
+    "ovs_fragment": "OVS_FRAGMENT",
+    "do_output": "OVS_NO_PORT",
+    "do_execute_actions": "OVS_ACTION_FAILED",
+    "ovs_ct_execute": "OVS_DROP_CONNTRACK",
+    "clone_execute": "OVS_DROP_DEFERRED_LIMIT",
+    "ovs_execute_actions": "OVS_DROP_RECURSION_LIMIT",
+    "ovs_dp_process_packet": "OVS_UPCALL_FAILED",
+    "ovs_vport_receive": "OVS_MALFORMED",
+}
+"""Function of net/openvswitch → reason, where the kernel names none."""
+_OVS_SENDS = ("do_output", "do_execute_actions")
+"""From 6.7 these say why they drop. What has no reason there was dropped by ovs_vport_send, which ended with a jump."""
+
+_CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
+_CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
+
+
+def from_btf(btf: Btf) -> Dict[str, str]:
+    """Value (as decimal text: it travels as JSON) → short name; empty on kernels that have no drop reasons.
+
+    A subsystem's value without a name of its own is found under its high 16 bits: "subsystem:1" → "mac80211".
+    """
+    names: Dict[str, str] = {}
+    for enum in btf.named("skb_drop_reason", (b.ENUM, b.ENUM64))[:1]:
+        for name, value in btf.enumerators(enum):
+            if not name.endswith(("_MAX", "_MASK")):
+                names[str(value)] = _CORE_PREFIX.sub("", name)
+    for enum in btf.named("skb_drop_reason_subsys", (b.ENUM, b.ENUM64))[:1]:
+        for name, value in btf.enumerators(enum):
+            if name.endswith("_NUM"):
+                continue
+            names["subsystem:{}".format(value)] = _SUBSYSTEM_PREFIX.sub("", name).lower()
+    for title in _SUBSYSTEM_ENUMS:
+        for enum in btf.named(title, (b.ENUM, b.ENUM64)):
+            for name, value in btf.enumerators(enum):
+                if value >> _SUBSYSTEM_SHIFT and not name.endswith(("_MAX", "_LAST")):
+                    names.setdefault(str(value & 0xFFFFFFFF), _RX_PREFIX.sub("", name))
+    return names
+
+
+def describe(names: Dict[str, str], reason: int, location: Optional[str]) -> Dict[str, str]:
+    """The labels of a reason: ``reason``, ``class`` and ``provenance``.
+
+    Without names (a kernel before 5.17) the reason is inferred from the function that dropped, else "unknown".
+    """
+    inferred = _OVS_OWN.get(reason)
+    is_unnamed = not reason >> _SUBSYSTEM_SHIFT and names.get(str(reason), _NO_REASON) == _NO_REASON
+    if inferred is None and is_unnamed:
+        inferred = _OVS_INFERRED.get(location or "")
+        if location in _OVS_SENDS and "OVS_DROP_ACTION_ERROR" in names.values():
+            inferred = "OVS_TOO_LARGE"
+    if inferred:
+        return {"reason": inferred, "class": _ovs_class(inferred), "provenance": INFERRED}
+    core_reasons = any(not key.startswith("subsystem") for key in names)
+    if not core_reasons and not reason:
+        inferred = _INFERRED.get(location or "")
+        return {
+            "reason": inferred or "unknown",
+            "class": _CLASSES.get(inferred or "", UNKNOWN),
+            "provenance": INFERRED,
+        }
+    name = names.get(str(reason))
+    if name is None and reason >> _SUBSYSTEM_SHIFT:
+        subsystem = names.get("subsystem:{}".format(reason >> _SUBSYSTEM_SHIFT), str(reason >> _SUBSYSTEM_SHIFT))
+        name = "{} reason {}".format(subsystem, reason & 0xFFFF)
+    if name is None:
+        name = "reason {}".format(reason)
+    return {"reason": name, "class": _class(name, reason), "provenance": KERNEL}
+
+
+def _class(name: str, reason: int) -> str:
+    return _ovs_class(name) if reason >> _SUBSYSTEM_SHIFT else _CLASSES.get(name, UNKNOWN)
+
+
+def _ovs_class(name: str) -> str:
+    """Openvswitch names its own: an explicit drop action is somebody's rule."""
+    return BENIGN if name in ("OVS_DROP_EXPLICIT", "OVS_DROP_LAST_ACTION") else SUSPICIOUS

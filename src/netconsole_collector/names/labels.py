@@ -1,0 +1,131 @@
+"""Raw values of keys and records → what people read: the `as` kinds of docs/probes.md, one function each.
+
+Names that come from the host are plain text with what is not UTF-8 shown as \\xNN; escaping for a terminal is the
+reader's business.
+"""
+
+import errno
+import itertools
+import socket
+import struct
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from netconsole_collector.names import drop_reasons
+from netconsole_collector.names.namespaces import Namespaces
+from netconsole_collector.names.processes import Owners
+from netconsole_collector.names.symbols import Symbols
+from netconsole_collector.names.vms import Vms
+
+Label = Union[str, int, None]
+
+L4 = {
+    1: "ICMP",
+    2: "IGMP",
+    4: "IPIP",
+    6: "TCP",
+    17: "UDP",
+    33: "DCCP",
+    41: "IPv6-in-IP",
+    47: "GRE",
+    50: "ESP",
+    51: "AH",
+}
+L4.update({58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP", 136: "UDP-Lite"})
+L4.update({0x100: "not IP", 0x101: "unparsed"})
+"""IP protocol numbers; above 255 what nc_parse of probes/common/packets.h could not say."""
+
+ETHERTYPES = {0x0800: "IPv4", 0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "802.1Q", 0x88A8: "802.1ad", 0x8847: "MPLS"}
+ETHERTYPES.update({0x8035: "RARP", 0x88CC: "LLDP", 0x8809: "LACP", 0x8863: "PPPoE discovery", 0x8864: "PPPoE"})
+ETHERTYPES.update({0x88F7: "PTP", 0x6558: "TEB", 0x8808: "pause", 0x0004: "802.2 LLC", 0x0003: "any"})
+
+SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
+"""Order of the enum in include/linux/interrupt.h, unchanged since 4.0."""
+
+XMIT = {0x00: "ok", 0x01: "dropped", 0x02: "congested", 0x10: "busy"}
+"""NET_XMIT_* and NETDEV_TX_* of include/linux/netdevice.h; negative values are error numbers."""
+
+_OUR_FRAMES = (
+    "bpf_prog_",
+    "bpf_trace_run",
+    "__bpf_trace_",
+    "__traceiter_",
+    "trace_call_bpf",
+    "perf_trace_",
+    "bpf_get_stack",
+)
+_MAPPED_IPV4 = bytes(10) + b"\xff\xff"
+
+
+class Names:
+    """All look-ups of one collector; every cache in it is bounded."""
+
+    def __init__(self, symbols: Optional[Symbols] = None) -> None:
+        self.symbols = symbols or Symbols()
+        self.owners = Owners()
+        self.vms = Vms()
+        self.drop_reasons: Dict[str, str] = {}
+        self._namespaces = Namespaces()
+        self._kinds: Dict[str, Callable[[int], Label]] = {
+            "symbol": self.symbols.function,
+            "netns": self._namespaces.name,
+            "l4": lambda value: L4.get(value, "protocol {}".format(value)),
+            "ethertype": lambda value: ETHERTYPES.get(value, "{:#06x}".format(value)) if value else "none",
+            "softirq": lambda value: SOFTIRQS[value] if value < len(SOFTIRQS) else "softirq {}".format(value),
+            "process": self.owners.process,
+            "socket": self.owners.socket,
+            "vm": lambda value: self.vms.of_process(value),
+            "hex": "{:#x}".format,
+            "xmit": xmit,
+            "errno": error_name,
+        }
+
+    def label(self, kind: Optional[str], value: Any) -> Label:
+        """One value. Bytes are an address when their kind says so, else text up to the first NUL."""
+        if isinstance(value, bytes):
+            return address(value) if kind == "address" else text(value)
+        call = self._kinds.get(kind or "")
+        return call(value) if call else int(value)
+
+    def reason(self, value: int, location: Optional[str]) -> Dict[str, str]:
+        """The labels reason, class and provenance of a drop."""
+        return drop_reasons.describe(self.drop_reasons, value, location)
+
+    def stack(self, addresses: List[int]) -> List[str]:
+        """Innermost first, without the frames of the measurement itself; the first 0 ends it."""
+        end = addresses.index(0) if 0 in addresses else len(addresses)
+        frames = [self.symbols.frame(one) for one in addresses[:end]]
+        return list(itertools.dropwhile(lambda frame: frame.startswith(_OUR_FRAMES), frames))
+
+    def refresh_namespaces(self) -> int:
+        """How often a name of a namespace has changed so far: labels that hold one are to be made again then."""
+        self._namespaces.refresh()
+        return self._namespaces.changes
+
+
+def text(raw: bytes) -> str:
+    """Bytes of a C string."""
+    return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
+def address(raw: bytes) -> Optional[str]:
+    """16 bytes in network order; IPv4 is mapped. None for all zeros: there is none."""
+    if raw.startswith(_MAPPED_IPV4):
+        return socket.inet_ntop(socket.AF_INET, raw[12:])
+    return socket.inet_ntop(socket.AF_INET6, raw) if any(raw) else None
+
+
+def error_name(value: int) -> str:
+    """ENOBUFS for 105 or -105; the number for what has no name."""
+    number = abs(_signed(value))
+    return errno.errorcode.get(number, str(number)) if number else "none"
+
+
+def xmit(value: int) -> str:
+    """What a driver or qdisc returned for a packet."""
+    number = _signed(value)
+    return error_name(number) if number < 0 else XMIT.get(number, "code {}".format(number))
+
+
+def _signed(value: int) -> int:
+    """An int that was stored as u32."""
+    return int(struct.unpack("=i", struct.pack("=I", value))[0]) if 0 <= value < 1 << 32 else value

@@ -1,0 +1,113 @@
+"""Which process a pid is, and which process holds a socket: from /proc, seldom, and only when somebody asks.
+
+Reading every descriptor of every process takes 10 ms and more on a busy host, so a scan is made at most every few
+seconds, and a socket that no scan has found yet has no owner (None) until then.
+"""
+
+import os
+import re
+import time
+from typing import Any, Dict, Optional
+
+from netconsole_collector.names.descriptors import opened
+
+_SCAN_EVERY_S = 5.0
+_MAX_SCAN_S = 0.2
+"""A scan that takes longer is left half done, and goes on from there the next time."""
+_MAX_KNOWN = 16384
+"""Sockets of one scan: one that finds more is left half done as well, and what it found is forgotten at the next."""
+_MAX_ASKED = 3
+"""Scans for one socket: after them it is taken to belong to nobody that can be seen."""
+_SOCKET = re.compile(r"socket:\[(\d+)\]")
+
+
+class Owners:
+    """Answers are remembered: a label must not change under a row once it has been shown, unless it was unknown.
+
+    ``changes`` counts the times that something unknown became known.
+    """
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._processes: Dict[int, str] = {}
+        self._sockets: Dict[int, str] = {}
+        self._shown: Dict[int, Optional[str]] = {}
+        self._asked: Dict[int, int] = {}
+        self.changes = 0
+        self._next_scan = 0.0
+        self._resume_at = 0
+
+    def process(self, pid: int) -> Optional[str]:
+        """ "name (pid)", or the pid alone when it is gone; None for 0, which is the kernel."""
+        if not pid:
+            return None
+        if pid not in self._processes:
+            self._bound(self._processes)
+            self._processes[pid] = self._described(pid)
+        return self._processes[pid]
+
+    def socket(self, inode: int) -> Optional[str]:
+        """ "name (pid)" of a process that holds the socket with this inode; None when not (yet) known."""
+        if not inode:
+            return None
+        if self._shown.get(inode) is None:
+            if inode not in self._sockets and time.monotonic() >= self._next_scan:
+                self._scan()
+            self._bound(self._shown)
+            self._shown[inode] = self._sockets.get(inode)
+            if self._shown[inode] is None:
+                self._bound(self._asked)
+                self._asked.setdefault(inode, 0)
+        return self._shown[inode]
+
+    def refresh(self) -> None:
+        """Looks again for sockets that were asked for in vain, not too often and not for ever."""
+        if time.monotonic() < self._next_scan or all(asked >= _MAX_ASKED for asked in self._asked.values()):
+            return
+        self._scan()
+        for inode, asked in list(self._asked.items()):
+            if inode in self._sockets:
+                self.changes += 1
+                self._asked.pop(inode)
+                self._shown.pop(inode, None)
+            elif not self._resume_at:  # all processes were looked at
+                self._asked[inode] = asked + 1
+
+    def _described(self, pid: int) -> str:
+        name = self._comm(pid)
+        return "{} ({})".format(name, pid) if name else str(pid)
+
+    def _comm(self, pid: int) -> Optional[str]:
+        try:
+            with open(os.path.join(self._proc, str(pid), "comm"), "rb") as file:
+                return file.read(64).rstrip(b"\n").decode("utf-8", "backslashreplace")
+        except OSError:
+            return None
+
+    def _scan(self) -> None:
+        started = time.monotonic()
+        self._next_scan = started + _SCAN_EVERY_S
+        if not self._resume_at or len(self._sockets) >= _MAX_KNOWN:
+            self._sockets = {}
+        pids = sorted(int(name) for name in os.listdir(self._proc) if name.isdigit())
+        for pid in pids:
+            if pid <= self._resume_at:
+                continue
+            if time.monotonic() - started > _MAX_SCAN_S or len(self._sockets) >= _MAX_KNOWN:
+                self._resume_at = pid - 1
+                return
+            self._scan_process(pid)
+        self._resume_at = 0
+
+    def _scan_process(self, pid: int) -> None:
+        owner = None
+        for _, target in opened(os.path.join(self._proc, str(pid), "fd")):
+            match = _SOCKET.match(target)
+            if match:
+                owner = owner or self._described(pid)
+                self._sockets.setdefault(int(match.group(1)), owner)
+
+    @staticmethod
+    def _bound(cache: Dict[int, Any]) -> None:
+        if len(cache) >= _MAX_KNOWN:
+            cache.clear()

@@ -1,0 +1,1 @@
+"""A running probe: its configuration, its tables, its records."""

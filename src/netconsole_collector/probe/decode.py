@@ -1,0 +1,119 @@
+"""Layouts of keys, values and records as the manifest describes them → labels, counts and fields."""
+
+import re
+import struct
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from netconsole_collector.names.labels import Label, Names, text
+
+_CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "s32": "i", "s64": "q"}
+_ARRAY = re.compile(r"(char|pad)\[(\d{1,4})\]")
+_ADDRESS_BYTES = 16
+_ADDRESS_ALIGNMENT = 8
+"""An address is u64[2] in the common header."""
+
+
+class LayoutError(ValueError):
+    """A manifest whose record does not fit the map; the message names both sizes."""
+
+
+class Column(NamedTuple):
+    """One member of a record; ``repeat`` above 1 makes it a list."""
+
+    name: str
+    shown_as: Optional[str]
+    repeat: int
+    kind: str
+    """"sum" or "max", of a value."""
+
+
+class Layout:
+    """A C struct: members in order, each at its natural alignment, the whole padded to the strictest of them."""
+
+    def __init__(self, columns: Sequence[Dict[str, Any]]) -> None:
+        """Raises LayoutError for a type that is none."""
+        self.columns: List[Column] = []
+        form, at, strictest = "=", 0, 1
+        for column in columns:
+            name, count = column.get("name", ""), column.get("count", 1)
+            code, size, alignment = _type(column.get("type", "u64"), name)
+            padding = -at % alignment
+            form += "x" * padding + (code if count == 1 else code * count)
+            at += padding + size * count
+            strictest = max(strictest, alignment)
+            if not code.endswith("x"):
+                self.columns.append(Column(name, column.get("as"), count, column.get("kind", "sum")))
+        self._struct = struct.Struct(form + "x" * (-at % strictest))
+        self.size = self._struct.size
+
+    def unpack(self, raw: bytes, offset: int = 0) -> List[Any]:
+        """Values in the order of ``columns``; a list where a column has several."""
+        flat = self._struct.unpack_from(raw, offset)
+        if len(flat) == len(self.columns):
+            return list(flat)
+        values: List[Any] = []
+        at = 0
+        for column in self.columns:
+            several = list(flat[at : at + column.repeat])
+            values.append(several if column.repeat > 1 else several[0])
+            at += column.repeat
+        return values
+
+    def check(self, size: int, what: str) -> None:
+        """Raises LayoutError unless the kernel's record has this layout's size."""
+        if self.size != size:
+            raise LayoutError("{}: {} bytes in the manifest, {} in the program".format(what, self.size, size))
+
+
+def _type(name: str, column: str) -> Tuple[str, int, int]:
+    """struct code, bytes, alignment."""
+    if name in _CODES:
+        size = struct.calcsize("=" + _CODES[name])
+        return _CODES[name], size, size
+    if name == "addr":
+        return "16s", _ADDRESS_BYTES, _ADDRESS_ALIGNMENT
+    match = _ARRAY.fullmatch(name)
+    if match:
+        return match.group(2) + ("s" if match.group(1) == "char" else "x"), int(match.group(2)), 1
+    raise LayoutError("column {}: unknown type {!r}".format(column, name))
+
+
+def labels(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Dict[str, Label]:
+    """The labels of a key; a drop reason brings its class and provenance, a tap the virtual machine that has it."""
+    result: Dict[str, Label] = {}
+    for column, value in zip(columns, values):
+        if column.shown_as == "drop_reason":
+            described = names.reason(value, _location(columns, values, names))
+            result[column.name] = described["reason"]
+            result["class"], result["provenance"] = described["class"], described["provenance"]
+        elif column.shown_as == "tap":
+            device = result[column.name] = text(value)
+            result["vm"] = names.vms.of_tap(device, _netns(columns, values))
+        else:
+            result[column.name] = names.label(column.shown_as, value)
+    return result
+
+
+def fields(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Dict[str, Any]:
+    """The fields of an event: as labels, and stacks as lists of text."""
+    stacks = {c.name: names.stack(v) for c, v in zip(columns, values) if c.shown_as == "stack"}
+    plain = [(c, v) for c, v in zip(columns, values) if c.shown_as != "stack"]
+    result: Dict[str, Any] = labels([c for c, _ in plain], [v for _, v in plain], names)
+    for column, value in plain:
+        if isinstance(value, list):
+            result[column.name] = [str(names.label(column.shown_as, one)) for one in value]
+    result.update(stacks)
+    return result
+
+
+def _location(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Optional[str]:
+    """Where it happened: the first symbol of the record."""
+    for column, value in zip(columns, values):
+        if column.shown_as == "symbol":
+            return names.symbols.function(value)
+    return None
+
+
+def _netns(columns: Sequence[Column], values: Sequence[Any]) -> int:
+    """The record's network namespace; 0 when it has none."""
+    return next((int(value) for column, value in zip(columns, values) if column.shown_as == "netns"), 0)

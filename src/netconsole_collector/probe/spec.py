@@ -1,0 +1,58 @@
+"""The shape of a manifest, as far as the collector relies on it."""
+
+import json
+import re
+from typing import Any, Dict, List, Optional
+
+from netconsole_collector.names import drop_reasons
+from netconsole_collector.probe import decode
+
+
+def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
+    """What is wrong with the manifest as far as the collector relies on its shape; None when nothing is.
+
+    The console has checked it before, and says it better: here is only what would otherwise end in a traceback.
+    """
+    try:
+        for program in spec["programs"]:
+            for alternative in program["attach"]:
+                if not isinstance(alternative["point"], str) or not isinstance(alternative["function"], str):
+                    return "program {}: point and function are texts".format(program["name"])
+            if not program["attach"]:
+                return "program {}: no attach point".format(program["name"])
+        for section, keys in (("tables", ("key", "value")), ("histograms", ("key",)), ("events", ("record",))):
+            for name, part in spec.get(section, {}).items():
+                part.setdefault("map", "nc_events" if section == "events" else name)
+                for key in keys:
+                    decode.Layout(part[key])
+        for name, counter in spec.get("counters", {}).items():
+            if not isinstance(counter["slot"], int):
+                return "counter {}: no slot".format(name)
+        names = {program["name"]: program["measures"] for program in spec["programs"]} if spec.get("checks") else {}
+        for check in spec.get("checks", []):
+            if not isinstance(check["slot"], int) or not isinstance(check["says"], str):
+                return "check {}: slot is a number and says a text".format(check["slot"])
+            if not all(name in names for name in check["programs"]):
+                return "check {}: it names a program that there is not".format(check["slot"])
+        spec["probe"].get("modes")
+        if not isinstance(spec.get("knobs", {}), dict):
+            return "knobs: expected a table"
+    except (KeyError, TypeError, AttributeError) as error:
+        return "{} is missing or of the wrong type".format(error)
+    except ValueError as error:
+        return str(error)
+    return None if spec["programs"] else "no programs"
+
+
+def named_modules(spec: Dict[str, Any]) -> List[str]:
+    """Kernel modules whose types the probe names."""
+    return [name for name in spec["probe"].get("btf_modules", []) if re.fullmatch(r"[\w-]+", name)]
+
+
+def typed_modules(spec: Dict[str, Any]) -> List[str]:
+    """Modules whose types are read where they are loaded: those, and the ones that bring drop reasons of their own."""
+    return sorted(set(named_modules(spec) + (drop_reasons.MODULES if wants_drop_reasons(spec) else [])))
+
+
+def wants_drop_reasons(spec: Dict[str, Any]) -> bool:
+    return '"drop_reason"' in json.dumps(spec)
