@@ -13,7 +13,7 @@ import statistics
 from netconsole.calibrate.load import WORKLOADS, Load
 from netconsole.calibrate.tool import Tool
 from netconsole.probes.catalogue import load_all
-from netconsole.session.protocol import ProbeRequest
+from netconsole.probes.request import ProbeRequest
 
 LOAD = next(one for one in WORKLOADS if one.name == "dropped")
 POINT = "raw_tracepoint:kfree_skb"

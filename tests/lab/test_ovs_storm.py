@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from netconsole.budget.enforcer import Governing
+from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.governor import REACTION_S
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.profile import Budget, Choice, Profile, load, plan
@@ -108,7 +108,7 @@ class Governed:
         self._manifests = load_all()
         self._profile = Profile("storm", probes={PROBE: Choice("summary")})
         self.session = live.LiveSession((), plan(self._profile, self._manifests), is_close=True)
-        self.governing: Governing | None = None
+        self.enforcer: Enforcer | None = None
         self.intervals: list[Interval] = []
         self.session.on_news(self._heard)
         self.until = SessionNews(self.session, LIMIT_S).until
@@ -122,8 +122,8 @@ class Governed:
         """
         limit_pct = min(load("summary", self._manifests).budget.kernel_cpu_pct or 0.0, SHARE * storm_pct)
         profile = replace(self._profile, budget=Budget(kernel_cpu_pct=limit_pct, action="degrade"))
-        self.governing = Governing(self.session, profile, self._manifests)
-        self.governing.start()
+        self.enforcer = Enforcer(self.session, profile, self._manifests)
+        self.enforcer.start()
         return limit_pct
 
     def is_under_way(self) -> bool:
@@ -131,7 +131,7 @@ class Governed:
         return len(self.intervals) > BEFORE and all(one.upcalls for one in self.intervals[-BEFORE - 1 :])
 
     def lowered(self) -> bool:
-        return bool(self.governing and self.governing.lowered)
+        return bool(self.enforcer and self.enforcer.lowered)
 
     def _heard(self, news: News) -> None:
         with self.session.view() as state:
@@ -200,10 +200,10 @@ def test_a_storm_of_new_flows_is_counted_exactly_by_one_hook_and_rows_are_exact_
         governed.wait(AFTER)
         with governed.session.view() as state:
             attached = list(state.probes[PROBE].attach)
-    assert governed.governing
+    assert governed.enforcer
     told = (f"{one.mode}: {one.kernel_pct:.2f} % at {one.upcalls} upcalls" for one in governed.intervals)
-    print(f"budget {limit_pct:.2f} %:", *told, *governed.governing.actions, sep="\n  ")
-    action, *more = governed.governing.actions
+    print(f"budget {limit_pct:.2f} %:", *told, *governed.enforcer.actions, sep="\n  ")
+    action, *more = governed.enforcer.actions
     assert (action.probe, action.action) == (PROBE, "counters alone") and (action.measured or 0) > limit_pct
     if more:
         print("figures of a busy machine had it detached: what was asked meanwhile it cannot know")

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.budget.enforcer import Governing
-from netconsole.budget.governor import Action
-from netconsole.escalation.escalator import Escalating
+from netconsole.budget.enforcer import Enforcer
+from netconsole.escalation.escalator import Escalator
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.profile.profile import load_file, plan
 from netconsole.recording.format import Recording
-from netconsole.session.live import session_of
+from netconsole.run.assembly import session_of
 from netconsole.telemetry import frames
+from netconsole.telemetry.action import Action
 
 from .measurement import Measurement, manifest_of
 from .network import Namespace, Wire, send_udp
@@ -67,9 +67,9 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
     manifests = load_all()
     profile = load_file(path, manifests)
     session = session_of(plan(profile, manifests), profile, manifests)
-    governing = Governing(session, profile, manifests)
+    enforcer = Enforcer(session, profile, manifests)
     kept = tmp_path / "kept"
-    escalating = Escalating(session, governing, manifests, kept)
+    escalator = Escalator(session, enforcer, manifests, kept)
     changed = threading.Condition()
     actions: list[Action] = []
 
@@ -83,10 +83,10 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
         with changed:
             assert changed.wait_for(true, LIMIT_S), "did not come to pass"
 
-    escalating.start()
-    governing.start()
+    escalator.start()
+    enforcer.start()
     session.on_news(notify)
-    governing.on_action(notify)
+    enforcer.on_action(notify)
     session.start()
     try:
         until(lambda: session.settled() and session.age_s() is not None)
@@ -99,7 +99,7 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
             total, status = probe.counters["drops"].count.total, state.probes[PROBE + SUFFIX].status
     finally:
         session.close()
-        escalating.close()
+        escalator.close()
     print(*actions, sep="\n")
     assert total == sent, "the summary counted everything meanwhile"
     assert status == "off"

@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from netconsole.budget import hook_rates
-from netconsole.budget.enforcer import Governing
+from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.forecast import forecast, said
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.profile import Budget, Choice, Profile, plan
-from netconsole.session.live import session_of
+from netconsole.run.assembly import session_of
 from netconsole.telemetry.frames import Scalar
 from netconsole.telemetry.state import State
 from tests.session_news import SessionNews
@@ -70,9 +70,9 @@ class Following:
     def __init__(self, profile: Profile) -> None:
         self.manifests = load_all()
         self.session = session_of(plan(profile, self.manifests), profile, self.manifests, every_s=1.0)
-        self.governing = Governing(self.session, profile, self.manifests)
+        self.enforcer = Enforcer(self.session, profile, self.manifests)
         self.until = SessionNews(self.session, LIMIT_S).until
-        self.governing.start()
+        self.enforcer.start()
         self.session.start()
 
     def __enter__(self) -> Following:
@@ -89,16 +89,16 @@ def test_a_probe_that_the_session_lacks_is_started_and_governed(first: str, name
     filters: dict[str, Scalar] = {"netns": namespace.inode}
     with Following(Profile("x", budget=budget, filters=filters, probes={first: Choice()})) as one:
         one.until(lambda state: first in state.probes and state.probes[first].measuring)
-        one.governing.begin(one.manifests[PROBE], Choice()).result(LIMIT_S)
-        one.governing.begin(one.manifests["softnet"], Choice()).result(LIMIT_S)
+        one.enforcer.begin(one.manifests[PROBE], Choice()).result(LIMIT_S)
+        one.enforcer.begin(one.manifests["softnet"], Choice()).result(LIMIT_S)
         one.until(
             lambda state: all(name in state.probes and state.probes[name].measuring for name in (PROBE, "softnet"))
         )
         with one.session.view() as state:
             assert state.probes[PROBE].knobs["netns"] == namespace.inode
         with Storm(namespace, PER_S):
-            one.until(lambda _: PROBE in one.governing.lowered)
-        started = [action for action in one.governing.actions if action.because == "the user asked for it"]
+            one.until(lambda _: PROBE in one.enforcer.lowered)
+        started = [action for action in one.enforcer.actions if action.because == "the user asked for it"]
         assert [(action.probe, action.action) for action in started] == [
             (PROBE, "started: summary"),
             ("softnet", "started: summary"),
@@ -113,7 +113,7 @@ def test_a_running_probe_is_forecast_by_what_it_takes_now(storm: Storm) -> None:
     profile = Profile("x", budget=Budget(kernel_cpu_pct=0.00001, action="warn"), probes={PROBE: Choice()})
     with Following(profile) as one:
         one.until(has_run)
-        text, above = one.governing.look_ahead(one.manifests[PROBE], "details")
+        text, above = one.enforcer.look_ahead(one.manifests[PROBE], "details")
     print(text)
     assert "measured now in another mode" in text or "calibrated" in text
     assert above is not None and "the budget is 1e-05 %" in above

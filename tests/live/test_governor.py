@@ -20,7 +20,7 @@ from statistics import fmean, median
 import pytest
 
 from netconsole.base.paths import measuring_command
-from netconsole.budget.enforcer import Governing
+from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.governor import REACTION_S, SETTLE_S
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.profile import load_file, plan
@@ -104,10 +104,10 @@ class Watched:
             interval_s,
             is_close=mode == "details" or not budget,
         )
-        self.governing = Governing(self.session, profile, manifests)
+        self.enforcer = Enforcer(self.session, profile, manifests)
         self.intervals: list[Interval] = []
         if budget:
-            self.governing.start()
+            self.enforcer.start()
         self.session.on_news(self._heard)
         self.until = SessionNews(self.session, LIMIT_S).until  # whoever waits looks when the interval is in the list
         self.session.start()
@@ -199,20 +199,20 @@ def measured_budget_pct(directory: Path, namespace: Namespace, mode: Mode) -> fl
 def test_a_storm_is_soon_within_the_budget_and_details_come_back_after_it(
     governed: Watched, namespace: Namespace
 ) -> None:
-    limit_pct = governed.governing.profile.budget.kernel_cpu_pct
+    limit_pct = governed.enforcer.profile.budget.kernel_cpu_pct
     assert limit_pct
     sent = 0
     for is_last in (False, True):  # off and on again: when it is given back the second time, tests/unit knows
         with governed.session.view() as state:
             assert is_as_asked_for(state)
-        first, done = len(governed.intervals), len(governed.governing.actions)
+        first, done = len(governed.intervals), len(governed.enforcer.actions)
         with Storm(namespace, STORM_PER_S) as storm:
-            governed.until(lambda state, done=done: len(governed.governing.actions) > done)  # type: ignore[misc]
+            governed.until(lambda state, done=done: len(governed.enforcer.actions) > done)  # type: ignore[misc]
             governed.wait(REACTION_FIGURES + 2)
             sent += storm.stop()
         during = governed.intervals[first:]
         governed.settle()
-        given_up = governed.governing.actions[done:]
+        given_up = governed.enforcer.actions[done:]
         print(f"budget {limit_pct:.2f} %:", *(f"{one.kernel_pct:.2f}" for one in during), *given_up, sep="\n  ")
         assert not late_excesses(during, limit_pct)
         begun = next(place for place, one in enumerate(during) if one.drops)
@@ -223,14 +223,14 @@ def test_a_storm_is_soon_within_the_budget_and_details_come_back_after_it(
         assert sum(one.events for one in during) <= EVENTS_PER_S * sum(one.length_s for one in during) + saved_up
         if is_last:
             break
-        governed.until(lambda _: not governed.governing.lowered)
+        governed.until(lambda _: not governed.enforcer.lowered)
         governed.until(is_as_asked_for)
-        steps = [one for one in governed.governing.actions[done:] if one.probe == PROBE]
+        steps = [one for one in governed.enforcer.actions[done:] if one.probe == PROBE]
         place = next(place for place, one in enumerate(steps) if one.action.startswith("back"))
         assert steps[-1].action == "back to details"
         assert steps[place].at_s - steps[place - 1].at_s >= SETTLE_S
     governed.settle()
-    if any(one.action == "detached" for one in governed.governing.actions):
+    if any(one.action == "detached" for one in governed.enforcer.actions):
         print("figures of a busy machine had it detached: what was dropped meanwhile it cannot know")
     else:
         governed.assert_accounted(sent)
@@ -253,7 +253,7 @@ def test_a_storm_under_calm_statistics_is_measured_and_answered_as_soon(
     governed: Watched, namespace: Namespace
 ) -> None:
     """Of summaries the statistics are on every five seconds: what they count tells that it is time to look."""
-    limit_pct = governed.governing.profile.budget.kernel_cpu_pct
+    limit_pct = governed.enforcer.profile.budget.kernel_cpu_pct
     assert limit_pct
     governed.until(lambda state: state.probes[PROBE].cost.kernel_cpu_pct is not None)
     first = len(governed.intervals)
@@ -262,7 +262,7 @@ def test_a_storm_under_calm_statistics_is_measured_and_answered_as_soon(
         governed.wait(REACTION_FIGURES + 3)
         sent = storm.stop()
     during = governed.intervals[first:]
-    actions = [one for one in governed.governing.actions if one.probe == PROBE]
+    actions = [one for one in governed.enforcer.actions if one.probe == PROBE]
     during = during[next(place for place, one in enumerate(during) if one.drops) :]
     told = (f"{one.kernel_pct:.2f} at {one.drops} drops" for one in during)
     print(f"budget {limit_pct:.2f} %:", *told, *actions, sep="\n  ")
@@ -354,7 +354,7 @@ def test_the_circuit_breaker_holds_while_the_collector_is_stopped(tmp_path: Path
 
 
 def test_and_keeps_the_budget_by_the_time_that_runs_take(governed: Watched, namespace: Namespace) -> None:
-    limit_pct = governed.governing.profile.budget.kernel_cpu_pct
+    limit_pct = governed.enforcer.profile.budget.kernel_cpu_pct
     assert limit_pct
     stopped = storm_while_stopped(governed, namespace, 2 * FIRST_WINDOWS)
     print(f"the budget is {limit_pct:.2f} %")

@@ -16,12 +16,12 @@ from textual.geometry import Region
 from textual.widgets import Input
 
 from netconsole.base.errors import Unable
-from netconsole.budget.governor import Action
 from netconsole.probes.catalogue import load_all
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Choice
 from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
+from netconsole.telemetry.action import Action
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.panes.overview import stands_out
 from netconsole.tui.screens import knobs as form_of_knobs
@@ -383,9 +383,9 @@ async def test_the_overview_holds_every_cost_against_its_limit(size: tuple[int, 
 async def test_the_header_says_that_probes_were_lowered() -> None:
     async with running() as one:
         assert "LOWERED" not in await one.play()
-        one.app._governing = SimpleNamespace(actions=(), pinned=frozenset(), lowered=("kernel_drops",), profile=PROFILE)  # type: ignore[assignment]
+        one.app._enforcer = SimpleNamespace(actions=(), pinned=frozenset(), lowered=("kernel_drops",), profile=PROFILE)  # type: ignore[assignment]
         assert "! 1 LOWERED" in (await one.play()).splitlines()[0]
-        one.app._governing = None
+        one.app._enforcer = None
 
 
 async def test_a_refusal_of_the_collector_is_told() -> None:
@@ -467,7 +467,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
             done.set_result(None)
             return done
 
-        one.app._governing = SimpleNamespace(  # type: ignore[assignment]
+        one.app._enforcer = SimpleNamespace(  # type: ignore[assignment]
             actions=(), pinned=frozenset(), lowered=(), profile=PROFILE, look_ahead=None, begin=begin
         )
         titles = {command.title for command in one.app.get_system_commands(one.app.screen)}
@@ -483,7 +483,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
         assert "refused: needs root" in await one.press("enter")
         assert "applied" in await one.press("enter")
         assert [(name, wanted.mode) for name, wanted in begun] == [(lacking, "summary")] * 2
-        one.app._governing = None
+        one.app._enforcer = None
 
 
 async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> None:
@@ -491,7 +491,7 @@ async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> Non
     told = SimpleNamespace(actions=(Action(0.0, "vhost_queues", "not started", because),), on_action=lambda _: None)
     told.pinned, told.lowered, told.profile = frozenset(), (), PROFILE
     session = PlayedSession(host(12))
-    app = ConsoleApp(session, PROFILE, load_all([PROBE_DIRECTORY]), governing=told)  # type: ignore[arg-type]
+    app = ConsoleApp(session, PROFILE, load_all([PROBE_DIRECTORY]), enforcer=told)  # type: ignore[arg-type]
     async with app.run_test(size=(120, 40)) as pilot:
         one = Console(app, pilot, session)
         assert "vhost_queues: not started: 14 % of a core in all" in await one.press()

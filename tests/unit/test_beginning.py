@@ -15,13 +15,14 @@ from netconsole.base.errors import Unable
 from netconsole.budget import forecaster
 from netconsole.budget.forecast import Passing, forecast
 from netconsole.budget.forecaster import Outlook
-from netconsole.budget.governor import Action
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, Choice, Profile, load, plan
 from netconsole.run import deferred_start
 from netconsole.run.preflight import put_off
-from netconsole.session.protocol import News, ProbeRequest
+from netconsole.session.protocol import News
+from netconsole.telemetry.action import Action
 from netconsole.telemetry.frames import Mode, ProbeState
 from netconsole.telemetry.state import State
 
@@ -89,36 +90,36 @@ def begun(monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None) -> tu
         return Outlook([replace(one, by_cpu={0: costs[one.probe]}) for one in made], None)
 
     monkeypatch.setattr(forecaster, "look_ahead", look_ahead)
-    session, governing = FakeSession(), FakeGoverning()
+    session, enforcer = FakeSession(), FakeGoverning()
     requests = [ProbeRequest(QUEUES), ProbeRequest(RINGS)]
-    one = deferred_start.Beginning(session, governing, MANIFESTS, requests)  # type: ignore[arg-type]
+    one = deferred_start.DeferredStart(session, enforcer, MANIFESTS, requests)  # type: ignore[arg-type]
     one.start()
     assert set(session.said.values()) == {("compiling", None)}
     session.news("status")
     session.news("interval")  # once is enough
     assert session.done.wait(LIMIT_S)
-    return session, governing
+    return session, enforcer
 
 
 def test_what_fits_is_started_and_its_forecast_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, governing = begun(monkeypatch, {QUEUES: 4.0, RINGS: 3.0})
+    session, enforcer = begun(monkeypatch, {QUEUES: 4.0, RINGS: 3.0})
     assert session.loaded == [QUEUES, RINGS]
-    assert [(one.probe, one.action) for one in governing.told] == [(QUEUES, "forecast"), (RINGS, "forecast")]
+    assert [(one.probe, one.action) for one in enforcer.told] == [(QUEUES, "forecast"), (RINGS, "forecast")]
 
 
 def test_the_dearest_that_does_not_fit_is_off_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, governing = begun(monkeypatch, {QUEUES: 9.0, RINGS: 3.0})
+    session, enforcer = begun(monkeypatch, {QUEUES: 9.0, RINGS: 3.0})
     assert session.loaded == [RINGS]
     state, why = session.said[QUEUES]
     assert state == "off"
     assert (why or "").startswith("not started: vhost_queues in summary: ")
-    assert list(governing.left_out) == [QUEUES]
+    assert list(enforcer.left_out) == [QUEUES]
 
 
 def test_where_nothing_can_be_forecast_all_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, governing = begun(monkeypatch, None)
+    session, enforcer = begun(monkeypatch, None)
     assert session.loaded == [QUEUES, RINGS]
-    assert [(one.action, one.because) for one in governing.told] == [("no forecast", "no BPF here")]
+    assert [(one.action, one.because) for one in enforcer.told] == [("no forecast", "no BPF here")]
 
 
 def test_only_summaries_that_nobody_named_wait(monkeypatch: pytest.MonkeyPatch) -> None:

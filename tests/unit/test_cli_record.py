@@ -13,7 +13,8 @@ import pytest
 
 from netconsole.base.errors import BadInput
 from netconsole.cli import main as cli
-from netconsole.cli import record as cli_record
+from netconsole.cli import options
+from netconsole.cli import replay as cli_replay
 from netconsole.recording.format import Recording
 from netconsole.telemetry.frames import Table
 from tests.unit.recorded import Stream, record
@@ -86,7 +87,7 @@ def test_kill_9_leaves_what_was_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("given", "told"),
     [
         (["--duration", "soon"], '--duration: expected a time from 1ms to 720h such as "10m", found "soon"'),
         (["--max-size", "1kB"], "--max-size: expected a size from 1MB"),
@@ -96,10 +97,10 @@ def test_kill_9_leaves_what_was_recorded(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_one_line(
-    tmp_path: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, given: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "a.ncrec"
-    assert cli.run(["record", "-o", str(path), *OWN, *options]) == cli.BAD_USAGE
+    assert cli.run(["record", "-o", str(path), *OWN, *given]) == options.BAD_USAGE
     said = capsys.readouterr().err
     assert told in said and len(said.splitlines()) == 1
     assert not path.exists()
@@ -108,14 +109,14 @@ def test_what_cannot_be_is_one_line(
 def test_it_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.ncrec"
     path.write_text("mine")
-    assert cli.run(["record", "-o", str(path), *OWN]) == cli.BAD_USAGE
+    assert cli.run(["record", "-o", str(path), *OWN]) == options.BAD_USAGE
     assert "is there already" in capsys.readouterr().err and path.read_text() == "mine"
 
 
 def test_without_a_name_the_shipped_ones_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["replay"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(cli_record.shipped())
+    assert [line.split()[0] for line in lines] == list(cli_replay.shipped())
     assert all("kernel 6." in line for line in lines)
 
 
@@ -130,16 +131,16 @@ def test_without_a_name_the_shipped_ones_are_listed(capsys: pytest.CaptureFixtur
     ],
 )
 def test_what_cannot_be_replayed_is_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["replay", *words]) == cli.BAD_USAGE
+    assert cli.run(["replay", *words]) == options.BAD_USAGE
     said = capsys.readouterr().err
     assert told in said and len(said.splitlines()) == 1
 
 
 def asked(answer: bytes) -> tuple[int, str]:
     """What the console without privileges says on a terminal where this is answered, and how it ends."""
-    script = "from netconsole.cli import record as cli_record\nimport sys\n"
-    script += "cli_record.open_replay = lambda path: print('replays', path.name) or 0\n"
-    script += "result = cli_record.offer('not root')\nsys.exit(99 if result is None else result)\n"
+    script = "from netconsole.cli import replay as cli_replay\nimport sys\n"
+    script += "cli_replay.open_replay = lambda path: print('replays', path.name) or 0\n"
+    script += "result = cli_replay.offer('not root')\nsys.exit(99 if result is None else result)\n"
     main, side = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", script], stdin=side, stderr=side, stdout=side)
     os.close(side)
@@ -163,15 +164,15 @@ def test_who_may_not_measure_is_offered_a_recording() -> None:
 @pytest.mark.parametrize("answer", [b"\n", b"0\n", b"99\n", b"no\n", "²\n".encode()])
 def test_who_wants_none_is_told_what_is_missing(answer: bytes) -> None:
     code, shown = asked(answer)
-    assert code == cli.UNABLE and "not root" in shown and "replays" not in shown
+    assert code == options.UNABLE and "not root" in shown and "replays" not in shown
 
 
 def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115, PTH123
-    assert cli_record.offer("not root") is None
+    assert cli_replay.offer("not root") is None
 
 
 def test_a_recording_that_is_made_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     record(Path("drops"), Stream().batches(1))
-    assert cli_record.find("drops") == Path("drops"), "a file here comes before a shipped one"
+    assert cli_replay.find("drops") == Path("drops"), "a file here comes before a shipped one"

@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 
 from netconsole.base.errors import BadInput
-from netconsole.budget.enforcer import Governing
+from netconsole.budget.enforcer import Enforcer
 from netconsole.cli.main import run
-from netconsole.escalation.escalator import Escalating
+from netconsole.escalation.crossings import focus, worst
+from netconsole.escalation.escalator import Escalator
 from netconsole.probes.catalogue import load
-from netconsole.profile.escalation_rules import SUFFIX, Escalation, focus, worst
+from netconsole.probes.request import ProbeRequest
+from netconsole.profile.escalation_rules import SUFFIX, Escalation
 from netconsole.profile.profile import Budget, Choice, Profile, load_file
 from netconsole.recording.flight_recorder import MAX_WEIGHT, FlightRecorder
 from netconsole.recording.format import Recording
 from netconsole.recording.recorder import describe
-from netconsole.session.protocol import News, ProbeRequest
+from netconsole.session.protocol import News
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 from tests.unit.stamp import Stamp
@@ -107,18 +109,18 @@ class FakeSession:
         return future
 
 
-def started(tmp_path: Path, profile: Profile = PROFILE) -> tuple[FakeSession, Governing, Escalating]:
+def started(tmp_path: Path, profile: Profile = PROFILE) -> tuple[FakeSession, Enforcer, Escalator]:
     session = FakeSession()
-    governing = Governing(session, profile, MANIFESTS)  # type: ignore[arg-type]
-    escalating = Escalating(session, governing, MANIFESTS, tmp_path)  # type: ignore[arg-type]
-    escalating.start()
-    governing.start()
+    enforcer = Enforcer(session, profile, MANIFESTS)  # type: ignore[arg-type]
+    escalator = Escalator(session, enforcer, MANIFESTS, tmp_path)  # type: ignore[arg-type]
+    escalator.start()
+    enforcer.start()
     session.second()
-    return session, governing, escalating
+    return session, enforcer, escalator
 
 
 def test_a_crossing_arms_details_of_that_device_and_steps_back_after_its_time(tmp_path: Path) -> None:
-    session, governing, escalating = started(tmp_path)
+    session, enforcer, escalator = started(tmp_path)
     session.second(drops=100)
     assert not session.loaded, "at the threshold is not over it"
     session.second(drops=200)
@@ -138,25 +140,25 @@ def test_a_crossing_arms_details_of_that_device_and_steps_back_after_its_time(tm
     assert session.unloaded == [(NAME + SUFFIX, "stepped back: their 3 s are over")]
     for _ in range(4):
         session.second(drops=200)
-    escalating.close()
+    escalator.close()
     (snapshot,) = tmp_path.glob("*.json")
     document = json.loads(snapshot.read_text())
     assert document["probes"][NAME + SUFFIX]["mode"] == "details" and "tap0 FULL_RING: 200/s" in document["note"]
     recording = Recording(snapshot.with_suffix(".ncrec"))
     assert recording.begin.mono_ns <= 2 * SECOND_NS < recording.end.mono_ns, "also what was before it"
     recording.close()
-    told = [action.action for action in governing.actions]
+    told = [action.action for action in enforcer.actions]
     assert told[0].startswith("details of device=tap0") and told[1] == "back to summary" and "snapshot" in told[2]
     assert len(session.loaded) == 1, "it pauses"
 
 
 def test_after_its_pause_it_arms_again(tmp_path: Path) -> None:
-    session, _, escalating = started(tmp_path)
+    session, _, escalator = started(tmp_path)
     session.second(drops=200)
     for _ in range(15):
         session.second(drops=200)
     assert len(session.loaded) == 2
-    escalating.close()
+    escalator.close()
 
 
 @pytest.mark.parametrize(
@@ -168,27 +170,27 @@ def test_details_end_early_above_their_own_budget_and_before_anything_else_is_gi
     profile = Profile(
         "night", budget=Budget(kernel_cpu_pct=budget, action="degrade"), probes=PROFILE.probes, escalations=[RULE]
     )
-    session, governing, escalating = started(tmp_path, profile)
+    session, enforcer, escalator = started(tmp_path, profile)
     session.second(drops=200, pct=0.1)
     for _ in range(2):
         session.second(drops=200, pct=pct)
     assert why in str(session.unloaded[0][1])
-    assert not governing.lowered
-    escalating.close()
+    assert not enforcer.lowered
+    escalator.close()
 
 
 def test_what_names_no_device_is_not_armed(tmp_path: Path) -> None:
-    session, governing, escalating = started(tmp_path)
+    session, enforcer, escalator = started(tmp_path)
     session.second(drops=200, labels={"device": "", "netns": None, "reason": "FULL_RING", "protocol": "UDP"})
-    assert not session.loaded and "no device or flow" in governing.actions[0].because
-    escalating.close()
+    assert not session.loaded and "no device or flow" in enforcer.actions[0].because
+    escalator.close()
 
 
 def test_without_rules_nothing_is_watched(tmp_path: Path) -> None:
-    session, governing, escalating = started(tmp_path, Profile("plain", probes=PROFILE.probes))
+    session, enforcer, escalator = started(tmp_path, Profile("plain", probes=PROFILE.probes))
     session.second(drops=10_000)
-    assert not session.loaded and not governing.actions
-    escalating.close()
+    assert not session.loaded and not enforcer.actions
+    escalator.close()
 
 
 def test_a_row_narrows_as_far_as_it_names_something() -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from netconsole.budget import enforcer as module_governing
-from netconsole.budget.enforcer import Governing
+from netconsole.budget import enforcer as enforcer_module
+from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.sampling import CLOSELY_S
 from netconsole.probes.catalogue import load
+from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, Choice, Profile
-from netconsole.session.protocol import CommandError, News, ProbeRequest
+from netconsole.session.protocol import CommandError, News
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.state import State
@@ -122,21 +123,21 @@ class FakeSession:
         return future
 
 
-def governed(profile: Profile = PROFILE) -> tuple[FakeSession, Governing]:
+def governed(profile: Profile = PROFILE) -> tuple[FakeSession, Enforcer]:
     session = FakeSession()
-    governing = Governing(session, profile, {NAME: MANIFEST})  # type: ignore[arg-type]
-    governing.start()
+    enforcer = Enforcer(session, profile, {NAME: MANIFEST})  # type: ignore[arg-type]
+    enforcer.start()
     session.second(0.1)
-    return session, governing
+    return session, enforcer
 
 
 def test_an_excess_is_answered_with_a_command_that_says_why() -> None:
-    session, governing = governed()
+    session, enforcer = governed()
     session.second(3.0)
     ((what, mode, why),) = session.done
     assert (what, mode) == ("set", "counters")
     assert why is not None and "limit 2" in why and session.state.probes[NAME].why == why
-    assert [(action.probe, action.measured, action.limit) for action in governing.actions] == [(NAME, 3.0, 2.0)]
+    assert [(action.probe, action.measured, action.limit) for action in enforcer.actions] == [(NAME, 3.0, 2.0)]
 
 
 def test_figures_that_were_looked_at_already_are_no_second_excess() -> None:
@@ -173,38 +174,38 @@ def test_what_was_detached_comes_back_a_rung_and_then_as_it_was_asked_for() -> N
 
 
 def test_the_user_undoes_and_pins_and_unpins() -> None:
-    session, governing = governed()
+    session, enforcer = governed()
     session.second(3.0)
-    assert governing.toggle_pin(NAME) and governing.pinned == {NAME}
+    assert enforcer.toggle_pin(NAME) and enforcer.pinned == {NAME}
     assert session.state.probes[NAME].mode == "details"
     for _ in range(5):
         session.second(3.0)
     assert session.state.probes[NAME].mode == "details"
-    assert any("pinned" in action.action and not action.probe for action in governing.actions)
-    assert governing.toggle_pin(NAME) and not governing.pinned
+    assert any("pinned" in action.action and not action.probe for action in enforcer.actions)
+    assert enforcer.toggle_pin(NAME) and not enforcer.pinned
     session.second(3.0)
     assert session.state.probes[NAME].mode == "counters"
-    assert not governing.toggle_pin("nonsense")
+    assert not enforcer.toggle_pin("nonsense")
 
 
 def test_every_action_is_a_frame_whoever_it_is_of() -> None:
-    session, governing = governed()
+    session, enforcer = governed()
     session.second(3.0)
-    governing.toggle_pin(NAME)
+    enforcer.toggle_pin(NAME)
     for _ in range(5):
         session.second(3.0)
-    governing.toggle_pin(NAME)
-    governing.note(replace(governing.actions[-1], action="somebody else's"))
-    told = [(one.probe, one.action, one.because, one.measured, one.limit) for one in governing.actions]
+    enforcer.toggle_pin(NAME)
+    enforcer.note(replace(enforcer.actions[-1], action="somebody else's"))
+    told = [(one.probe, one.action, one.because, one.measured, one.limit) for one in enforcer.actions]
     assert session.said == told and len(told) >= 5
     assert {one[0] for one in told} == {NAME, ""}
 
 
 def test_what_the_user_sets_is_what_it_comes_back_to() -> None:
-    session, governing = governed()
+    session, enforcer = governed()
     session.status("attached", "summary", {**DETAILS, "port": 53})
     session.second(0.1)
-    assert governing.actions[-1].because == "the user changed it"
+    assert enforcer.actions[-1].because == "the user changed it"
     session.second(3.0)
     assert session.state.probes[NAME].mode == "counters"
     for _ in range(11):
@@ -237,43 +238,43 @@ def test_where_nothing_is_given_up_nothing_has_to_be_measured_closely() -> None:
 
 
 def test_a_refused_command_is_said() -> None:
-    session, governing = governed()
+    session, enforcer = governed()
     session.refuses = True
     session.second(3.0)
-    assert [action.because for action in governing.actions if action.action == "could not be changed"] == ["not today"]
+    assert [action.because for action in enforcer.actions if action.action == "could not be changed"] == ["not today"]
 
 
 @pytest.mark.parametrize("is_pinned", [False, True])
 def test_after_its_time_the_profile_goes_back_to_what_it_inherits(is_pinned: bool) -> None:
     base = Profile("base", budget=Budget(action="warn"), probes={NAME: Choice("summary")})
-    session, governing = governed(replace(PROFILE, ttl_s=5.0, base=base))
+    session, enforcer = governed(replace(PROFILE, ttl_s=5.0, base=base))
     if is_pinned:
-        governing.toggle_pin(NAME)
+        enforcer.toggle_pin(NAME)
     for _ in range(6):
         session.second(0.1)
-    assert governing.profile is base
+    assert enforcer.profile is base
     assert session.bounds == [2.0, None], "in the kernel, too"
     assert session.state.probes[NAME].mode == ("details" if is_pinned else "summary")
-    assert "was for 5 s" in governing.actions[-1].because
+    assert "was for 5 s" in enforcer.actions[-1].because
 
 
 def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module_governing, "require", lambda requests: None)
+    monkeypatch.setattr(enforcer_module, "require", lambda requests: None)
     base = Profile("base", budget=Budget(kernel_cpu_pct=2.0, action="degrade"))
-    session, governing = governed(replace(PROFILE, ttl_s=5.0, base=base, filters={"port": 53}))
+    session, enforcer = governed(replace(PROFILE, ttl_s=5.0, base=base, filters={"port": 53}))
     session.status("off", "details", {})
     session.second(0.1)
-    governing.begin(MANIFEST, Choice("summary")).result(0)
+    enforcer.begin(MANIFEST, Choice("summary")).result(0)
     assert session.done[-1][:2] == ("load", "summary") and session.state.probes[NAME].knobs["port"] == 53
-    assert (governing.actions[-1].action, governing.actions[-1].because) == (
+    assert (enforcer.actions[-1].action, enforcer.actions[-1].because) == (
         "started: summary",
         "the user asked for it",
     )
     for _ in range(6):
         session.second(0.1)
-    assert governing.profile is base
+    assert enforcer.profile is base
     assert session.state.probes[NAME].mode == "summary" and session.state.probes[NAME].measuring
     session.second(100.0)
-    assert governing.lowered == (NAME,), "it is governed like the others"
+    assert enforcer.lowered == (NAME,), "it is governed like the others"

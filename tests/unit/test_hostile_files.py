@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from netconsole.cli import main
+from netconsole.cli import main, options
 from tests.fuzz.readers import DATA, READERS, seeds
 
 SEEDS = {reader: list(seeds(reader)) for reader in READERS}
@@ -110,7 +110,7 @@ def commands(file: str, good: str, data: Path) -> list[list[str]]:
 
 
 def assert_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(command) == main.BAD_USAGE, command
+    assert main.run(command) == options.BAD_USAGE, command
     said = capsys.readouterr()
     lines = said.err.splitlines()
     assert said.out == "" and lines and all(line.startswith("netconsole: ") for line in lines), (command, said)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from netconsole.probes.request import ProbeRequest
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.live import LiveSession
-from netconsole.session.protocol import CommandError, ProbeRequest
+from netconsole.session.protocol import CommandError
 from netconsole.telemetry.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, AnyFrame, decode, encode
 from netconsole.telemetry.state import State
 from tests.fake_collector import Scenario

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from msgspec import to_builtins
 
-from netconsole.cli import record as cli_record
+from netconsole.cli import replay as cli_replay
 from netconsole.probes import catalogue
 from netconsole.profile.profile import Budget, Profile
 from netconsole.recording.format import Recording
@@ -73,7 +73,7 @@ def assert_as_published(path: Path, least: int = 100) -> None:
 def test_there_are_some_and_they_are_small() -> None:
     assert {path.stem for path in SHIPPED} == {"drops", "vhost"}
     assert sum(path.stat().st_size for path in SHIPPED) < MAX_BYTES
-    assert list(cli_record.shipped()) == [path.stem for path in SHIPPED]
+    assert list(cli_replay.shipped()) == [path.stem for path in SHIPPED]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -16,10 +16,10 @@ import pytest
 
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
 from netconsole.session.live import LiveSession
-from netconsole.session.protocol import ProbeRequest
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot, encode, parse
 from netconsole.telemetry import frames
@@ -230,7 +230,7 @@ from pathlib import Path
 from netconsole.run import headless
 from netconsole.session.live import LiveSession
 from netconsole.profile.profile import Profile
-from netconsole.session.protocol import ProbeRequest
+from netconsole.probes.request import ProbeRequest
 from netconsole.snapshot.document import encode
 
 session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])

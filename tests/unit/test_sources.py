@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from netconsole.session.protocol import ProbeRequest
+from netconsole.probes.request import ProbeRequest
 from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
 from netconsole.sources.links import COUNTS, NAMES_EVERY, Links, parse_devices

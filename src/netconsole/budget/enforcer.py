@@ -14,7 +14,7 @@ from functools import partial
 
 from netconsole.budget import spending
 from netconsole.budget.forecast import said as said_forecast
-from netconsole.budget.governor import PATIENCE, Action, Governor, Move, Overhead, Reading
+from netconsole.budget.governor import PATIENCE, Governor, Move, Overhead, Reading
 from netconsole.budget.ladder import Level, Rung, ladder
 from netconsole.budget.run_times import RunTimes
 from netconsole.budget.sampling import Attention, Glance, counted_per_s
@@ -22,6 +22,7 @@ from netconsole.host.identity import require
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Choice, Profile, plan
 from netconsole.session.protocol import Expandable, News
+from netconsole.telemetry.action import Action, said
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.state import ProbeState, State
 
@@ -33,7 +34,7 @@ _MEASURING = ("attached", "degraded")
 Wish = tuple[Level, Mapping[str, Scalar]]
 
 
-class Governing:
+class Enforcer:
     """Governs ``session`` by the budget of ``profile``, which may change when its time to live has ended."""
 
     def __init__(self, session: Expandable, profile: Profile, manifests: Mapping[str, Manifest]) -> None:
@@ -296,17 +297,10 @@ class Governing:
             callback(action)
 
 
-def said(action: Action) -> str:
-    """An action in one sentence: ``counters alone: in-kernel time of all probes …: 5.03, limit 2``."""
-    figures = "" if action.measured is None else f": {action.measured:.3g}"
-    limit = "" if action.limit is None else f", limit {action.limit:g}"
-    return f"{action.action}: {action.because}{figures}{limit}"
-
-
 def needs_windows(profile: Profile) -> bool:
     """Whether the profile needs run-time statistics in every interval from the start: it has details, and a budget.
 
-    What summaries cost goes with the traffic: the calm default windows do until that jumps (attention.py).
+    What summaries cost goes with the traffic: the calm default windows do until that jumps (sampling.py).
     """
     budget = profile.budget
     keeps = budget.kernel_cpu_pct is not None or budget.ns_per_packet is not None

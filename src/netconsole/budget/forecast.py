@@ -14,8 +14,8 @@ from netconsole.base import figure
 from netconsole.budget.spending import MIN_PACKETS_PER_S
 from netconsole.calibrate.result import Calibration, Entry
 from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget
-from netconsole.session.protocol import ProbeRequest
 from netconsole.telemetry.frames import Mode
 
 Basis: TypeAlias = Literal["calibrated", "running", "calibrated otherwise", "counting"]

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from netconsole.budget.ladder import Rung
 from netconsole.profile.profile import Budget
+from netconsole.telemetry.action import Action
 
 Limited: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "events_per_s"]
 """What every probe has a share in: it is kept by giving up some of the dearest one."""
@@ -50,30 +51,6 @@ class Reading:
     """Events submitted."""
     ns_per_packet: float | None = None
     """In-kernel time for each packet that the kernel takes in; None also when there are hardly any."""
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """What was done, for people and for snapshots. ``at_s`` is on the clock of the observations."""
-
-    at_s: float
-    probe: str
-    action: str
-    because: str
-    measured: float | None = None
-    limit: float | None = None
-
-    def as_dict(self, since_s: float = 0.0) -> dict[str, object]:
-        """As in a snapshot, ``at_s`` counted from ``since_s``: below 0 it was before."""
-        measured = None if self.measured is None else round(self.measured, 3)
-        return {
-            "at_s": round(self.at_s - since_s, 3),
-            "probe": self.probe,
-            "action": self.action,
-            "because": self.because,
-            "measured": measured,
-            "limit": self.limit,
-        }
 
 
 @dataclass(frozen=True, slots=True)

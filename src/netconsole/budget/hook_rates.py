@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from netconsole.budget.forecast import Hook, Passing
 from netconsole.calibrate.tool import Tool
 from netconsole.probes.manifest import Manifest
-from netconsole.session.protocol import ProbeRequest
+from netconsole.probes.request import ProbeRequest
 from netconsole.sources.softnet import SOFTNET, parse_softnet
 
 NAME = "hooks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from netconsole.probes.manifest import COMMON, Manifest
-from netconsole.session.protocol import ProbeRequest
+from netconsole.probes.request import ProbeRequest
 
 NAME = "empty"
 CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"

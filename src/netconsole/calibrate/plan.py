@@ -13,7 +13,7 @@ from netconsole.calibrate import empty
 from netconsole.calibrate.load import METRICS, WORKLOADS, Load, Workload, stretch_s
 from netconsole.calibrate.tool import Program, Runs, Tool
 from netconsole.probes.manifest import Manifest
-from netconsole.session.protocol import ProbeRequest
+from netconsole.probes.request import ProbeRequest
 
 NOTHING = "nothing"
 BUSY_PCT = 20.0

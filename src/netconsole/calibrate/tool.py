@@ -13,8 +13,8 @@ import psutil
 
 from netconsole.base import paths
 from netconsole.base.errors import Unable
+from netconsole.probes.request import ProbeRequest
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
-from netconsole.session.protocol import ProbeRequest
 from netconsole.telemetry import frames
 from netconsole.telemetry.tables import RowKey, row_key
 

@@ -11,12 +11,12 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
+from netconsole.cli.options import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from netconsole.calibrate.plan import Treatment
     from netconsole.probes.catalogue import Catalogue
 
-DEFAULT_PROFILE = "summary"
 DEFAULT_PAIRS = 5
 MAX_PAIRS = 1000
 DEFAULT_WINDOW = "400ms"

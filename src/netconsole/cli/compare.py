@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from netconsole.base.figure import safe
+from netconsole.cli.options import DEFAULT_PROFILE, SETTINGS
 
-_SETTINGS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **_SETTINGS)
+baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **SETTINGS)
 
 FORMATS = ("text", "md", "html", "json")
-DEFAULT_PROFILE = "summary"
 
 
 @baseline_app.callback(invoke_without_command=True)

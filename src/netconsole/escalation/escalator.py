@@ -18,12 +18,12 @@ import msgspec
 from netconsole.base import figure, paths
 from netconsole.base.errors import BadInput
 from netconsole.base.files import write_whole
-from netconsole.budget.enforcer import Governing
-from netconsole.budget.governor import Action
+from netconsole.budget.enforcer import Enforcer
+from netconsole.escalation import crossings
+from netconsole.escalation.crossings import Crossing
 from netconsole.host.identity import namespace_inode
 from netconsole.probes.manifest import Manifest
-from netconsole.profile import escalation_rules
-from netconsole.profile.escalation_rules import SUFFIX, Crossing
+from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.profile.profile import Profile, plan
 from netconsole.recording import recorder
 from netconsole.recording.flight_recorder import FlightRecorder
@@ -31,6 +31,7 @@ from netconsole.recording.format import Header
 from netconsole.session.protocol import Expandable, News
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
+from netconsole.telemetry.action import Action
 from netconsole.telemetry.state import State
 
 MAX_FILES = 200
@@ -61,22 +62,22 @@ class _Armed:
     profile: Profile = field(default_factory=lambda: Profile(""))
 
 
-class Escalating:
-    """Watches for crossings of the rules of the profile that ``governing`` keeps."""
+class Escalator:
+    """Watches for crossings of the rules of the profile that ``enforcer`` keeps."""
 
     def __init__(
         self,
         session: Expandable,
-        governing: Governing,
+        enforcer: Enforcer,
         manifests: Mapping[str, Manifest],
         directory: Path | None = None,
     ) -> None:
         """``directory``: where snapshots and recordings go; by default the user's data directory."""
         self._session = session
-        self._governing = governing
+        self._enforcer = enforcer
         self._manifests = manifests
         self._directory = paths.user_data() / "escalations" if directory is None else directory
-        self._flight = FlightRecorder(max((rule.keep_s for rule in governing.profile.escalations), default=1.0))
+        self._flight = FlightRecorder(max((rule.keep_s for rule in enforcer.profile.escalations), default=1.0))
         self._armed: _Armed | None = None
         self._quiet_until_s: dict[int, float] = {}
         """By place of the rule in the profile."""
@@ -87,10 +88,10 @@ class Escalating:
 
     def start(self) -> None:
         """Listen to the session, if the profile asks for anything. Call it before the session starts."""
-        if self._governing.profile.escalations:
+        if self._enforcer.profile.escalations:
             self._session.attach(self._flight)
             self._session.on_news(self._news)
-            self._governing.yields_first = self.stand_down
+            self._enforcer.yields_first = self.stand_down
 
     def stand_down(self, because: str) -> bool:
         """End the details that run now. False when none do."""
@@ -133,8 +134,8 @@ class Escalating:
             self._write(armed)
 
     def _look(self, state: State, at_s: float) -> None:
-        for place, rule in enumerate(self._governing.profile.escalations):
-            crossing = None if at_s < self._quiet_until_s.get(place, 0.0) else escalation_rules.worst(state, rule)
+        for place, rule in enumerate(self._enforcer.profile.escalations):
+            crossing = None if at_s < self._quiet_until_s.get(place, 0.0) else crossings.worst(state, rule)
             if crossing is None:
                 continue
             self._quiet_until_s[place] = at_s + rule.for_s + rule.keep_s + rule.pause_s
@@ -144,7 +145,7 @@ class Escalating:
     def _arm(self, state: State, crossing: Crossing, at_s: float) -> bool:
         rule, manifest = crossing.rule, self._manifests[crossing.rule.probe]
         running = state.probes[rule.probe].knobs
-        filters = escalation_rules.focus(crossing.labels, manifest.knobs, namespace_inode)
+        filters = crossings.focus(crossing.labels, manifest.knobs, namespace_inode)
         why_not = self._why_not(filters)
         if filters is None or why_not is not None:
             self._tell(at_s, rule.probe, "no details", f"{crossing.says}, but {why_not}", crossing)
@@ -155,7 +156,7 @@ class Escalating:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime((state.collector.closed_wall_ns or 0) / 1e9))
         name = rule.probe + SUFFIX
         armed = self._armed = _Armed(
-            crossing, name, builder.mark(state), at_s, f"{rule.probe}-{stamp}", profile=self._governing.profile
+            crossing, name, builder.mark(state), at_s, f"{rule.probe}-{stamp}", profile=self._enforcer.profile
         )
         self._flight.hold()
         narrowed = " ".join(f"{knob}={value}" for knob, value in filters.items())
@@ -218,7 +219,7 @@ class Escalating:
             armed.profile,
             armed.since,
             note=note,
-            actions=self._governing.actions,
+            actions=self._enforcer.actions,
         )
 
     def _write(self, armed: _Armed) -> None:
@@ -251,9 +252,9 @@ class Escalating:
     def _tell_now(self) -> None:
         told, self._to_tell = self._to_tell, []
         for action in told:
-            self._governing.note(action)
+            self._enforcer.note(action)
 
     def _tell_later(self, armed: _Armed, action: str, because: str) -> None:
         with self._session.view() as state:
             at_s = (state.collector.closed_mono_ns or 0) / 1e9
-        self._governing.note(Action(at_s, armed.name, action, because))
+        self._enforcer.note(Action(at_s, armed.name, action, because))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from netconsole.base.errors import Unable
-from netconsole.session.protocol import ProbeRequest
+from netconsole.probes.request import ProbeRequest
 from netconsole.telemetry.frames import Host
 
 STATUS = Path("/proc/self/status")

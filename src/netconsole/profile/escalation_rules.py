@@ -6,18 +6,13 @@ Rules are data of a profile, checked like the rest of it. All here is pure;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from netconsole.base import figure
 from netconsole.base.duration import parse_duration
 from netconsole.base.errors import Checker, shown
-from netconsole.probes.knobs import MAX_EVENTS_PER_S, PROTOCOLS, refusal
+from netconsole.probes.knobs import MAX_EVENTS_PER_S
 from netconsole.probes.manifest import Manifest
-from netconsole.telemetry.frames import Label, Scalar
-from netconsole.telemetry.histogram import percentile
-from netconsole.telemetry.state import ProbeState, State
-from netconsole.telemetry.tables import RowKey
 
 SUFFIX = ".details"
 """What the second instance of a probe is called: kernel_drops.details."""
@@ -28,7 +23,7 @@ MAX_FOR_S, MAX_KEEP_S, MAX_PAUSE_S = 600.0, 300.0, 24 * 3600.0
 
 _KEYS = ("probe", "table", "histogram", "value", "percentile", "where", "over")
 _BUDGET = ("for", "events_per_s", "kernel_cpu_pct", "keep", "pause")
-_NARROWING = ("device", "netns", "address", "port")
+NARROWING = ("device", "netns", "address", "port")
 """Filters of which one at least has to be known: details of everything are not what was asked for."""
 
 
@@ -69,16 +64,6 @@ class Escalation:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """A figure that is over a rule's threshold in this interval."""
-
-    rule: Escalation
-    labels: RowKey
-    measured: float
-    says: str
-
-
 def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None:
     """One rule of a profile; None when what is wrong with it makes it none. Mistakes are noted in ``item``."""
     item.only((*_KEYS, *_BUDGET))
@@ -97,7 +82,7 @@ def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None
     figures, value, labels, part = _figures(item, manifest)
     where = item.table("where")
     where.only(labels, "label")
-    if not set(labels) & set(_NARROWING):
+    if not set(labels) & set(NARROWING):
         item.wrong("histogram" if part else "table", "tells no device or flow to which details could be narrowed")
     return Escalation(
         probe=name,
@@ -112,72 +97,6 @@ def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None
         keep_s=keep_s,
         pause_s=pause_s,
     )
-
-
-def crossings(state: State, rule: Escalation) -> Iterator[Crossing]:
-    """Every row, or histogram of a row's labels, that is over the threshold in the last interval."""
-    probe = state.probes.get(rule.probe)
-    if probe is None or not probe.measuring:
-        return
-    yield from _of_histograms(probe, rule) if rule.percentile is not None else _of_tables(probe, rule)
-
-
-def worst(state: State, rule: Escalation) -> Crossing | None:
-    """The row that is farthest over the threshold; None when none is."""
-    return max(crossings(state, rule), key=lambda one: one.measured, default=None)
-
-
-def focus(
-    labels: RowKey, knobs: Mapping[str, Scalar], namespace: Callable[[str], int | None]
-) -> dict[str, Scalar] | None:
-    """The filters that narrow a probe with these knobs to a row; None when none of them names a device or flow.
-
-    ``namespace`` gives the inode of a network namespace by the name that a label has.
-    """
-    found: dict[str, Scalar] = {}
-    for name, label in labels:
-        value = _knob(name, label, namespace)
-        if name in knobs and value is not None and refusal(name, value, knobs[name]) is None:
-            found[name] = value
-    return found if set(found) & set(_NARROWING) else None
-
-
-def _knob(name: str, label: Label, namespace: Callable[[str], int | None]) -> Scalar:
-    """The value of a filter for a label; None when the label says nothing."""
-    if name == "netns":
-        return namespace(label) if isinstance(label, str) else None
-    if name == "protocol":
-        return label.lower() if isinstance(label, str) and label.lower() in PROTOCOLS else None
-    return label if name in _NARROWING and label else None
-
-
-def _of_tables(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
-    table = probe.tables.get(rule.figures)
-    for row in table.moving() if table is not None else ():
-        rate = row.per_s(rule.value)
-        if rate is not None and rate > rule.over and _fits(row.labels, rule):
-            what = "" if rule.value == "count" else f" {rule.value}"
-            yield Crossing(rule, row.key, rate, f"{_named(row.labels)}: {figure.rate(rate)}{what}")
-
-
-def _of_histograms(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
-    group = probe.histograms.get(rule.figures)
-    for row in group.rows.values() if group is not None else ():
-        part = rule.percentile or 0.0
-        found = percentile(row.delta, part) if row.delta.count >= MIN_SAMPLES else None
-        if found is not None and found > rule.over and _fits(row.labels, rule):
-            says = f"{_named(row.labels)}: p{part:g} {figure.quantity(found, row.unit)}"
-            yield Crossing(rule, row.key, found, says)
-
-
-def _fits(labels: Mapping[str, Label], rule: Escalation) -> bool:
-    return all(str(labels.get(name)) == value for name, value in rule.where.items())
-
-
-def _named(labels: Mapping[str, Label]) -> str:
-    known = [("", "device"), ("queue ", "queue"), ("", "reason"), ("", "address"), ("port ", "port")]
-    parts = [f"{word}{figure.safe(labels[name], 48)}" for word, name in known if labels.get(name) not in (None, "")]
-    return " ".join(parts) or "a row without names"
 
 
 def _figures(item: Checker, manifest: Manifest) -> tuple[str, str, tuple[str, ...], float | None]:

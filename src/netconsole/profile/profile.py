@@ -17,9 +17,9 @@ from netconsole.base.errors import BadInput, Checker, bad, close, read_toml, sho
 from netconsole.probes.catalogue import Catalogue, pick
 from netconsole.probes.knobs import FILTERS, refusal, unit_of, without_unit
 from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
 from netconsole.profile import escalation_rules
 from netconsole.profile.escalation_rules import Escalation
-from netconsole.session.protocol import ProbeRequest
 from netconsole.telemetry.frames import Mode, Scalar
 
 ProfileMode: TypeAlias = Mode | Literal["off"]

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from netconsole.budget.governor import Action
 from netconsole.findings.tracker import Finding, Findings
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.recording.format import Damaged, Recording
 from netconsole.snapshot.builder import Mark, mark
 from netconsole.telemetry import frames
+from netconsole.telemetry.action import Action
 from netconsole.telemetry.frames import AnyFrame
 from netconsole.telemetry.series import SAMPLES
 from netconsole.telemetry.state import State

@@ -11,11 +11,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
-from netconsole.budget.governor import Action
 from netconsole.findings.tracker import Finding
 from netconsole.recording.player import Player
 from netconsole.session.protocol import CommandError, Connection, News
 from netconsole.snapshot.builder import Mark
+from netconsole.telemetry.action import Action
 from netconsole.telemetry.frames import Host, Mode, Scalar
 from netconsole.telemetry.state import State
 

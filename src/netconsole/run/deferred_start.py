@@ -8,29 +8,30 @@ from collections.abc import Mapping, Sequence
 
 from netconsole.base.errors import Unable
 from netconsole.budget import forecast
-from netconsole.budget.enforcer import Governing
+from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.forecast import Forecast
-from netconsole.budget.governor import Action
 from netconsole.budget.spending import packets_per_s
 from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
 from netconsole.session.live import LiveSession
-from netconsole.session.protocol import News, ProbeRequest
+from netconsole.session.protocol import News
+from netconsole.telemetry.action import Action
 
 WAY_IN = "e starts it all the same"
 
 
-class Beginning:
+class DeferredStart:
     """Until its cost is known, such a probe is still to come; then it starts, or is off and says why."""
 
     def __init__(
         self,
         session: LiveSession,
-        governing: Governing,
+        enforcer: Enforcer,
         manifests: Mapping[str, Manifest],
         requests: Sequence[ProbeRequest],
     ) -> None:
         self._session = session
-        self._governing = governing
+        self._enforcer = enforcer
         self._manifests = manifests
         self._requests = {request.name: request for request in requests}
         self._lock = threading.Lock()
@@ -54,13 +55,13 @@ class Beginning:
             if self._is_begun or not is_time:
                 return
             self._is_begun = True
-        threading.Thread(target=self._begin, name="beginning", daemon=True).start()
+        threading.Thread(target=self._begin, name="deferred start", daemon=True).start()
 
     def _begin(self) -> None:
         left_out = self._left_out()
         for name, one in left_out.items():
             self._session.say(name, "off", one.mode, f"not started: {forecast.said(one)}", WAY_IN)
-        self._governing.leave_out({name: forecast.said(one) for name, one in left_out.items()})
+        self._enforcer.leave_out({name: forecast.said(one) for name, one in left_out.items()})
         for name, request in self._requests.items():
             if name not in left_out:
                 # How it went is in the probe's status.
@@ -74,14 +75,14 @@ class Beginning:
         try:
             forecasts = look_ahead(wanted).forecasts
         except Unable as error:
-            self._governing.note(Action(time.monotonic(), "", "no forecast", str(error)))
+            self._enforcer.note(Action(time.monotonic(), "", "no forecast", str(error)))
             return {}
         for one in forecasts:
-            self._governing.note(Action(time.monotonic(), one.probe, "forecast", forecast.said(one)))
+            self._enforcer.note(Action(time.monotonic(), one.probe, "forecast", forecast.said(one)))
         with self._session.view() as state:
             others_pct = running_pct(state)
             packets = packets_per_s(state)
-        budget = self._governing.profile.budget
+        budget = self._enforcer.profile.budget
         if forecast.excess([], budget, others_pct, packets) is not None:
             return {one.probe: one for one in forecasts}
         out = forecast.too_dear(forecasts, budget, list(self._requests), packets, others_pct)

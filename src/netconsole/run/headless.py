@@ -16,14 +16,14 @@ from types import FrameType
 from typing import Protocol
 
 from netconsole.base import figure
-from netconsole.budget.enforcer import Governing, said
-from netconsole.budget.governor import Action
+from netconsole.budget.enforcer import Enforcer
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Recorder
 from netconsole.session.protocol import Recordable, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FactData, Snapshot
+from netconsole.telemetry.action import Action, said
 from netconsole.telemetry.state import State
 
 SETTLE_LIMIT_S = 60.0
@@ -78,7 +78,7 @@ def measure(
     profile: Profile,
     duration_s: float,
     facts: Callable[[], Mapping[str, FactData]] | None = None,
-    governing: Governing | None = None,
+    enforcer: Enforcer | None = None,
 ) -> Snapshot:
     """Run ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close it.
 
@@ -86,9 +86,9 @@ def measure(
     """
     stop = _Stop()
     session.on_news(stop.heard)
-    if governing is not None:
-        governing.on_action(_say_action)
-        governing.start()
+    if enforcer is not None:
+        enforcer.on_action(_say_action)
+        enforcer.start()
     with _signals(stop), contextlib.closing(session):
         session.start()
         if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
@@ -109,12 +109,12 @@ def measure(
             _next_interval(session, stop)
         read = facts() if facts is not None else {}
         with session.view() as state:
-            actions = governing.actions if governing is not None else ()
+            actions = enforcer.actions if enforcer is not None else ()
             return builder.build(state, manifests, profile, start, read, actions=actions)
 
 
 def record(
-    session: RecordableSession, recorder: Recorder, duration_s: float | None, governing: Governing | None = None
+    session: RecordableSession, recorder: Recorder, duration_s: float | None, enforcer: Enforcer | None = None
 ) -> bool:
     """Record ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close both.
 
@@ -123,9 +123,9 @@ def record(
     """
     stop = _Stop()
     session.on_news(stop.heard)
-    if governing is not None:
-        governing.on_action(_say_action)
-        governing.start()
+    if enforcer is not None:
+        enforcer.on_action(_say_action)
+        enforcer.start()
     with _signals(stop), contextlib.closing(recorder), contextlib.closing(session):
         session.start()
         if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:

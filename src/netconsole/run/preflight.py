@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 from netconsole.base.errors import Unable, bad
 
-FORCE_HELP = "Start also what is forecast to be over the budget."
 GLANCE = "summary"
 """The profile that everybody starts with: summaries of its own, inherited or not, are left out if there is no room."""
 
 if TYPE_CHECKING:
     from netconsole.budget.forecaster import Outlook
     from netconsole.probes.manifest import Manifest
+    from netconsole.probes.request import ProbeRequest
     from netconsole.profile.profile import Profile
-    from netconsole.session.protocol import ProbeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def before_start(
 def put_off(
     profile: Profile, manifests: Mapping[str, Manifest], requests: Sequence[ProbeRequest], named: Sequence[str]
 ) -> list[ProbeRequest]:
-    """What an open console forecasts and starts by itself (beginning.py): dear summaries that GLANCE alone asks for."""
+    """Dear summaries that GLANCE alone asks for: an open console forecasts and starts them by itself."""
     dear = {manifest.name for manifest in _dear(requests, manifests)}
     return [one for one in requests if one.name in dear and _is_of_glance(profile, one, named)]
 

@@ -12,14 +12,10 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Literal
 
-from netconsole.base.paths import measuring_command
-from netconsole.budget.enforcer import needs_windows
-from netconsole.calibrate import store
-from netconsole.host import identity, machine
-from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Profile
+from netconsole.host import identity
+from netconsole.probes.request import ProbeRequest
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
-from netconsole.session.protocol import CommandError, Connection, News, Phase, ProbeRequest, Sink
+from netconsole.session.protocol import CommandError, Connection, News, Phase, Sink
 from netconsole.sources.runner import SourceRunner
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
@@ -422,23 +418,6 @@ class LiveSession:
             _, (_, future) = self._replies.popitem()
             if not future.done():
                 future.set_exception(CommandError(why))
-
-
-def session_of(
-    requests: Sequence[ProbeRequest],
-    profile: Profile,
-    manifests: Mapping[str, Manifest],
-    every_s: float = CALM_EVERY_MS / 1000,
-) -> LiveSession:
-    """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
-    machine.before_pct()  # from here on the machine is busy with us
-    return LiveSession(
-        measuring_command(),
-        requests,
-        statistics_every_s=every_s,
-        is_close=needs_windows(profile),
-        per_count=store.per_count(manifests),
-    )
 
 
 def _changed(request: ProbeRequest, mode: Mode | None, knobs: Mapping[str, Scalar] | None) -> ProbeRequest:

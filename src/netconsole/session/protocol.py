@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from netconsole.probes.request import ProbeRequest
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
 from netconsole.telemetry.state import State
 
@@ -31,21 +32,6 @@ class Connection:
     why: str | None = None
     retry_in_s: float | None = None
     broken_frames: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeRequest:
-    """A probe to run. ``spec`` is the manifest as the collector takes it (docs/probes.md), ``code`` its probe.bpf.c."""
-
-    name: str
-    mode: Mode = "summary"
-    knobs: Mapping[str, Scalar] = field(default_factory=dict)
-    spec: Mapping[str, object] = field(default_factory=dict)
-    code: str = ""
-    common: str = ""
-    source: str = "bpf"
-    kernel_cpu_pct: float | None = None
-    """What its details alone may take in the kernel, percent of one core; None: as much as those of all others."""
 
 
 class Session(Protocol):

@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 import netconsole
-from netconsole.budget.governor import Action
 from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import Sense
@@ -28,6 +27,7 @@ from netconsole.snapshot.document import (
 )
 from netconsole.snapshot.document import Profile as ProfileData
 from netconsole.telemetry import histogram
+from netconsole.telemetry.action import Action
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.state import ProbeState, SourceState, State
 from netconsole.telemetry.tables import HistogramsState, RowKey, TableState

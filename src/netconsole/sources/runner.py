@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from netconsole.session.protocol import ProbeRequest
+from netconsole.probes.request import ProbeRequest
 from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
 from netconsole.sources.ovs.flows import OvsFlows

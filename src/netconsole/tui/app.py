@@ -18,8 +18,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.base import figure
-from netconsole.budget.enforcer import Governing, said
-from netconsole.budget.governor import Action
+from netconsole.budget.enforcer import Enforcer
 from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
 from netconsole.findings.tracker import Finding, Findings
@@ -28,6 +27,7 @@ from netconsole.profile.profile import Choice, Profile
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FactData, Snapshot
+from netconsole.telemetry.action import Action, said
 from netconsole.telemetry.state import State
 from netconsole.tui import actions
 from netconsole.tui.panes.catalogue import panes
@@ -84,7 +84,7 @@ class ConsoleApp(App[None]):
         manifests: Mapping[str, Manifest],
         keymap: Mapping[str, str] | None = None,
         lifeline: Lifeline | None = None,
-        governing: Governing | None = None,
+        enforcer: Enforcer | None = None,
         read_facts: ReadFacts | None = None,
         baseline: Baseline | None = None,
     ) -> None:
@@ -104,7 +104,7 @@ class ConsoleApp(App[None]):
         self._stated_s: int | None = None
         self._drawings = 0
         self._lifeline = lifeline
-        self._governing = governing
+        self._enforcer = enforcer
         self._frozen: tuple[State, Sequence[Finding], float | None] | None = None
         """The picture when the screen was paused, and how old it was."""
         self._main = MainScreen(panes(manifests, self._probes_here()))
@@ -139,9 +139,9 @@ class ConsoleApp(App[None]):
         if isinstance(driver, ConsoleDriver):
             driver.output.when_idle = self.pump.idle
         self.session.on_news(self.pump.news)
-        if self._governing is not None:
-            self._governing.on_action(self._heard)
-            for action in self._governing.actions:
+        if self._enforcer is not None:
+            self._enforcer.on_action(self._heard)
+            for action in self._enforcer.actions:
                 self._heard(action)
         self.set_interval(LOOK_EVERY_S, self.pump.news)
         self.pump.news()
@@ -172,8 +172,8 @@ class ConsoleApp(App[None]):
         driver = self._driver
         delay_s = driver.flow.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
         output = Output(self._output_rate(), self.pump.skipped)
-        governing = self._governing
-        done = (governing.actions, governing.pinned, governing.lowered) if governing else ((), frozenset[str](), ())
+        enforcer = self._enforcer
+        done = (enforcer.actions, enforcer.pinned, enforcer.lowered) if enforcer else ((), frozenset[str](), ())
 
         def made(state: State, standing: Sequence[Finding], age_s: float | None) -> Scene:
             picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
@@ -278,42 +278,42 @@ class ConsoleApp(App[None]):
             return
         wanted = probe or self._main.probe()
         first = wanted if wanted in names else names[0]
-        begin = None if self._governing is None else self._begin
+        begin = None if self._enforcer is None else self._begin
         filters = self.profile.filters
         self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._look_ahead(), begin, filters))
 
     def _look_ahead(self) -> LookAhead | None:
         """Forecasts for the host that is measured; None where nothing can be started on it."""
-        return None if self._governing is None else self._governing.look_ahead
+        return None if self._enforcer is None else self._enforcer.look_ahead
 
     def _startable(self) -> list[str]:
         """Probes that the session lacks, where any can be started."""
         with self.session.view() as state:
-            return [] if self._governing is None else [name for name in self.manifests if name not in state.probes]
+            return [] if self._enforcer is None else [name for name in self.manifests if name not in state.probes]
 
     def _begin(self, manifest: Manifest, wanted: Choice) -> Future[None]:
         """Run a probe that the session lacks, and give it its tables. Raises Unable."""
-        assert self._governing is not None
-        future = self._governing.begin(manifest, wanted)
+        assert self._enforcer is not None
+        future = self._enforcer.begin(manifest, wanted)
         self.call_later(self._main.renew, panes(self.manifests, {*self._probes_here(), manifest.name}))
         return future
 
     def action_pin(self) -> None:
         """The probe of the row or table in front, else the one that was lowered last."""
-        governing = self._governing
-        lowered = governing.lowered if governing is not None else ()
+        enforcer = self._enforcer
+        lowered = enforcer.lowered if enforcer is not None else ()
         probe = self._main.probe()
         if probe is None and lowered:
             probe = lowered[-1]
-        if governing is None or probe is None or not governing.toggle_pin(probe):
+        if enforcer is None or probe is None or not enforcer.toggle_pin(probe):
             self._main.say("choose the table or row of a running BPF probe to pin", "look")
 
     def _heard(self, action: Action) -> None:
         """Runs in a thread of the session, or in ours."""
         probe = f"{figure.safe(action.probe, 48)}: " if action.probe else ""
         self.call_later(self._main.say, f"{probe}{figure.safe(said(action), 200)}", "look")
-        if self._governing is not None and self._governing.profile is not self.profile:
-            self.profile = self._governing.profile
+        if self._enforcer is not None and self._enforcer.profile is not self.profile:
+            self.profile = self._enforcer.profile
 
     def action_snapshot(self) -> None:
         """Ask for time, note, form and file; then measure and write."""
@@ -325,7 +325,7 @@ class ConsoleApp(App[None]):
         """In a thread."""
         facts = self._read_facts() if self._read_facts is not None else {}
         with self.session.view() as state:
-            actions = self._governing.actions if self._governing is not None else ()
+            actions = self._enforcer.actions if self._enforcer is not None else ()
             return builder.build(state, self.manifests, self.profile, since, facts, note, actions)
 
     def _write(self, taken: Snapshot, wanted: Wanted) -> None:

@@ -13,7 +13,7 @@ from netconsole.tui.terminal import capabilities
 from netconsole.tui.terminal.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
 
 if TYPE_CHECKING:
-    from netconsole.budget.enforcer import Governing
+    from netconsole.budget.enforcer import Enforcer
     from netconsole.probes.manifest import Manifest
     from netconsole.profile.profile import Profile
     from netconsole.recording.recorder import Recorder
@@ -28,7 +28,7 @@ def run(
     session: Session,
     profile: Profile,
     manifests: Mapping[str, Manifest],
-    governing: Governing | None = None,
+    enforcer: Enforcer | None = None,
     read_facts: ReadFacts | None = None,
     baseline: Baseline | None = None,
     recorder: Recorder | None = None,
@@ -50,8 +50,8 @@ def run(
     lifeline.start()
     started_s = time.monotonic()
     try:
-        if governing is not None:
-            governing.start()
+        if enforcer is not None:
+            enforcer.start()
         session.start()
         from netconsole.base.errors import BadInput
         from netconsole.tui.actions import load_keys
@@ -69,7 +69,7 @@ def run(
 
             app = ReplayApp(session, profile, manifests, keymap, lifeline)
         else:
-            app = ConsoleApp(session, profile, manifests, keymap, lifeline, governing, read_facts, baseline)
+            app = ConsoleApp(session, profile, manifests, keymap, lifeline, enforcer, read_facts, baseline)
         if recorder is not None:
             app.recordings.adopt(recorder)
         app.run(mouse=False)

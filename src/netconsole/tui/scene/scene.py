@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from netconsole.base import figure
-from netconsole.budget.governor import Action
 from netconsole.compare.live import LiveComparison
 from netconsole.findings.tracker import Finding
 from netconsole.probes.manifest import Manifest
@@ -15,6 +14,7 @@ from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress
 from netconsole.recording.replay_session import Position
 from netconsole.session.protocol import Connection
+from netconsole.telemetry.action import Action
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 from netconsole.tui.widgets.look import Tone

@@ -1,0 +1,137 @@
+"""The console itself and the command `snapshot`: both measure this host now."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netconsole.base.errors import Unable, bad
+from netconsole.base.figure import safe
+from netconsole.cli import replay
+from netconsole.cli.options import (
+    DEFAULT_PROFILE,
+    DONE,
+    INTERRUPTED,
+    UNABLE,
+    ForceOption,
+    ProbeOption,
+    ProfileOption,
+    choose,
+    fail,
+)
+from netconsole.run import preflight
+
+DEFAULT_DURATION = "10s"
+MAX_DURATION_S = 24 * 3600.0
+
+
+def console(
+    context: typer.Context,
+    profile: ProfileOption = DEFAULT_PROFILE,
+    probe: ProbeOption = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Hold every figure against it.")
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Record all of it; the file is never overwritten.")
+    ] = None,
+    force: ForceOption = False,
+    version: Annotated[bool, typer.Option("--version", help="Say the version and end.")] = False,
+) -> int:
+    """Open the console, live."""
+    if context.invoked_subcommand is not None:
+        belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe}
+        belongs |= {"--baseline": baseline, "--record": record, "--force": force}
+        for name, given in belongs.items():
+            if given:
+                raise bad(name, "", f"belongs after the command: netconsole {context.invoked_subcommand} {name} …")
+        return DONE
+    if version:
+        import netconsole
+
+        print(f"netconsole {netconsole.__version__}")
+        return DONE
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise bad("terminal", "", "none here; `netconsole snapshot` measures without one")
+    against = None
+    if baseline is not None:
+        from netconsole.compare.baseline import resolve
+
+        against = baseline, resolve(baseline)[0]
+    try:
+        manifests, chosen, requests = choose(profile, probe)
+    except Unable as error:
+        shown = replay.offer(str(error))
+        if shown is None:
+            raise
+        return shown
+    from netconsole.recording.recorder import Recorder, describe
+    from netconsole.run.assembly import live_run
+    from netconsole.run.headless import facts
+    from netconsole.tui.run import run as run_console
+
+    later = [] if force else preflight.put_off(chosen, manifests, requests, probe or ())
+    now = [request for request in requests if request not in later]
+    preflight.before_start(chosen, manifests, now, force, may_ask=True, named=probe or ())
+    recorder = None
+    if record is not None:
+        modes = {request.name: request.mode for request in requests}
+        recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
+    with live_run(now, chosen, manifests, later=later) as live:
+        if recorder is not None:
+            live.session.attach(recorder)
+        return run_console(live.session, chosen, manifests, live.enforcer, facts, against, recorder)
+
+
+def snapshot(
+    profile: ProfileOption = DEFAULT_PROFILE,
+    probe: ProbeOption = None,
+    duration: Annotated[str, typer.Option(metavar="TIME", help="How long, such as 500ms, 10s, 5m.")] = DEFAULT_DURATION,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="json, md or html. Default: from the file's ending.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Compare with it; 1 when something is worse.")
+    ] = None,
+    redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for addresses and names.")] = False,
+    force: ForceOption = False,
+) -> int:
+    """Measure without a screen and write what was measured. Progress goes to standard error."""
+    from netconsole.profile.profile import parse_duration
+
+    duration_s = parse_duration(duration)
+    if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
+        raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
+    from netconsole.base import output as out
+    from netconsole.snapshot.document import FORMATS
+
+    form = out.chosen(format, output, FORMATS, "json")
+    reference = redactor = None
+    if baseline is not None or redact:
+        from netconsole.report import ticket
+
+        reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
+    manifests, chosen, requests = choose(profile, probe)
+    from netconsole.run import headless
+    from netconsole.run.assembly import live_run
+
+    start = preflight.before_start(chosen, manifests, requests, force, named=probe or ())
+    every_s = headless.statistics_every_s(duration_s)
+    try:
+        with live_run(start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s) as live:
+            taken = headless.measure(live.session, manifests, chosen, duration_s, headless.facts, live.enforcer)
+    except headless.Interrupted as error:
+        return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+    from netconsole.report import ticket  # late: what writes reports takes memory that the measuring does without
+
+    content, found = ticket.render(taken, form, manifests, reference, redactor)
+    out.write(content, output)
+    measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]
+    wanted = [request.name for request in start.requests if request.source == "bpf"]
+    if wanted and not set(wanted) & set(measured) and not live.enforcer.lowered:
+        return fail("no BPF probe could be attached; netconsole doctor says why and what would help", UNABLE)
+    return found

@@ -1,0 +1,65 @@
+"""What commands share: exit codes, options, and the choice of what to run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from netconsole.base.errors import bad
+
+if TYPE_CHECKING:
+    from netconsole.probes.manifest import Manifest
+    from netconsole.probes.request import ProbeRequest
+    from netconsole.profile.profile import Profile
+
+DONE = 0
+FOUND = 1
+"""Done, and something was found: a regression, a broken budget."""
+BAD_USAGE = 2
+UNABLE = 3
+INTERRUPTED = 130
+
+DEFAULT_PROFILE = "summary"
+FORCE_HELP = "Start also what is forecast to be over the budget."
+SETTINGS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+"""Of every Typer application."""
+
+ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")]
+ProbeOption = Annotated[
+    list[str] | None,
+    typer.Option("--probe", metavar="NAME", help="Run only this probe of the profile; repeatable."),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+def choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifest], Profile, Sequence[ProbeRequest]]:
+    """Manifests, profile and what to run. Raises BadInput and Unable before anything is started."""
+    from netconsole.host.identity import require
+    from netconsole.probes.catalogue import load_all
+    from netconsole.profile.profile import load, plan
+
+    manifests = load_all()
+    chosen = load(profile, manifests)
+    requests = plan(chosen, manifests, names or ())
+    if not requests:
+        raise bad("--profile", chosen.name, "every probe in it is off: there is nothing to measure")
+    require(requests)
+    return manifests, chosen, requests
+
+
+def print_json(document: object) -> None:
+    print(json.dumps(document, indent=2))
+
+
+def fail(message: str, code: int) -> int:
+    """Tell the message on standard error, line by line. Returns the exit code."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in message.splitlines():
+            print(f"netconsole: {line}", file=sys.stderr)
+    return code

@@ -1,0 +1,67 @@
+"""The command `probes`: the catalogue of probes, one of them, and a check of one that is being written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netconsole.cli.options import DONE, SETTINGS, JsonOption, print_json
+
+probes_app = typer.Typer(help="The probes: what each measures, and what it costs.", **SETTINGS)
+
+
+@probes_app.callback(invoke_without_command=True)
+def probes(context: typer.Context, as_json: JsonOption = False) -> int:
+    """List the probes."""
+    return DONE if context.invoked_subcommand is not None else probes_list(as_json)
+
+
+@probes_app.command("list")
+def probes_list(as_json: JsonOption = False) -> int:
+    """List the probes."""
+    from netconsole.cli import listing
+    from netconsole.probes.catalogue import load_all
+
+    manifests = load_all()
+    if as_json:
+        print_json([listing.probe_json(manifest) for manifest in manifests.values()])
+    else:
+        print(listing.probe_list(manifests))
+    manifests.require_whole()
+    return DONE
+
+
+@probes_app.command("show")
+def probes_show(
+    name: str,
+    as_json: JsonOption = False,
+    forecast: Annotated[
+        bool, typer.Option("--forecast", help="Count its hooks for a moment: what would it cost now?")
+    ] = False,
+) -> int:
+    """What one probe measures, how, what it cannot see, and what it was found to cost on this host."""
+    from netconsole.calibrate import store
+    from netconsole.cli import listing
+    from netconsole.probes.catalogue import load_all, pick
+    from netconsole.run import preflight
+
+    manifest = pick(load_all(), name, "netconsole probes show")
+    calibration = store.load()
+    outlook = preflight.of_every_mode(manifest) if forecast else None
+    if as_json:
+        print_json(listing.probe_json(manifest, calibration, outlook))
+    else:
+        print(listing.probe_text(manifest, calibration, outlook))
+    return DONE
+
+
+@probes_app.command("check")
+def probes_check(directory: Path) -> int:
+    """Check the manifest of a probe that is being written."""
+    from netconsole.probes.catalogue import load
+
+    manifest = load(directory)
+    print(f"{manifest.name}: ok")
+    return DONE

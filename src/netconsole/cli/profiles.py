@@ -1,0 +1,78 @@
+"""The command `profiles`: the catalogue of profiles, one of them, and a check of one that is being written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from netconsole.base.errors import BadInput, stat_of
+from netconsole.cli.options import DONE, SETTINGS, JsonOption, print_json
+
+if TYPE_CHECKING:
+    from netconsole.profile.profile import Profile
+
+profiles_app = typer.Typer(help="The profiles: which probes run, in which mode, within which budget.", **SETTINGS)
+
+
+@profiles_app.callback(invoke_without_command=True)
+def profiles(context: typer.Context, as_json: JsonOption = False) -> int:
+    """List the profiles."""
+    return DONE if context.invoked_subcommand is not None else profiles_list(as_json)
+
+
+@profiles_app.command("list")
+def profiles_list(as_json: JsonOption = False) -> int:
+    """List the profiles."""
+    from netconsole.cli import listing
+    from netconsole.probes.catalogue import load_all
+    from netconsole.profile.profile import available, load
+
+    manifests = load_all()
+    found: list[Profile] = []
+    broken: list[BadInput] = []
+    for name in available():
+        try:
+            found.append(load(name, manifests))
+        except BadInput as error:
+            broken.append(error)
+    if as_json:
+        print_json([listing.profile_json(profile) for profile in found])
+    else:
+        print(listing.profile_list(found))
+    if broken:
+        raise BadInput(problem for error in broken for problem in error.problems)
+    return DONE
+
+
+@profiles_app.command("show")
+def profiles_show(name: str, as_json: JsonOption = False) -> int:
+    """A profile with everything that it inherits."""
+    from netconsole.cli import listing
+    from netconsole.probes.catalogue import load_all
+    from netconsole.profile.profile import load
+
+    manifests = load_all()
+    profile = load(name, manifests)
+    if as_json:
+        print_json(listing.profile_json(profile))
+    else:
+        print(listing.profile_text(profile, manifests))
+    return DONE
+
+
+@profiles_app.command("check")
+def profiles_check(name: Annotated[str, typer.Argument(metavar="NAME|FILE")], as_json: JsonOption = False) -> int:
+    """Check a profile: every mistake is named; of one that is right, every value, its origin and what it means."""
+    from netconsole.cli import listing
+    from netconsole.probes.catalogue import load_all
+    from netconsole.profile.profile import find, load_file
+
+    manifests = load_all()
+    profile = load_file(find(name) if stat_of(Path(name)) is None else Path(name), manifests)
+    if as_json:
+        print_json(listing.profile_json(profile, manifests))
+    else:
+        print(listing.profile_checked(profile, manifests))
+    return DONE

@@ -1,0 +1,71 @@
+"""Puts a live run together: the session, its budget, its escalations, and what is started later."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from netconsole.base.paths import measuring_command
+from netconsole.budget.enforcer import Enforcer, needs_windows
+from netconsole.calibrate import store
+from netconsole.escalation.escalator import Escalator
+from netconsole.host import machine
+from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
+from netconsole.profile.profile import Profile
+from netconsole.run.deferred_start import DeferredStart
+from netconsole.session.live import CALM_EVERY_MS, LiveSession
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A session on this host, and what keeps its budget. Neither is started."""
+
+    session: LiveSession
+    enforcer: Enforcer
+
+
+@contextlib.contextmanager
+def live_run(
+    requests: Sequence[ProbeRequest],
+    profile: Profile,
+    manifests: Mapping[str, Manifest],
+    *,
+    left_out: Mapping[str, str] | None = None,
+    later: Sequence[ProbeRequest] = (),
+    every_s: float = CALM_EVERY_MS / 1000,
+) -> Iterator[LiveRun]:
+    """A run of ``requests``; at the end of the ``with`` it is closed, whatever happened.
+
+    ``left_out``: probes that do not start, and why. ``later``: probes that start when there is room for them.
+    ``every_s``: see :func:`session_of`.
+    """
+    session = session_of(requests, profile, manifests, every_s)
+    enforcer = Enforcer(session, profile, manifests)
+    enforcer.leave_out(left_out or {})
+    DeferredStart(session, enforcer, manifests, later).start()
+    escalator = Escalator(session, enforcer, manifests)
+    escalator.start()
+    try:
+        yield LiveRun(session, enforcer)
+    finally:
+        session.close()
+        escalator.close()
+
+
+def session_of(
+    requests: Sequence[ProbeRequest],
+    profile: Profile,
+    manifests: Mapping[str, Manifest],
+    every_s: float = CALM_EVERY_MS / 1000,
+) -> LiveSession:
+    """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
+    machine.before_pct()  # from here on the machine is busy with us
+    return LiveSession(
+        measuring_command(),
+        requests,
+        statistics_every_s=every_s,
+        is_close=needs_windows(profile),
+        per_count=store.per_count(manifests),
+    )

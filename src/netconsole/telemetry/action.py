@@ -1,0 +1,36 @@
+"""What was done to keep the budget: for people, snapshots and recordings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What was done, for people and for snapshots. ``at_s`` is on the clock of the observations."""
+
+    at_s: float
+    probe: str
+    action: str
+    because: str
+    measured: float | None = None
+    limit: float | None = None
+
+    def as_dict(self, since_s: float = 0.0) -> dict[str, object]:
+        """As in a snapshot, ``at_s`` counted from ``since_s``: below 0 it was before."""
+        measured = None if self.measured is None else round(self.measured, 3)
+        return {
+            "at_s": round(self.at_s - since_s, 3),
+            "probe": self.probe,
+            "action": self.action,
+            "because": self.because,
+            "measured": measured,
+            "limit": self.limit,
+        }
+
+
+def said(action: Action) -> str:
+    """An action in one sentence: ``counters alone: in-kernel time of all probes …: 5.03, limit 2``."""
+    figures = "" if action.measured is None else f": {action.measured:.3g}"
+    limit = "" if action.limit is None else f", limit {action.limit:g}"
+    return f"{action.action}: {action.because}{figures}{limit}"
