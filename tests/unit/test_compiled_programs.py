@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import netconsole_collector
 from netconsole_collector.compile import cache
 from netconsole_collector.compile.compiled import Compiled, decode, encode, with_maps
 from netconsole_collector.compile.worker import Worker
@@ -222,6 +224,28 @@ def test_a_name_stands_for_all_that_a_compile_reads(tmp_path: Path, monkeypatch:
         assert name() not in names
         names.append(name())
     assert None not in names
+
+
+def test_the_name_changes_with_every_file_of_every_subpackage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a program that an older compiler made would be loaded by a newer collector."""
+    real = Path(netconsole_collector.__file__).parent
+    files = sorted(path.relative_to(real) for path in real.rglob("*.py"))
+    assert {file.parts[0] for file in files if len(file.parts) > 1} >= {"compile", "kernel", "names", "probe", "types"}
+    assert sorted(map(Path, cache._package())) == [real / file for file in files]
+    package = tmp_path / "package"
+    shutil.copytree(real, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(cache, "_PACKAGE", str(package))
+    monkeypatch.setattr(btf, "VMLINUX", __file__)
+    monkeypatch.setattr(source_names, "bcc_libraries", lambda: [__file__])
+    job: dict[str, Any] = {"source": "", "common": "", "cpus": 2, "ring": True}
+    spec: dict[str, Any] = {"probe": {}, "programs": []}
+    names = {cache.name_of(job, spec)}
+    for file in files:
+        with (package / file).open("a") as changed:
+            changed.write("#")
+        names.add(cache.name_of(job, spec))
+    assert None not in names
+    assert len(names) == 1 + len(files)
 
 
 def test_what_is_compiled_for_another_kernel_has_the_name_that_is_asked_for_there(
