@@ -378,8 +378,10 @@ class Collector:
         self._settle([other for other in self._probes.values() if other is not probe])
 
     def _settle(self, probes: List[RunningProbe]) -> None:
-        for failed in followers.settle(probes):
-            self._attached_status(failed)
+        stopped = followers.settle([program for probe in probes for program in probe.programs])
+        for probe in probes:
+            if any(program in stopped for program in probe.programs):
+                self._attached_status(probe)
 
     def _drop(self, probe: RunningProbe) -> None:
         self._settle_without(probe)

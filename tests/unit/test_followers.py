@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
 
 from netconsole_collector.kernel import attach, syscalls
 from netconsole_collector.kernel.attach import NotHere
-from netconsole_collector.probe import followers
+from netconsole_collector.probe.attached_program import AttachedProgram
+from netconsole_collector.probe.followers import settle
 
 POINT = "raw_tracepoint:kfree_skb"
 
@@ -27,23 +27,13 @@ class Places:
         return self.held.pop(key, None) is not None
 
 
-class Probe:
-    """A running probe with one program."""
-
-    def __init__(self, name: str, mark: str, program: int) -> None:
-        self.spec = {"programs": [{"name": name, mark: True}]}
-        self.programs: list[dict[str, Any]] = [
-            {"name": name, "attach": POINT, "program": program, "link": os.open(os.devnull, os.O_RDONLY)}
-        ]
-        self.places = Places()
-        self.missing: list[str] = []
-
-    def map(self, name: str) -> Places:
-        assert name == followers.MAP
-        return self.places
-
-    def miss(self, program: dict[str, Any], why: str) -> None:
-        self.missing.append(why)
+def program(name: str, fd: int, calls: Places | None = None) -> AttachedProgram:
+    """An attached program; it leads when it has places for others, else it follows."""
+    entry = {"name": name, "measures": name, "follows": calls is None}
+    made = AttachedProgram(entry, POINT, fd, os.open(os.devnull, os.O_RDONLY))
+    if calls is not None:
+        made.lead(calls)  # type: ignore[arg-type]
+    return made
 
 
 class Kernel:
@@ -68,36 +58,33 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return Kernel(monkeypatch)
 
 
-def settle(*probes: Probe) -> list[object]:
-    return list(followers.settle(list(probes)))  # type: ignore[arg-type]
-
-
 def test_what_the_leader_misses_its_follower_misses_too(kernel: Kernel) -> None:
-    leader, follower = Probe("drop", "leads", 1), Probe("freed", "follows", 2)
-    (program,) = follower.programs
+    places = Places()
+    leader, follower = program("drop", 1, places), program("freed", 2)
     kernel.missed = {1: 100, 2: 5}
-    assert settle(leader, follower) == []
-    assert program["link"] < 0 and leader.places.held
-    assert followers.missed(program) == 5, "what was missed before it came is not its loss"
+    assert settle([leader, follower]) == []
+    assert (follower.is_attached, len(places.held)) == (False, 1)
+    assert follower.missed() == 5, "what was missed before it came is not its loss"
     kernel.missed[1] = 107
-    assert followers.missed(program) == 5 + 7
-    assert settle(follower) == []
+    assert follower.missed() == 5 + 7
+    assert settle([follower]) == []
     kernel.missed = {1: 1000, 2: 6}
-    assert program["link"] >= 0 and not leader.places.held
-    assert followers.missed(program) == 6 + 7
-    settle(leader, follower)
+    assert (follower.is_attached, len(places.held)) == (True, 0)
+    assert follower.missed() == 6 + 7
+    settle([leader, follower])
     kernel.missed[1] = 1001
-    assert followers.missed(program) == 6 + 7 + 1
+    assert follower.missed() == 6 + 7 + 1
     kernel.missed = {1: None, 2: None}
-    assert followers.missed(program) is None
+    assert follower.missed() is None
 
 
 def test_a_program_that_cannot_be_attached_again_is_said(kernel: Kernel) -> None:
-    leader, follower, other = Probe("drop", "leads", 1), Probe("freed", "follows", 2), Probe("more", "follows", 2)
-    assert settle(leader, follower, other) == []
-    assert other.programs[0]["link"] >= 0, "there is one place"
+    places = Places()
+    leader, follower, other = program("drop", 1, places), program("freed", 2), program("more", 2)
+    assert settle([leader, follower, other]) == []
+    assert other.is_attached, "there is one place"
     kernel.refuses = True
-    assert settle(follower, other) == [follower]
-    assert follower.missing == ["no memory"] and not other.missing
-    assert not leader.places.held
-    assert settle(follower, other) == [], "once"
+    assert settle([follower, other]) == [follower]
+    assert follower.why_not == "no memory" and other.why_not is None
+    assert not places.held
+    assert settle([follower, other]) == [], "once"

@@ -9,6 +9,7 @@ from netconsole_collector.kernel import attach, rings, syscalls, usage
 from netconsole_collector.kernel.statistics import Statistics
 from netconsole_collector.names.labels import Names
 from netconsole_collector.probe import checks, config, decode, device_sets, followers
+from netconsole_collector.probe.attached_program import AttachedProgram
 from netconsole_collector.probe.cpu_histograms import CpuHistograms
 from netconsole_collector.probe.tables import Histograms, Table
 
@@ -49,7 +50,6 @@ class RunningProbe:
         self.name = name
         self.spec = spec
         self.answer = answer
-        self.programs: List[Json] = answer["programs"]
         self.mode = "summary"
         self.note: Optional[str] = None
         """Why it is not as its user asked for; part of its status."""
@@ -58,10 +58,9 @@ class RunningProbe:
         """What its details may take before the circuit breaker ends them, percent of one core; 0: no bound."""
         self.has_own_bound = False
         """Whether it was loaded with that, and keeps it whatever all others get."""
-        self.missing: List[Json] = list(answer["missing"])
-        """Programs that do not run, with what was tried and why it did not do."""
         self._checks: Optional[checks.Checks] = None
         self._names = names
+        self._never_ran: List[Json] = answer["missing"]
         self._fds: Dict[str, int] = dict(answer["maps"])
         self._maps: Dict[str, syscalls.Map] = {}
         self._tables: List[Table] = []
@@ -69,12 +68,16 @@ class RunningProbe:
         self._buffers: Dict[str, Any] = {}
         self._layouts: List[Any] = []
         self._totals: Dict[str, int] = {}
-        self._missed = [0] * len(self.programs)
         self._unaccounted: Dict[str, int] = {}
         self._shed = self._readings = self._configured = 0
         self._maps_kb: Optional[int] = None
         self._read_ns = mono_ns
         self._read_mode = ""
+        entries = {entry["name"]: entry for entry in spec["programs"]}
+        self.programs = [
+            AttachedProgram(entries[one["name"]], one["attach"], one["program"], one["link"])
+            for one in answer["programs"]
+        ]
         try:
             self._open(names)
         except Exception:
@@ -93,6 +96,10 @@ class RunningProbe:
             if map_name not in self._buffers:
                 self._buffers[map_name] = _buffer(self._fd(map_name))
             self._layouts.append((map_name, name, decode.Layout(spec["record"])))
+        leaders = {entry["name"] for entry in self.spec["programs"] if entry.get("leads")}
+        for program in self.programs:
+            if program.name in leaders:
+                program.lead(self.map(followers.MAP))
         if self.spec.get("checks"):
             self._checks = checks.Checks(self.spec["checks"], self.map(checks.MAP))
 
@@ -135,31 +142,26 @@ class RunningProbe:
 
     def _attach_for(self, mode: str) -> None:
         """Attaches what runs in this mode alone, before that is told: what begins then is seen whole."""
-        absent = {one["name"] for one in self.missing}
-        wanted = [one for one in self._of_modes(mode, True) if not _runs(one) and one["name"] not in absent]
+        wanted = [one for one in self.programs if one.modes and mode in one.modes and not (one.runs or one.why_not)]
         for program in wanted:
             try:
-                followers.attach_alone(program)
+                program.attach()
             except attach.NotHere as error:
-                self.miss(program, str(error))
+                program.why_not = str(error)
         if wanted and RESUMED in self._fds:
             self.map(RESUMED).set(bytes(4), struct.pack("=Q", int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e9)))
 
     def _detach_others(self, mode: str) -> None:
         """What a hook costs is paid when somebody looks. The last one first, as in :meth:`detach`."""
-        for program in reversed(self._of_modes(mode, False)):
-            self._detach_one(program)
-
-    def _of_modes(self, mode: str, runs: bool) -> List[Json]:
-        """Programs that name their modes, and this one among them or not."""
-        named = {spec["name"]: spec["modes"] for spec in self.spec["programs"] if "modes" in spec}
-        return [one for one in self.programs if one["name"] in named and (mode in named[one["name"]]) == runs]
+        for program in reversed(self.programs):
+            if program.modes and mode not in program.modes:
+                program.detach()
 
     # ---- readings ----
 
     @property
     def program_fds(self) -> List[int]:
-        return [program["program"] for program in self.programs]
+        return [program.fd for program in self.programs]
 
     def read(self, statistics: Statistics, mono_ns: int, since_ns: int) -> List[Json]:
         """Bodies of all frames of the interval that began at ``since_ns``, or when this probe was read last.
@@ -259,7 +261,7 @@ class RunningProbe:
 
     def _cost(self, statistics: Statistics, ledger: Dict[str, int], interval_ns: int, mono_ns: int) -> Json:
         runs, window_ns = statistics.take(self.program_fds, mono_ns)
-        missed = [followers.missed(program) for program in self.programs]
+        missed = [program.missed() for program in self.programs]
         entries = {name: ledger[name] for name in _LEDGER if name not in ("seen", "submitted")}
         entries["missed"] = sum(one or 0 for one in missed)
         entries["evicted"] = sum(table.reader.evicted for table in self._tables)
@@ -274,13 +276,13 @@ class RunningProbe:
             "interval_ns": interval_ns,
             "programs": [
                 {
-                    "name": p["name"],
-                    "attach": followers.place(p),
+                    "name": program.name,
+                    "attach": program.place,
                     "run_count": count,
                     "run_time_ns": time_ns,
                     "missed": skipped,
                 }
-                for p, (count, time_ns), skipped in zip(self.programs, runs, missed)
+                for program, (count, time_ns), skipped in zip(self.programs, runs, missed)
             ],
             "statistics": None
             if statistics.why_not or not statistics.window_ns
@@ -297,47 +299,46 @@ class RunningProbe:
         failed = self._checks.newly_failed() if self._checks else []
         for check in failed:
             for program in self.programs:
-                if program["name"] in check["programs"] and program["link"] >= 0:
-                    self._detach_one(program)
-                    self.miss(program, check["says"])
+                if program.name in check["programs"] and program.is_attached:
+                    program.detach()
+                    program.why_not = check["says"]
         return bool(failed)
 
-    def miss(self, program: Json, why: str) -> None:
-        """Notes that a program does not run any more."""
-        measures = next(p["measures"] for p in self.spec["programs"] if p["name"] == program["name"])
-        tried = [{"point": program["attach"], "why": why, "detail": ""}]
-        self.missing.append({"name": program["name"], "measures": measures, "tried": tried})
+    @property
+    def missing(self) -> List[Json]:
+        """Programs that should run and do not, with what was tried and why it failed."""
+        return self._never_ran + [
+            {
+                "name": one.name,
+                "measures": one.measures,
+                "tried": [{"point": one.point, "why": one.why_not, "detail": ""}],
+            }
+            for one in self.programs
+            if one.why_not
+        ]
 
     @property
     def attached(self) -> List[str]:
         """The attach points of the programs that run."""
-        return [one["attach"] for one in self.programs if _runs(one)]
+        return [one.point for one in self.programs if one.runs]
 
     # ---- end ----
 
     def detach(self) -> None:
         """Stops the programs, the last one first; counters stand still from here on and can be read once more."""
         for program in reversed(self.programs):
-            self._detach_one(program)
-
-    def _detach_one(self, program: Json) -> None:
-        followers.leave(program)
-        if program["link"] >= 0:
-            os.close(program["link"])
-            program["link"] = -1
+            program.detach()
 
     def close(self) -> None:
         """Gives everything back to the kernel."""
         self.detach()
         for buffer in self._buffers.values():
             buffer.close()
-        for fd in [*self.program_fds, *self._fds.values()]:
+        for program in self.programs:
+            program.close()
+        for fd in self._fds.values():
             os.close(fd)
         self.programs, self._fds, self._buffers = [], {}, {}
-
-
-def _runs(program: Json) -> bool:
-    return bool(program["link"] >= 0 or program.get("leader"))
 
 
 def _is_of(spec: Json, modes: Set[str]) -> bool:

@@ -1,0 +1,124 @@
+"""A program of a probe that the kernel runs: attached to its own point, or called by another program there."""
+
+import os
+import struct
+from typing import Any, Dict, List, Optional
+
+from netconsole_collector.kernel import attach, loading, syscalls
+
+Json = Dict[str, Any]
+
+_KEY = bytes(4)
+"""A leader has room for one follower."""
+
+
+class AttachedProgram:
+    """Owns the descriptors of the program and of its attachment.
+
+    A program that *leads* calls another one by a tail call, through its map ``nc_followers``. A program that *follows*
+    can be called so instead of being attached itself.
+    """
+
+    def __init__(self, entry: Json, point: str, fd: int, link: int) -> None:
+        """``entry`` is what the manifest says of the program; ``link`` is the descriptor of the attachment."""
+        self.name: str = entry["name"]
+        self.measures: str = entry.get("measures") or self.name
+        self.point = point
+        self.fd = fd
+        self.follows: bool = entry.get("follows", False)
+        self.modes: Optional[List[str]] = entry.get("modes")
+        """The modes in which it runs; None: in all of them."""
+        self.why_not: Optional[str] = None
+        """Why it does not run any more, although it should; None while there is no such reason."""
+        self.leader: "Optional[AttachedProgram]" = None
+        """The program that calls this one; None while it does not follow."""
+        self._calls: Optional[syscalls.Map] = None
+        self._link = link
+        self._missed_behind = 0
+        """Runs that earlier leaders missed while this program ran behind them."""
+        self._leader_had_missed = 0
+
+    @property
+    def leads(self) -> bool:
+        return self._calls is not None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it is attached to its own point."""
+        return self._link >= 0
+
+    @property
+    def runs(self) -> bool:
+        return self.is_attached or self.leader is not None
+
+    @property
+    def place(self) -> str:
+        """Where it runs, for people. The kernel counts runs and time of a program that follows as its leader's."""
+        return self.point + (" (behind another probe's)" if self.leader is not None else "")
+
+    def missed(self) -> Optional[int]:
+        """Runs that the kernel has skipped in all: its own, and those of its leaders while it ran behind them.
+
+        None on kernels that do not tell.
+        """
+        own = syscalls.program_info(self.fd).missed
+        return None if own is None else own + self._missed_behind_leaders()
+
+    def attach(self) -> None:
+        """Attaches it to its own point once more. Raises attach.NotHere."""
+        is_typed = syscalls.program_info(self.fd).type == loading.TRACING
+        self._link = attach.attach(attach.parse(self.point), self.fd, is_typed)
+
+    def lead(self, calls: syscalls.Map) -> None:
+        """Lets it call another program, through its map ``nc_followers``."""
+        self._calls = calls
+
+    def follow(self, leader: "AttachedProgram") -> None:
+        """Lets a leader call this program, and gives up its own attachment.
+
+        It stays attached where the kernel refuses: one of the two is BTF-typed and the other is not.
+        """
+        try:
+            leader._call(self)
+        except OSError:
+            return
+        self.leader, self._leader_had_missed = leader, leader._missed_by_itself()
+        self._close_link()
+
+    def leave_leader(self) -> None:
+        """Ends the calls of its leader, if it has one."""
+        if self.leader is not None:
+            self.leader._call(None)
+            self._missed_behind = self._missed_behind_leaders()
+            self.leader = None
+
+    def detach(self) -> None:
+        """Stops it. It stays loaded, and what it has counted can be read."""
+        self.leave_leader()
+        if self.is_attached:
+            self._close_link()
+
+    def close(self) -> None:
+        """Gives it back to the kernel."""
+        self.detach()
+        os.close(self.fd)
+
+    def _call(self, follower: "Optional[AttachedProgram]") -> None:
+        """Calls this program from now on, or none. Raises OSError."""
+        assert self._calls is not None, "only a program that leads has followers"
+        if follower is None:
+            self._calls.delete(_KEY)
+        else:
+            self._calls.set(_KEY, struct.pack("=I", follower.fd))
+
+    def _close_link(self) -> None:
+        os.close(self._link)
+        self._link = -1
+
+    def _missed_behind_leaders(self) -> int:
+        if self.leader is None:
+            return self._missed_behind
+        return self._missed_behind + self.leader._missed_by_itself() - self._leader_had_missed
+
+    def _missed_by_itself(self) -> int:
+        return syscalls.program_info(self.fd).missed or 0
