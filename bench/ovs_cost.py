@@ -27,7 +27,6 @@ from tests.lab.collector import INTERVAL_MS, InsideMeasurement
 from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import kernels
 from tests.lab.testbed import BRIDGE, Testbed
-from tests.live.measurement import CHECKOUT
 
 TARGET = 0.95
 """The share of its upcall rate that the datapath is to keep."""
@@ -146,7 +145,7 @@ class Collector(InsideMeasurement):
         self._statistics(wanted=False)
 
     def load_detached(self, name: str) -> None:
-        manifest = catalogue.load(CHECKOUT / "probes" / name)
+        manifest = catalogue.shipped(name)
         spec = copy.deepcopy(dict(manifest.raw))
         spec["probe"]["modes"] = [COUNTERS, SUMMARY, DETACHED]  # type: ignore[index]
         for program in spec["programs"]:  # type: ignore[attr-defined]
@@ -194,7 +193,7 @@ class Collector(InsideMeasurement):
         return f"{whole_ns / NS_PER_US:.1f} us: {', '.join(programs)}"
 
     def _knobs(self, name: str) -> dict[str, frames.Scalar]:
-        return {**catalogue.load(CHECKOUT / "probes" / name).knobs, **KNOBS.get(name, {})}
+        return {**catalogue.shipped(name).knobs, **KNOBS.get(name, {})}
 
     def _read_every(self, ms: int) -> None:
         self.command(command="interval", ms=ms)

@@ -115,8 +115,7 @@ class Collector:
                 raise SystemExit(f"{command['command']}: {self._replies[number].error}")
 
     def load(self, name: str, details: bool) -> None:
-        directory = CHECKOUT / ("probes" if name in SUMMARY else "bench/probes") / name
-        manifest = catalogue.load(directory)
+        manifest = catalogue.shipped(name) if name in SUMMARY else catalogue.load(CHECKOUT / "bench/probes" / name)
         words: dict[str, object] = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code()}
         words |= {"mode": "details" if details else "summary", "knobs": dict(manifest.knobs)}
         self.command(command="load", probe=name, **words)

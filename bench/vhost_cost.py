@@ -166,7 +166,7 @@ class Collector(InsideMeasurement):
     def _load_empty(self) -> None:
         hooks: dict[str, dict[str, Any]] = {}
         for name in PROBES:
-            for program in catalogue.load(CHECKOUT / "probes" / name).raw["programs"]:  # type: ignore[attr-defined]
+            for program in catalogue.shipped(name).raw["programs"]:  # type: ignore[attr-defined]
                 point = program["attach"][0]["point"]
                 function = "on_tracepoint" if point.startswith("raw_tracepoint:") else "on_entry"
                 attach = [{"point": one["point"], "function": function} for one in program["attach"]]

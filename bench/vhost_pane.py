@@ -30,7 +30,7 @@ def measured_ms(vms: int, active: int) -> tuple[float, float, float]:
     """Median ms for applying the frames of an interval, for ranking, and for writing out the rows in sight."""
     host, session = Host(vms, QUEUES_PER_VM), PlayedSession()
     session.play(host.interval(set()))
-    manifests = {name: catalogue.load(ROOT / "probes" / name) for name in NAMES}
+    manifests = {name: catalogue.shipped(name) for name in NAMES}
     busy = set(host.places[:active])
     pane = vhost.block()
     times: list[tuple[float, float, float]] = []

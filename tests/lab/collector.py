@@ -11,7 +11,7 @@ from netconsole.base.paths import collector_command
 from netconsole.probes import catalogue
 from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
-from tests.live.measurement import CHECKOUT, Measurement
+from tests.live.measurement import Measurement
 
 from .compiled import KEPT_INSIDE, bring
 from .errors import LabError
@@ -87,7 +87,7 @@ class InsideMeasurement(Measurement):
     ) -> str:
         """Loads a shipped probe with one expression of its source replaced, or with programs (by name) attached to one
         of their `points` alone; returns the name that it goes by, which has the `number`."""
-        manifest = catalogue.load(CHECKOUT / "probes" / probe)
+        manifest = catalogue.shipped(probe)
         source = manifest.code()
         assert right in source
         spec = copy.deepcopy(dict(manifest.raw))

@@ -59,7 +59,7 @@ def with_modules(files: KernelBtf, *names: str) -> btf.Btf:
 def test_the_way_to_a_guest_can_be_measured_on_either_vendor(files: KernelBtf, probe: str, vendor: str) -> None:
     """The lab emulates AMD; of Intel, posted interrupts or not, there is what the modules say of themselves."""
     types = with_modules(files, vendor, "tun", "tap", "vhost_iotlb", "vhost", "vhost_net")
-    for program in probes.load(CHECKOUT / "probes" / probe).raw["programs"]:  # type: ignore[attr-defined]
+    for program in probes.shipped(probe).raw["programs"]:  # type: ignore[attr-defined]
         problems = obstacles(types, program)
         assert None in problems.values(), problems
 

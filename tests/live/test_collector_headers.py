@@ -21,7 +21,7 @@ from tests.lab.btf import btf_files
 from tests.lab.errors import LabUnavailable
 from tests.lab.fetch import cache_dir, fetch, kernel_named, locked
 
-from .collector_driver import CHECKOUT, PYTHON
+from .collector_driver import PYTHON
 
 pytestmark = pytest.mark.live
 
@@ -87,7 +87,7 @@ def without_ids(facts: dict[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tuple[str, Path, Path]) -> None:
     version, vmlinux, headers = kernel
-    manifest = catalogue.load(CHECKOUT / "probes" / probe)
+    manifest = catalogue.shipped(probe)
     by_headers = compiled(manifest, btf="", headers=str(headers), release=version)
     by_btf = compiled(manifest, btf=str(vmlinux), release=version)
     assert (by_headers["types"], by_btf["types"]) == ("headers", "btf")
@@ -97,7 +97,7 @@ def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tupl
 def test_facts_of_every_form(kernel: tuple[str, Path, Path]) -> None:
     """Those of a probe, and one that is true and one that is not of each form, asked of the compiler."""
     version, vmlinux, headers = kernel
-    manifest = catalogue.load(CHECKOUT / "probes" / "kernel_drops")
+    manifest = catalogue.shipped("kernel_drops")
     asked = """
     HAVE_sk_buff_len HAVE_sk_buff_nothing HAVE_SKB_DROP_REASON_NO_SOCKET HAVE_SKB_DROP_REASON_NOTHING HAVE_sk_buff
     HAVE_no_such_struct HAVE_kfree_skb_reason HAVE_no_such_function NARGS_net_dev_queue NARGS_kfree_skb

@@ -9,7 +9,7 @@ import pytest
 
 from netconsole.probes import catalogue
 
-from .measurement import CHECKOUT, Measurement
+from .measurement import Measurement
 
 pytestmark = pytest.mark.live
 
@@ -28,7 +28,7 @@ def collector() -> Iterator[Measurement]:
 
 @pytest.mark.parametrize("probe", PROBES)
 def test_every_missing_function_is_named(collector: Measurement, probe: str) -> None:
-    manifest = catalogue.load(CHECKOUT / "probes" / probe)
+    manifest = catalogue.shipped(probe)
     code, common = manifest.code(), manifest.common_code()
     reply = collector.command(command="load", probe=probe, spec=manifest.raw, source=code, common=common)
     assert not reply.ok

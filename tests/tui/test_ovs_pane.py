@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from netconsole.findings import tracker
@@ -20,13 +18,12 @@ from tests.tui import switch_scenes as made
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.switch_scenes import DROPS, FLOWS, UPCALLS
 
-SHIPPED = Path(__file__).parents[2] / "probes"
 NAMES = (FLOWS, UPCALLS, DROPS)
 
 
 def scene_of(scenario: Scenario, names: tuple[str, ...] = NAMES) -> Scene:
     session = PlayedSession(scenario.end())
-    return Scene(session.state, {name: probes.load(SHIPPED / name) for name in names}, PROFILE, Connection("live"))
+    return Scene(session.state, {name: probes.shipped(name) for name in names}, PROFILE, Connection("live"))
 
 
 def texts(rows: list[Row]) -> list[dict[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from netconsole.probes import catalogue as probes
@@ -17,13 +16,12 @@ from tests.tui import switch_scenes as made
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.switch_scenes import PATH
 
-SHIPPED = Path(__file__).parents[2] / "probes"
 OUT = {"lookup": 5_000, "actions": 15_000, "qdisc": 80_000}
 
 
 def scene_of(scenario: Scenario, *names: str) -> Scene:
     session = PlayedSession(scenario.end())
-    manifests = {name: probes.load(SHIPPED / name) for name in (names or (PATH,))}
+    manifests = {name: probes.shipped(name) for name in (names or (PATH,))}
     return Scene(session.state, manifests, PROFILE, Connection("live"))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from netconsole.probes import catalogue
@@ -14,8 +12,7 @@ from tests.tui import switch_scenes as made
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
 
-SHIPPED = Path(__file__).parents[2] / "probes"
-MANIFESTS = {name: catalogue.load(SHIPPED / name) for name in (FLOWS, UPCALLS, DROPS, PATH)}
+MANIFESTS = {name: catalogue.shipped(name) for name in (FLOWS, UPCALLS, DROPS, PATH)}
 
 
 @pytest.fixture(scope="module")

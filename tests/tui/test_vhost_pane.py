@@ -20,12 +20,12 @@ from netconsole.tui.scene.scene import Evidence, Scene
 from tests.tui.played import PROFILE, PlayedSession
 from tests.tui.vhost_scenes import NS, Host, labels
 
-SHIPPED = Path(__file__).parents[2] / "probes"
+RECORDINGS = Path(__file__).parents[2] / "recordings"
 NAMES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")
 
 
 def scene_of(session: PlayedSession, names: tuple[str, ...] = NAMES) -> Scene:
-    manifests = {name: probes.load(SHIPPED / name) for name in names}
+    manifests = {name: probes.shipped(name) for name in names}
     return Scene(session.state, manifests, PROFILE, Connection("live"))
 
 
@@ -73,8 +73,8 @@ def test_a_queue_that_vhost_has_no_more_is_named(host: tuple[Host, PlayedSession
 
 
 def test_the_stuck_queue_of_a_real_hypervisor_is_named() -> None:
-    manifests = {name: probes.load(SHIPPED / name) for name in NAMES}
-    player = Player(Recording(SHIPPED.parent / "recordings" / "vhost.ncrec"), manifests, Budget())
+    manifests = {name: probes.shipped(name) for name in NAMES}
+    player = Player(Recording(RECORDINGS / "vhost.ncrec"), manifests, Budget())
     said = set()
     while player.step():
         scene = Scene(player.place.state, manifests, PROFILE, Connection("live"))

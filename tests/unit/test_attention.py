@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from netconsole.budget.sampling import CLOSELY_S, FEW_PER_S, UNKNOWN_NS, Attention, Glance, counted_per_s
-from netconsole.probes.catalogue import load
+from netconsole.probes.catalogue import shipped
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 from tests.unit.stamp import Stamp
 
-PROBES = Path(__file__).parents[2] / "probes"
 LIMIT_PCT = 2.0
 CALM_PER_S, LESS_PER_S, STORM_PER_S = 10_000.0, 90_000.0, 200_000.0
 RUN_NS = 150.0
@@ -90,7 +87,7 @@ def test_counters_are_what_a_probe_counted_and_tables_without_times_where_it_has
     counts = {name: frames.Count(100, 100) for name in ("rx_runs", "rx_ns", "tx_runs", "tx_ns", "polls", "packets")}
     rows = [frames.Row({"cpu": 0}, counts, {})]
     state.apply(frames.Table(**stamp, probe="softirq_health", name="cpus", interval_ns=10**9, full=True, rows=rows))
-    drops, softirqs = (load(PROBES / name) for name in ("kernel_drops", "softirq_health"))
+    drops, softirqs = (shipped(name) for name in ("kernel_drops", "softirq_health"))
     assert counted_per_s(state.probes["kernel_drops"], drops) == 300
     assert counted_per_s(state.probes["softirq_health"], softirqs) == 400
     assert counted_per_s(state.probes["kernel_drops"], softirqs) is None

@@ -22,12 +22,12 @@ from netconsole.calibrate.result import Entry
 from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import Program, Runs
 from netconsole.cli.main import run
-from netconsole.probes.catalogue import load
+from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
 from netconsole.report import to_markdown, to_text
 from netconsole.report.of_calibration import of_calibration
 
-MANIFEST = load(Path(__file__).parents[2] / "probes" / "kernel_drops")
+MANIFEST = shipped("kernel_drops")
 
 
 @pytest.mark.parametrize(

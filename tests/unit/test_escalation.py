@@ -16,7 +16,7 @@ from netconsole.budget.enforcer import Enforcer
 from netconsole.cli.main import run
 from netconsole.escalation.crossings import focus, worst
 from netconsole.escalation.escalator import Escalator
-from netconsole.probes.catalogue import load
+from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
 from netconsole.profile.profile import Budget, Choice, Profile, load_file
@@ -28,9 +28,8 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 from tests.unit.stamp import Stamp
 
-PROBES = Path(__file__).parents[2] / "probes"
 NAME = "kernel_drops"
-MANIFESTS = {name: load(PROBES / name) for name in (NAME, "tx_queue_latency")}
+MANIFESTS = {name: shipped(name) for name in (NAME, "tx_queue_latency")}
 RULE = Escalation(NAME, "drops", "count", None, 100.0, {"reason": "FULL_RING"}, for_s=3.0, keep_s=2.0, pause_s=10.0)
 LATE = Escalation("tx_queue_latency", "wait", "", 99.0, 1_000_000.0)
 PROFILE = Profile("night", probes={NAME: Choice()}, escalations=[RULE])

@@ -163,7 +163,7 @@ def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
 
 
 def test_polls_of_no_device_are_those_of_the_backlog() -> None:
-    manifest = catalogue.load(ROOT / "probes" / "softirq_health")
+    manifest = catalogue.shipped("softirq_health")
     labels = {"device": "", "netns": None, "cpu": 3}
     *_, last = (rule for rule in manifest.findings if rule.table == "exhausted" and fits(rule, labels))
     assert say(last, labels, {"rate": "700"}) == "CPU 3: 700/s polls of its backlog leave packets waiting"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -26,16 +25,15 @@ from netconsole.budget.forecast import (
 from netconsole.budget.forecaster import Outlook, excess_beside
 from netconsole.calibrate.result import Calibration, Entry, PerCount, ProgramTime, ToolUse
 from netconsole.cli.listing import probe_json, probe_text
-from netconsole.probes.catalogue import load
+from netconsole.probes.catalogue import shipped
 from netconsole.profile.profile import Budget, Choice, Profile, plan
 from netconsole.run import preflight
 from netconsole.snapshot.document import Host
 from netconsole.telemetry.frames import Mode
 from netconsole.telemetry.state import State
 
-PROBES = Path(__file__).parents[2] / "probes"
-DROPS = load(PROBES / "kernel_drops")
-QUEUES = load(PROBES / "tx_queue_latency")
+DROPS = shipped("kernel_drops")
+QUEUES = shipped("tx_queue_latency")
 MANIFESTS = {"kernel_drops": DROPS, "tx_queue_latency": QUEUES}
 FREE = "raw_tracepoint:kfree_skb"
 STORM = Passing({FREE: Hook({0: 50_000.0, 3: 150_000.0}, 60.0)}, packets_per_s=200_000.0)
@@ -115,7 +113,7 @@ def test_details_and_what_runs_with_every_packet_are_dear() -> None:
     assert is_dear(DROPS, "details") and not is_dear(DROPS, "summary") and is_dear(QUEUES, "summary")
     both = Profile("x", probes={"kernel_drops": Choice("details"), "tx_queue_latency": Choice("summary")})
     assert [one.name for one in wanted(plan(both, MANIFESTS), MANIFESTS)] == ["kernel_drops"]
-    taps = {"tun_queues": load(PROBES / "tun_queues")}
+    taps = {"tun_queues": shipped("tun_queues")}
     requests = plan(Profile("x", probes={"tun_queues": Choice("summary")}), taps)
     assert [one.name for one in wanted(requests, taps)] == ["tun_queues"], "kprobes, with every packet"
 

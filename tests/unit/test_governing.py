@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from netconsole.budget import enforcer as enforcer_module
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.sampling import CLOSELY_S
-from netconsole.probes.catalogue import load
+from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, Choice, Profile
 from netconsole.session.protocol import CommandError, News
@@ -23,7 +22,7 @@ from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.state import State
 
 NAME = "kernel_drops"
-MANIFEST = load(Path(__file__).parents[2] / "probes" / NAME)
+MANIFEST = shipped(NAME)
 DETAILS = {**MANIFEST.knobs, "events_per_s": 100}
 PROFILE = Profile(
     "test", budget=Budget(kernel_cpu_pct=2.0, action="degrade"), probes={NAME: Choice("details", knobs=DETAILS)}

@@ -82,9 +82,20 @@ def test_the_shipped_probes_are_whole() -> None:
         assert all(finding.next for finding in manifest.findings)
 
 
+def test_a_probe_is_found_in_a_family_and_beside_families(tmp_path: Path) -> None:
+    family = tmp_path / "net"
+    family.mkdir()
+    direct, inside = make(tmp_path, GOOD.replace('"sample"', '"direct"'), "direct"), make(family, GOOD)
+    make(direct, GOOD, "backup")  # a directory with a manifest is a probe: it has none inside
+    make(tmp_path, GOOD, "common")  # never one
+    assert probes.directories_in(tmp_path) == {"direct": direct, "sample": inside}
+    assert list(probes.load_all([tmp_path])) == ["direct", "sample"]
+    assert probes.directories_in(tmp_path / "missing") == {}
+
+
 def test_starts_of_softirqs_are_watched_before_they_are_asked_for() -> None:
     """Programs are attached in turn: a raise whose start nobody saw would make the next start seem to be late."""
-    names = [program.name for program in probes.load(paths.data("probes") / "softirq_health").programs]
+    names = [program.name for program in probes.shipped("softirq_health").programs]
     assert names.index("entered") < names.index("raised")
 
 

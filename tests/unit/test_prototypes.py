@@ -10,7 +10,6 @@ from netconsole.probes import catalogue
 from netconsole_collector.kernel import attach
 from netconsole_collector.types import btf, prototypes
 
-SHIPPED = Path(__file__).parents[2] / "probes"
 VM_PATH = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs", "virtio_guest")
 
 
@@ -52,7 +51,7 @@ def test_typedefs_of_structs_are_the_struct(types: btf.Btf) -> None:
 
 @pytest.mark.parametrize("probe", VM_PATH)
 def test_no_function_on_the_way_to_a_guest_is_taken_by_its_name_alone(probe: str) -> None:
-    for program in catalogue.load(SHIPPED / probe).raw["programs"]:  # type: ignore[attr-defined]
+    for program in catalogue.shipped(probe).raw["programs"]:  # type: ignore[attr-defined]
         for alternative in program["attach"]:
             point = attach.parse(alternative["point"])
             assert "." not in point.name, "a copy made by the compiler"
@@ -62,7 +61,7 @@ def test_no_function_on_the_way_to_a_guest_is_taken_by_its_name_alone(probe: str
 def test_of_functions_that_were_renamed_this_kernels_are_accepted(types: btf.Btf) -> None:
     """eventfd_signal and kvm_vcpu_kick have other names and arguments on newer kernels: where one is, it must do."""
     for probe in VM_PATH:
-        for program in catalogue.load(SHIPPED / probe).raw["programs"]:  # type: ignore[attr-defined]
+        for program in catalogue.shipped(probe).raw["programs"]:  # type: ignore[attr-defined]
             found = {}
             for alternative in program["attach"]:
                 point = attach.parse(alternative["point"])

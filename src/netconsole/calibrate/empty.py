@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from netconsole.probes.manifest import COMMON, Manifest
+from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 
 NAME = "empty"
@@ -16,8 +16,7 @@ def request(manifests: Iterable[Manifest]) -> ProbeRequest:
     found: dict[str, Mapping[str, object]] = {}
     common = ""
     for manifest in manifests:
-        directory = manifest.directory.parent / COMMON
-        common = common or manifest.common_code() if directory.is_dir() else common
+        common = common or manifest.common_code() if manifest.common_headers() else common
         for program in manifest.programs:
             attach = [{"point": one.point, "function": "nothing"} for one in program.attach]
             found.setdefault(program.attach[0].point, {"name": f"on_{len(found)}", "required": False, "attach": attach})

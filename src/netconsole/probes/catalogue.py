@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from netconsole.base import paths
@@ -47,16 +47,33 @@ def load_all(directories: Sequence[Path] | None = None) -> Catalogue:
     found: dict[str, Manifest] = {}
     broken: dict[str, BadInput] = {}
     for directory in paths.probe_directories() if directories is None else directories:
-        for path in _probe_directories(directory):
-            if path.name in found or path.name in broken:
+        for name, path in directories_in(directory).items():
+            if name in found or name in broken:
                 continue
             try:
-                found[path.name] = load(path)
+                found[name] = load(path)
             except BadInput as error:
-                broken[path.name] = error
+                broken[name] = error
     if not found and not broken:
         raise bad(paths.data("probes"), "", "no probes here: the installation is not whole")
     return Catalogue(dict(sorted(found.items())), broken)
+
+
+def shipped(name: str) -> Manifest:
+    """A probe that comes with the program, by its name."""
+    return load(directories_in(paths.data("probes"))[name])
+
+
+def directories_in(root: Path) -> dict[str, Path]:
+    """The directories of the probes in a tree, by name. A directory without a manifest is a family of probes."""
+    found: dict[str, Path] = {}
+    for entry in _entries(root):
+        if entry.name == COMMON:
+            continue
+        for path in [entry] if (entry / MANIFEST).is_file() else _entries(entry):
+            if (path / MANIFEST).is_file():
+                found.setdefault(path.name, path)
+    return found
 
 
 def pick(manifests: Mapping[str, Manifest], name: str, where: str = "--probe") -> Manifest:
@@ -68,9 +85,8 @@ def pick(manifests: Mapping[str, Manifest], name: str, where: str = "--probe") -
     raise bad(where, name, f"unknown probe{close(name, manifests)}")
 
 
-def _probe_directories(directory: Path) -> Iterable[Path]:
+def _entries(directory: Path) -> list[Path]:
     try:
-        entries = sorted(directory.iterdir())
+        return sorted(directory.iterdir())
     except OSError:
         return []
-    return [entry for entry in entries if entry.name != COMMON and (entry / MANIFEST).is_file()]

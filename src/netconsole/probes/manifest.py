@@ -152,10 +152,12 @@ class Manifest:
         """The text of the common headers and of those that the probe includes; empty without BPF. Raises BadInput."""
         if self.source != "bpf":
             return ""
-        common = self.directory.parent / COMMON
-        if not common.is_dir():
-            common = paths.data("probes") / COMMON
-        return common_text(common, self.include)
+        return common_text(self.common_headers() or paths.data("probes") / COMMON, self.include)
+
+    def common_headers(self) -> Path | None:
+        """The shared headers of the tree in which the probe lies; None when it has none."""
+        found = (tree / COMMON for tree in self.directory.parents[:2])
+        return next((directory for directory in found if directory.is_dir()), None)
 
 
 def common_text(directory: Path, include: Iterable[str] = ()) -> str:

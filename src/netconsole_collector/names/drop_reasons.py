@@ -71,7 +71,7 @@ _INFERRED: Dict[str, Optional[str]] = {
 
 _NO_REASON = "NOT_SPECIFIED"
 _OVS_OWN = {0x7FFF0001: "OVS_DROP_LAST_ACTION", 0x7FFF0002: "OVS_DROP_METER", 0x7FFF0003: "OVS_TOO_LARGE"}
-"""What probes/ovs_drops sees by itself before 6.7; as the kernel has called it since, where it does."""
+"""What the probe ovs_drops sees by itself before 6.7; as the kernel has called it since, where it does."""
 _OVS_INFERRED = {
     "ovs_vport_send": "OVS_TOO_LARGE",
     "ovs_fragment": "OVS_FRAGMENT",
