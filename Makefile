@@ -16,17 +16,9 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
-# What takes whole processors first: what boots another machine. Then, side by side because they wait most of the time:
-# what starts and ends collectors and consoles (two files at a time, the longest first), and what counts (one test at a
-# time). In the time that all of these leave (SCHED_IDLE): what only computes. Last, beside consoles that only wait for
-# their terminals: what holds costs against a budget.
-COMPUTING := tests/unit $(addprefix tests/live/test_collector_,kernels.py headers.py) tests/live/test_layout.py $(addprefix tests/lab/test_,btf.py fetch.py qemu.py) tests/tui
-STARTING := $(addprefix tests/live/test_,compare.py cleanup_console.py collector_commands.py cleanup_collector.py doctor.py collector_figures.py probe_host_path_headers.py collector_rings.py snapshot.py escalation.py compiled_programs.py collector_statistics.py collector_interpreters.py vm_path_without_kprobes.py)
-COSTS := tests/live/test_governor.py
-TERMINALS := $(addprefix tests/tui/test_,process.py lifeline.py)
-# Of the lab what boots once and is quick: machine, traffic, and the probes' exactness on its kernel. `make test-lab` runs the rest.
-BOOTING := $(addprefix tests/lab/test_,machine.py traffic.py live_inside.py)
-without = $(addprefix --ignore=,$(1))
+# Every test is of one stage, by its marker (tests/conftest.py). What takes whole processors comes first: `booting`. Then,
+# side by side because they wait most of the time: `starting` (two files at a time) and `counting` (one test at a time).
+# In the time that all of these leave (SCHED_IDLE): `computing`. Last: `costs`, beside `terminals`, which only wait.
 TOGETHER := $(MAKE) --no-print-directory --jobs --keep-going --output-sync=target
 PYTEST := $(BIN)/python -m pytest
 
@@ -49,22 +41,22 @@ in-turn: .venv/.ready-test
 	exit $$failed
 
 booting: .venv/.ready-test
-	$(PYTEST) --durations=10 $(BOOTING)
+	$(PYTEST) -m booting --durations=10 tests/lab
 
 counting: .venv/.ready-test
-	$(PYTEST) --durations=20 tests/live $(call without,$(COMPUTING) $(STARTING) $(COSTS))
+	$(PYTEST) -m counting --durations=20 tests/live
 
 costs: .venv/.ready-test
-	$(PYTEST) --durations=10 $(COSTS)
+	$(PYTEST) -m costs --durations=10 tests/live
 
 terminals: .venv/.ready-test
-	$(PYTEST) --durations=5 $(TERMINALS)
+	$(PYTEST) -m terminals --durations=5 tests/tui
 
 starting: .venv/.ready-test
-	$(PYTEST) -n logical --dist loadfile --no-loadscope-reorder --durations=10 $(STARTING)
+	$(PYTEST) -m starting -n logical --dist loadfile --no-loadscope-reorder --durations=10 tests/live/console tests/live
 
 computing: .venv/.ready-test
-	chrt --idle 0 $(PYTEST) -n logical --durations=10 $(COMPUTING) $(call without,$(TERMINALS))
+	chrt --idle 0 $(PYTEST) -m computing -n logical --durations=10
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from netconsole.probes import catalogue as probes
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry import frames
-from tests.live.collector_driver import Driver, call, calls_spec, of
+from tests.support.live.collector_driver import Driver, call, calls_spec, of
 
 SUMMARY = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
 SECONDS = 20

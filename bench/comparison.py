@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from netconsole.compare.compare import compare
 from netconsole.snapshot.document import Snapshot
-from tests.unit import made_up
+from tests.support import made_up
 
 TRIALS = 50
 FAULTS: dict[str, dict[str, float]] = {

@@ -16,8 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.terminal_process import TerminalProcess
-from tests.tui.scenes import for_ever
+from tests.support.terminal_process import TerminalProcess
+from tests.support.tui.scenes import for_ever
 
 SIZES = ((120, 40, 16_000), (80, 24, 8_000))
 """Columns, lines, bytes a second."""

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from tests.lab.collector import INTERVAL_MS, InsideMeasurement
-from tests.lab.errors import LabUnavailable
-from tests.lab.fetch import kernels
-from tests.lab.testbed import BRIDGE, Testbed
+from tests.lab.kernels.fetch import kernels
+from tests.lab.machine.errors import LabUnavailable
+from tests.lab.network.testbed import BRIDGE, Testbed
 
 TARGET = 0.95
 """The share of its upcall rate that the datapath is to keep."""

@@ -22,8 +22,8 @@ from typing import TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from netconsole.telemetry import frames
-from tests.live.measurement import Measurement
-from tests.live.path import INSIDE, OUTSIDE, B, Host
+from tests.support.live.measurement import Measurement
+from tests.support.live.path import INSIDE, OUTSIDE, B, Host
 
 SLICES = 5
 SLICE_S = 0.3

@@ -25,7 +25,7 @@ from netconsole.recording.format import Recording  # noqa: E402
 from netconsole.recording.player import Player  # noqa: E402
 from netconsole.telemetry import frames  # noqa: E402
 from netconsole.telemetry.frames import AnyFrame  # noqa: E402
-from tests.unit.recorded import HEADER, Stream, record  # noqa: E402
+from tests.support.recorded import HEADER, Stream, record  # noqa: E402
 
 HOUR_S = 3600
 LIMIT_S = 0.5

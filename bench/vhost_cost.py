@@ -1,10 +1,10 @@
 """What the probes between tap and guest cost the traffic that they watch: the lab, with and without each, in turn.
 
-Rates and worker CPU are those of a peer that only drives vhost-net (tests/lab/vhost_peer.py) and kicks by itself; what
-a nested guest sends, with kicks that KVM passes on, and its round trip stand beside them. Prints ratios, each of a
-phase with the probe to the mean of those without around it, and the kernel's own nanoseconds per run and packet;
-asserts nothing. "nothing" is the noise of the measurement, "empty" what being called costs: programs that return at
-once, on every hook that one of the probes has. An emulated machine: relations carry over, times do not.
+Rates and worker CPU are those of a peer that only drives vhost-net (tests/lab/network/vhost_peer.py) and kicks by
+itself; what a nested guest sends, with kicks that KVM passes on, and its round trip stand beside them. Prints ratios,
+each of a phase with the probe to the mean of those without around it, and the kernel's own nanoseconds per run and
+packet; asserts nothing. "nothing" is the noise of the measurement, "empty" what being called costs: programs that
+return at once, on every hook that one of the probes has. An emulated machine: relations carry over, times do not.
 
 Each run can be a short one: `--only vhost_queues --keep FILE` adds its rounds to those that FILE has, and the table at
 its end is of all of them; `--table --keep FILE` runs nothing.
@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from tests.lab.collector import InsideMeasurement
-from tests.lab.errors import LabError, LabUnavailable
-from tests.lab.fetch import kernels
-from tests.lab.peer import FAR, Peer
-from tests.lab.testbed import Testbed, boot
-from tests.lab.traffic import ping, worker_pids, workers_of
-from tests.live.measurement import CHECKOUT
+from tests.lab.kernels.fetch import kernels
+from tests.lab.machine.errors import LabError, LabUnavailable
+from tests.lab.network.peer import FAR, Peer
+from tests.lab.network.testbed import Testbed, boot
+from tests.lab.network.traffic import ping, worker_pids, workers_of
+from tests.support.live.measurement import CHECKOUT
 
 PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -16,8 +16,8 @@ from netconsole.probes import catalogue
 from netconsole.session.protocol import Connection
 from netconsole.tui.panes.vhost import pane as vhost
 from netconsole.tui.scene.scene import Scene
-from tests.tui.played import PROFILE, PlayedSession
-from tests.tui.vhost_scenes import Host
+from tests.support.tui.played import PROFILE, PlayedSession
+from tests.support.tui.vhost_scenes import Host
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")

@@ -1,14 +1,32 @@
-"""What all tiers share: in CI a skip is a failure, unless the machine cannot have what the test needs."""
+"""What all tiers share: the stage in which `make test` runs a test, and that a skip is a failure in CI."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
+STAGES = ("computing", "booting", "starting", "counting", "costs", "terminals", "long")
+"""When `make test` runs a test (see the Makefile); ``long`` is for `make test-lab` alone."""
+USUAL_STAGE = {"unit": "computing", "tui": "computing", "live": "counting", "lab": "long"}
+"""Of each tier; files of another stage say so: ``pytestmark = pytest.mark.starting``."""
+TESTS = Path(__file__).parent
+
 CANNOT = "cannot run here: "
 """A skip whose reason begins with this is accepted in CI: the kernel or hardware lacks what the test is about."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks for the stage that -m asks for
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test is of exactly one stage."""
+    for item in items:
+        stages = {mark.name for mark in item.iter_markers() if mark.name in STAGES}
+        if len(stages) > 1:
+            raise pytest.UsageError(f"{item.nodeid}: of several stages: {', '.join(sorted(stages))}")
+        if not stages:
+            item.add_marker(USUAL_STAGE[item.path.relative_to(TESTS).parts[0]])
 
 
 @pytest.hookimpl(wrapper=True)

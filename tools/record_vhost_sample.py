@@ -12,11 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.lab.compiled import bring, shipped
-from tests.lab.fetch import kernels
+from tests.lab.kernels.compiled import bring, shipped
+from tests.lab.kernels.fetch import kernels
+from tests.lab.network.testbed import Testbed, boot
+from tests.lab.network.traffic import flood, frozen, ping, worker_on_a_busy_cpu
 from tests.lab.pytest_inside import console_command
-from tests.lab.testbed import Testbed, boot
-from tests.lab.traffic import flood, frozen, ping, worker_on_a_busy_cpu
 
 NOTE = "a guest on vhost-net: pings and datagrams, then its worker waits for a busy CPU, then it is stopped in a flood"
 PROBES = ("vhost_queues", "tun_queues", "tx_kick_path", "irq_path", "kernel_drops", "softirq_health")

@@ -38,6 +38,7 @@ if [ "$purpose" = test ]; then
     need zstd command -v zstd
     need xz-utils command -v xz
     need tmux command -v tmux
+    need iperf3 command -v iperf3
     need bpftool command -v bpftool
     need chromium command -v chromium
 fi

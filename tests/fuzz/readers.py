@@ -27,7 +27,7 @@ from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.state import State
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests/unit/data"
+DATA = ROOT / "tests/support/data"
 MANIFESTS = catalogue.load_all()
 GOOD = snapshot_file.load(DATA / "snapshot-version-1.json")
 MAX_STEPS = 200

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .compiled import bring, compile_all, shipped
-from .errors import LabError
-from .fetch import fetch, kernel_named, kernels
-from .hypervisor import CHECKOUT, on_a_still_checkout
-from .pytest_inside import run_pytest
-from .qemu import qemu
-from .terminal import attach
-from .testbed import Testbed, boot
+from tests.lab.kernels.compiled import bring, compile_all, shipped
+from tests.lab.kernels.fetch import fetch, kernel_named, kernels
+from tests.lab.kernels.qemu import qemu
+from tests.lab.machine.errors import LabError
+from tests.lab.machine.hypervisor import CHECKOUT, on_a_still_checkout
+from tests.lab.machine.terminal import attach
+from tests.lab.network.testbed import Testbed, boot
+from tests.lab.pytest_inside import run_pytest
 
 EXIT_FOUND, EXIT_USAGE, EXIT_CANNOT = 1, 2, 3
 HOURS_S = 3600.0

@@ -11,11 +11,10 @@ from netconsole.base.paths import collector_command
 from netconsole.probes import catalogue
 from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
-from tests.live.measurement import Measurement
-
-from .compiled import KEPT_INSIDE, bring
-from .errors import LabError
-from .hypervisor import Hypervisor, on_a_still_checkout
+from tests.lab.kernels.compiled import KEPT_INSIDE, bring
+from tests.lab.machine.errors import LabError
+from tests.lab.machine.hypervisor import Hypervisor, on_a_still_checkout
+from tests.support.live.measurement import Measurement
 
 INTERVAL_MS = 500
 CLOCK_RESOLUTION_NS = 10_000_000

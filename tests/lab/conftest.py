@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .collector import InsideMeasurement
-from .errors import LabUnavailable
-from .fetch import kernel_named, kernels
-from .hypervisor import Hypervisor
-from .testbed import Testbed, boot
-from .wires import Wires
+from tests.lab.collector import InsideMeasurement
+from tests.lab.kernels.fetch import kernel_named, kernels
+from tests.lab.machine.errors import LabUnavailable
+from tests.lab.machine.hypervisor import Hypervisor
+from tests.lab.network.testbed import Testbed, boot
+from tests.lab.network.wires import Wires
 
 DEFAULT_KERNEL = kernels()[0].name
 WITH_DETAILS = ("irq_path", "tx_kick_path")

@@ -10,8 +10,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import CommandTimeout
-from .hypervisor import Hypervisor, on_a_still_checkout
+from tests.lab.machine.errors import CommandTimeout
+from tests.lab.machine.hypervisor import Hypervisor, on_a_still_checkout
 
 REPORT = "/run/lab/junit.xml"
 OUTPUT_SHOWN = 4000

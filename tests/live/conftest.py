@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from .collector_driver import PYTHON, Driver
-from .measurement import Measurement
-from .network import Namespace, Wire
-from .path import Host
+from tests.support.live.collector_driver import PYTHON, Driver
+from tests.support.live.measurement import Measurement
+from tests.support.live.network import Namespace, Wire
+from tests.support.live.path import Host
 
 ATTEMPTS_MORE = 2
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE) and not item.path.name.startswith(NEVER_AGAIN):
             item.add_marker(pytest.mark.flaky(reruns=ATTEMPTS_MORE))
-    items.sort(key=lambda item: item.path.parent == HERE and item.path.name in LAST)
+    items.sort(key=lambda item: item.path.is_relative_to(HERE) and item.path.name in LAST)
 
 
 def pytest_runtest_setup() -> None:

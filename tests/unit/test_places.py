@@ -19,9 +19,9 @@ from netconsole.recording.format import Recording
 from netconsole.recording.recorder import Recorder
 from netconsole.snapshot import document
 from netconsole.telemetry.state import State
-from tests.unit.recorded import HEADER, LIMIT_S, Stream, record
+from tests.support.recorded import HEADER, LIMIT_S, Stream, record
 
-GOOD = Path(__file__).parent / "data" / "snapshot-version-1.json"
+GOOD = Path(__file__).parents[1] / "support" / "data" / "snapshot-version-1.json"
 BEGUN_BYTES = 8192
 """Enough for the beginning of a recording, and not for the rest."""
 NOBODY = 65534
@@ -188,7 +188,7 @@ ROTATING = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.unit.recorded import Stream, record
+from tests.support.recorded import Stream, record
 sendfile = os.sendfile
 chunks = 0
 def slow(target, source, offset, size):

@@ -1,0 +1,81 @@
+"""Which attach point each probe takes on each kernel, held against a reviewed reference.
+
+When a difference is meant: `pytest tests/lab/console/test_doctor.py --update-references`, then review what changed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netconsole_collector.compile.compiled import Compiled, decode
+from tests.lab.kernels.compiled import KEPT_INSIDE, compile_all, kept_inside, shipped
+from tests.lab.kernels.fetch import kernels
+from tests.lab.network.testbed import Testbed
+from tests.lab.pytest_inside import console_command
+
+pytestmark = [
+    pytest.mark.parametrize("testbed", [kernel.name for kernel in kernels()], indirect=True),
+]
+
+REFERENCES = Path(__file__).with_name("references")
+DOCTOR_LIMIT_S = 660.0  # it compiles every probe
+
+
+@pytest.fixture(scope="module")
+def report(testbed: Testbed) -> Any:
+    """What doctor says; it compiles everything anew, and keeps it."""
+    testbed.hypervisor.shell(f"rm -rf {KEPT_INSIDE}")
+    result = testbed.hypervisor.run(*console_command("doctor", "--json"), limit_s=DOCTOR_LIMIT_S, check=False)
+    assert result.code == 0, result.text + result.errors
+    return json.loads(result.out)
+
+
+def test_each_probe_takes_the_reviewed_attach_point(
+    testbed: Testbed, report: Any, request: pytest.FixtureRequest
+) -> None:
+    found = what_is_kept(report)
+    path = REFERENCES / f"{testbed.hypervisor.tree.kernel.name}.json"
+    # No option when the whole suite is run: pytest reads this directory's conftest.py after its command line.
+    if request.config.getoption("--update-references", default=False):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    assert path.exists(), f"no reference {path.name}: see the head of this file"
+    assert found == json.loads(path.read_text("utf-8")), f"see the head of this file; what changed is {path.name}"
+
+
+def test_what_is_compiled_there_is_what_is_compiled_here(testbed: Testbed, report: Any) -> None:
+    """Under the same names: what other tests load has been compiled here (compiled.py)."""
+    commands = [command for name, command in shipped().items() if report["probes"][name]["types"] == "btf"]
+    here = {file.name: programs_in(file.read_bytes()) for file in compile_all(testbed.hypervisor.tree, commands)}
+    there = {
+        name: programs_in(testbed.hypervisor.read_file(f"{KEPT_INSIDE}/{name}"))
+        for name in kept_inside(testbed.hypervisor)
+    }
+    assert here
+    assert here == there
+
+
+def programs_in(kept: bytes) -> Compiled:
+    """The first line is the file's seal."""
+    return decode(kept.partition(b"\n")[2])
+
+
+def what_is_kept(report: dict[str, Any]) -> dict[str, Any]:
+    """What does not change from one build of the kernel to the next: choices, refusals and their reasons."""
+    return {
+        "capabilities": {name: found["ok"] for name, found in report["capabilities"].items()},
+        "probes": {
+            name: {
+                "state": probe["state"],
+                "why": probe["why"],
+                "types": probe["types"],
+                "attach": {program["name"]: program["attach"] for program in probe["programs"]},
+                "tried": [point for program in probe["programs"] for point in program["tried"]],
+            }
+            for name, probe in report["probes"].items()
+        },
+    }

@@ -1,0 +1,120 @@
+"""The BTF that is cut out of kernel packages is what the kernels will have at run time."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from netconsole.probes import catalogue as probes
+from netconsole_collector.kernel import attach
+from netconsole_collector.types import btf, kernel_types, prototypes
+from tests.lab.kernels.btf import KernelBtf, btf_files
+from tests.lab.kernels.elf import Elf
+from tests.lab.kernels.fetch import Kernel, fetch, kernel_named, kernels
+from tests.lab.kernels.image import decompress, unpack_image
+from tests.lab.machine.errors import LabUnavailable
+from tests.lab.machine.hypervisor import CHECKOUT
+from tests.lab.machine.initramfs import load_order
+
+pytestmark = pytest.mark.computing
+
+BTF_MAGIC = 0xEB9F
+REFERENCES = CHECKOUT / "tests" / "lab" / "references"
+VM_PATH = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
+
+
+@pytest.fixture(scope="module", params=kernels(), ids=lambda kernel: kernel.name)
+def files(request: pytest.FixtureRequest) -> KernelBtf:
+    kernel: Kernel = request.param
+    try:
+        return btf_files(fetch(kernel))
+    except LabUnavailable as error:
+        pytest.skip(str(error))
+
+
+def test_vmlinux_and_modules_have_types(files: KernelBtf) -> None:
+    for path in (files.vmlinux, *files.modules.values()):
+        data = path.read_bytes()
+        # Documentation/bpf/btf.rst: magic, version, flags, header length, type offset and length, string offset, length
+        magic, version, _, header, type_at, type_length, string_at, string_length = struct.unpack_from(
+            "<HBBIIIII", data
+        )
+        assert (magic, version) == (BTF_MAGIC, 1)
+        assert type_length > 0
+        assert header + max(type_at + type_length, string_at + string_length) == len(data)
+    assert b"\0sk_buff\0" in files.vmlinux.read_bytes()
+    assert b"\0vhost_virtqueue\0" in files.modules["vhost"].read_bytes()
+
+
+def with_modules(files: KernelBtf, *names: str) -> btf.Btf:
+    return btf.Btf(str(files.vmlinux), [str(files.modules[name]) for name in ("irqbypass", "kvm", *names)])
+
+
+@pytest.mark.parametrize("vendor", ["kvm_intel", "kvm_amd"])
+@pytest.mark.parametrize("probe", VM_PATH)
+def test_the_way_to_a_guest_can_be_measured_on_either_vendor(files: KernelBtf, probe: str, vendor: str) -> None:
+    """The lab emulates AMD; of Intel, posted interrupts or not, there is what the modules say of themselves."""
+    types = with_modules(files, vendor, "tun", "tap", "vhost_iotlb", "vhost", "vhost_net")
+    for program in probes.shipped(probe).raw["programs"]:  # type: ignore[attr-defined]
+        problems = obstacles(types, program)
+        assert None in problems.values(), problems
+
+
+def obstacles(types: btf.Btf, program: dict[str, Any]) -> dict[str, str | None]:
+    """What these types have against each attach point of a program, in the manifest's order; None: nothing."""
+    found: dict[str, str | None] = {}
+    for alternative in program["attach"]:
+        point = attach.parse(alternative["point"])
+        when = alternative.get("when")
+        if when and f" {when} " not in kernel_types.facts(types, {when}):
+            found[alternative["point"]] = f"not {when}"
+        elif point.kind == "raw_tracepoint":
+            known = types.named(f"btf_trace_{point.name}", (btf.TYPEDEF,))
+            found[alternative["point"]] = None if known else f"no tracepoint {point.name}"
+        else:
+            found[alternative["point"]] = prototypes.problem(types, point.name, alternative.get("takes", []))
+    return found
+
+
+def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: KernelBtf) -> None:
+    """And each shipped probe is in the reference of this kernel. test_doctor.py holds it against the running kernel."""
+    reviewed = json.loads((REFERENCES / f"{files.kernel}.json").read_text("utf-8"))["probes"]
+    modules = [str(path) for name, path in files.modules.items() if name != "kvm_intel"]  # the lab's CPU is AMD's
+    types = btf.Btf(str(files.vmlinux), modules)
+    catalogue = probes.load_all([CHECKOUT / "probes"])
+    assert sorted(reviewed) == sorted(catalogue)
+    for name, manifest in catalogue.items():
+        if manifest.source != "bpf" or reviewed[name]["state"] == "unsupported":
+            continue
+        expected = {}
+        for program in manifest.raw["programs"]:  # type: ignore[attr-defined]
+            expected[program["name"]] = next(
+                (point for point, problem in obstacles(types, program).items() if problem is None), None
+            )
+        assert (name, reviewed[name]["attach"]) == (name, expected)
+
+
+@pytest.mark.parametrize(("vendor", "delivery"), [("kvm_intel", "vmx"), ("kvm_amd", "svm")])
+def test_interrupts_are_accepted_before_vendors_part(files: KernelBtf, vendor: str, delivery: str) -> None:
+    """S5 is in kvm itself, its last argument the vector; what a vendor does with it (posting, say) comes behind: all of
+    kvm's machine code has one call of that, in the function that has told of S5 before."""
+    types = with_modules(files, vendor)
+    (accepted,) = types.named("btf_trace_kvm_apic_accept_irq", (btf.TYPEDEF,))
+    taken = [prototypes.spelled(types, one) for one in types.parameter_types(types.strip(accepted))]
+    assert taken == ["void *", "__u32", "__u16", "__u16", "__u8"]
+    *_, kvm = load_order(fetch(kernel_named(files.kernel)).modules, ["kvm"])
+    code = Elf(decompress(kvm.read_bytes()))
+    (told,), (delivered,) = code.traces("kvm_apic_accept_irq"), code.calls("__SCT__kvm_x86_deliver_interrupt")
+    assert told.function == delivered.function == "__apic_accept_irq"
+    assert told.offset < delivered.offset
+    assert prototypes.problem(types, f"{delivery}_deliver_interrupt", ["kvm_lapic *", "int", "int", "int"]) is None
+
+
+def test_what_is_no_kernel_is_refused() -> None:
+    with pytest.raises(ValueError, match="HdrS"):
+        unpack_image(b"\0" * 4096)
+    with pytest.raises(ValueError, match="ELF"):
+        Elf(b"no kernel")

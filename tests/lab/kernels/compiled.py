@@ -1,0 +1,164 @@
+"""Probes compiled on this machine for a kernel of the lab, where a compile takes twenty times as long.
+
+The collector keeps what it compiles under a name that stands for all that a compile reads (docs/collector.md). Of the
+lab's kernels all of that is known here. The collector inside asks for the very name, so that what it finds is what it
+would have compiled; where it finds nothing it compiles.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import select
+import tarfile
+from collections.abc import Container, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netconsole.base.paths import SYSTEM_PYTHON
+from netconsole.probes import catalogue
+from netconsole_collector.compile import cache
+from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.compile.job import CompileJob
+from netconsole_collector.compile.worker import Worker
+from netconsole_collector.probe.spec import spec_problem
+from tests.lab.kernels.btf import btf_files
+from tests.lab.kernels.fetch import KernelTree, cache_dir, locked
+from tests.lab.machine.errors import LabError, LabUnavailable
+from tests.lab.machine.hypervisor import CHECKOUT, CPUS, Hypervisor
+
+AT_ONCE = 2
+"""As many compiles as the collector itself has."""
+KEPT_INSIDE = "/run/cache/netconsole/compiled"
+"""Where the collector looks inside: XDG_CACHE_HOME of l1_init.sh."""
+
+Load = Mapping[str, Any]
+"""A `load` command, as far as a compile is concerned: spec, source, common."""
+
+
+class DoesNotCompile(LabError):
+    """The message is what the collector would say, with the compiler's own words below."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a compile has left, and the name under which it is asked for."""
+
+    name: str
+    programs: Compiled
+
+
+def shipped(only: Container[str] | None = None) -> dict[str, Load]:
+    """For each shipped probe that has programs (of those that are named) the command that loads it."""
+    found = catalogue.load_all([CHECKOUT / "probes"])
+    return {
+        name: {"spec": probe.raw, "source": probe.code(), "common": probe.common_code()}
+        for name, probe in found.items()
+        if probe.source == "bpf" and (only is None or name in only)
+    }
+
+
+def bring(hypervisor: Hypervisor, commands: Iterable[Load]) -> list[str]:
+    """Has what these commands load compiled where the collector inside looks for it; returns the files' names.
+
+    What cannot be compiled is left out: the collector inside will tell why.
+    """
+    files = compile_all(hypervisor.tree, commands)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as packed:
+        for file in files:
+            packed.add(file, file.name)
+    # Not by the shared root: a cache below /tmp is not seen inside.
+    unpack = f"mkdir -p -m 700 {KEPT_INSIDE} && tar -x --no-same-owner -C {KEPT_INSIDE}"
+    hypervisor.run("sh", "-c", unpack, input=archive.getvalue())
+    return [file.name for file in files]
+
+
+def kept_inside(hypervisor: Hypervisor) -> dict[str, str]:
+    """The compiled programs inside, by name the number of the file: what is compiled there gets a new one."""
+    listed = hypervisor.shell(f"mkdir -p -m 700 {KEPT_INSIDE}; ls -i1 {KEPT_INSIDE}")
+    return {name: number for number, name in (line.split() for line in listed.splitlines())}
+
+
+def compile_all(tree: KernelTree, commands: Iterable[Load]) -> list[Path]:
+    """The files of those that can be compiled."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        files = pool.map(lambda command: _loadable(tree, command), commands)
+        return [file for file in files if file is not None]
+
+
+def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept:
+    """Compiles it, unless that has been done before: with BTF-typed programs if it can have them and is not `plain`.
+
+    Safe when several test runs do it at once: one of them compiles. Raises DoesNotCompile, and LabUnavailable.
+    """
+    spec = copy.deepcopy(dict(command["spec"]))
+    spec_problem(spec)  # completes it, as the collector does before it hands it to the worker
+    directory = cache_dir() / "compiled"
+    job = {
+        "spec": spec,
+        "source": command["source"],
+        "common": command["common"],
+        "cpus": CPUS,
+        "ring": True,
+        "btf": str(btf_files(tree).vmlinux),
+        "release": tree.version,
+        "compile_only": True,
+        "keep_in": str(directory),
+        **({"plain": True} if plain else {}),
+    }
+    name = cache.name_of(job, Worker(job).spec)
+    if name is None:
+        raise LabUnavailable("BCC is missing (Debian package python3-bpfcc)")
+    locks = cache_dir() / "compiling"
+    locks.mkdir(exist_ok=True)
+    with locked(locks / f"{tree.version}-{spec['probe']['name']}"), _folder(directory) as folder:
+        programs = cache.find(folder, name)
+        if programs is None:
+            _compile(job)
+            programs = cache.find(folder, name)
+    if programs is None:
+        raise LabUnavailable(f"nothing can be kept in {directory}")
+    return Kept(name, programs)
+
+
+def _compile(job: Mapping[str, Any]) -> None:
+    worker = CompileJob(dict(job), SYSTEM_PYTHON)
+    try:
+        while not worker.advance():
+            select.select([worker], [], [], 1.0)
+    finally:
+        worker.cancel()
+    assert worker.answer is not None
+    if not worker.answer["ok"]:
+        raise DoesNotCompile(f"{job['release']}: {worker.answer['why']}\n{worker.answer['detail']}")
+
+
+def _loadable(tree: KernelTree, command: Load) -> Path | None:
+    """The file of what this kernel takes, under the name of what the collector tries first."""
+    try:
+        first = compile_for(tree, command)
+        if not first.programs.direct or command["spec"]["probe"]["name"] not in tree.kernel.untyped:
+            return cache_dir() / "compiled" / first.name
+        plain = compile_for(tree, command, plain=True)
+    except LabError:
+        return None
+    directory = cache_dir() / "untyped"
+    with _folder(directory) as folder:
+        cache.keep(folder, first.name, plain.programs)
+    return directory / first.name
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[int]:
+    folder = cache.open_folder(str(path))
+    if folder is None:
+        raise LabUnavailable(f"{path} has to be this user's alone")
+    try:
+        yield folder
+    finally:
+        os.close(folder)

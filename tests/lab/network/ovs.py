@@ -1,0 +1,121 @@
+"""Open vSwitch with the kernel datapath on the lab's hypervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tests.lab.machine.errors import LabError
+
+if TYPE_CHECKING:
+    from tests.lab.machine.hypervisor import Hypervisor
+
+DIRECTORY = "/run/openvswitch"
+START_LIMIT_S = 90.0
+NO_SOCKET, NOBODY_S = "0", "4000000000"
+FAULT_BEFORE_S = 7.0  # of the 10 s that the fault needs; starting takes the rest
+
+# ovs-vswitchd keeps its count of CPUs for 10 s of monotonic time, beginning with none at 0. One that starts before the
+# machine is up for 10 s gives the kernel an empty list of upcall ports, and every upcall is lost
+# (OVS lib/ovs-thread.c, count_cpu_cores; lib/dpif-netlink.c, dpif_netlink_set_handler_pids).
+START = """
+set -e
+mkdir -p {directory}
+cd {directory}
+if [ {early} = no ]; then
+    until [ "$(cut -d. -f1 /proc/uptime)" -ge 11 ]; do sleep 0.2; done
+fi
+ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema
+ovsdb-server conf.db --remote=punix:{directory}/db.sock --pidfile --detach --log-file={directory}/ovsdb-server.log
+ovs-vsctl --no-wait init
+ovs-vswitchd --pidfile --detach --log-file={directory}/ovs-vswitchd.log
+"""
+
+# Gives the datapath these sockets for upcalls (OVS_DP_CMD_SET, before: those that it had are printed).
+SET_SOCKETS = """
+import struct, sys
+from netconsole.sources import netlink
+from netconsole.sources.ovs import netlink as ovs_netlink
+families = ovs_netlink.OvsNetlink()
+attribute = lambda kind, *numbers: struct.pack(f"=HH{len(numbers)}I", 4 + 4 * len(numbers), kind, *numbers)
+(body,) = families._netlink.dump(families._datapaths, struct.pack("=BBxxi", 3, 2, 0))
+index, values = struct.unpack_from("=4xi", body)[0], dict(netlink.attributes(body, 8))
+print(*struct.unpack(f"={len(values[8]) // 4}I", values[8]))
+features = int.from_bytes(values[5], sys.byteorder)
+request = struct.pack("=BBxxi", 4, 2, index) + attribute(5, features) + attribute(8, *map(int, sys.argv[1:]))
+made = families._netlink._socket
+made.send(struct.pack("=IHHII", 16 + len(request), families._datapaths, 5, 77, 0) + request)
+assert struct.unpack_from("=i", made.recv(4096), 16)[0] == 0
+"""
+
+
+class OpenVSwitch:
+    """A running ovsdb-server and ovs-vswitchd."""
+
+    def __init__(self, hypervisor: Hypervisor, *, lose_all_upcalls: bool = False) -> None:
+        """Starts both.
+
+        `lose_all_upcalls` starts the switch too early after boot, a fault that real hosts have had: no upcall reaches
+        it. The first bridge has to be added at once. Raises LabError when the hypervisor is too old for that already.
+        """
+        self.hypervisor = hypervisor
+        if lose_all_upcalls and hypervisor.uptime_s() > FAULT_BEFORE_S:
+            raise LabError("this hypervisor has been up for too long to lose all upcalls")
+        early = "yes" if lose_all_upcalls else "no"
+        script = START.format(directory=DIRECTORY, early=early)
+        hypervisor.run("sh", "-c", script, limit_s=START_LIMIT_S)
+
+    def add_bridge(self, name: str, address: str) -> None:
+        """A bridge with kernel datapath whose local port has this address (with prefix length)."""
+        self.vsctl("add-br", name)
+        self.hypervisor.shell(f"""
+            echo 1 >/proc/sys/net/ipv6/conf/{name}/disable_ipv6
+            ip address add {address} dev {name}
+            ip link set {name} up
+        """)
+
+    def add_port(self, bridge: str, device: str) -> None:
+        self.vsctl("--may-exist", "add-port", bridge, device)
+
+    def vsctl(self, *arguments: str) -> str:
+        return self.hypervisor.run("ovs-vsctl", *arguments).text
+
+    @contextlib.contextmanager
+    def without_handlers(self, socket: str = NO_SOCKET) -> Iterator[None]:
+        """The datapath has no socket for upcalls: as with `lose_all_upcalls`, but it can be taken back.
+
+        With `socket` NOBODY_S it has one that is nobody's, as when ovs-vswitchd has just died.
+        """
+        had = self._set_sockets(socket).split()
+        try:
+            yield
+        finally:
+            self._set_sockets(*had)
+
+    def _set_sockets(self, *sockets: str) -> str:
+        from tests.lab.machine.hypervisor import CHECKOUT
+
+        command = (sys.executable, "-c", SET_SOCKETS, *sockets)
+        return self.hypervisor.run("env", f"PYTHONPATH={CHECKOUT / 'src'}", *command).text
+
+    def upcalls(self) -> dict[str, int]:
+        """The datapath's lookups: hit, missed (upcalls asked for), lost (upcalls that did not reach the switch)."""
+        shown = self.hypervisor.run("ovs-dpctl", "show").text
+        match = re.search(r"lookups: hit:(\d+) missed:(\d+) lost:(\d+)", shown)
+        assert match is not None, shown
+        return dict(zip(("hit", "missed", "lost"), map(int, match.groups()), strict=True))
+
+    def port_counters(self, device: str) -> dict[str, int]:
+        """The port's own counters by OVS: rx_packets, tx_packets, rx_dropped, … (rx: from the guest)."""
+        shown = self.hypervisor.run("ovs-dpctl", "--statistics", "show").text
+        port = shown.partition(f": {device}")[2].partition("\n  port ")[0]
+        counters = {}
+        for line in port.splitlines():
+            direction, _, fields = line.strip().partition(" packets:")
+            if direction in ("RX", "TX"):
+                for name, value in re.findall(r"(\w+):(\d+)", f"packets:{fields}"):
+                    counters[f"{direction.lower()}_{name}"] = int(value)
+        return counters

@@ -1,0 +1,125 @@
+"""irq_path: every packet and interrupt of a ping is followed, stages add up, a delay shows where it was put in."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from netconsole.telemetry import frames
+from netconsole.telemetry.histogram import percentile
+from tests.lab.collector import InsideMeasurement, between, means_ns, stages_of
+from tests.lab.network.testbed import Testbed
+from tests.lab.network.traffic import BUSY_S, flood, ping, worker_on_a_busy_cpu
+
+PROBES = ("vhost_queues", "irq_path", "tx_kick_path")
+PINGS = 40
+PINGS_DELAYED = 15
+FLOOD = 3000
+STAGES = ("S1-S2", "S2-S3", "S3-S4", "S4-S5")
+DELAYED_NS = (
+    BUSY_S * 1e9 / 4
+)  # what comes while the CPU is taken waits half of that on average; it is nearly always taken
+
+
+def stages(vm_path: InsideMeasurement) -> dict[str, frames.Buckets]:
+    return stages_of(vm_path, "irq_path")
+
+
+def test_a_ping_is_followed_whole(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    vm_path.begin()
+    before = stages(vm_path)
+    round_trips_ms = ping(testbed.hypervisor, testbed.guests[0], PINGS)
+    vm_path.settle()
+    vm_path.assert_whole("irq_path")
+
+    (row,) = vm_path.rows("irq_path", "queues", device="vnet0")
+    assert row.counts["packets"] + row.counts["polled_packets"] == PINGS
+    assert row.counts["packets"] - row.counts["coalesced"] == row.counts["interrupts"] > 0
+    assert row.labels["vm"] == testbed.guests[0].name
+    (to_guest,) = vm_path.rows("vhost_queues", "queues", device="vnet0", direction="rx")
+    assert to_guest.counts["packets"] == PINGS
+    assert to_guest.counts["signals"] == row.counts["interrupts"]
+
+    taken = between(before, stages(vm_path))
+    assert set(taken) == {*STAGES, "total"}
+    assert {one.count for one in taken.values()} == {row.counts["interrupts"]}
+    assert sum(taken[stage].sum for stage in STAGES) == taken["total"].sum
+    assert 0 < (percentile(taken["total"], 50) or 0) / 1e6 < statistics.median(round_trips_ms)
+
+
+def test_stages_of_each_interrupt_are_its_total(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    vm_path.begin()
+    ping(testbed.hypervisor, testbed.guests[0], PINGS)
+    vm_path.settle()
+    events = [event.fields for event in vm_path.events if event.probe == "irq_path"]
+    assert len(events) == vm_path.counter("irq_path", "interrupts") > 0
+    for fields in events:
+        parts = [fields[f"s{n}_s{n + 1}_ns"] for n in range(1, 5)]
+        assert all(isinstance(part, int) and part > 0 for part in parts)
+        assert sum(part for part in parts if isinstance(part, int)) == fields["total_ns"]
+    assert {(fields["device"], fields["vm"]) for fields in events} == {("vnet0", testbed.guests[0].name)}
+    assert len({fields["gsi"] for fields in events}) == 1, "one queue, one interrupt line"
+
+
+def test_a_flood_is_coalesced_or_polled_but_never_lost(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    vm_path.begin()
+    flood(testbed.hypervisor, testbed.guests[0].card.at.ip, FLOOD)
+    # The last batch is known to be polled when the next one comes.
+    ping(testbed.hypervisor, testbed.guests[0], 1)
+    vm_path.settle()
+    vm_path.assert_whole("irq_path")
+    (row,) = vm_path.rows("irq_path", "queues", device="vnet0")
+    (to_guest,) = vm_path.rows("vhost_queues", "queues", device="vnet0", direction="rx")
+    assert row.counts["packets"] + row.counts["polled_packets"] == to_guest.counts["packets"]
+    assert row.counts["interrupts"] + row.counts["polled_batches"] == to_guest.counts["batches"]
+    assert row.counts["coalesced"] > 0
+    after = stages(vm_path)
+    assert sum(after[stage].sum for stage in STAGES) == after["total"].sum
+
+
+def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """To the guest in S1-S2, from it in K1-K2: what was put in, whatever else the machine does; and who is to blame."""
+    guest, bridge = testbed.guests[0], testbed.bridge.ip
+
+    def readings() -> tuple[dict[str, frames.Buckets], dict[str, frames.Buckets], dict[str, frames.Buckets]]:
+        vm_path.settle()
+        (scheduled,) = vm_path.histograms("vhost_queues", "scheduled", device="vnet0")
+        (wake,) = vm_path.histograms("vhost_queues", "wake", device="vnet0", direction="rx")
+        of_worker = {"scheduled": scheduled.total, "wake": wake.total}
+        return stages(vm_path), stages_of(vm_path, "tx_kick_path"), of_worker
+
+    ping(testbed.hypervisor, guest, PINGS_DELAYED)
+    start = readings()
+    with worker_on_a_busy_cpu(testbed.hypervisor, guest):
+        ping(testbed.hypervisor, guest, PINGS_DELAYED)
+        to_guest = readings()
+        guest.run(f"ping -c {PINGS_DELAYED} -i 0.1 -W 20 {bridge} >/dev/null")
+        from_guest = readings()
+    delayed = means_ns(start[0], to_guest[0])
+    assert delayed["S1-S2"] > DELAYED_NS
+    assert delayed["S1-S2"] > 0.5 * delayed["total"], delayed
+    assert means_ns(start[2], to_guest[2])["wake"] > DELAYED_NS
+    kicks = means_ns(to_guest[1], from_guest[1])
+    assert kicks["K1-K2"] > DELAYED_NS
+    assert kicks["K1-K2"] > 0.5 * kicks["total"], kicks
+    waited_ns = to_guest[2]["scheduled"].sum - start[2]["scheduled"].sum
+    assert waited_ns > 0.5 * (to_guest[0]["S1-S2"].sum - start[0]["S1-S2"].sum)
+
+
+@pytest.mark.parametrize("probe", ["irq_path", "tx_kick_path"])
+def test_summary_submits_no_event(testbed: Testbed, vm_path: InsideMeasurement, probe: str) -> None:
+    vm_path.set(probe, "summary")
+    try:
+        vm_path.begin()
+        ping(testbed.hypervisor, testbed.guests[0], PINGS)
+        vm_path.settle()
+        assert vm_path.total(probe, "queues", "interrupts" if probe == "irq_path" else "runs", device="vnet0") > 0
+        assert {what: vm_path.event_count(probe, what) for what in ("seen", "submitted", "suppressed", "lost")} == {
+            "seen": 0,
+            "submitted": 0,
+            "suppressed": 0,
+            "lost": 0,
+        }
+    finally:
+        vm_path.set(probe, "details", events_per_s=10_000, threshold_us=0)

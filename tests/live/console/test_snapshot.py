@@ -1,0 +1,145 @@
+"""`netconsole snapshot` for real: exact counts of real packets, and nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from netconsole.report.ticket import render
+from netconsole.snapshot.document import FORMATS, encode, load, parse
+from netconsole.snapshot.redact import Redactor
+from tests.support.live.network import Namespace
+
+pytestmark = pytest.mark.starting
+
+SCHEMA = Path(__file__).parents[3] / "docs/schema/snapshot-1.json"
+RUN = "from netconsole.cli.main import main; main()"
+LIMIT_S = 120.0
+PACKETS = 20_000
+SEND = """
+import socket, sys
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+left = int(sys.argv[1])
+while left:
+    try:
+        sender.sendto(b"netconsole", ("127.0.0.1", 9))
+        left -= 1
+    except ConnectionRefusedError:
+        pass  # the answer to an earlier one: this one was not sent
+"""
+
+
+class Snapshot:
+    """A run that is measuring."""
+
+    def __init__(self, *arguments: str, before: tuple[str, ...] = ()) -> None:
+        """``before``: the words of a command that starts it."""
+        self.process = subprocess.Popen(
+            [*before, sys.executable, "-c", RUN, "snapshot", "--duration", "1h", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said = ""
+        assert self.process.stderr is not None
+        while "measuring" not in self.said:
+            line = self.process.stderr.readline()
+            assert line, f"ended before it measured: {self.said}"
+            self.said += line
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> str:
+        """Standard output, after it ended."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == 0, err
+        return out
+
+
+def test_every_drop_is_in_the_document(namespace: Namespace) -> None:
+    run = Snapshot("--probe", "kernel_drops")
+    namespace.python(SEND, PACKETS)
+    out = run.end()
+    document: dict[str, Any] = json.loads(out)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    assert json.loads(encode(parse(out.encode(), "stdout"))) == document, "loaded and written again it is the same"
+    probe = document["probes"]["kernel_drops"]
+    if probe["status"] == "unsupported":
+        pytest.skip(f"cannot run here: {probe['why']}")
+    rows = [
+        row
+        for row in probe["tables"]["drops"]
+        if row["reason"] == "NO_SOCKET" and row["protocol"] == "UDP" and row["netns"] == namespace.name
+    ]
+    assert sum(row["count"] for row in rows) == PACKETS
+    assert document["facts"]["kernel/release"]["value"] == os.uname().release
+
+
+def test_the_file_is_whole_and_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.json"
+    run = Snapshot("--probe", "softnet", "-o", str(path))
+    assert run.end(signal.SIGTERM) == ""
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text())["probes"]["softnet"]["status"] == "attached"
+    assert [one.name for one in tmp_path.iterdir()] == ["snapshot.json"]
+
+
+HOST, PROCESS, ADDRESS = "hv-17.dc3.example.net", "tenant-api", "198.51.100.7"
+SAMPLES = """
+[profile]
+name = "samples"
+description = "Without a budget: others may storm this host meanwhile."
+[probes]
+kernel_drops = { mode = "details" }
+socket_drops = { mode = "details" }
+"""
+SLOW_READER = """
+import socket, sys
+open("/proc/self/comm", "w").write(sys.argv[1])
+reader = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+reader.bind((sys.argv[2], 5000))
+print("bound", flush=True)
+sys.stdin.read()
+"""
+OVERFLOW = """
+import socket, sys
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(500):
+    sender.sendto(bytes(1000), (sys.argv[1], 5000))
+"""
+
+
+def test_a_redacted_run_names_nobody(namespace: Namespace, tmp_path: Path) -> None:
+    """Known host, process, addresses and MACs, of samples, tables and facts: none of them is in the document."""
+    macs = {mac for path in Path("/sys/class/net").glob("*/address") if (mac := path.read_text().strip()).strip("0:")}
+    named = ("unshare", "--uts", "sh", "-c", f'hostname {HOST} && exec "$@"', "sh")
+    key = ("env", "NETCONSOLE_REDACT_KEY=a key of this ticket")
+    profile = tmp_path / "samples.toml"
+    profile.write_text(SAMPLES)
+    namespace.ip("address", "replace", f"{ADDRESS}/32", "dev", "lo")
+    plain, redacted = tmp_path / "plain.json", tmp_path / "redacted.md"
+    runs = [
+        Snapshot("--profile", str(profile), "-o", str(path), *options, before=(*named, *key))
+        for path, options in ((plain, ()), (redacted, ("--redact",)))
+    ]
+    reader = namespace.start(SLOW_READER, PROCESS, ADDRESS)
+    assert reader.stdout is not None and reader.stdout.readline()
+    namespace.python(OVERFLOW, ADDRESS)
+    for run in runs:
+        run.end()
+    reader.communicate(timeout=LIMIT_S)
+    if ADDRESS not in plain.read_text():
+        pytest.skip("cannot run here: no probe could sample")
+    known = [HOST, HOST.partition(".")[0], PROCESS, ADDRESS, *macs]
+    assert {HOST, PROCESS, ADDRESS} <= {name for name in known if name in plain.read_text()}
+    hide, taken = Redactor(b"k" * 32), load(plain)
+    pages = [redacted.read_text(), *(render(taken, form, {}, hide=hide)[0].decode() for form in FORMATS)]
+    assert not [name for name in known for page in pages if name in page]

@@ -1,0 +1,354 @@
+"""kernel_drops counts every dropped packet once, under the right reason, device and protocol, and nothing else."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from netconsole.telemetry import frames
+from tests.support.live.measurement import LIMIT_S, Measurement
+from tests.support.live.network import IS_EMULATED, Namespace, SleepingReceiver, Wire, send_frames, send_udp
+
+PROBE = "kernel_drops"
+CLOSED_PORT = 9
+MANY = 10_000 if IS_EMULATED else 100_000
+SOME = 5_000
+SHED_OVER_BYTES = 100
+"""The burst of shed_large: tbf drops what is larger than its bucket, always and at once."""
+
+
+@pytest.fixture(scope="module")
+def drops(collector: Measurement) -> Measurement:
+    collector.load(PROBE)
+    return collector
+
+
+@pytest.fixture(autouse=True)
+def summary(drops: Measurement, wire: Wire) -> Iterator[None]:
+    """Every test counts from here; whatever it sets is taken back."""
+    drops.begin()
+    yield
+    drops.set(PROBE)
+
+
+def counted(drops: Measurement, namespace: Namespace, **labels: frames.Label) -> int:
+    drops.settle()
+    return drops.total(PROBE, "drops", netns=namespace.name, **labels)
+
+
+def shed_large(wire: Wire) -> None:
+    """From now on the first end of the wire sheds every packet of more than SHED_OVER_BYTES."""
+    wire.shape(rate="1gbit", burst=str(SHED_OVER_BYTES), limit="100000")
+
+
+def by_reason(drops: Measurement, namespace: Namespace) -> Counter[frames.Label]:
+    found: Counter[frames.Label] = Counter()
+    for row in drops.rows(PROBE, "drops", netns=namespace.name):
+        found[row.labels["reason"]] += row.counts["count"]
+    return found
+
+
+def test_every_datagram_to_a_closed_port_is_counted_once_on_loopback(drops: Measurement, namespace: Namespace) -> None:
+    send_udp(namespace, "127.0.0.1", CLOSED_PORT, MANY, senders=4)
+    assert counted(drops, namespace, device="lo") == MANY
+    (row,) = drops.rows(PROBE, "drops", netns=namespace.name, device="lo")
+    expected = {"ethertype": "IPv4", "protocol": "UDP", "location": "__udp4_lib_rcv"}
+    assert expected.items() <= row.labels.items()
+    if row.labels["provenance"] == "kernel":
+        assert (row.labels["reason"], row.labels["class"]) == ("NO_SOCKET", "benign")
+
+
+def test_every_datagram_to_a_closed_port_is_counted_once_behind_a_wire(drops: Measurement, wire: Wire) -> None:
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY, senders=4)
+    assert counted(drops, wire.b, device=wire.DEVICES[1], protocol="UDP") == MANY
+    assert by_reason(drops, wire.b)["NO_SOCKET"] == MANY
+    assert drops.total(PROBE, "drops", netns=wire.a.name, protocol="UDP") == 0
+
+
+def test_rows_add_up_to_the_counter_and_the_ledger_is_empty(drops: Measurement, namespace: Namespace) -> None:
+    drops.set(PROBE, netns=namespace.inode)  # elsewhere on this machine packets may be dropped while the maps are read
+    drops.begin()
+    send_udp(namespace, "127.0.0.1", CLOSED_PORT, SOME)
+    drops.settle()
+    assert drops.total(PROBE, "drops") == drops.counter(PROBE, "drops") == SOME
+    assert not any(drops.ledger(PROBE, entry) for entry in ("missed", "map_full", "evicted", "unaccounted"))
+
+
+def test_what_a_full_qdisc_sheds_is_counted_at_its_device(drops: Measurement, wire: Wire) -> None:
+    wire.shape(rate="1mbit", burst="2kb", limit="20kb")
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, senders=2)
+    shed = wire.a.qdisc(wire.DEVICES[0])["drops"]
+    assert shed > SOME // 10
+    assert counted(drops, wire.a, device=wire.DEVICES[0], protocol="UDP") == shed
+    reasons = by_reason(drops, wire.a)
+    assert {reason for reason in reasons if str(reason).startswith("QDISC")} and sum(reasons.values()) >= shed
+
+
+def test_what_a_full_receive_buffer_refuses_is_counted_where_it_came_in(drops: Measurement, wire: Wire) -> None:
+    before = wire.b.snmp("Udp", "RcvbufErrors")
+    with SleepingReceiver(wire.b) as receiver:
+        send_udp(wire.a, wire.ADDRESSES[1], receiver.port, SOME, senders=2)
+        refused = wire.b.snmp("Udp", "RcvbufErrors") - before
+        assert refused > SOME // 2
+        assert counted(drops, wire.b, device=wire.DEVICES[1], reason="SOCKET_RCVBUFF", protocol="UDP") == refused
+
+
+RECEIVER = """
+import socket
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+receiver.bind(("", 0))
+print(receiver.getsockname()[1], flush=True)
+for _ in range(%d):
+    receiver.recv(100)
+"""
+
+
+def test_packets_that_arrive_are_not_counted(drops: Measurement, wire: Wire) -> None:
+    receiver = wire.b.start(RECEIVER % SOME)
+    assert receiver.stdout
+    port = int(receiver.stdout.readline())
+    send_udp(wire.a, wire.ADDRESSES[1], port, SOME, senders=2)
+    receiver.communicate(timeout=LIMIT_S)
+    assert counted(drops, wire.b, protocol="UDP") == 0
+    assert counted(drops, wire.a, protocol="UDP") == 0
+
+
+def test_every_drop_is_submitted_suppressed_or_lost(drops: Measurement, wire: Wire) -> None:
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=200)
+    drops.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, senders=2)
+    drops.settle()
+    made = {name: drops.event_count(PROBE, name) for name in ("seen", "submitted", "suppressed", "lost")}
+    assert made["seen"] == drops.counter(PROBE, "drops") == SOME
+    assert made["seen"] == made["submitted"] + made["suppressed"] + made["lost"]
+    assert 0 < made["submitted"] < SOME
+    assert len(drops.events) + drops.ledger(PROBE, "shed") == made["submitted"]
+    fields = drops.events[0].fields
+    assert (fields["source"], fields["target"]) == wire.ADDRESSES
+    assert (fields["device"], fields["target_port"], fields["protocol"]) == (wire.DEVICES[1], CLOSED_PORT, "UDP")
+    assert fields["length_bytes"] and fields["source_port"]
+    stack = fields["stack"]
+    assert isinstance(stack, list) and any("udp" in str(frame) for frame in stack)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "share"),
+    [
+        (lambda wire: {"device": wire.DEVICES[1]}, 1.0),
+        (lambda wire: {"device": wire.DEVICES[0]}, 0.0),
+        (lambda wire: {"port": CLOSED_PORT}, 0.5),
+        (lambda wire: {"port": CLOSED_PORT + 2}, 0.0),
+        (lambda wire: {"protocol": "udp"}, 1.0),
+        (lambda wire: {"protocol": "tcp"}, 0.0),
+        (lambda wire: {"address": wire.ADDRESSES[0]}, 1.0),
+        (lambda wire: {"address": "192.0.2.0/30"}, 1.0),
+        (lambda wire: {"address": "192.0.2.128/25"}, 0.0),
+        (lambda wire: {"address": "2001:db8::/32"}, 0.0),
+        (lambda wire: {"netns": wire.b.inode}, 1.0),
+        (lambda wire: {"netns": wire.a.inode}, 0.0),
+        (lambda wire: {"device": wire.DEVICES[1], "port": CLOSED_PORT, "protocol": "17", "netns": wire.b.inode}, 0.5),
+    ],
+)
+def test_filters(
+    drops: Measurement, wire: Wire, knobs: Callable[[Wire], dict[str, frames.Scalar]], share: float
+) -> None:
+    drops.set(PROBE, **knobs(wire))
+    for port in (CLOSED_PORT, CLOSED_PORT + 1):
+        send_udp(wire.a, wire.ADDRESSES[1], port, 500)
+    assert counted(drops, wire.b, protocol="UDP") == 1000 * share
+
+
+def test_ipv6(drops: Measurement, wire: Wire) -> None:
+    wire.use_ipv6()
+    drops.set(PROBE, address=wire.ADDRESSES6[0])
+    send_udp(wire.a, wire.ADDRESSES6[1], CLOSED_PORT, 500)
+    assert counted(drops, wire.b, device=wire.DEVICES[1], ethertype="IPv6", protocol="UDP") == 500
+
+
+# ---- packets as they should not be: built here, shed by a qdisc, and held against a parser of our own ----
+
+
+def ethernet(ethertype: int, payload: bytes, tags: tuple[int, ...] = ()) -> bytes:
+    mac = bytes.fromhex("02000000000b02000000000a")
+    inside = b"".join(struct.pack(">HH", 0x8100, tag) for tag in tags)
+    return (mac + inside + struct.pack(">H", ethertype) + payload).ljust(SHED_OVER_BYTES + 40, b"\0")
+
+
+def ipv4(protocol: int, payload: bytes, offset: int = 0, options: bytes = b"") -> bytes:
+    words = 5 + len(options) // 4
+    head = struct.pack(">BBHHHBBH", 0x40 | words, 0, words * 4 + len(payload), 1, offset, 64, protocol, 0)
+    return head + socket.inet_aton("192.0.2.1") + socket.inet_aton("192.0.2.2") + options + payload
+
+
+def ipv6(following: int, payload: bytes) -> bytes:
+    ends = (socket.inet_pton(socket.AF_INET6, text) for text in ("2001:db8::1", "2001:db8::2"))
+    return struct.pack(">IHBB", 0x60000000, len(payload), following, 64) + b"".join(ends) + payload
+
+
+PORTS = struct.pack(">HHHH", 1111, 2222, 8, 0)
+FRAMES = {
+    "IPv4": (ethernet(0x0800, ipv4(17, PORTS)), "IPv4", "UDP", (1111, 2222), 0),
+    "IPv4 with options": (ethernet(0x0800, ipv4(17, PORTS, options=b"\1" * 8)), "IPv4", "UDP", (1111, 2222), 0),
+    "first fragment": (ethernet(0x0800, ipv4(17, PORTS, 0x2000)), "IPv4", "UDP", (1111, 2222), 0),
+    "later fragment": (ethernet(0x0800, ipv4(17, PORTS, 0x2001)), "IPv4", "UDP", (0, 0), 0),
+    "VLAN": (ethernet(0x0800, ipv4(6, PORTS), (42,)), "IPv4", "TCP", (1111, 2222), 42),
+    "two VLANs": (ethernet(0x0800, ipv4(6, PORTS), (42, 43)), "IPv4", "TCP", (1111, 2222), 42),
+    "ICMP": (ethernet(0x0800, ipv4(1, PORTS)), "IPv4", "ICMP", (0, 0), 0),
+    "IPv6": (ethernet(0x86DD, ipv6(17, PORTS)), "IPv6", "UDP", (1111, 2222), 0),
+    "IPv6 with extensions": (
+        ethernet(0x86DD, ipv6(0, bytes([60, 0, 1, 4, 0, 0, 0, 0]) + bytes([17, 0, 1, 4, 0, 0, 0, 0]) + PORTS)),
+        *("IPv6", "UDP", (1111, 2222), 0),
+    ),
+    "IPv6 later fragment": (
+        ethernet(0x86DD, ipv6(44, bytes([17, 0, 0, 8, 0, 0, 0, 1]) + PORTS)),
+        *("IPv6", "UDP", (0, 0), 0),
+    ),
+    "IPv6, too many extensions": (
+        ethernet(0x86DD, ipv6(60, bytes([60, 0, 1, 4, 0, 0, 0, 0]) * 8 + PORTS)),
+        *("IPv6", "unparsed", (0, 0), 0),
+    ),
+    "ARP": (ethernet(0x0806, bytes(28)), "ARP", "not IP", (0, 0), 0),
+    "IPv4 of version 5": (ethernet(0x0800, b"\x55" + ipv4(17, PORTS)[1:]), "IPv4", "unparsed", (0, 0), 0),
+    "IPv4, header too short": (ethernet(0x0800, b"\x44" + ipv4(17, PORTS)[1:]), "IPv4", "unparsed", (0, 0), 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_headers_are_read(drops: Measurement, wire: Wire, name: str) -> None:
+    frame, ethertype, protocol, ports, vlan = FRAMES[name]
+    shed_large(wire)
+    drops.set(PROBE, "details", netns=wire.a.inode, events_per_s=100_000)
+    drops.begin()
+    send_frames(wire.a, wire.DEVICES[0], [frame] * 3)
+    assert counted(drops, wire.a, device=wire.DEVICES[0], ethertype=ethertype, protocol=protocol) == 3
+    assert drops.ledger(PROBE, "parse_failed") == (3 if protocol == "unparsed" else 0)
+    mine = [event.fields for event in drops.events if event.fields["length_bytes"] == len(frame)]
+    assert [(f["source_port"], f["target_port"], f["vlan"], f["protocol"]) for f in mine] == [
+        (*ports, vlan, protocol)
+    ] * 3
+
+
+def expected_protocol(frame: bytes) -> tuple[str, bool]:
+    """What a frame of random bytes is, by a parser that shares nothing with the probe: (family, unparsed)."""
+    ethertype = int.from_bytes(frame[12:14], "big")
+    inside = frame[14:]
+    if ethertype == 0x0800:
+        return "IPv4", inside[0] >> 4 != 4 or inside[0] & 15 < 5
+    if ethertype == 0x86DD:
+        following, at, fragment = inside[6], 40, False
+        for _ in range(6):
+            if fragment or following not in (0, 43, 44, 51, 60):
+                break
+            if at + 4 > len(inside):
+                return "IPv6", True
+            length = {44: 8, 51: (inside[at + 1] + 2) * 4}.get(following, (inside[at + 1] + 1) * 8)
+            fragment = following == 44 and int.from_bytes(inside[at + 2 : at + 4], "big") & 0xFFF8 != 0
+            following, at = inside[at], at + length
+        return "IPv6", inside[0] >> 4 != 6 or (not fragment and following in (0, 43, 44, 51, 60))
+    return "other", False
+
+
+def test_garbage_is_counted_and_nothing_is_read_into_it(drops: Measurement, wire: Wire) -> None:
+    random.seed(20261121)
+    mac = bytes.fromhex("02000000000b02000000000a")
+    garbage = []
+    for _ in range(3000):
+        ethertype = random.choice((0x0800, 0x0800, 0x86DD, 0x86DD, 0x0806, 0x1234))
+        body = bytearray(random.randbytes(random.randint(SHED_OVER_BYTES, 600)))
+        if ethertype == 0x86DD and random.random() < 0.8:
+            body[0] = 0x60 | body[0] & 15
+            body[6] = random.choice((0, 6, 17, 43, 44, 51, 58, 60))
+        elif random.random() < 0.8:
+            body[0] = 0x40 | body[0] & 15
+        garbage.append(mac + ethertype.to_bytes(2, "big") + bytes(body))
+    shed_large(wire)
+    send_frames(wire.a, wire.DEVICES[0], garbage)
+    assert wire.a.qdisc(wire.DEVICES[0])["drops"] == len(garbage)
+    assert counted(drops, wire.a, device=wire.DEVICES[0]) == len(garbage)
+    expected = Counter(expected_protocol(frame) for frame in garbage)
+    found: Counter[tuple[str, bool]] = Counter()
+    for row in drops.rows(PROBE, "drops", netns=wire.a.name, device=wire.DEVICES[0]):
+        family = str(row.labels["ethertype"])
+        key = (family if family in ("IPv4", "IPv6") else "other", row.labels["protocol"] == "unparsed")
+        found[key] += row.counts["count"]
+    assert found == expected
+    unparsed = sum(count for (_, bad), count in expected.items() if bad)
+    assert unparsed and drops.ledger(PROBE, "parse_failed") == unparsed
+
+
+# ---- the circuit breaker ----
+
+
+def test_what_the_circuit_breaker_keeps_out_is_counted(drops: Measurement, wire: Wire) -> None:
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=100, rows_per_s=1000)
+    drops.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY, senders=2)
+    drops.settle()
+    made = {name: drops.event_count(PROBE, name) for name in ("seen", "submitted", "suppressed", "lost")}
+    assert made["seen"] == drops.counter(PROBE, "drops") == MANY
+    assert made["seen"] == made["submitted"] + made["suppressed"] + made["lost"]
+    unlisted = drops.ledger(PROBE, "unlisted")
+    assert unlisted and drops.total(PROBE, "drops", netns=wire.b.name) + unlisted == MANY
+    assert drops.ledger(PROBE, "unaccounted") == 0
+    assert made["submitted"] > 0
+
+
+def test_the_time_that_details_take_is_bounded_in_the_kernel(drops: Measurement, wire: Wire) -> None:
+    """A hundredth of a percent is soon used up: from then on drops are counted, and no more."""
+    assert drops.command(command="bound", kernel_cpu_pct=0.01).ok
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=100)
+    drops.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY, senders=2)
+    drops.settle()
+    assert drops.counter(PROBE, "drops") == drops.event_count(PROBE, "seen") == MANY
+    unlisted = drops.ledger(PROBE, "unlisted")
+    assert unlisted > MANY // 2 and drops.total(PROBE, "drops", netns=wire.b.name) + unlisted == MANY
+    assert drops.ledger(PROBE, "breaker") > MANY // 2 and drops.ledger(PROBE, "unaccounted") == 0
+    assert drops.command(command="bound", kernel_cpu_pct=0).ok
+    drops.begin()
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME)
+    drops.settle()
+    assert drops.total(PROBE, "drops", netns=wire.b.name) == SOME and not drops.ledger(PROBE, "unlisted")
+
+
+SEND_FLOWS = """
+import socket, sys
+target, port, flows, each = sys.argv[1], *map(int, sys.argv[2:])
+for number in range(flows):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind(("", 20_000 + number))
+        for _ in range(each):
+            sender.sendto(bytes(64), (target, port))
+"""
+
+
+def test_details_of_some_flows_are_whole(drops: Measurement, wire: Wire) -> None:
+    flows, each = 32, 10  # few enough for the budget's burst and the ring
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", events_per_s=100_000, flows_one_in=4)
+    drops.begin()
+    wire.a.python(SEND_FLOWS, wire.ADDRESSES[1], CLOSED_PORT, flows, each)
+    drops.settle()
+    made = {name: drops.event_count(PROBE, name) for name in ("seen", "submitted", "suppressed", "lost")}
+    assert made["seen"] == drops.counter(PROBE, "drops") == flows * each
+    assert made["seen"] == made["submitted"] + made["suppressed"] + made["lost"]
+    sampled = Counter(event.fields["source_port"] for event in drops.events)
+    assert 0 < len(sampled) < flows
+    assert drops.ledger(PROBE, "unsampled") == (flows - len(sampled)) * each
+    assert (made["suppressed"], made["lost"]) == (drops.ledger(PROBE, "unsampled"), 0)
+    assert set(sampled.values()) == {each}, "a flow is seen whole or not at all"
+
+
+def test_counters_alone_count_what_passes_the_filters(drops: Measurement, wire: Wire) -> None:
+    drops.set(PROBE, "counters", netns=wire.b.inode, port=CLOSED_PORT)
+    drops.begin()
+    for port in (CLOSED_PORT, CLOSED_PORT + 1):
+        send_udp(wire.a, wire.ADDRESSES[1], port, SOME)
+    drops.settle()
+    assert drops.counter(PROBE, "drops") == drops.ledger(PROBE, "unlisted") == SOME
+    assert drops.total(PROBE, "drops") == drops.ledger(PROBE, "unaccounted") == 0

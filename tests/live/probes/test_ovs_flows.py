@@ -1,0 +1,118 @@
+"""ovs_flows on a real ovs-vswitchd whose datapath is in user space: what it counts is what was sent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
+from netconsole.sources.ovs.flows import OvsFlows
+from netconsole.telemetry.frames import AnyFrame, Event, Row, Status, Table
+from tests.support.live.network import send_udp
+from tests.support.live.vswitchd import ADDRESSES, BRIDGE, DATAPATH, PORT, PORTS, Vswitchd
+
+MANY = 100  # fit into the buffer of the socket by which the switch receives
+NO_SUCH_KERNEL = Path("/sys/module/openvswitch")
+
+
+@pytest.fixture(scope="module")
+def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vswitchd]:
+    running = Vswitchd(tmp_path_factory.mktemp("ovs"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def source(switch: Vswitchd) -> Iterator[OvsFlows]:
+    made = OvsFlows(where=[switch.directory])
+    made.open()
+    yield made
+    made.close()
+
+
+def tables(frames: list[AnyFrame]) -> dict[str, list[Row]]:
+    return {frame.name: frame.rows for frame in frames if isinstance(frame, Table)}
+
+
+def all_rows(source: OvsFlows, make: FrameMaker) -> dict[str, list[Row]]:
+    """Reads until the tables come whole."""
+    for _ in range(FULL_EVERY + 1):
+        frames = source.read(make)
+        if all(frame.full for frame in frames if isinstance(frame, Table)):
+            return tables(frames)
+    raise AssertionError("no full table")
+
+
+def test_every_packet_is_a_hit_or_a_miss(switch: Vswitchd, source: OvsFlows) -> None:
+    make = FrameMaker()
+    switch.appctl("dpctl/del-flows", f"netdev@{DATAPATH}")
+    before = switch.b.statistics("eth0")["rx"]["packets"]
+    all_rows(source, make)
+    send_udp(switch.a, ADDRESSES[1], PORT, MANY)
+    # It takes them from the wire when it comes to it: what has been received may still be waiting.
+    switch.until(lambda: switch.b.statistics("eth0")["rx"]["packets"] - before == MANY)
+    found = all_rows(source, make)
+    (datapath,) = found["datapaths"]
+    assert datapath.labels == {"datapath": DATAPATH, "kind": "user space"}
+    counts = {name: count.total for name, count in datapath.counts.items()}
+    assert counts["hits"] + counts["misses"] == MANY
+    assert counts["misses"] >= 1
+    assert counts["lost"] == 0
+    assert "mask_hits" not in counts, "a datapath in user space does not tell"
+    assert (datapath.gauges["flow_limit"] or 0) > 0
+    assert datapath.gauges["dump_ms"] is not None
+    ports = {str(row.labels["port"]): row.counts for row in found["ports"]}
+    assert ports[PORTS[0]]["rx_packets"].total == ports[PORTS[1]]["tx_packets"].total == MANY
+    assert {row.labels["bridge"] for row in found["ports"] if row.labels["port"] in PORTS} == {BRIDGE}
+
+
+def test_threads_and_answers_of_the_process(switch: Vswitchd, source: OvsFlows) -> None:
+    (row,) = all_rows(source, FrameMaker())["vswitchd"]
+    assert row.labels == {"process": f"ovs-vswitchd/{switch.pid}"}
+    assert (row.gauges["handlers"] or 0) >= 1
+    assert (row.gauges["revalidators"] or 0) >= 1
+    assert row.gauges["silent"] == 0
+    assert row.gauges["answer_ms"] is not None
+
+
+def test_new_flows_are_told_in_words_in_mode_details(switch: Vswitchd, source: OvsFlows) -> None:
+    make = FrameMaker()
+    switch.appctl("dpctl/del-flows", f"netdev@{DATAPATH}")
+    source.mode = "details"
+    (status,) = [frame for frame in source.read(make) if isinstance(frame, Status)]
+    assert status.mode == "details"
+    send_udp(switch.a, ADDRESSES[1], PORT, 2)
+    switch.until(lambda: bool(switch.appctl("dpctl/dump-flows", f"netdev@{DATAPATH}")))
+    source._dump_at = 0.0  # now, not five seconds after the last look
+    (event,) = [frame for frame in source.read(make) if isinstance(frame, Event)]
+    assert event.fields["datapath"] == DATAPATH
+    assert f"in_port({PORTS[0]})" in str(event.fields["match"])
+    assert event.fields["actions"]
+
+
+def test_a_switch_that_is_stopped_is_named_as_such(switch: Vswitchd, source: OvsFlows) -> None:
+    make = FrameMaker()
+    all_rows(source, make)
+    os.kill(switch.pid, signal.SIGSTOP)
+    try:
+        frames = source.read(make)
+        (status,) = [frame for frame in frames if isinstance(frame, Status)]
+        assert status.state == "degraded"
+        assert "stopped (SIGSTOP)" in (status.why or "")
+        (row,) = tables(frames)["vswitchd"]
+        assert (row.gauges["silent"], row.gauges["answer_ms"]) == (1, None)
+    finally:
+        os.kill(switch.pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif(NO_SUCH_KERNEL.exists(), reason="this kernel has Open vSwitch")
+def test_without_open_vswitch_one_sentence_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(
+        SourceError, match="the kernel module openvswitch is not loaded, and no ovs-vswitchd runs here"
+    ) as it:
+        OvsFlows(where=[tmp_path]).open()
+    assert it.value.state == "unsupported"

@@ -1,0 +1,42 @@
+"""Where a kernel has no kprobes, the probes between tap and guest say so of each function that they would need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netconsole.probes import catalogue
+from tests.support.live.measurement import Measurement
+
+pytestmark = pytest.mark.starting
+
+KPROBES = ("kprobe:", "kretprobe:")
+PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Measurement]:
+    if Path("/sys/bus/event_source/devices/kprobe").exists():
+        pytest.skip("cannot run here: this kernel has kprobes")
+    measurement = Measurement()
+    yield measurement
+    measurement.close()
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_every_missing_function_is_named(collector: Measurement, probe: str) -> None:
+    manifest = catalogue.shipped(probe)
+    code, common = manifest.code(), manifest.common_code()
+    reply = collector.command(command="load", probe=probe, spec=manifest.raw, source=code, common=common)
+    assert not reply.ok
+    status = collector.statuses[probe]
+    assert (status.state, status.attach) == ("unsupported", [])
+    assert "no kprobes (CONFIG_KPROBE_EVENTS)" in (status.why or "")
+    needed = [program for program in manifest.programs if program.required]
+    functions = {one.point for program in needed for one in program.attach if one.point.startswith(KPROBES)}
+    assert set(status.missing) == functions
+    for program in needed:
+        if program.attach[0].point in functions:
+            assert program.measures in (status.why or "")

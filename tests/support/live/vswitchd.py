@@ -1,0 +1,93 @@
+"""An ovs-vswitchd of a test's own: datapath in user space, in a namespace, its sockets in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.live.network import Namespace, Wire, run, send_udp
+
+SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
+BRIDGE = "br-test"
+DATAPATH = "ovs-netdev"
+PORTS = ("veth-a", "veth-b")
+ADDRESSES = ("192.0.2.1", "192.0.2.2")
+PORT = 9
+LIMIT_S = 120.0
+
+
+class Vswitchd:
+    """Two namespaces, joined by a bridge of a switch in a third one. Skips the test where there is no Open vSwitch."""
+
+    def __init__(self, directory: Path) -> None:
+        if not shutil.which("ovs-vswitchd") or not SCHEMA.exists():
+            pytest.skip("openvswitch-switch is not installed")
+        self.directory = directory
+        self.switch, self.a, self.b = self._namespaces = Namespace(), Namespace(), Namespace()
+        self._pids: list[int] = []
+        self.environment = {f"OVS_{name}": str(directory) for name in ("RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR")}
+        self._database = f"unix:{directory}/db.sock"
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return int((self.directory / "ovs-vswitchd.pid").read_text())
+
+    def _start(self) -> None:
+        database = f"{self.directory}/conf.db"
+        self._run("ovsdb-tool", "create", database, str(SCHEMA))
+        self._run("ovsdb-server", database, f"--remote=p{self._database}", "--pidfile", "--detach", "--log-file")
+        self._pids.append(int((self.directory / "ovsdb-server.pid").read_text()))
+        self.vsctl("--no-wait", "init")
+        self._run("ovs-vswitchd", self._database, "--pidfile", "--detach", "--log-file", "--disable-system")
+        self._pids.append(self.pid)
+        self.vsctl("add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev")
+        for number, (end, port) in enumerate(zip((self.a, self.b), PORTS, strict=True)):
+            self.switch.ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", end.name)
+            for namespace, device in ((self.switch, port), (end, "eth0")):
+                namespace.run("sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
+                namespace.ip("link", "set", device, "up")
+            end.ip("link", "set", "eth0", "address", Wire.MACS[number])
+            end.ip("address", "add", f"{ADDRESSES[number]}/24", "dev", "eth0")
+            other = ("lladdr", Wire.MACS[1 - number], "dev", "eth0", "nud", "permanent")
+            end.ip("neighbour", "replace", ADDRESSES[1 - number], *other)
+            self.vsctl("add-port", BRIDGE, port)
+        self.until(self._forwards)
+
+    def vsctl(self, *words: str) -> str:
+        return self._run("ovs-vsctl", f"--db={self._database}", *words)
+
+    def appctl(self, *words: str) -> str:
+        return self._run("ovs-appctl", "-t", str(self.directory / f"ovs-vswitchd.{self.pid}.ctl"), *words)
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Waits for what the switch does in its own time."""
+        deadline = time.monotonic() + LIMIT_S
+        while not true():
+            assert time.monotonic() < deadline, f"not within {LIMIT_S:g} s"
+
+    def _forwards(self) -> bool:
+        send_udp(self.a, ADDRESSES[1], PORT, 1)
+        return self.b.statistics("eth0")["rx"]["packets"] > 0
+
+    def _run(self, *words: str) -> str:
+        return run("env", *(f"{name}={value}" for name, value in self.environment.items()),
+                   "ip", "netns", "exec", self.switch.name, *words)  # fmt: skip
+
+    def close(self) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGTERM)
+        self.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in self._pids))
+        for namespace in self._namespaces:
+            namespace.remove()

@@ -1,0 +1,33 @@
+"""Runs the console on this terminal with something else in place of a collector: what the pty tests look at.
+
+python tests/support/tui/run_console.py SCENARIO.jsonl | COLLECTOR.py
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from netconsole.probes import catalogue
+from netconsole.probes.request import ProbeRequest
+from netconsole.profile import profile
+from netconsole.session.live import LiveSession
+from netconsole.tui.run import run
+
+HERE = Path(__file__).parent
+FAKE = HERE.parent / "fake_collector.py"
+
+
+def main() -> int:
+    """Show what is named on the command line."""
+    played = Path(sys.argv[1])
+    command = [sys.executable, str(played)] if played.suffix == ".py" else [sys.executable, str(FAKE), str(played)]
+    # One request, so that the session starts its collector; the other probes are what the scenario says.
+    session = LiveSession(command, [ProbeRequest("kernel_drops")], environment=dict(os.environ))
+    budget = profile.Budget(kernel_cpu_pct=2.0, user_cpu_pct=200.0, memory_mb=120.0)
+    return run(session, profile.Profile("summary", budget=budget), catalogue.load_all([HERE / "probes"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The panes OVS and Path with figures of real runs, as text: compared with files beside it (see test_pictures)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
+from netconsole.tui.app import ConsoleApp
+from netconsole.tui.widgets import ordering
+from tests.support.tui.pictures import looks_as_it_did
+from tests.support.tui.played import PROFILE, PlayedSession
+
+RECORDINGS = Path(__file__).parents[2] / "support/tui/recordings"
+SHIPPED = Path(__file__).parents[3] / "probes"
+VIEWS = {
+    "switch": ("switch", ("3",)),
+    "switch-datapath": ("switch", ("3", "enter")),
+    "upcalls": ("upcalls", ("3",)),
+    "upcalls-port": ("upcalls", ("3", "tab", "enter")),
+    "path": ("path", ("9",)),
+    "path-direction": ("path", ("9", "enter")),
+    "path-stage": ("path", ("9", "down", "down", "enter")),
+    "path-slow": ("path", ("9", "shift+tab")),
+}
+"""Recording and keys."""
+SIZES = {"120x40": (120, 40), "80x24": (80, 24)}
+
+
+def recorded(name: str) -> list[frames.AnyFrame]:
+    """The frames of a recording."""
+    packed = (RECORDINGS / f"{name}.jsonl.zst").read_bytes()
+    text = zstandard.ZstdDecompressor().stream_reader(packed).read()
+    return [frames.decode(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("view", VIEWS)
+async def test_it_looks_as_it_did(view: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "HOLD_S", 0.0)  # in the order of worth, however long the test takes
+    recording, keys = VIEWS[view]
+    session, sent = PlayedSession(), recorded(recording)
+    for frame in sent:
+        if isinstance(frame, (frames.Hello, frames.Status)):
+            session.take(frame)  # the panes are made of the probes that are there
+    app = ConsoleApp(session, PROFILE, catalogue.load_all([SHIPPED]))
+    async with app.run_test(size=SIZES[size]) as pilot:
+        await pilot.pause()
+        for frame in sent:
+            session.take(frame)
+            if isinstance(frame, frames.Cost) and frame.probe is None:
+                await pilot.pause()
+        await pilot.pause()
+        await looks_as_it_did(app, pilot, keys, f"{view}-{size}")

@@ -1,0 +1,208 @@
+"""The vhost pane: the worst queue of a thousand is the first row, with the stage to blame; unknown stays unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole.probes import catalogue as probes
+from netconsole.profile.profile import Budget
+from netconsole.recording.format import Recording
+from netconsole.recording.player import Player
+from netconsole.session.protocol import Connection
+from netconsole.telemetry.tables import row_key
+from netconsole.tui.panes import catalogue
+from netconsole.tui.panes.common import detail
+from netconsole.tui.panes.vhost import pane as vhost
+from netconsole.tui.panes.vhost import queues
+from netconsole.tui.scene.scene import Evidence, Scene
+from tests.support.tui.played import PROFILE, PlayedSession
+from tests.support.tui.vhost_scenes import NS, Host, labels
+
+RECORDINGS = Path(__file__).parents[3] / "recordings"
+NAMES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")
+
+
+def scene_of(session: PlayedSession, names: tuple[str, ...] = NAMES) -> Scene:
+    manifests = {name: probes.shipped(name) for name in names}
+    return Scene(session.state, manifests, PROFILE, Connection("live"))
+
+
+@pytest.fixture
+def host() -> tuple[Host, PlayedSession]:
+    """Three VMs of two queues after a first interval in which nothing moved."""
+    made, session = Host(3, 2), PlayedSession()
+    session.play(made.interval(set()))
+    return made, session
+
+
+def texts(scene: Scene) -> list[dict[str, str]]:
+    return [{name: cell.text for name, cell in row.cells.items()} for row in vhost.block().rows(scene)]
+
+
+def test_a_busy_queue_has_rates_depth_and_the_stage_that_dominates(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(1, 1)}))
+    first, second, *_ = texts(scene_of(session))
+    assert (first["vm"], first["device"], first["queue"], first["state"]) == ("vm-001", "vnet1", "1", "ok")
+    assert (first["to_guest"], first["from_guest"], first["dropped"]) == ("1.00k", "1.00k", "0")
+    assert first["depth"] == "200/256"
+    assert first["suppressed"] == "50"
+    share = 100 * NS["S1-S2"] / sum(NS.values())
+    assert first["stage"] == f"S1-S2 {share:.0f}%"
+    assert second["state"] == "idle"
+    assert second["irq_p99"] == second["wake"] == "–"
+
+
+@pytest.mark.parametrize(("unsignalled", "words"), [(30, "stuck: no poll"), (0, "stuck: guest")])
+def test_a_stuck_queue_is_named_and_first(host: tuple[Host, PlayedSession], unsignalled: int, words: str) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0), (1, 0)}, stuck={(2, 1): unsignalled}))
+    first = texts(scene_of(session))[0]
+    assert (first["vm"], first["queue"]) == ("vm-002", "1")
+    assert first["state"] == f"!! {words}"
+    assert first["dropped"] == "500"
+    assert first["depth"] == "0/256"
+
+
+def test_a_queue_that_vhost_has_no_more_is_named(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}, stuck={(2, 1): 0}, detached=True))
+    assert texts(scene_of(session))[0]["state"] == "!! stuck: detached"
+
+
+def test_the_stuck_queue_of_a_real_hypervisor_is_named() -> None:
+    manifests = {name: probes.shipped(name) for name in NAMES}
+    player = Player(Recording(RECORDINGS / "vhost.ncrec"), manifests, Budget())
+    said = set()
+    while player.step():
+        scene = Scene(player.place.state, manifests, PROFILE, Connection("live"))
+        said |= {queues.verdict(scene, queue) for queue in queues.queues(scene)}
+    assert said & {("!!", "stuck: guest"), ("!!", "stuck: no poll")}
+
+
+def test_drops_of_a_queue_that_moves_are_a_full_ring(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(2, 1)}, stuck={(2, 1): 0}))
+    assert texts(scene_of(session))[0]["state"] == "!! ring full"
+
+
+def test_one_queue_is_no_queues() -> None:
+    made, session = Host(1, 1), PlayedSession()
+    session.play(made.interval(set()))
+    assert vhost.block().title(scene_of(session)).startswith("vhost queues, worst first · 1 queue · 0 active")
+
+
+def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> None:
+    made, session = Host(200, 8), PlayedSession()
+    session.play(made.interval(set()))
+    busy = {(vm, vm % 8) for vm in range(0, 200, 4)}
+    session.play(made.interval(busy, slow={(100, 4): 9_000_000}))
+    scene = scene_of(session)
+    rows = vhost.block().rows(scene)
+    assert len(rows) == 1600
+    assert (rows[0].cells["vm"].text, rows[0].cells["state"].text) == ("vm-100", "! late worker")
+    worst = max(rows, key=lambda row: float(row.cells["irq_p99"].sort or 0))
+    assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
+    assert worst.cells["wake"].tone == "look"
+    assert vhost.block().title(scene).startswith("vhost queues, worst first · 1600 queues · 50 active")
+
+
+@pytest.mark.parametrize("active", [8, 80, 200])
+def test_an_interval_costs_what_moves_in_it(active: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1600 queues only those are judged and written anew that move now, or did in the interval before."""
+    made, session, pane = Host(200, 8), PlayedSession(), vhost.block()
+    session.play(made.interval(set()))
+    pane.rows(scene_of(session))
+    judged: list[queues.Queue] = []
+    verdict = queues.verdict
+
+    def judge(scene: Scene, queue: queues.Queue) -> tuple[str, str]:
+        judged.append(queue)
+        return verdict(scene, queue)
+
+    monkeypatch.setattr(queues, "verdict", judge)
+    for first in (0, 400):
+        judged.clear()
+        session.play(made.interval(set(made.places[first : first + active])))
+        rows = pane.rows(scene_of(session))
+        assert len(judged) == active * (1 if first == 0 else 2)
+        assert [row.cells["state"].text for row in rows[:active]] == ["ok"] * active
+
+
+def test_a_kept_table_tells_the_same_as_a_new_one() -> None:
+    made, session = Host(20, 4), PlayedSession()
+    kept = vhost.block()
+    busy = [{(vm, 0) for vm in range(tick, tick + 5)} for tick in range(6)]
+    for tick, moving in enumerate([set(), *busy, set()]):
+        session.play(made.interval(moving, stuck={(tick, 2): 5} if tick % 2 else {}))
+        scene = scene_of(session)
+        new = {row.key: row.cells["state"].text for row in vhost.block().rows(scene)}
+        assert {row.key: row.cells["state"].text for row in kept.rows(scene)} == new
+        assert kept.title(scene) == vhost.block().title(scene)
+
+
+def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    del session.state.probes["irq_path"]
+    without = scene_of(session, NAMES[:2])
+    first = texts(without)[0]
+    assert first["irq_p99"] == first["stage"] == "–"
+    assert first["to_guest"] == "1.00k"
+    page = page_of(without, 0, 0)
+    heading = page.index("  Stages from the tap to the guest's interrupt, since attached")
+    assert page[heading + 1] == "  irq_path: not in profile summary; start with --probe irq_path"
+
+
+def page_of(scene: Scene, vm: int, queue: int, width: int = 150) -> list[str]:
+    evidence = Evidence("vhost_queues", "table", "queues", row_key(labels(vm, queue, direction="rx")))
+    return ["".join(text for text, _ in line) for line in detail.lines(scene, evidence, width)]
+
+
+def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    page = page_of(scene_of(session), 0, 0)
+    (heads,) = [line for line in page if "S1-S2" in line and "S4-S5" in line and "total" in line]
+    assert heads.index("S1-S2") < heads.index("S2-S3") < heads.index("total")
+    assert any("of time" in line and "100 %" in line for line in page)
+    assert any("Slow interrupts" in line for line in page)
+    (worker,) = [number for number, line in enumerate(page) if line.startswith("  worker ")]
+    assert "vhost-0 30 % of CPU 4, node 1" in page[worker]
+    assert page[worker + 1].strip() == "comes 20 us after a wake-up, gets a CPU in 10 us (p99)"
+    assert any("30 of 1.00k packets in it (p99), at least 12 flows" in line for line in page)
+    narrow = page_of(scene_of(session), 0, 0, 80)
+    assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)
+
+
+def test_the_page_of_a_queue_has_the_way_from_the_guest_too(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    slow = {"k1_k2_ns": 1_900_000, "k2_k3_ns": 60_000, "k3_k4_ns": 40_000, "total_ns": 2_000_000, "kicks": 3}
+    made.scenario.lines = []
+    made.scenario.status("tx_kick_path", mode="details")
+    made.scenario.frame("event", "tx_kick_path", name="run", fields={**labels(0, 0), **slow})
+    session.play(made.scenario.end())
+    page = page_of(scene_of(session), 0, 0)
+    start = page.index("  Stages from the guest's kick to the host's stack, since attached")
+    assert page[start + 1].split() == ["K1-K2", "K2-K3", "K3-K4", "total"]
+    assert page[start + 2].split() == ["kick", "→", "worker", "worker", "→", "tap", "tap", "→", "stack"]
+    assert "75 % of time" in page[start + 5]
+    assert "  2 ms: K1-K2 1.90 ms, K2-K3 60 us, K3-K4 40 us; 3 kicks" in page
+
+
+def test_where_nothing_can_run_the_pane_says_so_and_what_remains() -> None:
+    session = PlayedSession()
+    why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
+    host = Host(0, 0)
+    for name in NAMES:
+        host.scenario.status(name, "unsupported", why=f"{why}; it cannot measure {name}'s own things")
+    session.play(host.scenario)
+    scene = scene_of(session, (*NAMES, "virtio_guest"))
+    said = catalogue.missing(scene, catalogue.panes(scene.manifests, NAMES)["vhost"])
+    assert said == (
+        f"vhost_queues, tun_queues, irq_path, tx_kick_path are unsupported: {why}. "
+        f"Not tried: virtio_guest (--probe virtio_guest). {catalogue.DOCTOR}"
+    )

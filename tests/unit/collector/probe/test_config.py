@@ -1,0 +1,184 @@
+"""Knobs as bytes: what the program reads at each offset of struct nc_config."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netconsole_collector.probe import config
+
+HEADER = Path(__file__).resolve().parents[4] / "probes" / "common" / "netconsole.h"
+SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
+
+
+def members() -> dict[str, tuple[int, int]]:
+    """Offset and size of the members of struct nc_config, by the rules of C."""
+    body = re.search(r"struct nc_config \{(.*?)\n\};", HEADER.read_text("utf-8"), re.DOTALL)
+    assert body is not None
+    at, found = 0, {}
+    for kind, name, count in re.findall(r"^\s*(u8|u16|u32|u64) (\w+)(?:\[(\d+)\])?;", body.group(1), re.MULTILINE):
+        at += -at % SIZES[kind]
+        found[name] = (at, SIZES[kind] * int(count or 1))
+        at += found[name][1]
+    found["end"] = (at + -at % 8, 0)
+    return found
+
+
+def packed(mode: str = "summary", cpus: int = 2, **knobs: Any) -> dict[str, bytes]:
+    raw = config.pack(mode, knobs, cpus)
+    return {name: raw[at : at + size] for name, (at, size) in members().items()}
+
+
+def number(raw: bytes) -> int:
+    return int.from_bytes(raw, "little")
+
+
+def test_the_size_is_that_of_the_header() -> None:
+    assert len(config.pack("summary", {}, 1)) == members()["end"][0] == config.CONFIG_BYTES
+
+
+def test_flags_are_those_of_the_header() -> None:
+    text = HEADER.read_text("utf-8")
+    for name in ("DEVICE", "ADDRESS", "PORT", "PROTOCOL", "NETNS", "THRESHOLD", "DETAILS", "COUNTERS", "BREAKER"):
+        value = re.search(rf"#define NC_F_{name} (\d+)u", text)
+        assert value is not None
+        assert getattr(config, f"F_{name}") == int(value.group(1))
+
+
+def test_nothing_set_is_all_zeros() -> None:
+    assert not any(config.pack("summary", {"device": "", "address": None, "port": 0, "protocol": ""}, 4))
+
+
+def test_a_device_is_padded_with_zeros() -> None:
+    found = packed(device="eth0")
+    assert found["device"] == b"eth0" + bytes(12)
+    assert number(found["flags"]) == config.F_DEVICE
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
+        ("192.0.2.0/24", "192.0.2.255", "192.0.3.0"),
+        ("192.0.2.99/24", "192.0.2.1", "192.0.1.255"),
+        ("2001:db8::/33", "2001:db8:7fff::1", "2001:db8:8000::1"),
+        ("0.0.0.0/0", "203.0.113.9", "2001:db8::1"),
+    ],
+)
+def test_an_address_is_a_prefix(text: str, inside: str, outside: str) -> None:
+    found = packed(address=text)
+
+    def matches(address: str) -> bool:
+        one = ipaddress.ip_address(address)
+        raw = one.packed if one.version == 6 else bytes(10) + b"\xff\xff" + one.packed
+        return all(not (a ^ b) & m for a, b, m in zip(raw, found["address"], found["mask"], strict=True))
+
+    assert matches(inside)
+    assert not matches(outside)
+
+
+def test_numbers_land_where_the_program_reads_them() -> None:
+    found = packed(port=443, protocol="tcp", netns=4026531840, threshold_us=250)
+    assert number(found["port"]) == 443
+    assert number(found["protocol"]) == 6
+    assert number(found["netns"]) == 4026531840
+    assert number(found["threshold_ns"]) == 250_000
+    assert number(found["flags"]) == config.F_PORT | config.F_PROTOCOL | config.F_NETNS | config.F_THRESHOLD
+
+
+def test_the_budget_is_shared_by_the_processors_and_bursts_are_bounded() -> None:
+    found = packed("details", cpus=4, events_per_s=100)
+    assert number(found["event_every_ns"]) == 4 * 10**9 // 100
+    burst = number(found["event_burst_ns"]) // number(found["event_every_ns"]) + 1
+    assert burst == 100 // 4 // 4
+    found = packed("details", cpus=1, events_per_s=100_000)
+    assert number(found["event_burst_ns"]) // number(found["event_every_ns"]) + 1 == 64
+    found = packed("details", cpus=64, events_per_s=1)
+    assert number(found["event_burst_ns"]) == 0
+
+
+def test_a_budget_of_nothing_is_summary() -> None:
+    assert number(packed("details", events_per_s=0)["flags"]) == 0
+    assert number(packed("details", events_per_s=1)["flags"]) == config.F_DETAILS | config.F_BREAKER
+
+
+@pytest.mark.parametrize(("one_in", "shift"), [(1, 0), (2, 1), (3, 2), (8, 3), (65536, 16)])
+def test_details_of_one_flow_in_so_many_are_a_power_of_two(one_in: int, shift: int) -> None:
+    assert number(packed(flows_one_in=one_in)["flow_shift"]) == shift
+    assert number(packed()["flow_shift"]) == 0
+
+
+def test_the_circuit_breaker_bounds_details_always_and_rows_when_asked() -> None:
+    shift = re.search(r"#define NC_WINDOW_SHIFT (\d+)", HEADER.with_name("breaker.h").read_text("utf-8"))
+    assert shift is not None
+    windows_per_s = 1e9 / (1 << int(shift.group(1)))
+    details = packed("details", events_per_s=100)
+    assert number(details["details_runs"]) * windows_per_s == pytest.approx(config.DETAILS_RUNS_PER_S, rel=0.01)
+    assert number(details["rows_runs"]) == 0
+    rows = packed("summary", rows_per_s=1000)
+    assert number(rows["flags"]) == config.F_BREAKER and number(rows["details_runs"]) == 0
+    assert number(rows["rows_runs"]) * windows_per_s == pytest.approx(1000, rel=0.01)
+    assert number(packed("summary", rows_per_s=1)["rows_runs"]) == 1
+    assert number(packed("counters")["flags"]) == config.F_COUNTERS
+
+
+def test_the_time_that_details_may_take_is_a_share_of_the_window() -> None:
+    def bound_ns(mode: str, percent: float) -> int:
+        at, size = members()["bound_ns"]
+        return number(config.pack(mode, {"events_per_s": 100}, 2, percent)[at : at + size])
+
+    assert bound_ns("details", 2.0) == int(0.02 * (1 << 27))
+    assert bound_ns("details", 1e-9) == 1, "0 would be no bound"
+    assert bound_ns("details", 0) == bound_ns("summary", 2.0) == 0
+
+
+def test_what_was_read_is_attended_to_for_three_seconds() -> None:
+    (until,) = struct.unpack("=Q", config.attended(7_000_000_000))
+    assert until == 10_000_000_000 >> 27
+
+
+def test_other_knobs_go_to_extra_in_order() -> None:
+    extra = packed(port=1, queue_packets=7, deep=True)["extra"]
+    assert struct.unpack("=4Q", extra) == (7, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"device": "a-name-of-sixteen"},
+        {"device": "a\0b"},
+        {"device": 5},
+        {"device": "\ud800"},
+        {"address": 5},
+        {"address": "not an address"},
+        {"address": "192.0.2.0/33"},
+        {"port": 65536},
+        {"port": "80"},
+        {"port": True},
+        {"protocol": "256"},
+        {"protocol": "ipx"},
+        {"protocol": "²"},
+        {"netns": -1},
+        {"events_per_s": -5},
+        {"threshold_us": "10"},
+        {"own": "text"},
+        {"own": -1},
+        {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1},
+    ],
+)
+def test_what_cannot_be_set_is_refused(knobs: dict[str, Any]) -> None:
+    with pytest.raises(config.KnobError):
+        config.pack("summary", knobs, 1)
+
+
+def test_unknown_modes_and_knobs_are_refused_by_name() -> None:
+    with pytest.raises(config.KnobError, match="loud"):
+        config.pack("loud", {}, 1)
+    with pytest.raises(config.KnobError, match=r"prot: .*port"):
+        config.merged({"port": 0}, {}, {"prot": 1})
+    assert config.merged({"port": 0, "own": 1}, {"port": 5}, {"own": 2}) == {"port": 5, "own": 2}

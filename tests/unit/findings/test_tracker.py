@@ -1,0 +1,251 @@
+"""STANDS OUT: what is ranked, what it says, and that it neither flickers nor forgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netconsole.findings.rules import fits, say
+from netconsole.findings.tracker import ENDED_SHOWN, LEAVES_AFTER, OVER_BUDGET_AFTER, Findings, looked_at, matches
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Budget
+from netconsole.session.protocol import Connection
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Buckets, Count, Row
+from netconsole.telemetry.histogram import index
+from netconsole.telemetry.state import State
+from tests.unit.probes.test_manifest_reader import GOOD, make
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+ROOT = Path(__file__).parents[3]
+RULES = """
+[histograms.wait]
+unit = "ns"
+key = [{ name = "device", type = "char[16]", as = "text" }]
+
+[[findings]]
+histogram = "wait"
+percentile = 99
+level = "!!"
+over = 1_000_000.0
+say = "{device}: p99 {value} at {rate}/s"
+next = "Look at the queue."
+"""
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> dict[str, Manifest]:
+    return {"p": catalogue.load(make(tmp_path, GOOD + RULES))}
+
+
+@pytest.fixture
+def stream() -> Stream:
+    one = Stream(State())
+    one.hello()
+    one.status()
+    return one
+
+
+def drops(stream: Stream, delta: int, reason: str = "QDISC_DROP", kind: str = "suspicious", total: int = 100) -> None:
+    row = Row(
+        labels={"reason": reason, "class": kind, "provenance": "kernel"},
+        counts={"count": Count(delta=delta, total=total)},
+    )
+    frame = frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=False, rows=[row])
+    stream.state.apply(frame)
+
+
+def run(stream: Stream, findings: Findings, intervals: int, delta: int = 0, **values: Any) -> list[str]:
+    listed: list[str] = []
+    for _ in range(intervals):
+        if delta:
+            drops(stream, delta, **values)
+        stream.end()
+        listed = [one.sentence for one in findings.update(stream.state)]
+    return listed
+
+
+def test_a_finding_appears_after_two_intervals(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Findings(manifests)
+    assert run(stream, findings, 1, 5) == []
+    assert run(stream, findings, 1, 7) == ["7/s QDISC_DROP"]
+    one = findings.update(stream.state)[0]
+    assert (one.level, one.probe, one.ended_ns, one.next) == ("!", "p", None, "Look there.")
+    assert one.history[-2:] == (5.0, 7.0)
+    assert one.evidence.name == "drops"
+    assert one.evidence.key in stream.state.probes["p"].tables["drops"].rows
+
+
+def test_looking_twice_at_one_interval_is_no_second_interval(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Findings(manifests)
+    run(stream, findings, 1, 5)
+    assert findings.update(stream.state) == []
+
+
+def test_a_finding_that_rests_shortly_stays(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Findings(manifests)
+    run(stream, findings, 2, 5)
+    run(stream, findings, LEAVES_AFTER - 1)
+    assert findings.update(stream.state)[0].ended_ns is None
+    since = findings.update(stream.state)[0].since_ns
+    run(stream, findings, 1, 5)
+    run(stream, findings, LEAVES_AFTER - 1)
+    assert findings.update(stream.state)[0].since_ns == since
+
+
+def test_a_finding_ends_after_five_quiet_intervals_and_leaves_later(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    findings = Findings(manifests)
+    run(stream, findings, 2, 5)
+    last_ns = stream.state.collector.closed_wall_ns
+    run(stream, findings, LEAVES_AFTER)
+    assert findings.update(stream.state)[0].ended_ns == last_ns
+    assert run(stream, findings, ENDED_SHOWN) != []
+    assert run(stream, findings, 1) == []
+
+
+def test_a_single_interval_never_shows(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Findings(manifests)
+    for _ in range(5):
+        assert run(stream, findings, 1, 5) == []
+        assert run(stream, findings, 1) == []
+
+
+def test_rules_look_at_labels_and_limits(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    drops(stream, 5, kind="benign")
+    drops(stream, 1, reason="TINY")
+    stream.end()
+    assert matches(stream.state, manifests) == []
+
+
+def test_what_explains_most_comes_first_and_what_ended_last(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Findings(manifests)
+    run(stream, findings, 2, 5, reason="OVER")
+    run(stream, findings, LEAVES_AFTER)
+    for _ in range(2):
+        drops(stream, 10, reason="SMALL")
+        drops(stream, 900, reason="LARGE")
+        late = Buckets(count=20, sum=20 * 2_000_000, min=None, max=None, buckets=[(index(2_000_000), 20)])
+        stream.state.apply(
+            frames.Histogram(
+                **stream.stamp(), name="wait", interval_ns=SECOND, unit="ns", labels={"device": "[bold]\x1bx"},
+                delta=late, total=late,
+            )
+        )  # fmt: skip
+        stream.end()
+        findings.update(stream.state)
+    listed = [one.sentence for one in findings.update(stream.state)]
+    assert listed[1:] == ["900/s LARGE", "10/s SMALL", "5/s OVER"]
+    assert listed[0].startswith("[bold]\\x1bx: p99 ")
+    assert listed[0].endswith(" ms at 20/s")
+
+
+def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    late = Buckets(count=20, sum=20 * 2_000_000, min=None, max=None, buckets=[(index(2_000_000), 20)])
+    for device, namespace in (("lo", "host"), ("lo", "blue"), ("lo", "4026532017"), ("", "host"), ("", "blue")):
+        labels: dict[str, frames.Label] = {"device": device, "netns": namespace}
+        stamp = stream.stamp()
+        frame = frames.Histogram(
+            **stamp, name="wait", interval_ns=SECOND, unit="ns", labels=labels, delta=late, total=late
+        )
+        stream.state.apply(frame)
+    stream.end()
+    where = {match.sentence.partition(":")[0] for match in matches(stream.state, manifests)}
+    unknown = {"unknown device", "unknown device (netns blue)"}
+    assert where == {"lo", "lo (netns blue)", "lo (netns 4026532017)", *unknown}
+
+
+def test_polls_of_no_device_are_those_of_the_backlog() -> None:
+    manifest = catalogue.shipped("softirq_health")
+    labels = {"device": "", "netns": None, "cpu": 3}
+    *_, last = (rule for rule in manifest.findings if rule.table == "exhausted" and fits(rule, labels))
+    assert say(last, labels, {"rate": "700"}) == "CPU 3: 700/s polls of its backlog leave packets waiting"
+
+
+def test_a_percentile_of_few_samples_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    late = Buckets(count=3, sum=9, min=None, max=None, buckets=[(index(2_000_000), 3)])
+    stream.state.apply(
+        frames.Histogram(
+            **stream.stamp(),
+            name="wait",
+            interval_ns=SECOND,
+            unit="ns",
+            labels={"device": "lo"},
+            delta=late,
+            total=late,
+        )
+    )
+    stream.end()
+    assert matches(stream.state, manifests) == []
+
+
+def test_a_count_with_losses_is_said_to_be_a_lower_bound(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    drops(stream, 5)
+    stream.cost(ledger={"missed": Count(delta=2, total=2)})
+    stream.end()
+    said = {match.level: match.sentence for match in matches(stream.state, manifests)}
+    assert said["!"] == "≥5/s QDISC_DROP"
+    assert "2 missed" in said["?"]
+
+
+def test_a_probe_that_failed_is_said_at_once(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    stream.status("failed", why="no such tracepoint", help="Linux 5.17 or later")
+    stream.end()
+    one = Findings(manifests).update(stream.state)[0]
+    assert (one.level, one.sentence, one.next) == (
+        "?",
+        "Sample: not measured: no such tracepoint",
+        "Linux 5.17 or later",
+    )
+
+
+def test_probes_that_are_silent_for_one_reason_are_named_together(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    for name, why in (("a", "x is not loaded; it cannot measure this"), ("b", "x is not loaded; nor that"), ("c", "y")):
+        stream.state.apply(frames.Status(**stream.stamp(name), state="unsupported", mode="summary", why=why))
+    assert looked_at(stream.state, manifests).endswith("; a, b: x is not loaded; c: y")
+
+
+def test_a_lost_collector_is_all_that_is_known(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Findings(manifests)
+    run(stream, findings, 2, 5)
+    lost = findings.update(stream.state, Connection("lost", "exit status 7", 2.0))
+    assert lost[0].level == "!!"
+    assert lost[0].sentence == "the collector was lost: exit status 7; started again in 2 s"
+
+
+def test_what_costs_more_than_its_budget_is_a_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    program = frames.Program(name="drop", attach="x:y", run_count=1000, run_time_ns=10_000_000, missed=0)
+    window = frames.Statistics(window_ns=200_000_000, interval_ns=SECOND, estimated=True)
+    stream.cost(programs=[program], statistics=window)
+    stream.end()
+    assert matches(stream.state, manifests, Budget(kernel_cpu_pct=5.0)) == []
+    (one,) = matches(stream.state, manifests, Budget(kernel_cpu_pct=2.0))
+    assert one.sentence == "watching costs 5 % of a core in the kernel, most of it p (5 %); budget 2 %"
+
+
+def test_when_nothing_stands_out_it_says_what_was_looked_at(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    assert looked_at(State(), manifests) == "nothing is measured yet"
+    stream.end()
+    other = frames.Status(**stream.stamp("ovs"), state="unsupported", mode="summary", why="not on this host")
+    stream.state.apply(other)
+    assert looked_at(stream.state, manifests) == "nothing stands out in 1 probe; ovs: not on this host"
+
+
+def test_what_starting_up_costs_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    program = frames.Program(name="drop", attach="x:y", run_count=1000, run_time_ns=10_000_000, missed=0)
+    window = frames.Statistics(window_ns=200_000_000, interval_ns=SECOND, estimated=True)
+    findings = Findings(manifests, Budget(kernel_cpu_pct=2.0))
+    listed = []
+    for _ in range(OVER_BUDGET_AFTER):
+        stream.cost(programs=[program], statistics=window)
+        stream.end()
+        listed.append(len(findings.update(stream.state)))
+    assert listed == [0] * (OVER_BUDGET_AFTER - 1) + [1]

@@ -1,0 +1,287 @@
+"""Snapshots: exactly what happened between two whole intervals, from a state and from a run without a screen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
+from netconsole.profile.profile import Budget, Profile
+from netconsole.run import headless
+from netconsole.session.live import LiveSession
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import Snapshot, encode, parse
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Buckets, Count, Row
+from netconsole.telemetry.histogram import EMPTY, index, subtract
+from netconsole.telemetry.state import State
+from tests.support.fake_collector import Scenario
+from tests.unit.probes.test_manifest_reader import GOOD, make
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+FAKE = Path(__file__).parents[2] / "support" / "fake_collector.py"
+PROFILE = Profile("summary", budget=Budget(kernel_cpu_pct=5.0))
+LIMIT_S = 300.0
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> dict[str, Manifest]:
+    return {"p": catalogue.load(make(tmp_path, GOOD))}
+
+
+@pytest.fixture
+def stream() -> Stream:
+    one = Stream(State())
+    one.hello()
+    one.status(attach=["raw_tracepoint:kfree_skb"])
+    return one
+
+
+def interval(stream: Stream, delta: int, total: int, row_total: int | None = None) -> None:
+    stream.counters(drops=(delta, total))
+    row = Row(
+        labels={"reason": "NO_SOCKET", "class": "benign"},
+        counts={"count": Count(delta=delta, total=total if row_total is None else row_total)},
+        gauges={"depth": 3},
+    )
+    stream.state.apply(frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=True, rows=[row]))
+    stream.cost(
+        programs=[frames.Program(name="drop", attach="x:y", run_count=100, run_time_ns=20_000, missed=0)],
+        statistics=frames.Statistics(window_ns=SECOND // 10, interval_ns=SECOND, estimated=True),
+        events={"submitted": Count(delta=1, total=total), "suppressed": Count(delta=0, total=0)},
+        ledger={"missed": Count(delta=delta, total=total)},
+        usage=None,
+    )
+    usage = frames.Usage(cpu_ns=SECOND // 100, rss_kb=13_000, pss_kb=None)
+    stream.state.apply(frames.Cost(**stream.stamp(None), interval_ns=SECOND, usage=usage))
+    stream.mono_ns += SECOND
+
+
+def take(stream: Stream, manifests: dict[str, Manifest], since: builder.Mark) -> Snapshot:
+    taken = builder.build(stream.state, manifests, PROFILE, since)
+    # What is written must be what the readers of snapshots take.
+    assert parse(encode(taken), "test") == taken
+    return taken
+
+
+def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    interval(stream, 7, 7)
+    start = builder.mark(stream.state)
+    interval(stream, 10, 17)
+    interval(stream, 30, 47)
+    taken = take(stream, manifests, start)
+    probe = taken.probes["p"]
+    assert taken.duration_s == 2.0
+    assert (probe.counters["drops"].total, probe.counters["drops"].per_s) == (40, 20.0)
+    assert probe.counters["drops"].unit == "packets"
+    assert probe.tables["drops"] == [{"reason": "NO_SOCKET", "class": "benign", "count": 40, "depth": 3}]
+    assert probe.history == {"drops": [10.0, 30.0], "drops.count": [10.0, 30.0]}
+    assert probe.ledger == {"missed": 40}
+    assert (probe.status, probe.why, probe.attach) == ("attached", None, ["raw_tracepoint:kfree_skb"])
+    # 100 runs of 200 ns in each window of a tenth of a second: ten times that in all.
+    assert (probe.cost["run_count"], probe.cost["run_time_ns"], probe.cost["ns_per_run"]) == (2000, 400_000, 200.0)
+    assert probe.cost["submitted"] == 40
+    assert taken.cost["kernel_cpu_pct"] == pytest.approx(0.02)
+    assert taken.cost["collector"] == {"cpu_pct": pytest.approx(1.0), "rss_kb": 13_000, "pss_kb": None}
+    assert taken.host.name == "hv"
+    assert taken.profile.budget["kernel_cpu_pct"] == 5.0
+
+
+def test_what_is_unknown_is_null(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    start = builder.mark(stream.state)
+    stream.counters(drops=(1, 1))
+    stream.end()
+    taken = take(stream, manifests, start)
+    assert taken.cost["kernel_cpu_pct"] is None
+    assert taken.cost["console"] == {"cpu_pct": None, "rss_kb": None, "pss_kb": None}
+    assert taken.cost["machine_cpu_pct"] is None
+    assert taken.probes["p"].cost["run_count"] is None
+
+
+def test_a_row_that_did_not_move_is_no_row(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    stream.table(Row(labels={"device": "lo"}, counts={"n": Count(delta=5, total=5)}), full=True)
+    stream.end()
+    start = builder.mark(stream.state)
+    stream.end()
+    assert take(stream, manifests, start).probes["p"].tables["t"] == []
+
+
+def test_a_restarted_collector_is_said_and_its_counts_are_its_own(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    interval(stream, 70, 70)
+    start = builder.mark(stream.state)
+    stream.hello()
+    stream.status()
+    interval(stream, 5, 5)
+    probe = take(stream, manifests, start).probes["p"]
+    assert probe.counters["drops"].total == 5
+    assert probe.status == "degraded"
+    assert "started again" in (probe.why or "")
+
+
+def test_a_probe_that_cannot_run_has_no_figures_but_a_reason(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    stream.status("unsupported", why="no such tracepoint", help="Linux 5.17 or later")
+    stream.end()
+    probe = take(stream, manifests, builder.beginning(stream.state)).probes["p"]
+    assert (probe.status, probe.why) == ("unsupported", "no such tracepoint; Linux 5.17 or later")
+    assert not probe.counters
+
+
+def test_histograms_are_of_the_run_alone(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    before = Buckets(count=2, sum=2000, min=900, max=1100, buckets=[(index(900), 1), (index(1100), 1)])
+    after = Buckets(
+        count=5, sum=17_000, min=900, max=5000, buckets=[(index(900), 1), (index(1100), 1), (index(5000), 3)]
+    )
+    stream.histogram(before, before, device="lo")
+    stream.end()
+    start = builder.mark(stream.state)
+    stream.histogram(EMPTY, after, device="lo")
+    stream.end()
+    one = take(stream, manifests, start).probes["p"].histograms["h"]
+    assert (one.count, one.sum, one.unit) == (3, 15_000, "ns")
+    assert one.p50 == pytest.approx(5000, rel=0.0625)
+    assert one.max == 5000
+    assert [bucket[2] for bucket in one.buckets] == [3]
+    assert one.by[0].labels == {"device": "lo"}
+
+
+def test_the_difference_of_histograms_is_exact_in_counts() -> None:
+    now = Buckets(count=3, sum=30, min=4, max=20, buckets=[(4, 1), (12, 2)])
+    assert subtract(now, EMPTY) is now
+    assert subtract(now, now) == EMPTY
+
+
+# ---- without a screen ----
+
+
+def test_a_row_that_was_evicted_and_came_back_counts_what_it_has_now(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    interval(stream, 7, 100)
+    start = builder.mark(stream.state)
+    interval(stream, 3, 103, row_total=3)
+    (row,) = take(stream, manifests, start).probes["p"].tables["drops"]
+    assert row["count"] == 3
+
+
+def test_a_bucket_that_was_evicted_takes_nothing_from_the_others() -> None:
+    before = Buckets(count=105, sum=100 * 3 + 5 * 6, min=3, max=6, buckets=[(3, 100), (6, 5)])
+    now = Buckets(count=9, sum=1 * 3 + 8 * 6, min=3, max=6, buckets=[(3, 1), (6, 8)])
+    assert subtract(now, before) == Buckets(count=4, sum=3 + 3 * 6, min=3, max=6, buckets=[(3, 1), (6, 3)])
+    gone = Buckets(count=8, sum=8 * 6, min=6, max=6, buckets=[(6, 8)])
+    assert subtract(gone, before) == Buckets(count=3, sum=3 * 6, min=6, max=6, buckets=[(6, 3)])
+
+
+def session(path: Path, scenario: Scenario, interval_s: float = 1.0) -> LiveSession:
+    command = [sys.executable, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
+    return LiveSession(command, [ProbeRequest("p", spec={}, code="int x;")], interval_s, back_off_s=(600.0,))
+
+
+def test_a_run_measures_whole_intervals_from_the_moment_when_all_is_attached(
+    tmp_path: Path, manifests: dict[str, Manifest], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = Scenario().hello().status("p", "compiling").do("await", command="load").status("p", "attached")
+    for number in range(100):
+        scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
+    taken = headless.measure(session(tmp_path, scenario), manifests, PROFILE, 3.0)
+    # The scenario's clock goes on by one second per interval, however long that takes here.
+    assert taken.duration_s >= 3.0
+    assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
+    assert "measuring with 1 probe" in capsys.readouterr().err
+
+
+def test_it_begins_with_an_interval_of_the_collector_though_the_console_has_ended_many(
+    tmp_path: Path, manifests: dict[str, Manifest]
+) -> None:
+    scenario = Scenario().hello().status("p").do("sleep", s=0.3)
+    for number in range(100):
+        scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
+    taken = headless.measure(session(tmp_path, scenario, interval_s=0.01), manifests, PROFILE, 3.0)
+    assert taken.duration_s >= 3.0
+    assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
+
+
+def test_a_probe_that_is_refused_is_said_and_not_waited_for(
+    tmp_path: Path, manifests: dict[str, Manifest], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = Scenario().do("refuse", command="load", error="no BTF").hello().do("await", command="load")
+    scenario.end().do("repeat", times=0, lines=[{"do": "end"}, {"do": "sleep", "s": 0.05}])
+    taken = headless.measure(session(tmp_path, scenario), manifests, PROFILE, 0.5)
+    assert taken.probes["p"].status == "failed"
+    assert "p: failed: no BTF" in capsys.readouterr().err
+
+
+STARTED = """
+import sys
+from pathlib import Path
+from netconsole.run import headless
+from netconsole.session.live import LiveSession
+from netconsole.profile.profile import Profile
+from netconsole.probes.request import ProbeRequest
+from netconsole.snapshot.document import encode
+
+session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])
+try:
+    taken = headless.measure(session, {}, Profile("summary"), 600.0)
+except headless.Interrupted as error:
+    sys.exit(130)
+sys.stdout.buffer.write(encode(taken))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_early_with_what_was_measured(tmp_path: Path, number: signal.Signals) -> None:
+    scenario = Scenario().hello().status("p").do("clock", real=True)
+    lines = [*Scenario().counters("p", drops=(10, 10)).lines, {"do": "end", "pace_s": 0.05}]
+    done = started(tmp_path, scenario.do("repeat", times=0, lines=lines), lambda child: child.send_signal(number))
+    assert done.returncode == 0, done.stderr
+    taken: dict[str, Any] = json.loads(done.stdout)
+    assert taken["probes"]["p"]["status"] == "attached"
+    assert taken["duration_s"] < 600
+
+
+def test_a_signal_while_the_probes_start_ends_it_with_130(tmp_path: Path) -> None:
+    scenario = Scenario().hello().status("p", "compiling")
+    scenario.do("repeat", times=0, lines=[{"do": "end"}, {"do": "sleep", "s": 0.05}])
+    command = [sys.executable, "-c", STARTED, str(FAKE), str(scenario.save(tmp_path / "scenario.jsonl"))]
+    child = subprocess.Popen([*command, "--log", str(tmp_path / "log")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: (tmp_path / "log").exists() and b'"load"' in (tmp_path / "log").read_bytes())
+    child.terminate()
+    out, _ = child.communicate(timeout=LIMIT_S)
+    assert (child.returncode, out) == (130, b"")
+
+
+def started(
+    path: Path, scenario: Scenario, act: Callable[[subprocess.Popen[str]], None]
+) -> subprocess.CompletedProcess[str]:
+    """A run of its own process; ``act`` is called when it says that it measures."""
+    command = [sys.executable, "-c", STARTED, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    said = ""
+    while "measuring" not in said:
+        line = child.stderr.readline()
+        assert line, f"ended before it measured: {said}"
+        said += line
+    act(child)
+    out, err = child.communicate(timeout=LIMIT_S)
+    return subprocess.CompletedProcess(command, child.returncode, out, said + err)
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < deadline
+        os.sched_yield()

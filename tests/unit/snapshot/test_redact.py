@@ -1,0 +1,156 @@
+"""Redaction: nothing that names a site is left anywhere, and what is the same stays the same."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netconsole.base.errors import BadInput
+from netconsole.base.fact_keys import key
+from netconsole.compare.compare import compare
+from netconsole.report import of_comparison, of_snapshot, to_html, to_markdown, to_text
+from netconsole.snapshot import redact
+from netconsole.snapshot.document import Snapshot, encode
+from netconsole.snapshot.redact import Redactor
+from tests.support import made_up
+
+SECRETS = [
+    "hv-017.dc3.example.com", "hv-017", "dc3.example.com",
+    "web-07", "db/master", "customer-x", "tenant-42",
+    "192.0.2.17", "2001:db8::17", "fe80::5054:ff:fe00:7", "203.0.113.9", "2001:DB8:0:0::18",
+    "52:54:00:00:00:07", "52-54-00-AA-BB-CC",
+    "4a3c1f9e-1111-4222-8333-000000000017",
+    "billing-api", "nginx", "qemu-system-x86", "payments-db",
+]  # fmt: skip
+KEY = b"k" * 32
+
+
+def secret_document(seed: int = 1) -> dict[str, Any]:
+    """A snapshot with every secret in every kind of place, free text included."""
+    document = made_up.document(seed, samples=30, drops_per_s=20)
+    everything = " ".join(f"({secret}):{secret}, tap-{secret}-0 [{secret}]" for secret in SECRETS if ":" not in secret)
+    everything += " ".join(f" from {secret} [{secret}]:53 lladdr {secret}, x" for secret in SECRETS if ":" in secret)
+    document["host"]["name"] = "hv-017.dc3.example.com"
+    document["host"]["boot_id"] = "4a3c1f9e-1111-4222-8333-000000000017"
+    document["note"] = everything
+    drops = document["probes"]["kernel_drops"]
+    for number, secret in enumerate(SECRETS):
+        drops["tables"]["drops"].append(
+            {"reason": "NO_SOCKET", "device": secret, "location": everything, "count": number + 1, "class": "benign"}
+        )
+        document["facts"][key("nic", secret, "mtu")] = {"value": everything, "source": everything, "why": everything}
+    drops["tables"]["sockets"] = [
+        {
+            "process": "nginx (712)",
+            "address": "192.0.2.17",
+            "peer": "::ffff:203.0.113.9",
+            "vm": "tenant-42",
+            "count": 3,
+        },
+        {"process": "billing-api/713", "address": "2001:db8::17", "peer": "2001:DB8:0:0::18", "count": 4},
+        {"process": "qemu-system-x86", "address": "127.0.0.1", "peer": "::", "count": 5},
+    ]
+    drops["events"] = [{"name": "drop", "comm": "nginx", "source": "192.0.2.17:53", "stack": [everything]}]
+    drops["why"] = everything
+    drops["cost"] = {"x": everything}
+    document["probes"]["tx_queue_latency"]["histograms"]["wait"]["by"][0]["labels"]["device"] = "tap-web-07"
+    for name in ("web-07", "db/master", "customer-x"):
+        document["facts"][key("vm", name, "net", 0, "tap")] = {"value": "vnet3", "source": "", "volatile": True}
+    document["facts"]["netns/4026532017/process"] = {"value": "payments-db", "source": "", "volatile": True}
+    document["governor"] = [{"because": everything}]
+    return document
+
+
+def redacted(seed: int = 1, secret: bytes = KEY) -> Snapshot:
+    """The same, redacted."""
+    return Redactor(secret).snapshot(msgspec.convert(secret_document(seed), Snapshot))
+
+
+def test_no_secret_is_left_in_any_format() -> None:
+    snapshot = redacted()
+    comparison = compare(snapshot, [redacted(2)])
+    document, other = of_snapshot(snapshot), of_comparison(comparison)
+    pages = [encode(snapshot).decode(), json.dumps(msgspec.to_builtins(comparison), ensure_ascii=False)]
+    pages += [render(one) for render in (to_html, to_markdown, to_text) for one in (document, other)]
+    for page in pages:
+        for secret in [*SECRETS, "db%2Fmaster", "2001:db8", "example.com"]:
+            assert secret.lower() not in page.lower(), secret
+
+
+def test_what_says_nothing_of_a_site_stays() -> None:
+    text = Redactor(KEY).text
+    for harmless in ("127.0.0.1", "::1", "::", "0.0.0.0", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "21:04:10"):
+        assert text(f"x {harmless} y") == f"x {harmless} y"
+    for harmless in (
+        "__udp4_lib_rcv+0x1b1",
+        "0000:00:03.0",
+        "6.1.0-56-amd64",
+        "2026-11-20T21:00:00Z",
+        "std::string",
+        "a::string",
+    ):
+        assert text(harmless) == harmless
+    snapshot = redacted()
+    original = msgspec.convert(secret_document(), Snapshot)
+    assert snapshot.probes["kernel_drops"].counters == original.probes["kernel_drops"].counters
+    assert snapshot.probes["kernel_drops"].tables["sockets"][2]["address"] == "127.0.0.1"
+
+
+def test_pseudonyms_are_stable_within_and_across_snapshots_and_depend_on_the_key() -> None:
+    first, second, other = redacted(1), redacted(2), redacted(1, b"other key" * 4)
+    assert first.host.name == second.host.name != other.host.name
+    row = first.probes["kernel_drops"].tables["sockets"][0]
+    assert str(row["process"]).startswith("process-")
+    assert str(row["process"]).endswith(" (712)")
+    assert first.probes["kernel_drops"].events[0]["comm"] == str(row["process"]).removesuffix(" (712)")
+    assert row["address"] == second.probes["kernel_drops"].tables["sockets"][0]["address"]
+    text = Redactor(KEY).text
+    assert text("2001:db8::18") == text("2001:DB8:0:0::18"), "one address has one pseudonym, however it is written"
+    assert text("::ffff:203.0.113.9") == text("203.0.113.9")
+    assert text("52:54:00:aa:bb:cc") == text("52-54-00-AA-BB-CC")
+
+
+def test_redacted_snapshots_compare_as_the_originals_do() -> None:
+    originals = [msgspec.convert(secret_document(seed), Snapshot) for seed in range(4)]
+    hidden = [Redactor(KEY).snapshot(one) for one in originals]
+    plain, blind = compare(originals[0], originals[1:]), compare(hidden[0], hidden[1:])
+    assert plain.verdict == blind.verdict
+    assert plain.compared == blind.compared
+
+
+@given(st.ip_addresses(), st.sampled_from(["{}", "x {} y", "[{}]", "{}/24", "({}),", "{}.", "src:{} dst={}", "{},{}"]))
+def test_any_address_goes_from_any_text(address: Any, form: str) -> None:
+    plain = getattr(address, "ipv4_mapped", None) or address
+    if plain.is_loopback or plain.is_unspecified or str(plain) == "255.255.255.255":
+        return
+    text = form.format(address, address)
+    assert str(address) not in Redactor(KEY).text(text)
+
+
+@given(st.text())
+def test_any_text_is_survived(text: str) -> None:
+    Redactor(KEY).text(text)
+
+
+def test_the_key_is_made_once_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv(redact.KEY_VARIABLE, raising=False)
+    made = redact.user_key()
+    path = tmp_path / "netconsole" / redact.KEY_FILE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert redact.user_key() == made
+    path.write_text("no key")
+    with pytest.raises(BadInput, match="hexadecimal digits"):
+        redact.user_key()
+    monkeypatch.setenv(redact.KEY_VARIABLE, "ticket-4711")
+    assert len(redact.user_key()) == redact.KEY_BYTES
+    monkeypatch.setenv(redact.KEY_VARIABLE, "short")
+    with pytest.raises(BadInput, match="8 characters or more"):
+        redact.user_key()
