@@ -1,4 +1,4 @@
-"""Makes the JSON Schemas of docs/schema/ from the types that read them: python -m tools.schemas docs/schema"""
+"""Makes the JSON Schemas from the types that read them: python -m tools.schemas docs/reference/schema"""
 
 from __future__ import annotations
 

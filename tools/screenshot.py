@@ -1,7 +1,7 @@
 """Writes the console's screen as SVG, with this host's real figures: for the README and for looking at changes.
 
-sudo .venv/bin/python tools/screenshot.py docs/overview.svg --seconds 20 --keys 4,enter
-docs/lab.md says how docs/lab.svg was made, on the lab's hypervisor.
+sudo .venv/bin/python tools/screenshot.py docs/use/overview.svg --seconds 20 --keys 4,enter
+docs/design/lab.md says how docs/design/lab.svg was made, on the lab's hypervisor.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
  *   NC_EVENTS        1 when the manifest has events
  *   NC_RING          1 when the kernel has ring buffers (5.8), else events leave by a perf buffer
  *   NC_DIRECT        1 when the programs are loaded as BTF-typed raw tracepoints, else they are plain ones
- *   HAVE_..., NARGS_...  what this kernel has (docs/probes.md)
+ *   HAVE_..., NARGS_...  what this kernel has (docs/reference/probes.md)
  *
  * What costs is calling a helper (20 to 50 ns each where returns are mitigated), not arithmetic: array maps, whose look-up the kernel
  * inlines, and direct loads are preferred on the way that every packet takes.

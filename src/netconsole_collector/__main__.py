@@ -1,4 +1,4 @@
-"""The collector's command line: `python3 -m netconsole_collector`; see docs/collector.md for other ways to start it."""
+"""The collector's command line: `python3 -m netconsole_collector`; see collector.md for other ways to start it."""
 
 import argparse
 import sys

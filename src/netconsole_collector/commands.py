@@ -1,4 +1,4 @@
-"""Commands as they come on standard input (docs/collector.md): lines, and the form that their keys must have."""
+"""Commands as they come on standard input (docs/design/collector.md): lines, and the form that their keys must have."""
 
 import json
 from typing import Any, Dict, List, Optional

@@ -1,1 +1,1 @@
-"""The lab: a hypervisor with its virtual machines, booted under QEMU without hardware help (docs/lab.md)."""
+"""The lab: a hypervisor with its virtual machines, booted under QEMU without hardware help (docs/design/lab.md)."""

@@ -1,4 +1,4 @@
-"""`python -m tests.lab`: a hypervisor for people, with a switch, guests and some traffic (`make lab`; docs/lab.md)."""
+"""`python -m tests.lab`: a hypervisor for people, with a switch, guests and some traffic (`make lab`; lab.md)."""
 
 from __future__ import annotations
 

@@ -73,5 +73,5 @@ def collector_command(*arguments: str) -> list[str]:
 
 
 def measuring_command() -> list[str]:
-    """The collector for a session: what it compiles is kept for the next one (docs/collector.md)."""
+    """The collector for a session: what it compiles is kept for the next one (docs/design/collector.md)."""
     return collector_command("--keep-compiled", str(user_cache() / "compiled"))

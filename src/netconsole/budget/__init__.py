@@ -1,1 +1,1 @@
-"""What watching may cost: forecast, measured, and kept (docs/governor.md)."""
+"""What watching may cost: forecast, measured, and kept (docs/design/governor.md)."""

@@ -1,4 +1,4 @@
-"""Decides what to give up when watching costs more than its budget, and when to take it back (docs/governor.md).
+"""Decides what to give up when watching costs more than its budget, and when to take it back (docs/design/governor.md).
 
 Nothing here reads a clock, the kernel or a session: figures and times come in, moves go out, and the same figures give
 the same moves. :mod:`netconsole.budget.enforcer` carries them out.

@@ -22,7 +22,7 @@ WORTH = 0.3
 NEAR = 0.8
 """From this share of the limit on one window in five seconds is not enough: bursts mislead it."""
 UNKNOWN_NS = 1000.0
-"""What a count is taken to cost before it was measured: more than it takes with any probe (docs/overhead.md)."""
+"""What a count is taken to cost before it was measured: more than it takes with any probe (docs/design/overhead.md)."""
 FEW_PER_S = 1000.0
 """With fewer counts, what was measured is mostly runs that count nothing, and the kernel's code on cold caches."""
 

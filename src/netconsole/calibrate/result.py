@@ -1,4 +1,4 @@
-"""What a calibration found, in the shape in which it is stored and printed as JSON (docs/calibrate.md)."""
+"""What a calibration found, in the shape in which it is stored and printed as JSON (docs/use/calibrate.md)."""
 
 from __future__ import annotations
 

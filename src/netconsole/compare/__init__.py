@@ -1,1 +1,1 @@
-"""What changed: a snapshot or a live measurement against a baseline (docs/comparison.md)."""
+"""What changed: a snapshot or a live measurement against a baseline (docs/use/comparison.md)."""

@@ -1,4 +1,4 @@
-"""The comparison document (`netconsole.comparison/1`, docs/comparison.md): its types and the exit code it gives."""
+"""The comparison document (`netconsole.comparison/1`, docs/use/comparison.md): its types and the exit code it gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges one metric against a baseline: how far apart, beyond chance or not. The method is in docs/comparison.md.
+"""Judges one metric against a baseline: how far apart, beyond chance or not. The method is in docs/use/comparison.md.
 
 With three snapshots or more in the baseline a change must be beyond their spread *and* beyond the noise of the counts;
 with fewer, beyond the noise of the counts by a margin, because nobody knows how much the figure varies from day to day.

@@ -1,4 +1,4 @@
-"""The probes that there are: each directory with a manifest, read and checked (docs/probes.md)."""
+"""The probes that there are: each directory with a manifest, read and checked (docs/reference/probes.md)."""
 
 from __future__ import annotations
 

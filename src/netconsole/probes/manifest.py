@@ -1,4 +1,4 @@
-"""What a probe is (docs/probes.md): programs, counters, tables, histograms, events and rules, as its manifest says."""
+"""What a probe is (probes.md): programs, counters, tables, histograms, events and rules, as its manifest says."""
 
 from __future__ import annotations
 

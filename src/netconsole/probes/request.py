@@ -10,7 +10,7 @@ from netconsole.telemetry.frames import Mode, Scalar
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """A probe to run. ``spec`` is the manifest as the collector takes it (docs/probes.md), ``code`` its probe.bpf.c."""
+    """A probe to run. ``spec`` is the manifest as the collector takes it (probes.md), ``code`` its probe.bpf.c."""
 
     name: str
     mode: Mode = "summary"

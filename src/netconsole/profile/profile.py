@@ -1,4 +1,4 @@
-"""Profiles: which probes run, in which mode, with which knobs, and what they may cost (docs/profiles.md).
+"""Profiles: which probes run, in which mode, with which knobs, and what they may cost (docs/use/profiles.md).
 
 A profile is TOML from anywhere: every value is checked against the manifests, and all mistakes are reported at once.
 """

@@ -1,1 +1,1 @@
-"""The stream on disk, and how it is played again (docs/recording.md)."""
+"""The stream on disk, and how it is played again (docs/use/recording.md)."""

@@ -1,4 +1,4 @@
-"""Recordings (docs/recording.md): what a file of frames is made of, and a reader of such a file from anywhere.
+"""Recordings (docs/use/recording.md): what a file of frames is made of, and a reader of such a file from anywhere.
 
 A recording is a Zstandard file: ``zstdcat FILE`` prints the frames, one a line. Everything that is not a frame (header,
 checkpoints, index) is in skippable frames, which a decompressor passes over.

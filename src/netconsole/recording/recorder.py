@@ -1,4 +1,4 @@
-"""Records a running session (docs/recording.md): never in its way, bounded, readable up to the last second.
+"""Records a running session (docs/use/recording.md): never in its way, bounded, readable up to the last second.
 
 The session hands over every batch of frames under its lock; a thread of the recorder compresses and writes. A disk that
 is slow or full ends the recording, or leaves a gap in it, and never the measurement.

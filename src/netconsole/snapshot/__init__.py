@@ -1,1 +1,1 @@
-"""The document of a measurement (docs/snapshot.md)."""
+"""The document of a measurement (docs/use/snapshot.md)."""

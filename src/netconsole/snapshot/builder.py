@@ -1,4 +1,4 @@
-"""Makes a snapshot (docs/snapshot.md) from a state: what was measured between a mark and now, and what it cost."""
+"""Makes a snapshot (docs/use/snapshot.md) from a state: what was measured between a mark and now, and what it cost."""
 
 from __future__ import annotations
 

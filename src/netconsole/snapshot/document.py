@@ -1,4 +1,4 @@
-"""Reads snapshots (docs/snapshot.md): the shape as types, bounded in size, every mistake one line with file and key.
+"""Reads snapshots (snapshot.md): the shape as types, bounded in size, every mistake one line with file and key.
 
 Unknown keys are left alone, so that a later version may add some; what is here was in version 1 and stays.
 """
@@ -128,7 +128,7 @@ class ProbeData(msgspec.Struct, frozen=True):
 
 
 class FactData(msgspec.Struct, frozen=True):
-    """One fact of the host (docs/facts.md)."""
+    """One fact of the host (docs/reference/facts.md)."""
 
     value: str | int | float | bool | list[str] | None = None
     source: str = ""

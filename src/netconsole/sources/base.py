@@ -25,7 +25,7 @@ from netconsole.telemetry.frames import (
 from netconsole.telemetry.frames import Source as SourceName
 
 FULL_EVERY = 10
-"""Every so many intervals a table is sent whole (docs/frames.md)."""
+"""Every so many intervals a table is sent whole (docs/reference/frames.md)."""
 
 
 Reading: TypeAlias = tuple[dict[str, Label], Sequence[int], Mapping[str, int | float | None]]

@@ -2,7 +2,7 @@
 
 This is the other half of :mod:`netconsole.telemetry.state`, and knows its insides. Histories (ten minutes of each
 figure) and the sampled events are not in it: a reader begins a little earlier instead, and sees them come
-(docs/recording.md).
+(docs/use/recording.md).
 """
 
 from __future__ import annotations

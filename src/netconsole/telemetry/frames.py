@@ -1,6 +1,6 @@
 """The frames: one JSON object per line, the only thing that readers of a measurement ever see.
 
-The words for people are in docs/frames.md; a test compares the two. Everything decodes through :func:`decode`, so
+The words for people are in frames.md; a test compares the two. Everything decodes through :func:`decode`, so
 that a live collector, a recording and a remote host are held to the same rules.
 """
 

@@ -20,7 +20,7 @@ class Compiled(NamedTuple):
     maps: Dict[str, syscalls.MapInfo]
     """What the compiler made, by the name in the source: the kernel's own is cut."""
     facts: Dict[str, int]
-    """HAVE_… and NARGS_… of the kernel (docs/kernel-types.md)."""
+    """HAVE_… and NARGS_… of the kernel (docs/design/kernel-types.md)."""
     drop_reasons: Dict[str, str]
     types: str
     """Where those of the kernel came from: btf or headers."""

@@ -18,7 +18,7 @@ _STDOUT = 1
 _CFLAGS = ["-Werror=implicit-function-declaration"]
 """BCC would only warn, and stumble over the call later."""
 _DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
-"""NC_ROWS_… of a manifest without max_rows (docs/probes.md)."""
+"""NC_ROWS_… of a manifest without max_rows (docs/reference/probes.md)."""
 _NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
 _BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
 

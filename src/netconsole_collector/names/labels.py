@@ -1,4 +1,4 @@
-"""Raw values of keys and records → what people read: the `as` kinds of docs/probes.md, one function each.
+"""Raw values of keys and records → what people read: the `as` kinds of docs/reference/probes.md, one function each.
 
 Names that come from the host are plain text with what is not UTF-8 shown as \\xNN; escaping for a terminal is the
 reader's business.

@@ -2,7 +2,7 @@
 
 A second attachment to one hook costs ten times as much as a tail call. A program that leads ends with
 ``nc_followers.call(ctx, 0)``. A program that follows may run twice for one event in the moment when it moves, and must
-allow for that (docs/probes.md).
+allow for that (docs/reference/probes.md).
 """
 
 from typing import Dict, List, Sequence

@@ -14,11 +14,11 @@ from netconsole_collector.probe.cpu_histograms import CpuHistograms
 from netconsole_collector.probe.tables import Histograms, Table
 
 RESUMED = "nc_resumed"
-"""Map of a probe that is told when programs are attached again which a mode had left out (docs/probes.md)."""
+"""Map of a probe that is told when programs are attached again which a mode had left out (docs/reference/probes.md)."""
 COUNTERS = "counters"
 """The mode in which rows and histograms stand still."""
 FULL_EVERY = 10
-"""Every tenth table of a probe is full (docs/frames.md)."""
+"""Every tenth table of a probe is full (docs/reference/frames.md)."""
 MAX_EVENTS = 2000
 """Events of one interval that are sent; the rest counts as shed."""
 _MAPS_KB_EVERY = 10

@@ -139,7 +139,7 @@ class MapReader:
 
 
 class Reading(NamedTuple):
-    """Of a frame of a table (docs/frames.md)."""
+    """Of a frame of a table (docs/reference/frames.md)."""
 
     full: bool
     rows: List[Json]

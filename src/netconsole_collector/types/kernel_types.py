@@ -2,7 +2,7 @@
 
 Every struct is written packed, with its padding spelled out and its real alignment. BCC makes the program for the
 host's data layout and retargets it to BPF: the runs of ``long: 64;`` by which bpftool pads become one wide integer that
-BPF aligns differently, and every later member silently moves (docs/kernel-types.md). Packed structs cannot move.
+BPF aligns differently, and every later member silently moves (docs/design/kernel-types.md). Packed structs cannot move.
 """
 
 from typing import Dict, List, Optional, Set, Tuple

@@ -161,7 +161,7 @@ class Governed:
 
 @pytest.fixture(scope="module", autouse=True)
 def alone(testbed: Testbed) -> None:
-    """Probes come and go beside traffic: docs/lab.md says why no guest runs meanwhile."""
+    """Probes come and go beside traffic: docs/design/lab.md says why no guest runs meanwhile."""
     testbed.rest()
 
 

@@ -1,7 +1,7 @@
 """The bytecode reads every member where the kernel has it: offsets in compiled programs against BTF.
 
 BCC compiles for the host and retargets to BPF; a header padded in the way of bpftool then gives wrong offsets without a
-word (docs/kernel-types.md). Nothing but the bytecode shows it, so this is the only test that can.
+word (docs/design/kernel-types.md). Nothing but the bytecode shows it, so this is the only test that can.
 """
 
 from __future__ import annotations

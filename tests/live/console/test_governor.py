@@ -53,7 +53,7 @@ SLICES = 10
 FIRST_WINDOWS = 2
 """Of two seconds each, that may be over the budget."""
 GRANT_RUNS, WINDOW_S = 64, 0.134
-"""Of the circuit breaker: docs/governor.md."""
+"""Of the circuit breaker: docs/design/governor.md."""
 PROFILE = f"""
 [probes.{PROBE}]
 mode = "%s"

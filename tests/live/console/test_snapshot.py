@@ -20,7 +20,7 @@ from tests.support.live.network import Namespace
 
 pytestmark = pytest.mark.starting
 
-SCHEMA = Path(__file__).parents[3] / "docs/schema/snapshot-1.json"
+SCHEMA = Path(__file__).parents[3] / "docs/reference/schema/snapshot-1.json"
 RUN = "from netconsole.cli.main import main; main()"
 LIMIT_S = 120.0
 PACKETS = 20_000

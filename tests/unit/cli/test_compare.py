@@ -15,7 +15,7 @@ from netconsole.snapshot.document import FORMATS, load
 from netconsole.snapshot.redact import Redactor
 from tests.support import made_up
 
-SCHEMAS = Path(__file__).parents[3] / "docs/schema"
+SCHEMAS = Path(__file__).parents[3] / "docs/reference/schema"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from netconsole.compare import baseline
 from netconsole.snapshot.document import Host
 from tests.support import made_up
 
-SCHEMA = Path(__file__).parents[3] / "docs/schema/baseline-1.json"
+SCHEMA = Path(__file__).parents[3] / "docs/reference/schema/baseline-1.json"
 NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
 HERE = Host(name="hv-017", kernel="6.1.0")
 

@@ -21,7 +21,7 @@ from netconsole.probes.polarity import FigureKind, sense
 from netconsole.snapshot.document import Snapshot, load
 from tests.support import made_up
 
-SCHEMA = Path(__file__).parents[3] / "docs/schema/comparison-1.json"
+SCHEMA = Path(__file__).parents[3] / "docs/reference/schema/comparison-1.json"
 DROPS = "kernel_drops/table/drops/reason=QDISC_DROP,class=suspicious,location=netem_enqueue,device=vnet3,protocol=UDP"
 EMPTY = made_up.document(1, samples=1)
 WAIT = "tx_queue_latency/histogram/wait/device=vnet3,queue="

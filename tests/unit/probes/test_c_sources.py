@@ -55,7 +55,7 @@ def test_fewer_details_can_be_had_than_all(manifest: Manifest) -> None:
 
 
 BOUNDED_BY_NUMBER = ("softirq_health",)
-"""Probes that time so many runs and no more: that is a bound of time as well (docs/governor.md)."""
+"""Probes that time so many runs and no more: that is a bound of time as well (docs/design/governor.md)."""
 
 
 @pytest.mark.parametrize("manifest", DETAILS, ids=names(DETAILS))

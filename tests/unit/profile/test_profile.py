@@ -309,7 +309,7 @@ def test_times_have_a_unit(text: str, seconds: float | None) -> None:
 
 
 def test_the_example_of_the_page_is_a_profile(tmp_path: Path, catalogue: Catalogue) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "profiles.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "use" / "profiles.md").read_text()
     (tmp_path / "dns.toml").write_text(page.split("```toml\n")[1].split("```")[0])
     profile = profiles.load("dns", catalogue, [tmp_path, paths.data("profiles")])
     assert (profile.inherits, profile.ttl_s) == (("summary",), 600.0)

@@ -33,7 +33,7 @@ MAX_BYTES = 400_000
 
 
 def schema(name: str) -> dict[str, Any]:
-    published: dict[str, Any] = json.loads((ROOT / "docs/schema" / name).read_text())
+    published: dict[str, Any] = json.loads((ROOT / "docs/reference/schema" / name).read_text())
     return published
 
 

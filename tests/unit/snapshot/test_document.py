@@ -16,7 +16,7 @@ from tools import schemas as schema
 
 DATA = Path(__file__).parents[2] / "support" / "data"
 VERSION_1 = DATA / "snapshot-version-1.json"
-SCHEMAS = Path(__file__).parents[3] / "docs/schema"
+SCHEMAS = Path(__file__).parents[3] / "docs/reference/schema"
 
 
 def test_a_snapshot_of_version_1_loads_in_this_version() -> None:
@@ -41,7 +41,9 @@ def test_the_committed_snapshot_satisfies_the_committed_schema() -> None:
 
 @pytest.mark.parametrize("name", schema.DOCUMENTS)
 def test_the_committed_schemas_are_those_of_the_types(name: str) -> None:
-    assert (SCHEMAS / name).read_text() == schema.text(schema.DOCUMENTS[name]), "python -m tools.schemas docs/schema"
+    assert (SCHEMAS / name).read_text() == schema.text(schema.DOCUMENTS[name]), (
+        "python -m tools.schemas docs/reference/schema"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The frames: the words of docs/frames.md and the types agree, and whatever bytes come, decoding ends in one error."""
+"""The frames: the words of frames.md and the types agree, and whatever bytes come, decoding ends in one error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.frames import FrameError, decode, encode
 from tests.support.stamp import Stamp
 
-DOC = (Path(__file__).parents[3] / "docs" / "frames.md").read_text()
+DOC = (Path(__file__).parents[3] / "docs" / "reference" / "frames.md").read_text()
 COMMON = {"kind", "v", "source", "probe", "seq", "mono_ns", "wall_ns"}
 STAMP: Stamp = {"seq": 1, "mono_ns": 2, "wall_ns": 3}
 KINDS = {struct.__name__.lower(): struct for struct in get_args(frames.AnyFrame)}

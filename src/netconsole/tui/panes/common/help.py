@@ -46,5 +46,5 @@ def lines(pane: str, missing: str, probes: Sequence[Manifest], keymap: Mapping[s
     for action in actions.ACTIONS:
         keys = actions.written(action, keymap)
         page.append([(f"   {keys:<17}", "key"), (f"{action.title:<22}", ""), (action.help, "dim")])
-    page += [[], [("   To change keys: keys.toml, see docs/console.md", "dim")]]
+    page += [[], [("   To change keys: keys.toml, see docs/use/console.md", "dim")]]
     return page

@@ -24,7 +24,7 @@ BAR_COLUMNS = 14
 MAX_SLOW = 200
 """Slow packets that are listed: more than anyone reads."""
 _INCOMPLETE = ("evicted", "exchanged", "unmatched")
-"""Counters of ways whose end or start was not found; what these mean is in docs/path.md."""
+"""Counters of ways whose end or start was not found; what these mean is in docs/subjects/path.md."""
 
 WAY_COLUMNS = (
     Column("way", "way", 16, grow=1, most=20),
