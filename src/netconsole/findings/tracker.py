@@ -222,7 +222,8 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
         what = ", ".join(f"{figure.number(delta)} {name.replace('_', ' ')}" for name, delta in moving.items())
         yield Match(
             Evidence("probe", probe.name), "ledger", "?", f"{title}: counts are a lower bound: {what} in this interval",
-            float(sum(moving.values())), "The ledger of the probe says what was missed; frames.md explains it.",
+            float(sum(moving.values())),
+            "The ledger of the probe says what was missed; docs/reference/frames.md explains it.",
         )  # fmt: skip
 
 
