@@ -22,7 +22,7 @@ from tests.lab.machine.initramfs import load_order
 pytestmark = pytest.mark.computing
 
 BTF_MAGIC = 0xEB9F
-REFERENCES = CHECKOUT / "tests" / "lab" / "references"
+REFERENCES = CHECKOUT / "tests" / "lab" / "console" / "references"
 VM_PATH = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 
 

@@ -17,7 +17,7 @@ from netconsole.cli import main
 from netconsole.probes import catalogue
 
 ROOT = Path(__file__).parents[3]
-GOOD = ROOT / "tests" / "unit" / "data" / "snapshot-version-1.json"
+GOOD = ROOT / "tests" / "support" / "data" / "snapshot-version-1.json"
 TOO_LONG = "x" * 300
 """A name that no file system takes."""
 
