@@ -16,7 +16,7 @@ from netconsole_collector.kernel import syscalls
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.kernel.statistics import Statistics
 from netconsole_collector.kernel.usage import Usage
-from netconsole_collector.names.labels import Names
+from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.output import Output, ReaderGone
 from netconsole_collector.probe import config, decode, followers
 from netconsole_collector.probe.running import RunningProbe
@@ -56,7 +56,7 @@ class Collector:
         self._output = Output(stdout)
         self._python = python
         self._keep_in = keep_in
-        self._names = Names()
+        self._lookups = Lookups()
         self._usage = Usage()
         self._statistics = Statistics(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
         self._probes: Dict[str, RunningProbe] = {}
@@ -311,9 +311,8 @@ class Collector:
 
     def _accept(self, load: _Load, answer: Json) -> None:
         """The probe is attached and counts already; from here on it is ours."""
-        self._names.drop_reasons.update(answer["names"].get("drop_reason", {}))
         try:
-            probe = RunningProbe(load.name, load.command["spec"], answer, self._names, _mono_ns())
+            probe = RunningProbe(load.name, load.command["spec"], answer, self._lookups, _mono_ns())
         except (decode.LayoutError, OSError, KeyError, ValueError) as error:
             self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
             return

@@ -114,38 +114,49 @@ def from_btf(btf: Btf) -> Dict[str, str]:
     return names
 
 
-def describe(names: Dict[str, str], reason: int, location: Optional[str]) -> Dict[str, str]:
-    """The labels of a reason: ``reason``, ``class`` and ``provenance``.
+class DropReasons:
+    """The drop reasons of one kernel, by the names that :func:`from_btf` has found there."""
 
-    Without names (a kernel before 5.17) the reason is inferred from the function that dropped, else "unknown".
-    """
-    inferred = _OVS_OWN.get(reason)
-    is_unnamed = not reason >> _SUBSYSTEM_SHIFT and names.get(str(reason), _NO_REASON) == _NO_REASON
-    if inferred is None and is_unnamed:
-        inferred = _OVS_INFERRED.get(location or "")
-        if location in _OVS_SENDS and "OVS_DROP_ACTION_ERROR" in names.values():
-            inferred = "OVS_TOO_LARGE"
-    if inferred:
-        return {"reason": inferred, "class": _ovs_class(inferred), "provenance": INFERRED}
-    core_reasons = any(not key.startswith("subsystem") for key in names)
-    if not core_reasons and not reason:
-        inferred = _INFERRED.get(location or "")
-        return {
-            "reason": inferred or "unknown",
-            "class": _CLASSES.get(inferred or "", UNKNOWN),
-            "provenance": INFERRED,
-        }
-    name = names.get(str(reason))
-    if name is None and reason >> _SUBSYSTEM_SHIFT:
-        subsystem = names.get("subsystem:{}".format(reason >> _SUBSYSTEM_SHIFT), str(reason >> _SUBSYSTEM_SHIFT))
-        name = "{} reason {}".format(subsystem, reason & 0xFFFF)
-    if name is None:
-        name = "reason {}".format(reason)
-    return {"reason": name, "class": _class(name, reason), "provenance": KERNEL}
+    def __init__(self, names: Dict[str, str]) -> None:
+        self._names = names
+        self._has_core_reasons = any(not key.startswith("subsystem") for key in names)
+        self._has_action_error = "OVS_DROP_ACTION_ERROR" in names.values()
 
+    def labels(self, reason: int, location: Optional[str]) -> Dict[str, str]:
+        """The labels ``reason``, ``class`` and ``provenance`` of a drop.
 
-def _class(name: str, reason: int) -> str:
-    return _ovs_class(name) if reason >> _SUBSYSTEM_SHIFT else _CLASSES.get(name, UNKNOWN)
+        On a kernel without names (before 5.17) the reason is inferred from the function that dropped.
+        """
+        inferred = _OVS_OWN.get(reason) or self._inferred_for_ovs(reason, location)
+        if inferred:
+            return {"reason": inferred, "class": _ovs_class(inferred), "provenance": INFERRED}
+        if not self._has_core_reasons and not reason:
+            inferred = _INFERRED.get(location or "")
+            return {
+                "reason": inferred or "unknown",
+                "class": _CLASSES.get(inferred or "", UNKNOWN),
+                "provenance": INFERRED,
+            }
+        name = self._name(reason)
+        of_subsystem = reason >> _SUBSYSTEM_SHIFT
+        drop_class = _ovs_class(name) if of_subsystem else _CLASSES.get(name, UNKNOWN)
+        return {"reason": name, "class": drop_class, "provenance": KERNEL}
+
+    def _inferred_for_ovs(self, reason: int, location: Optional[str]) -> Optional[str]:
+        """What a drop of Open vSwitch means where the kernel gives no reason of its own."""
+        if reason >> _SUBSYSTEM_SHIFT or self._names.get(str(reason), _NO_REASON) != _NO_REASON:
+            return None
+        if location in _OVS_SENDS and self._has_action_error:
+            return "OVS_TOO_LARGE"
+        return _OVS_INFERRED.get(location or "")
+
+    def _name(self, reason: int) -> str:
+        name = self._names.get(str(reason))
+        subsystem = reason >> _SUBSYSTEM_SHIFT
+        if name is None and subsystem:
+            title = self._names.get("subsystem:{}".format(subsystem), str(subsystem))
+            return "{} reason {}".format(title, reason & 0xFFFF)
+        return name if name is not None else "reason {}".format(reason)
 
 
 def _ovs_class(name: str) -> str:

@@ -1,22 +1,24 @@
-"""Raw values of keys and records → what people read: the `as` kinds of docs/reference/probes.md, one function each.
+"""Turns raw values of keys and records into labels for people: one function for each `as` kind of docs/reference/probes.md.
 
-Names that come from the host are plain text with what is not UTF-8 shown as \\xNN; escaping for a terminal is the
-reader's business.
+Names that come from the host are plain text. Bytes that are not UTF-8 are shown as \\xNN. A reader that writes labels
+to a terminal has to escape them.
 """
 
 import errno
 import itertools
 import socket
 import struct
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
-from netconsole_collector.names import drop_reasons
+from netconsole_collector.names.drop_reasons import DropReasons
+from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.names.namespaces import Namespaces
-from netconsole_collector.names.processes import Owners
-from netconsole_collector.names.symbols import Symbols
+from netconsole_collector.names.processes import Processes
 from netconsole_collector.names.vms import Vms
 
 Label = Union[str, int, None]
+Lookup = Union[Vms, Processes, Namespaces]
+"""Has ``refresh()``, and ``changes``: how often one of its answers has changed."""
 
 L4 = {
     1: "ICMP",
@@ -56,24 +58,21 @@ _OUR_FRAMES = (
 _MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 
 
-class Names:
-    """All look-ups of one collector; every cache in it is bounded."""
+class Labels:
+    """Makes the labels of one probe."""
 
-    def __init__(self, symbols: Optional[Symbols] = None) -> None:
-        self.symbols = symbols or Symbols()
-        self.owners = Owners()
-        self.vms = Vms()
-        self.drop_reasons: Dict[str, str] = {}
-        self._namespaces = Namespaces()
+    def __init__(self, lookups: Lookups, drop_reasons: DropReasons) -> None:
+        self.lookups = lookups
+        self.drop_reasons = drop_reasons
         self._kinds: Dict[str, Callable[[int], Label]] = {
-            "symbol": self.symbols.function,
-            "netns": self._namespaces.name,
+            "symbol": lookups.symbols.function,
+            "netns": lookups.namespaces.name,
             "l4": lambda value: L4.get(value, "protocol {}".format(value)),
             "ethertype": lambda value: ETHERTYPES.get(value, "{:#06x}".format(value)) if value else "none",
             "softirq": lambda value: SOFTIRQS[value] if value < len(SOFTIRQS) else "softirq {}".format(value),
-            "process": self.owners.process,
-            "socket": self.owners.socket,
-            "vm": lambda value: self.vms.of_process(value),
+            "process": lookups.processes.of_pid,
+            "socket": lookups.processes.of_socket,
+            "vm": lookups.vms.of_process,
             "hex": "{:#x}".format,
             "xmit": xmit,
             "errno": error_name,
@@ -86,20 +85,22 @@ class Names:
         call = self._kinds.get(kind or "")
         return call(value) if call else int(value)
 
-    def reason(self, value: int, location: Optional[str]) -> Dict[str, str]:
-        """The labels reason, class and provenance of a drop."""
-        return drop_reasons.describe(self.drop_reasons, value, location)
-
     def stack(self, addresses: List[int]) -> List[str]:
-        """Innermost first, without the frames of the measurement itself; the first 0 ends it."""
+        """Innermost first, without the frames of the measurement itself. The first 0 ends it."""
         end = addresses.index(0) if 0 in addresses else len(addresses)
-        frames = [self.symbols.frame(one) for one in addresses[:end]]
+        frames = [self.lookups.symbols.frame(one) for one in addresses[:end]]
         return list(itertools.dropwhile(lambda frame: frame.startswith(_OUR_FRAMES), frames))
 
-    def refresh_namespaces(self) -> int:
-        """How often a name of a namespace has changed so far: labels that hold one are to be made again then."""
-        self._namespaces.refresh()
-        return self._namespaces.changes
+    def changing(self, kinds: Iterable[Optional[str]]) -> List[Lookup]:
+        """The look-ups behind labels of these kinds whose answers may change while the host runs."""
+        lookups = self.lookups
+        by_kind: Dict[Optional[str], Lookup] = {
+            "tap": lookups.vms,
+            "vm": lookups.vms,
+            "socket": lookups.processes,
+            "netns": lookups.namespaces,
+        }
+        return list(dict.fromkeys(by_kind[kind] for kind in kinds if kind in by_kind))
 
 
 def text(raw: bytes) -> str:

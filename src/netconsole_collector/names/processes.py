@@ -21,7 +21,7 @@ _MAX_ASKED = 3
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
-class Owners:
+class Processes:
     """Answers are remembered: a label must not change under a row once it has been shown, unless it was unknown.
 
     ``changes`` counts the times that something unknown became known.
@@ -37,7 +37,7 @@ class Owners:
         self._next_scan = 0.0
         self._resume_at = 0
 
-    def process(self, pid: int) -> Optional[str]:
+    def of_pid(self, pid: int) -> Optional[str]:
         """ "name (pid)", or the pid alone when it is gone; None for 0, which is the kernel."""
         if not pid:
             return None
@@ -46,7 +46,7 @@ class Owners:
             self._processes[pid] = self._described(pid)
         return self._processes[pid]
 
-    def socket(self, inode: int) -> Optional[str]:
+    def of_socket(self, inode: int) -> Optional[str]:
         """ "name (pid)" of a process that holds the socket with this inode; None when not (yet) known."""
         if not inode:
             return None

@@ -4,7 +4,7 @@ import struct
 from typing import Any, Dict, List, Sequence, Tuple
 
 from netconsole_collector.kernel.syscalls import Map
-from netconsole_collector.names.labels import Names
+from netconsole_collector.names.labels import Labels
 from netconsole_collector.probe import decode
 
 SLOTS = 496
@@ -24,12 +24,12 @@ class CpuHistograms:
     evicted = 0
     """The array has a place for each."""
 
-    def __init__(self, name: str, spec: Json, bpf_map: Map, names: Names) -> None:
+    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labels) -> None:
         """Raises decode.LayoutError when manifest and program do not agree."""
         self.name = name
         self.unit = spec["unit"]
         self._map = bpf_map
-        self._names = names
+        self._labels = labels
         self._columns = decode.Layout(spec["key"]).columns
         if len(self._columns) != 2 or bpf_map.info.value_size != _VALUE.size:
             raise decode.LayoutError(
@@ -50,7 +50,7 @@ class CpuHistograms:
                     continue
                 now = _VALUE.unpack(raw)
                 self._known[cpu, index] = raw, now
-                labels = decode.labels(self._columns, [cpu, index], self._names)
+                labels = decode.key_labels(self._columns, [cpu, index], self._labels)
                 result.append({"labels": labels, "delta": _buckets(now, was), "total": _buckets(now, _EMPTY)})
         return result
 

@@ -4,7 +4,7 @@ import re
 import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from netconsole_collector.names.labels import Label, Names, text
+from netconsole_collector.names.labels import Label, Labels, text
 
 _CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "s32": "i", "s64": "q"}
 _ARRAY = re.compile(r"(char|pad)\[(\d{1,4})\]")
@@ -78,39 +78,39 @@ def _type(name: str, column: str) -> Tuple[str, int, int]:
     raise LayoutError("column {}: unknown type {!r}".format(column, name))
 
 
-def labels(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Dict[str, Label]:
-    """The labels of a key; a drop reason brings its class and provenance, a tap the virtual machine that has it."""
+def key_labels(columns: Sequence[Column], values: Sequence[Any], labels: Labels) -> Dict[str, Label]:
+    """The labels of a key. A drop reason brings its class and provenance, a tap the virtual machine that has it."""
     result: Dict[str, Label] = {}
     for column, value in zip(columns, values):
         if column.shown_as == "drop_reason":
-            described = names.reason(value, _location(columns, values, names))
+            described = labels.drop_reasons.labels(value, _location(columns, values, labels))
             result[column.name] = described["reason"]
             result["class"], result["provenance"] = described["class"], described["provenance"]
         elif column.shown_as == "tap":
             device = result[column.name] = text(value)
-            result["vm"] = names.vms.of_tap(device, _netns(columns, values))
+            result["vm"] = labels.lookups.vms.of_tap(device, _netns(columns, values))
         else:
-            result[column.name] = names.label(column.shown_as, value)
+            result[column.name] = labels.label(column.shown_as, value)
     return result
 
 
-def fields(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Dict[str, Any]:
-    """The fields of an event: as labels, and stacks as lists of text."""
-    stacks = {c.name: names.stack(v) for c, v in zip(columns, values) if c.shown_as == "stack"}
+def event_fields(columns: Sequence[Column], values: Sequence[Any], labels: Labels) -> Dict[str, Any]:
+    """The fields of an event: labels, and stacks as lists of text."""
+    stacks = {c.name: labels.stack(v) for c, v in zip(columns, values) if c.shown_as == "stack"}
     plain = [(c, v) for c, v in zip(columns, values) if c.shown_as != "stack"]
-    result: Dict[str, Any] = labels([c for c, _ in plain], [v for _, v in plain], names)
+    result: Dict[str, Any] = key_labels([c for c, _ in plain], [v for _, v in plain], labels)
     for column, value in plain:
         if isinstance(value, list):
-            result[column.name] = [str(names.label(column.shown_as, one)) for one in value]
+            result[column.name] = [str(labels.label(column.shown_as, one)) for one in value]
     result.update(stacks)
     return result
 
 
-def _location(columns: Sequence[Column], values: Sequence[Any], names: Names) -> Optional[str]:
+def _location(columns: Sequence[Column], values: Sequence[Any], labels: Labels) -> Optional[str]:
     """Where it happened: the first symbol of the record."""
     for column, value in zip(columns, values):
         if column.shown_as == "symbol":
-            return names.symbols.function(value)
+            return labels.lookups.symbols.function(value)
     return None
 
 

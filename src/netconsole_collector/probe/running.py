@@ -7,7 +7,9 @@ from typing import Any, Dict, List, Optional, Set, Union
 
 from netconsole_collector.kernel import attach, rings, syscalls, usage
 from netconsole_collector.kernel.statistics import Statistics
-from netconsole_collector.names.labels import Names
+from netconsole_collector.names.drop_reasons import DropReasons
+from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe import checks, config, decode, device_sets, followers
 from netconsole_collector.probe.attached_program import AttachedProgram
 from netconsole_collector.probe.cpu_histograms import CpuHistograms
@@ -46,7 +48,7 @@ Json = Dict[str, Any]
 class RunningProbe:
     """Takes over the descriptors of a compile job's answer. Raises LayoutError and OSError: nothing is left then."""
 
-    def __init__(self, name: str, spec: Json, answer: Json, names: Names, mono_ns: int) -> None:
+    def __init__(self, name: str, spec: Json, answer: Json, lookups: Lookups, mono_ns: int) -> None:
         self.name = name
         self.spec = spec
         self.answer = answer
@@ -59,7 +61,7 @@ class RunningProbe:
         self.has_own_bound = False
         """Whether it was loaded with that, and keeps it whatever all others get."""
         self._checks: Optional[checks.Checks] = None
-        self._names = names
+        self._labels = Labels(lookups, DropReasons(answer["names"].get("drop_reason", {})))
         self._never_ran: List[Json] = answer["missing"]
         self._fds: Dict[str, int] = dict(answer["maps"])
         self._maps: Dict[str, syscalls.Map] = {}
@@ -79,18 +81,18 @@ class RunningProbe:
             for one in answer["programs"]
         ]
         try:
-            self._open(names)
+            self._open(self._labels)
         except Exception:
             self.close()
             raise
 
-    def _open(self, names: Names) -> None:
+    def _open(self, labels: Labels) -> None:
         for name, spec in self.spec.get("tables", {}).items():
-            self._tables.append(Table(name, spec, self.map(spec["map"]), names))
+            self._tables.append(Table(name, spec, self.map(spec["map"]), labels))
         for name, spec in self.spec.get("histograms", {}).items():
             bpf_map = self.map(spec["map"])
             kind = CpuHistograms if bpf_map.info.type == syscalls.MAP_PERCPU_ARRAY else Histograms
-            self._histograms.append(kind(name, spec, bpf_map, names))
+            self._histograms.append(kind(name, spec, bpf_map, labels))
         for name, spec in self.spec.get("events", {}).items():
             map_name = spec["map"]
             if map_name not in self._buffers:
@@ -254,7 +256,7 @@ class RunningProbe:
                 return {
                     "kind": "event",
                     "name": name,
-                    "fields": decode.fields(layout.columns, layout.unpack(raw), self._names),
+                    "fields": decode.event_fields(layout.columns, layout.unpack(raw), self._labels),
                 }
         self._shed += 1
         return None

@@ -7,7 +7,7 @@ import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.kernel.syscalls import Map
-from netconsole_collector.names.labels import Names
+from netconsole_collector.names.labels import Labels
 from netconsole_collector.probe import decode
 
 MAX_ROWS = 10000
@@ -48,10 +48,10 @@ class Change(NamedTuple):
 class MapReader:
     """The rows of one map by its raw keys; ``evicted`` counts rows that went away."""
 
-    def __init__(self, bpf_map: Map, key: Sequence[Json], value: Sequence[Json], names: Names, what: str) -> None:
+    def __init__(self, bpf_map: Map, key: Sequence[Json], value: Sequence[Json], labels: Labels, what: str) -> None:
         """Raises decode.LayoutError when manifest and program do not agree."""
         self._map = bpf_map
-        self._names = names
+        self._labels = labels
         self._key = decode.Layout(key)
         self._key.check(bpf_map.info.key_size, "key of " + what)
         layout = decode.Layout(value)
@@ -61,10 +61,8 @@ class MapReader:
         all_u64 = bpf_map.slot_bytes == layout.size == 8 * len(layout.columns)
         self._words = struct.Struct("={}Q".format(bpf_map.value_bytes // 8)) if all_u64 else None
         self._rows: Dict[bytes, _Row] = {}
-        self._has_vms = any(column.shown_as in ("tap", "vm") for column in self._key.columns)
-        self._has_sockets = any(column.shown_as == "socket" for column in self._key.columns)
-        self._has_namespaces = any(column.shown_as == "netns" for column in self._key.columns)
-        self._changes = (0, 0, 0)
+        self._changing = labels.changing(column.shown_as for column in self._key.columns)
+        self._changes: List[int] = []
         self._generation = 0
         self.evicted = 0
         self.evicted_first = 0
@@ -84,7 +82,7 @@ class MapReader:
     def _advance(self, key: bytes, value: bytes) -> Change:
         row = self._rows.get(key)
         if row is None:
-            labels = decode.labels(self._key.columns, self._key.unpack(key), self._names)
+            labels = decode.key_labels(self._key.columns, self._key.unpack(key), self._labels)
             row = self._rows[key] = _Row(labels, len(self.columns))
         totals = self._sum(value)
         deltas = [max(0, new - old) for new, old in zip(totals, row.totals)]
@@ -97,21 +95,15 @@ class MapReader:
         """A tap may have come to another VM since its row was first seen, the process of a socket been found, a network
         namespace got its name. True when a row has got other labels.
         """
-        if self._has_vms:
-            self._names.vms.refresh()
-        if self._has_sockets:
-            self._names.owners.refresh()
-        changes = (
-            self._names.vms.changes if self._has_vms else 0,
-            self._names.owners.changes if self._has_sockets else 0,
-            self._names.refresh_namespaces() if self._has_namespaces else 0,
-        )
+        for lookup in self._changing:
+            lookup.refresh()
+        changes = [lookup.changes for lookup in self._changing]
         if self._changes == changes:
             return False
         self._changes = changes
         is_renamed = False
         for key, row in self._rows.items():
-            labels = decode.labels(self._key.columns, self._key.unpack(key), self._names)
+            labels = decode.key_labels(self._key.columns, self._key.unpack(key), self._labels)
             is_renamed = is_renamed or labels != row.labels
             row.labels = labels
         return is_renamed
@@ -150,10 +142,10 @@ class Reading(NamedTuple):
 class Table:
     """A table of the manifest. Keys whose labels read the same (two places in one function) are one row."""
 
-    def __init__(self, name: str, spec: Json, bpf_map: Map, names: Names) -> None:
+    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labels) -> None:
         self.name = name
         self.counter: Optional[str] = spec.get("counter")
-        self.reader = MapReader(bpf_map, spec["key"], spec["value"], names, "table " + name)
+        self.reader = MapReader(bpf_map, spec["key"], spec["value"], labels, "table " + name)
         self.first_total = 0
         """Sum of the first value over all rows that there are and ever were."""
 
@@ -200,11 +192,11 @@ class Table:
 class Histograms:
     """A histogram of the manifest: one for each set of labels; the map has one key for each of its slots."""
 
-    def __init__(self, name: str, spec: Json, bpf_map: Map, names: Names) -> None:
+    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labels) -> None:
         self.name = name
         self.unit = spec["unit"]
         key = list(spec["key"]) + [{"name": _SLOT, "type": "u32"}]
-        self._reader = MapReader(bpf_map, key, _BUCKET, names, "histogram " + name)
+        self._reader = MapReader(bpf_map, key, _BUCKET, labels, "histogram " + name)
 
     @property
     def evicted(self) -> int:

@@ -15,7 +15,7 @@ from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import syscalls
 from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
 from netconsole_collector.kernel.statistics import Statistics
-from netconsole_collector.names.labels import Names
+from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe.running import RunningProbe
 from tests.support.live.collector_driver import PYTHON, call, calls_spec, common, source
 from tests.support.live.measurement import SEEN
@@ -39,7 +39,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[RunningProbe]:
         select.select([worker], [], [], 1.0)
     assert worker.answer is not None
     assert worker.answer["ok"], worker.answer["why"]
-    running = RunningProbe("calls", spec, worker.answer, Names(), time.monotonic_ns())
+    running = RunningProbe("calls", spec, worker.answer, Lookups(), time.monotonic_ns())
     assert [type(buffer) for buffer in running._buffers.values()] == [RingBuffer if is_ring else PerfBuffer]
     running.configure("details", {"pid": os.getpid(), "events_per_s": UNLIMITED_PER_S})
     yield running

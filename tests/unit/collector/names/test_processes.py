@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector.names import processes as owners
+from netconsole_collector.names import processes as of_host
 
 
-class Processes:
+class MadeUpProcesses:
     """A made-up /proc."""
 
     def __init__(self, root: Path) -> None:
@@ -28,8 +28,8 @@ class Processes:
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Processes:
-    return Processes(tmp_path)
+def processes(tmp_path: Path) -> MadeUpProcesses:
+    return MadeUpProcesses(tmp_path)
 
 
 @pytest.fixture
@@ -39,25 +39,25 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(processes: Processes) -> None:
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(processes: MadeUpProcesses) -> None:
     processes.start(20, [7, 8])
-    assert owners.Owners(str(processes.root)).socket(8) == "server (20)"
+    assert of_host.Processes(str(processes.root)).of_socket(8) == "server (20)"
 
 
-def test_a_process_that_ends_meanwhile_is_its_pid(processes: Processes) -> None:
+def test_a_process_that_ends_meanwhile_is_its_pid(processes: MadeUpProcesses) -> None:
     processes.start(20, [7], comm=None)
-    assert owners.Owners(str(processes.root)).socket(7) == "20"
+    assert of_host.Processes(str(processes.root)).of_socket(7) == "20"
 
 
 def test_more_sockets_than_are_kept_are_found_one_scan_later(
-    processes: Processes, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    processes: MadeUpProcesses, clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owners, "_MAX_KNOWN", 2)
+    monkeypatch.setattr(of_host, "_MAX_KNOWN", 2)
     for pid in range(20, 26):
         processes.start(pid, [pid + 100])
-    found = owners.Owners(str(processes.root))
-    assert found.socket(125) is None
+    found = of_host.Processes(str(processes.root))
+    assert found.of_socket(125) is None
     for _ in range(2):
         clock[0] += 10
         found.refresh()
-    assert found.socket(125) == "server (25)"
+    assert found.of_socket(125) == "server (25)"

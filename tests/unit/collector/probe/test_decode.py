@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector.names import drop_reasons
-from netconsole_collector.names import labels as names
-from netconsole_collector.names.labels import Names
+from netconsole_collector.names.drop_reasons import DropReasons
+from netconsole_collector.names.labels import Labels, text
+from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.names.namespaces import Namespaces
-from netconsole_collector.names.processes import Owners
+from netconsole_collector.names.processes import Processes
 from netconsole_collector.names.symbols import Symbols
 from netconsole_collector.probe import decode
 
@@ -29,6 +29,10 @@ ffffffffc0002000 t late\t[tun]
 ffffffffc0001000 t tun_net_xmit\t[tun]
 ffffffffc0005000 t vhost_poll\t[vhost]
 """
+
+
+def made(symbols: Symbols | None = None) -> Labels:
+    return Labels(Lookups(symbols), DropReasons({}))
 
 
 @pytest.fixture
@@ -123,7 +127,7 @@ def test_sizes_that_differ_are_named() -> None:
     ],
 )
 def test_addresses(raw: bytes, shown: str | None) -> None:
-    assert Names().label("address", raw) == shown
+    assert made().label("address", raw) == shown
 
 
 @pytest.mark.parametrize(
@@ -152,12 +156,12 @@ def test_addresses(raw: bytes, shown: str | None) -> None:
     ],
 )
 def test_numbers_by_their_kind(kind: str | None, value: int, shown: object) -> None:
-    assert Names().label(kind, value) == shown
+    assert made().label(kind, value) == shown
 
 
 @pytest.mark.parametrize("raw", [b"[bold]x\0junk", b"\x1b[31mred", b"\xff\xfe\x80", b"", b"\0\0"])
 def test_text_from_the_host_is_plain_text(raw: bytes) -> None:
-    shown = names.text(raw)
+    shown = text(raw)
     assert "\0" not in shown
     json.dumps(shown).encode("ascii")
     if raw.startswith(b"\xff"):
@@ -167,7 +171,7 @@ def test_text_from_the_host_is_plain_text(raw: bytes) -> None:
 def test_namespaces_have_names() -> None:
     host = Path("/proc/1/ns/net") if os.access("/proc/1/ns/net", os.R_OK) else Path("/proc/self/ns/net")
     own = host.stat().st_ino
-    found = Names()
+    found = made()
     assert found.label("netns", own) == "host"
     assert found.label("netns", 123) == "123"
     assert found.label("netns", 0) is None
@@ -195,7 +199,7 @@ def test_stacks_leave_out_the_measurement_itself(tmp_path: Path) -> None:
         "ffffffff81000000 t udp_rcv\nffffffff81001000 t bpf_trace_run4\nffffffff81002000 t __traceiter_kfree_skb\n"
         "ffffffff81003000 t kfree_skb_reason\nffffffffc0000000 t bpf_prog_1234_drop\t[bpf]\n"
     )
-    found = Names(Symbols(str(path)))
+    found = made(Symbols(str(path)))
     addresses = [
         0xFFFFFFFFC0000010,
         0xFFFFFFFF81001004,
@@ -209,20 +213,20 @@ def test_stacks_leave_out_the_measurement_itself(tmp_path: Path) -> None:
 
 
 def test_a_drop_reason_brings_class_and_provenance(symbols: Symbols) -> None:
-    found = Names(symbols)
-    found.drop_reasons = {
+    reasons = {
         "3": "NO_SOCKET",
         "6": "SOCKET_RCVBUFF",
         "subsystem:2": "openvswitch",
         "131073": "OVS_DROP_EXPLICIT",
     }
+    found = Labels(Lookups(symbols), DropReasons(reasons))
     layout = decode.Layout(
         [{"name": "location", "type": "u64", "as": "symbol"}, {"name": "reason", "type": "u32", "as": "drop_reason"}]
     )
 
     def labels(reason: int) -> dict[str, object]:
         values = layout.unpack(struct.pack("=QI4x", 0xFFFFFFFF81000110, reason))
-        return dict(decode.labels(layout.columns, values, found))
+        return dict(decode.key_labels(layout.columns, values, found))
 
     assert labels(3) == {"location": "second", "reason": "NO_SOCKET", "class": "benign", "provenance": "kernel"}
     assert labels(6)["class"] == "suspicious"
@@ -233,9 +237,9 @@ def test_a_drop_reason_brings_class_and_provenance(symbols: Symbols) -> None:
 
 
 def test_kernels_without_reasons_have_them_inferred() -> None:
-    described = drop_reasons.describe({}, 0, "__udp4_lib_rcv")
+    described = DropReasons({}).labels(0, "__udp4_lib_rcv")
     assert described == {"reason": "NO_SOCKET", "class": "benign", "provenance": "inferred"}
-    assert drop_reasons.describe({}, 0, "nobody_knows") == {
+    assert DropReasons({}).labels(0, "nobody_knows") == {
         "reason": "unknown",
         "class": "unknown",
         "provenance": "inferred",
@@ -244,7 +248,7 @@ def test_kernels_without_reasons_have_them_inferred() -> None:
 
 def test_drops_of_open_vswitch_have_a_reason_on_every_kernel() -> None:
     def reason(names: dict[str, str], location: str, value: int = 1) -> str:
-        described = drop_reasons.describe({"1": "NOT_SPECIFIED", **names}, value, location)
+        described = DropReasons({"1": "NOT_SPECIFIED", **names}).labels(value, location)
         assert (described["class"], described["provenance"]) == ("suspicious", "inferred")
         return described["reason"]
 
@@ -258,13 +262,13 @@ def test_drops_of_open_vswitch_have_a_reason_on_every_kernel() -> None:
 
 def test_sockets_are_found_at_their_process(tmp_path: Path) -> None:
     (tmp_path / str(os.getpid())).symlink_to("/proc/self")  # of all processes' only some are looked at in one scan
-    owners = Owners(str(tmp_path))
+    processes = Processes(str(tmp_path))
     with socket.socket() as one:
         inode = os.fstat(one.fileno()).st_ino
-        label = owners.socket(inode)
+        label = processes.of_socket(inode)
     comm = Path("/proc/self/comm").read_text().strip()
     assert label == f"{comm} ({os.getpid()})"
-    assert owners.process(os.getpid()) == label
+    assert processes.of_pid(os.getpid()) == label
 
 
 def test_an_owner_is_looked_for_seldom_and_kept(tmp_path: Path) -> None:
@@ -273,10 +277,10 @@ def test_an_owner_is_looked_for_seldom_and_kept(tmp_path: Path) -> None:
     (process / "comm").write_bytes(b"evil\x1b[31m\xff\n")
     (process / "fd" / "3").symlink_to("socket:[777]")
     (tmp_path / "not-a-process").mkdir()
-    owners = Owners(str(tmp_path))
-    assert owners.socket(777) == "evil\x1b[31m\\xff (42)"
+    processes = Processes(str(tmp_path))
+    assert processes.of_socket(777) == "evil\x1b[31m\\xff (42)"
     (process / "fd" / "3").unlink()
-    assert owners.socket(777) == "evil\x1b[31m\\xff (42)"
+    assert processes.of_socket(777) == "evil\x1b[31m\\xff (42)"
     (process / "fd" / "4").symlink_to("socket:[778]")
-    assert owners.socket(778) is None  # not before the next scan
-    assert owners.socket(0) is None
+    assert processes.of_socket(778) is None  # not before the next scan
+    assert processes.of_socket(0) is None

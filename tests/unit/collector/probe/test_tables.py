@@ -11,7 +11,9 @@ import pytest
 from netconsole.telemetry import histogram
 from netconsole_collector.kernel import syscalls
 from netconsole_collector.kernel.syscalls import MapInfo
-from netconsole_collector.names.labels import Names
+from netconsole_collector.names.drop_reasons import DropReasons
+from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe import cpu_histograms, tables
 from netconsole_collector.probe.decode import LayoutError
 
@@ -22,6 +24,10 @@ VALUE = [
     {"name": "bytes", "type": "u64"},
     {"name": "deepest", "type": "u64", "kind": "max"},
 ]
+
+
+def labels() -> Labels:
+    return Labels(Lookups(), DropReasons({}))
 
 
 class FakeMap:
@@ -58,7 +64,7 @@ def table(fake: FakeMap) -> tables.Table:
 
 
 def make(fake: FakeMap, **more: Any) -> tables.Table:
-    return tables.Table("queues", {"key": KEY, "value": VALUE, **more}, fake, Names())  # type: ignore[arg-type]
+    return tables.Table("queues", {"key": KEY, "value": VALUE, **more}, fake, labels())  # type: ignore[arg-type]
 
 
 def test_counts_are_summed_over_the_cpus_and_gauges_are_the_highest(fake: FakeMap, table: tables.Table) -> None:
@@ -88,7 +94,7 @@ def test_only_changed_rows_unless_all_are_wanted(fake: FakeMap, table: tables.Ta
 def test_all_rows_are_sent_when_one_has_got_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else who knows rows by their labels would have it twice, with its whole count, until the next full frame."""
     known: dict[int, str] = {}
-    names, fake = Names(), FakeMap(value_size=8)
+    names, fake = labels(), FakeMap(value_size=8)
     monkeypatch.setitem(names._kinds, "socket", known.get)
     key = [{"name": "process", "type": "u64", "as": "socket"}]
     table = tables.Table("sockets", {"key": key, "value": VALUE[:1]}, fake, names)  # type: ignore[arg-type]
@@ -96,14 +102,14 @@ def test_all_rows_are_sent_when_one_has_got_another_name(monkeypatch: pytest.Mon
     [both] = table.read(full=False).rows
     assert both["counts"]["count"]["total"] == 15
     known[7] = "vhost (1)"
-    names.owners.changes += 1
+    names.lookups.processes.changes += 1
     full, rows, _ = table.read(full=False)
     assert full
     assert {row["labels"]["process"]: row["counts"]["count"] for row in rows} == {
         "vhost (1)": {"delta": 0, "total": 7},
         None: {"delta": 0, "total": 8},
     }
-    names.owners.changes += 1  # of a socket that has no row here
+    names.lookups.processes.changes += 1  # of a socket that has no row here
     assert table.read(full=False) == (False, [], 0)
 
 
@@ -113,7 +119,7 @@ def test_rows_that_read_the_same_are_one(fake: FakeMap) -> None:
         "drops",
         {"key": [{"name": "queue", "type": "u32", "as": "softirq"}, {"type": "pad[4]"}], "value": VALUE},
         fake,  # type: ignore[arg-type]
-        Names(),
+        labels(),
     )
     fake.put(3, 1, (2, 20, 5))
     fake.put(3, 2, (1, 10, 50))
@@ -187,7 +193,7 @@ def test_values_that_are_not_all_of_64_bits() -> None:
         {"name": "deepest", "type": "u16", "kind": "max"},
         {"name": "ns", "type": "u64"},
     ]
-    table = tables.Table("mixed", {"key": KEY, "value": value}, fake, Names())  # type: ignore[arg-type]
+    table = tables.Table("mixed", {"key": KEY, "value": value}, fake, labels())  # type: ignore[arg-type]
     fake.content[bytes(8)] = b"".join(struct.pack("=IH2xQ", *one) for one in [(1, 7, 5), (2, 9, 6), (3, 8, 7)])
     _, rows, _ = table.read(full=False)
     assert rows[0]["counts"] == {"count": {"delta": 6, "total": 6}, "ns": {"delta": 18, "total": 18}}
@@ -218,7 +224,7 @@ class Buckets(FakeMap):
 def test_histograms_agree_with_the_values() -> None:
     fake = Buckets()
     spec = {"key": [{"name": "cpu", "type": "u32"}], "unit": "ns"}
-    found = tables.Histograms("late", spec, fake, Names())  # type: ignore[arg-type]
+    found = tables.Histograms("late", spec, fake, labels())  # type: ignore[arg-type]
     values = [0, 3, 3, 8, 1000, 1001, 987654321]
     for number, value in enumerate(values):
         fake.add(4, value, on=number % CPUS)
@@ -267,7 +273,7 @@ CPU_SPEC = {"key": [{"name": "cpu", "type": "u32"}, {"name": "softirq", "type": 
 
 def test_histograms_of_cpus_agree_with_the_values() -> None:
     fake = CpuArray()
-    found = cpu_histograms.CpuHistograms("late", CPU_SPEC, fake, Names())  # type: ignore[arg-type]
+    found = cpu_histograms.CpuHistograms("late", CPU_SPEC, fake, labels())  # type: ignore[arg-type]
     assert found.read(full=True) == []
     values = [0, 3, 3, 1000, 1 << 63]
     for value in values:
@@ -306,12 +312,12 @@ def test_a_sample_that_is_only_half_added_has_no_minimum() -> None:
     fake.content[struct.pack("=II", 4, 0)] = half.ljust(fake.value_bytes, b"\0")
     array._words[1][3] = 1
     spec = {"key": [{"name": "cpu", "type": "u32"}], "unit": "ns"}
-    found = tables.Histograms("late", spec, fake, Names()).read(full=False)  # type: ignore[arg-type]
-    found += cpu_histograms.CpuHistograms("late", CPU_SPEC, array, Names()).read(full=False)  # type: ignore[arg-type]
+    found = tables.Histograms("late", spec, fake, labels()).read(full=False)  # type: ignore[arg-type]
+    found += cpu_histograms.CpuHistograms("late", CPU_SPEC, array, labels()).read(full=False)  # type: ignore[arg-type]
     for one in found:
         assert (one["total"]["count"], one["total"]["min"], one["total"]["max"]) == (1, None, None)
 
 
 def test_histograms_of_cpus_of_another_size_are_refused() -> None:
     with pytest.raises(LayoutError, match="nc_cpu_histogram"):
-        cpu_histograms.CpuHistograms("late", CPU_SPEC, CpuArray(value_size=32), Names())  # type: ignore[arg-type]
+        cpu_histograms.CpuHistograms("late", CPU_SPEC, CpuArray(value_size=32), labels())  # type: ignore[arg-type]

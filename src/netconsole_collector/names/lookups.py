@@ -1,0 +1,18 @@
+"""What this host calls its functions, processes, virtual machines and network namespaces: shared by all probes."""
+
+from typing import Optional
+
+from netconsole_collector.names.namespaces import Namespaces
+from netconsole_collector.names.processes import Processes
+from netconsole_collector.names.symbols import Symbols
+from netconsole_collector.names.vms import Vms
+
+
+class Lookups:
+    """The look-ups of one collector. Every cache in them is bounded."""
+
+    def __init__(self, symbols: Optional[Symbols] = None, vms: Optional[Vms] = None) -> None:
+        self.symbols = symbols or Symbols()
+        self.vms = vms or Vms()
+        self.processes = Processes()
+        self.namespaces = Namespaces()
