@@ -4,7 +4,6 @@ import os
 import platform
 import select
 import signal
-import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional
 
@@ -13,6 +12,7 @@ from netconsole_collector.commands import CommandError
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.kernel.statistics import Statistics
 from netconsole_collector.kernel.usage import Usage
@@ -66,7 +66,7 @@ class Collector:
         header_tree.sweep()
         self._has_ring = capabilities.has_ring_buffer()
         self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
-        self._last_ns = _mono_ns()
+        self._last_ns = mono_ns()
         self._next_ns = self._last_ns + self._interval_ns
         self._lines = commands.Lines()
         self._parent = os.getppid()
@@ -129,13 +129,13 @@ class Collector:
         self._advance_jobs()
         if self._stdin in ready:
             self._read_commands()
-        now = _mono_ns()
+        now = mono_ns()
         self._statistics.tick(now)
         if now >= self._next_ns:
             self._tick(now)
 
     def _timeout_ms(self) -> int:
-        now = _mono_ns()
+        now = mono_ns()
         deadlines = [self._next_ns, now + int(_PARENT_CHECK_S * 1e9)]
         window = self._statistics.deadline_ns()
         if window is not None:
@@ -159,7 +159,7 @@ class Collector:
 
     def _report_probe(self, probe: RunningProbe, since: int) -> None:
         """A probe that cannot be read any more fails alone."""
-        mono, wall = _mono_ns(), _wall_ns()
+        mono, wall = mono_ns(), wall_ns()
         try:
             bodies = probe.read(self._statistics, mono, since)
         except (OSError, ValueError, KeyError) as error:
@@ -172,7 +172,7 @@ class Collector:
             self._attached_status(probe)
 
     def _send(self, body: Json) -> None:
-        self._output.send(body, _mono_ns(), _wall_ns())
+        self._output.send(body, mono_ns(), wall_ns())
 
     # ---- commands ----
 
@@ -261,7 +261,7 @@ class Collector:
     def _interval(self, command: Json) -> bool:
         milliseconds = commands.integer(command, "ms", MIN_INTERVAL_MS, MAX_INTERVAL_MS)
         self._interval_ns = milliseconds * _NS_PER_MS
-        self._next_ns = _mono_ns() + self._interval_ns
+        self._next_ns = mono_ns() + self._interval_ns
         return True
 
     def _configure_statistics(self, command: Json) -> bool:
@@ -269,7 +269,7 @@ class Collector:
         every = commands.integer(command, "every_ms", 1, MAX_INTERVAL_MS) if window else DEFAULT_EVERY_MS
         if window > every:
             raise CommandError("statistics: window_ms is longer than every_ms")
-        self._statistics.configure(window * _NS_PER_MS, every * _NS_PER_MS, _mono_ns())
+        self._statistics.configure(window * _NS_PER_MS, every * _NS_PER_MS, mono_ns())
         return True
 
     def _bound(self, command: Json) -> bool:
@@ -312,7 +312,7 @@ class Collector:
     def _accept(self, load: _Load, answer: Json) -> None:
         """The probe is attached and counts already; from here on it is ours."""
         try:
-            probe = RunningProbe(load.name, load.command["spec"], answer, self._lookups, _mono_ns())
+            probe = RunningProbe(load.name, load.command["spec"], answer, self._lookups, mono_ns())
         except (decode.LayoutError, OSError, KeyError, ValueError) as error:
             self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
             return
@@ -327,7 +327,7 @@ class Collector:
         probe.note = commands.why(load.command)
         self._probes[load.name] = probe
         for fd in probe.program_fds:
-            self._statistics.add(fd, _mono_ns())
+            self._statistics.add(fd, mono_ns())
         self._settle(list(self._probes.values()))
         self._attached_status(probe)
         self._reply(load.id)
@@ -396,14 +396,14 @@ class Collector:
         for probe in self._probes.values():
             probe.detach()
         if self._output.is_idle:
-            self._report(_mono_ns())
+            self._report(mono_ns())
         self._send({"kind": "bye", "why": self._why or ""})
         self._output.drain(FLUSH_S)
 
     def _release(self) -> None:
         for load in [*self._waiting, *self._compiling]:
             self._forget(load)
-        self._statistics.close(_mono_ns())
+        self._statistics.close(mono_ns())
         for probe in self._probes.values():
             probe.detach()  # all of them first: one may run behind another's
         for probe in self._probes.values():
@@ -429,11 +429,3 @@ def _reasons(missing: List[Json]) -> List[str]:
             what.append(one["measures"])
     verb = {True: "is", False: "are"}
     return ["{} {} not measured: {}".format(", ".join(w), verb[len(w) == 1], why) for why, w in measured.items()]
-
-
-def _mono_ns() -> int:
-    return int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e9)
-
-
-def _wall_ns() -> int:
-    return int(time.time() * 1e9)

@@ -134,6 +134,15 @@ def map_info(fd: int) -> MapInfo:
     return MapInfo(kind, identifier, key, value, entries, flags, _text(raw[24:40]))
 
 
+def map_kb(fd: int) -> Optional[int]:
+    """Kernel memory of a map, as the kernel accounts it."""
+    try:
+        with open("/proc/self/fdinfo/{}".format(fd)) as file:
+            return next(int(line.split()[1]) // 1024 for line in file if line.startswith("memlock:"))
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
 def create_map(like: MapInfo) -> int:
     """The descriptor of a new, empty map of that kind and size; raises OSError."""
     sizes = (like.type, like.key_size, like.value_size, like.max_entries, like.flags)
@@ -209,6 +218,11 @@ class Map:
         """Writes a value (all CPUs); raises OSError."""
         c_key = ctypes.create_string_buffer(key, self.info.key_size)
         self._element(_MAP_UPDATE_ELEM, c_key, ctypes.create_string_buffer(value, self.value_bytes))
+
+    def sum_of(self, index: int) -> int:
+        """One element of an array of u64, all CPUs together. Raises OSError."""
+        value = self.get(struct.pack("=I", index))
+        return sum(struct.unpack("={}Q".format(len(value) // 8), value)) if value else 0
 
     def delete(self, key: bytes) -> bool:
         """Removes a key; False when it was not there. Raises OSError."""

@@ -47,12 +47,3 @@ def pss_kb() -> Optional[int]:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
     except (OSError, ValueError, StopIteration):
         return None
-
-
-def map_kb(fd: int) -> Optional[int]:
-    """Kernel memory of a map, as the kernel accounts it."""
-    try:
-        with open("/proc/self/fdinfo/{}".format(fd)) as file:
-            return next(int(line.split()[1]) // 1024 for line in file if line.startswith("memlock:"))
-    except (OSError, ValueError, StopIteration):
-        return None

@@ -1,5 +1,6 @@
-"""Turns raw values of keys and records into labels for people: one function for each `as` kind of docs/reference/probes.md.
+"""Turns raw values of keys and records into labels for people: one function for each `as` kind of a manifest.
 
+The kinds are those of docs/reference/probes.md.
 Names that come from the host are plain text. Bytes that are not UTF-8 are shown as \\xNN. A reader that writes labels
 to a terminal has to escape them.
 """

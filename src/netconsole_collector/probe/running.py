@@ -1,46 +1,28 @@
-"""One attached probe: its descriptors, its readings as the bodies of frames, its knobs, its end."""
+"""One attached probe: its configuration, and its readings as the bodies of frames."""
 
-import os
 import struct
-import time
 from typing import Any, Dict, List, Optional, Set, Union
 
-from netconsole_collector.kernel import attach, rings, syscalls, usage
+from netconsole_collector.kernel import attach, syscalls
+from netconsole_collector.kernel.clock import mono_ns
 from netconsole_collector.kernel.statistics import Statistics
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labels
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import checks, config, decode, device_sets, followers
+from netconsole_collector.probe import checks, config, device_sets, followers, ledger
 from netconsole_collector.probe.attached_program import AttachedProgram
-from netconsole_collector.probe.cpu_histograms import CpuHistograms
-from netconsole_collector.probe.tables import Histograms, Table
+from netconsole_collector.probe.events import EventReader
+from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramReader
+from netconsole_collector.probe.maps import ProbeMaps
+from netconsole_collector.probe.tables import TableReader
 
 RESUMED = "nc_resumed"
-"""Map of a probe that is told when programs are attached again which a mode had left out (docs/reference/probes.md)."""
+"""Map that holds the time when programs were attached again which a mode had left out (docs/reference/probes.md)."""
 COUNTERS = "counters"
 """The mode in which rows and histograms stand still."""
 FULL_EVERY = 10
 """Every tenth table of a probe is full (docs/reference/frames.md)."""
-MAX_EVENTS = 2000
-"""Events of one interval that are sent; the rest counts as shed."""
 _MAPS_KB_EVERY = 10
-
-_LEDGER = (
-    "seen",
-    "submitted",
-    "suppressed",
-    "lost",
-    "map_full",
-    "join_missed",
-    "parse_failed",
-    "stack_failed",
-    "breaker",
-    "unlisted",
-    "unmeasured",
-    "unsampled",
-)
-"""Slots of nc_ledger: enum nc_ledger_slot of probes/common/netconsole.h."""
-_EVENTS = _LEDGER[:4]
 
 Json = Dict[str, Any]
 
@@ -48,10 +30,9 @@ Json = Dict[str, Any]
 class RunningProbe:
     """Takes over the descriptors of a compile job's answer. Raises LayoutError and OSError: nothing is left then."""
 
-    def __init__(self, name: str, spec: Json, answer: Json, lookups: Lookups, mono_ns: int) -> None:
+    def __init__(self, name: str, spec: Json, answer: Json, lookups: Lookups, began_ns: int) -> None:
         self.name = name
         self.spec = spec
-        self.answer = answer
         self.mode = "summary"
         self.note: Optional[str] = None
         """Why it is not as its user asked for; part of its status."""
@@ -59,62 +40,49 @@ class RunningProbe:
         self.bound_pct = 0.0
         """What its details may take before the circuit breaker ends them, percent of one core; 0: no bound."""
         self.has_own_bound = False
-        """Whether it was loaded with that, and keeps it whatever all others get."""
-        self._checks: Optional[checks.Checks] = None
-        self._labels = Labels(lookups, DropReasons(answer["names"].get("drop_reason", {})))
-        self._never_ran: List[Json] = answer["missing"]
-        self._fds: Dict[str, int] = dict(answer["maps"])
-        self._maps: Dict[str, syscalls.Map] = {}
-        self._tables: List[Table] = []
-        self._histograms: List[Union[Histograms, CpuHistograms]] = []
-        self._buffers: Dict[str, Any] = {}
-        self._layouts: List[Any] = []
-        self._totals: Dict[str, int] = {}
-        self._unaccounted: Dict[str, int] = {}
-        self._shed = self._readings = self._configured = 0
-        self._maps_kb: Optional[int] = None
-        self._read_ns = mono_ns
-        self._read_mode = ""
+        """Whether it was loaded with a bound of its own, and keeps that whatever the others get."""
         entries = {entry["name"]: entry for entry in spec["programs"]}
         self.programs = [
             AttachedProgram(entries[one["name"]], one["attach"], one["program"], one["link"])
             for one in answer["programs"]
         ]
+        self._never_ran: List[Json] = answer["missing"]
+        self._maps = ProbeMaps(answer["maps"])
+        self._labels = Labels(lookups, DropReasons(answer["names"].get("drop_reason", {})))
+        self._tables: List[TableReader] = []
+        self._histograms: List[Union[HistogramReader, CpuHistogramReader]] = []
+        self._events = EventReader(self._labels)
+        self._ledger_slots: Optional[syscalls.Map] = None
+        self._checks: Optional[checks.Checks] = None
+        self._totals: Dict[str, int] = {}
+        self._readings = self._configured = 0
+        self._maps_kb: Optional[int] = None
+        self._read_ns = began_ns
+        self._read_mode = ""
         try:
-            self._open(self._labels)
+            self._open()
         except Exception:
             self.close()
             raise
 
-    def _open(self, labels: Labels) -> None:
+    def _open(self) -> None:
         for name, spec in self.spec.get("tables", {}).items():
-            self._tables.append(Table(name, spec, self.map(spec["map"]), labels))
+            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels))
         for name, spec in self.spec.get("histograms", {}).items():
-            bpf_map = self.map(spec["map"])
-            kind = CpuHistograms if bpf_map.info.type == syscalls.MAP_PERCPU_ARRAY else Histograms
-            self._histograms.append(kind(name, spec, bpf_map, labels))
+            bpf_map = self._maps[spec["map"]]
+            is_array = bpf_map.info.type == syscalls.MAP_PERCPU_ARRAY
+            kind = CpuHistogramReader if is_array else HistogramReader
+            self._histograms.append(kind(name, spec, bpf_map, self._labels))
         for name, spec in self.spec.get("events", {}).items():
-            map_name = spec["map"]
-            if map_name not in self._buffers:
-                self._buffers[map_name] = _buffer(self._fd(map_name))
-            self._layouts.append((map_name, name, decode.Layout(spec["record"])))
+            self._events.add(name, spec, self._maps.fd(spec["map"]))
         leaders = {entry["name"] for entry in self.spec["programs"] if entry.get("leads")}
         for program in self.programs:
             if program.name in leaders:
-                program.lead(self.map(followers.MAP))
+                program.lead(self._maps[followers.MAP])
+        if ledger.MAP in self._maps:
+            self._ledger_slots = self._maps[ledger.MAP]
         if self.spec.get("checks"):
-            self._checks = checks.Checks(self.spec["checks"], self.map(checks.MAP))
-
-    def _fd(self, name: str) -> int:
-        if name not in self._fds:
-            raise decode.LayoutError("map {}: named in the manifest, not in the program".format(name))
-        return self._fds[name]
-
-    def map(self, name: str) -> syscalls.Map:
-        """One of its maps. Raises decode.LayoutError when there is none of that name."""
-        if name not in self._maps:
-            self._maps[name] = syscalls.Map(self._fd(name))
-        return self._maps[name]
+            self._checks = checks.Checks(self.spec["checks"], self._maps[checks.MAP])
 
     # ---- configuration ----
 
@@ -128,12 +96,10 @@ class RunningProbe:
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
         self._attach_for(mode)
-        if device_sets.MAP in self._fds:
-            self.map(device_sets.MAP).set(bytes(4), sets)
-        if "nc_config" in self._fds:
-            self.map("nc_config").set(bytes(4), raw)
-        if "nc_budget" in self._fds and knobs.get("events_per_s") != self.knobs.get("events_per_s"):
-            self.map("nc_budget").set(bytes(4), config.empty_budget(len(syscalls.possible())))
+        self._maps.write(device_sets.MAP, sets)
+        self._maps.write("nc_config", raw)
+        if knobs.get("events_per_s") != self.knobs.get("events_per_s"):
+            self._maps.write("nc_budget", config.empty_budget(len(syscalls.possible())))
         self.mode, self.knobs = mode, knobs
         self._detach_others(mode)
 
@@ -150,8 +116,8 @@ class RunningProbe:
                 program.attach()
             except attach.NotHere as error:
                 program.why_not = str(error)
-        if wanted and RESUMED in self._fds:
-            self.map(RESUMED).set(bytes(4), struct.pack("=Q", int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e9)))
+        if wanted:
+            self._maps.write(RESUMED, struct.pack("=Q", mono_ns()))
 
     def _detach_others(self, mode: str) -> None:
         """What a hook costs is paid when somebody looks. The last one first, as in :meth:`detach`."""
@@ -165,34 +131,36 @@ class RunningProbe:
     def program_fds(self) -> List[int]:
         return [program.fd for program in self.programs]
 
-    def read(self, statistics: Statistics, mono_ns: int, since_ns: int) -> List[Json]:
+    def read(self, statistics: Statistics, now_ns: int, since_ns: int) -> List[Json]:
         """Bodies of all frames of the interval that began at ``since_ns``, or when this probe was read last.
 
         Counters are read before the tables that they are held against: rows may only be ahead of them.
         """
         full = self._readings % FULL_EVERY == 0
         self._readings += 1
-        interval_ns = mono_ns - max(since_ns, self._read_ns)
-        self._read_ns = mono_ns
-        if self.bound_pct and self.mode == "details" and "nc_attended" in self._fds:
-            self.map("nc_attended").set(bytes(4), config.attended(mono_ns))
+        interval_ns = now_ns - max(since_ns, self._read_ns)
+        self._read_ns = now_ns
+        if self.bound_pct and self.mode == "details":
+            self._maps.write("nc_attended", config.attended(now_ns))
         modes = {self.mode, self._read_mode or self.mode}  # what ended since the last reading is read once more
         self._read_mode = self.mode
         bodies = [self._counters(interval_ns, modes)]
-        ledger = self._ledger()
+        accounts = ledger.read(self._ledger_slots)
         has_rows = modes != {COUNTERS}
         for table in self._tables if has_rows else []:
             if not _is_of(self.spec["tables"][table.name], modes):
                 continue
-            rows = table.read(full)._asdict()
-            bodies.append(dict(rows, kind="table", name=table.name, interval_ns=interval_ns))
-            self._conserve(table, ledger["map_full"] + ledger["unlisted"])
+            body = table.read(full)._asdict()
+            bodies.append(dict(body, kind="table", name=table.name, interval_ns=interval_ns))
+            if table.counter is not None:
+                counted = self._totals["counter " + table.counter]
+                table.conserve(counted, explained=accounts["map_full"] + accounts["unlisted"])
         for histogram in self._histograms if has_rows else []:
             for one in histogram.read(full):
                 one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit)
                 bodies.append(one)
-        bodies.extend(self._events())
-        bodies.append(self._cost(statistics, ledger, interval_ns, mono_ns))
+        bodies.extend(self._events.read())
+        bodies.append(self._cost(statistics, accounts, interval_ns, now_ns))
         for body in bodies:
             body["probe"] = self.name
         return bodies
@@ -203,76 +171,26 @@ class RunningProbe:
         self._totals[name] = total
         return {"delta": delta, "total": total}
 
-    def _slot(self, map_name: str, slot: int) -> int:
-        value = self.map(map_name).get(struct.pack("=I", slot))
-        return sum(struct.unpack("={}Q".format(len(value) // 8), value)) if value else 0
-
     def _counters(self, interval_ns: int, modes: Set[str]) -> Json:
         values = {
-            name: self._count("counter " + name, self._slot("nc_counters", spec["slot"]))
+            name: self._count("counter " + name, self._maps["nc_counters"].sum_of(spec["slot"]))
             for name, spec in self.spec.get("counters", {}).items()
             if _is_of(spec, modes)
         }
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
-    def _ledger(self) -> Dict[str, int]:
-        if "nc_ledger" not in self._fds:
-            return dict.fromkeys(_LEDGER, 0)
-        ledger = {name: self._slot("nc_ledger", slot) for slot, name in enumerate(_LEDGER)}
-        # What the breaker and the choice of flows keep out is counted once in the kernel, where it has to be cheap.
-        for name in ("breaker", "unsampled"):
-            ledger["seen"] += ledger[name]
-            ledger["suppressed"] += ledger[name]
-        return ledger
-
-    def _conserve(self, table: Table, explained: int) -> None:
-        """Holds the rows' sum against the counter: what neither is in a row nor known to have found no place in one.
-
-        Packets on their way between the two additions show up too, but not twice: the lower of two readings counts.
-        """
-        if table.counter is None:
-            return
-        key = "unaccounted of " + table.name
-        short = max(0, self._totals["counter " + table.counter] - table.first_total - explained)
-        self._unaccounted[table.name] = max(self._unaccounted.get(table.name, 0), min(short, self._totals.get(key, 0)))
-        self._totals[key] = short
-
-    def _events(self) -> List[Json]:
-        bodies: List[Json] = []
-        for map_name, buffer in self._buffers.items():
-            while True:
-                records = buffer.read(MAX_EVENTS)
-                room = MAX_EVENTS - len(bodies)
-                self._shed += max(0, len(records) - room)
-                bodies.extend(body for body in (self._event(map_name, raw) for raw in records[:room]) if body)
-                if len(records) < MAX_EVENTS:
-                    break
-        return bodies
-
-    def _event(self, map_name: str, raw: bytes) -> Optional[Json]:
-        """The first event of the manifest that has this map and fits: perf records are padded to a multiple of 8."""
-        for its_map, name, layout in self._layouts:
-            if its_map == map_name and layout.size <= len(raw) < layout.size + 8:
-                return {
-                    "kind": "event",
-                    "name": name,
-                    "fields": decode.event_fields(layout.columns, layout.unpack(raw), self._labels),
-                }
-        self._shed += 1
-        return None
-
-    def _cost(self, statistics: Statistics, ledger: Dict[str, int], interval_ns: int, mono_ns: int) -> Json:
-        runs, window_ns = statistics.take(self.program_fds, mono_ns)
-        missed = [program.missed() for program in self.programs]
-        entries = {name: ledger[name] for name in _LEDGER if name not in ("seen", "submitted")}
-        entries["missed"] = sum(one or 0 for one in missed)
-        entries["evicted"] = sum(table.reader.evicted for table in self._tables)
-        entries["evicted"] += sum(histogram.evicted for histogram in self._histograms)
-        entries["shed"] = self._shed
-        entries["unaccounted"] = sum(self._unaccounted.values())
+    def _cost(self, statistics: Statistics, accounts: Dict[str, int], interval_ns: int, now_ns: int) -> Json:
         if self._readings % _MAPS_KB_EVERY == 1:
-            sizes = [usage.map_kb(fd) for fd in self._fds.values()]
-            self._maps_kb = None if None in sizes else sum(size or 0 for size in sizes)
+            self._maps_kb = self._maps.memory_kb()
+        runs, window_ns = statistics.take(self.program_fds, now_ns)
+        missed = [program.missed() for program in self.programs]
+        losses = {name: accounts[name] for name in ledger.LOSSES}
+        losses["missed"] = sum(one or 0 for one in missed)
+        losses["evicted"] = sum(table.reader.evicted for table in self._tables)
+        losses["evicted"] += sum(histogram.evicted for histogram in self._histograms)
+        losses["shed"] = self._events.shed
+        losses["unaccounted"] = sum(table.unaccounted for table in self._tables)
+        events = ledger.EVENTS if self._events else ()
         return {
             "kind": "cost",
             "interval_ns": interval_ns,
@@ -289,8 +207,8 @@ class RunningProbe:
             "statistics": None
             if statistics.why_not or not statistics.window_ns
             else {"window_ns": window_ns, "interval_ns": interval_ns, "estimated": window_ns < interval_ns},
-            "events": {name: self._count("events " + name, ledger[name]) for name in _EVENTS} if self._buffers else {},
-            "ledger": {name: self._count("ledger " + name, total) for name, total in entries.items()},
+            "events": {name: self._count("events " + name, accounts[name]) for name in events},
+            "ledger": {name: self._count("ledger " + name, total) for name, total in losses.items()},
             "maps_kb": self._maps_kb,
         }
 
@@ -334,19 +252,13 @@ class RunningProbe:
     def close(self) -> None:
         """Gives everything back to the kernel."""
         self.detach()
-        for buffer in self._buffers.values():
-            buffer.close()
+        self._events.close()
         for program in self.programs:
             program.close()
-        for fd in self._fds.values():
-            os.close(fd)
-        self.programs, self._fds, self._buffers = [], {}, {}
+        self._maps.close()
+        self.programs = []
 
 
 def _is_of(spec: Json, modes: Set[str]) -> bool:
     """Whether a counter or a table is kept in one of these modes; those that name none are kept in all."""
     return not modes.isdisjoint(spec.get("modes", modes))
-
-
-def _buffer(fd: int) -> Any:
-    return rings.RingBuffer(fd) if syscalls.map_info(fd).type == syscalls.MAP_RINGBUF else rings.PerfBuffer(fd)

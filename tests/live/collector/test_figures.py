@@ -7,7 +7,7 @@ import os
 import pytest
 
 from netconsole.telemetry import frames, histogram
-from netconsole_collector.probe.tables import IDLE_INTERVALS
+from netconsole_collector.probe.map_reader import IDLE_INTERVALS
 from tests.support.live.collector_driver import MAPS, Driver, call, calls_spec, load_command, of
 from tests.support.live.measurement import SEEN
 

@@ -40,7 +40,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[RunningProbe]:
     assert worker.answer is not None
     assert worker.answer["ok"], worker.answer["why"]
     running = RunningProbe("calls", spec, worker.answer, Lookups(), time.monotonic_ns())
-    assert [type(buffer) for buffer in running._buffers.values()] == [RingBuffer if is_ring else PerfBuffer]
+    assert [type(buffer) for buffer in running._events._buffers.values()] == [RingBuffer if is_ring else PerfBuffer]
     running.configure("details", {"pid": os.getpid(), "events_per_s": UNLIMITED_PER_S})
     yield running
     running.close()
@@ -90,7 +90,7 @@ def test_a_reader_that_keeps_up_loses_nothing(probe: RunningProbe) -> None:
     is_last = False
     while not is_last:
         is_last = done.is_set()  # asked before reading: what came until then is read in this turn
-        taken.extend(event["fields"] for event in probe._events())
+        taken.extend(event["fields"] for event in probe._events.read())
         turns += 1
     while producer.is_alive():
         turns += 1
@@ -112,7 +112,7 @@ def test_several_processors_submit_at_once(probe: RunningProbe) -> None:
         thread.start()
     total = 0
     while any(thread.is_alive() for thread in threads):
-        total += len(probe._events())
+        total += len(probe._events.read())
     for thread in threads:
         thread.join()
     probe.detach()

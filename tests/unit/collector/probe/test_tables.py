@@ -14,7 +14,7 @@ from netconsole_collector.kernel.syscalls import MapInfo
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labels
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import cpu_histograms, tables
+from netconsole_collector.probe import histograms, map_reader, tables
 from netconsole_collector.probe.decode import LayoutError
 
 CPUS = 3
@@ -59,15 +59,15 @@ def fake() -> FakeMap:
 
 
 @pytest.fixture
-def table(fake: FakeMap) -> tables.Table:
+def table(fake: FakeMap) -> tables.TableReader:
     return make(fake)
 
 
-def make(fake: FakeMap, **more: Any) -> tables.Table:
-    return tables.Table("queues", {"key": KEY, "value": VALUE, **more}, fake, labels())  # type: ignore[arg-type]
+def make(fake: FakeMap, **more: Any) -> tables.TableReader:
+    return tables.TableReader("queues", {"key": KEY, "value": VALUE, **more}, fake, labels())  # type: ignore[arg-type]
 
 
-def test_counts_are_summed_over_the_cpus_and_gauges_are_the_highest(fake: FakeMap, table: tables.Table) -> None:
+def test_counts_are_summed_over_the_cpus_and_gauges_are_the_highest(fake: FakeMap, table: tables.TableReader) -> None:
     fake.put(1, 17, (5, 500, 9), (7, 700, 30), (0, 0, 2))
     _, rows, omitted = table.read(full=False)
     assert omitted == 0
@@ -80,7 +80,7 @@ def test_counts_are_summed_over_the_cpus_and_gauges_are_the_highest(fake: FakeMa
     ]
 
 
-def test_only_changed_rows_unless_all_are_wanted(fake: FakeMap, table: tables.Table) -> None:
+def test_only_changed_rows_unless_all_are_wanted(fake: FakeMap, table: tables.TableReader) -> None:
     fake.put(1, 17, (1, 1, 1))
     fake.put(2, 17, (1, 1, 1))
     table.read(full=False)
@@ -97,7 +97,7 @@ def test_all_rows_are_sent_when_one_has_got_another_name(monkeypatch: pytest.Mon
     names, fake = labels(), FakeMap(value_size=8)
     monkeypatch.setitem(names._kinds, "socket", known.get)
     key = [{"name": "process", "type": "u64", "as": "socket"}]
-    table = tables.Table("sockets", {"key": key, "value": VALUE[:1]}, fake, names)  # type: ignore[arg-type]
+    table = tables.TableReader("sockets", {"key": key, "value": VALUE[:1]}, fake, names)  # type: ignore[arg-type]
     fake.content = {struct.pack("=Q", inode): struct.pack("=3Q", inode, 0, 0) for inode in (7, 8)}
     [both] = table.read(full=False).rows
     assert both["counts"]["count"]["total"] == 15
@@ -115,7 +115,7 @@ def test_all_rows_are_sent_when_one_has_got_another_name(monkeypatch: pytest.Mon
 
 def test_rows_that_read_the_same_are_one(fake: FakeMap) -> None:
     """Two addresses in one function are two keys, and one row for a reader."""
-    table = tables.Table(
+    table = tables.TableReader(
         "drops",
         {"key": [{"name": "queue", "type": "u32", "as": "softirq"}, {"type": "pad[4]"}], "value": VALUE},
         fake,  # type: ignore[arg-type]
@@ -131,10 +131,10 @@ def test_rows_that_read_the_same_are_one(fake: FakeMap) -> None:
     assert rows[0]["counts"]["count"] == {"delta": 3, "total": 6}
 
 
-def test_idle_rows_of_a_full_map_are_removed_and_counted(fake: FakeMap, table: tables.Table) -> None:
+def test_idle_rows_of_a_full_map_are_removed_and_counted(fake: FakeMap, table: tables.TableReader) -> None:
     for queue in range(7):  # of 8: more than three quarters
         fake.put(queue, 6, (1, 0, 0))
-    for turn in range(tables.IDLE_INTERVALS):
+    for turn in range(map_reader.IDLE_INTERVALS):
         fake.put(0, 6, (2 + turn, 0, 0))
         table.read(full=False)
         assert table.reader.evicted == 0
@@ -147,23 +147,23 @@ def test_idle_rows_of_a_full_map_are_removed_and_counted(fake: FakeMap, table: t
     assert table.first_total == 1000 + 6  # the counter beside it counted them too
 
 
-def test_a_full_array_keeps_idle_rows(fake: FakeMap, table: tables.Table) -> None:
+def test_a_full_array_keeps_idle_rows(fake: FakeMap, table: tables.TableReader) -> None:
     fake.is_array = True
     for queue in range(8):
         fake.put(queue, 6, (1, 0, 0))
-    for _ in range(2 * tables.IDLE_INTERVALS):
+    for _ in range(2 * map_reader.IDLE_INTERVALS):
         table.read(full=False)
     assert (len(fake.content), table.reader.evicted) == (8, 0)
 
 
-def test_a_map_with_room_keeps_idle_rows(fake: FakeMap, table: tables.Table) -> None:
+def test_a_map_with_room_keeps_idle_rows(fake: FakeMap, table: tables.TableReader) -> None:
     fake.put(1, 6, (1, 0, 0))
-    for _ in range(2 * tables.IDLE_INTERVALS):
+    for _ in range(2 * map_reader.IDLE_INTERVALS):
         table.read(full=False)
     assert len(fake.content) == 1
 
 
-def test_a_row_that_the_kernel_evicted_is_counted_and_may_come_back(fake: FakeMap, table: tables.Table) -> None:
+def test_a_row_that_the_kernel_evicted_is_counted_and_may_come_back(fake: FakeMap, table: tables.TableReader) -> None:
     fake.put(1, 6, (10, 0, 0))
     table.read(full=False)
     fake.content.clear()
@@ -193,7 +193,7 @@ def test_values_that_are_not_all_of_64_bits() -> None:
         {"name": "deepest", "type": "u16", "kind": "max"},
         {"name": "ns", "type": "u64"},
     ]
-    table = tables.Table("mixed", {"key": KEY, "value": value}, fake, labels())  # type: ignore[arg-type]
+    table = tables.TableReader("mixed", {"key": KEY, "value": value}, fake, labels())  # type: ignore[arg-type]
     fake.content[bytes(8)] = b"".join(struct.pack("=IH2xQ", *one) for one in [(1, 7, 5), (2, 9, 6), (3, 8, 7)])
     _, rows, _ = table.read(full=False)
     assert rows[0]["counts"] == {"count": {"delta": 6, "total": 6}, "ns": {"delta": 18, "total": 18}}
@@ -224,7 +224,7 @@ class Buckets(FakeMap):
 def test_histograms_agree_with_the_values() -> None:
     fake = Buckets()
     spec = {"key": [{"name": "cpu", "type": "u32"}], "unit": "ns"}
-    found = tables.Histograms("late", spec, fake, labels())  # type: ignore[arg-type]
+    found = histograms.HistogramReader("late", spec, fake, labels())  # type: ignore[arg-type]
     values = [0, 3, 3, 8, 1000, 1001, 987654321]
     for number, value in enumerate(values):
         fake.add(4, value, on=number % CPUS)
@@ -251,11 +251,11 @@ class CpuArray:
 
     cpus = (0, 1, 8)
     """Numbers of CPUs may be left out."""
-    slot_bytes = 8 * (3 + cpu_histograms.SLOTS)
+    slot_bytes = 8 * (3 + histograms.SLOTS)
 
     def __init__(self, value_size: int = slot_bytes) -> None:
         self.info = MapInfo(6, 1, 4, value_size, 4, 0, "fake")
-        self._words = [[0] * (3 + cpu_histograms.SLOTS) for _ in range(CPUS)]
+        self._words = [[0] * (3 + histograms.SLOTS) for _ in range(CPUS)]
 
     def add(self, cpu: int, value: int) -> None:
         words = self._words[cpu]
@@ -273,7 +273,7 @@ CPU_SPEC = {"key": [{"name": "cpu", "type": "u32"}, {"name": "softirq", "type": 
 
 def test_histograms_of_cpus_agree_with_the_values() -> None:
     fake = CpuArray()
-    found = cpu_histograms.CpuHistograms("late", CPU_SPEC, fake, labels())  # type: ignore[arg-type]
+    found = histograms.CpuHistogramReader("late", CPU_SPEC, fake, labels())  # type: ignore[arg-type]
     assert found.read(full=True) == []
     values = [0, 3, 3, 1000, 1 << 63]
     for value in values:
@@ -312,12 +312,12 @@ def test_a_sample_that_is_only_half_added_has_no_minimum() -> None:
     fake.content[struct.pack("=II", 4, 0)] = half.ljust(fake.value_bytes, b"\0")
     array._words[1][3] = 1
     spec = {"key": [{"name": "cpu", "type": "u32"}], "unit": "ns"}
-    found = tables.Histograms("late", spec, fake, labels()).read(full=False)  # type: ignore[arg-type]
-    found += cpu_histograms.CpuHistograms("late", CPU_SPEC, array, labels()).read(full=False)  # type: ignore[arg-type]
+    found = histograms.HistogramReader("late", spec, fake, labels()).read(full=False)  # type: ignore[arg-type]
+    found += histograms.CpuHistogramReader("late", CPU_SPEC, array, labels()).read(full=False)  # type: ignore[arg-type]
     for one in found:
         assert (one["total"]["count"], one["total"]["min"], one["total"]["max"]) == (1, None, None)
 
 
 def test_histograms_of_cpus_of_another_size_are_refused() -> None:
     with pytest.raises(LayoutError, match="nc_cpu_histogram"):
-        cpu_histograms.CpuHistograms("late", CPU_SPEC, CpuArray(value_size=32), labels())  # type: ignore[arg-type]
+        histograms.CpuHistogramReader("late", CPU_SPEC, CpuArray(value_size=32), labels())  # type: ignore[arg-type]

@@ -1,0 +1,128 @@
+"""Reads the rows of a map: sums the CPUs, finds what changed, and keeps a full map from staying full.
+
+Totals stay in the kernel. Deltas are differences of two readings: emptying a per-CPU hash would race with the programs.
+"""
+
+import struct
+from typing import Any, Dict, List, NamedTuple, Sequence
+
+from netconsole_collector.kernel.syscalls import Map
+from netconsole_collector.names.labels import Labels
+from netconsole_collector.probe import decode
+
+IDLE_INTERVALS = 60
+"""A row that has not changed for so long may be removed when its map is more than _FULL full."""
+_FULL = 0.75
+
+Json = Dict[str, Any]
+
+
+class _LastReading:
+    """What was last read of one key."""
+
+    __slots__ = ("labels", "totals", "idle", "generation")
+
+    def __init__(self, labels: Json, columns: int) -> None:
+        self.labels = labels
+        self.totals = [0] * columns
+        self.idle = 0
+        self.generation = 0
+
+
+class MapRow(NamedTuple):
+    """One key of the map in this reading."""
+
+    key: bytes
+    labels: Json
+    deltas: List[int]
+    totals: List[int]
+    is_changed: bool
+
+
+class MapReader:
+    """The rows of one map by their raw keys."""
+
+    def __init__(self, bpf_map: Map, key: Sequence[Json], value: Sequence[Json], labels: Labels, what: str) -> None:
+        """Raises decode.LayoutError when manifest and program do not agree."""
+        self._map = bpf_map
+        self._labels = labels
+        self._key = decode.Layout(key)
+        self._key.check(bpf_map.info.key_size, "key of " + what)
+        self._value = decode.Layout(value)
+        self._value.check(bpf_map.info.value_size, "value of " + what)
+        self.columns = self._value.columns
+        all_u64 = bpf_map.slot_bytes == self._value.size == 8 * len(self.columns)
+        self._words = struct.Struct("={}Q".format(bpf_map.value_bytes // 8)) if all_u64 else None
+        self._rows: Dict[bytes, _LastReading] = {}
+        self._changing = labels.changing(column.shown_as for column in self._key.columns)
+        self._changes: List[int] = []
+        self._generation = 0
+        self.evicted = 0
+        """Rows that went away."""
+        self.evicted_first = 0
+        """Sum of the first value of the rows that went away, for the conservation check."""
+
+    def read(self) -> List[MapRow]:
+        """All rows. A key that has vanished counts as evicted: an LRU map evicts by itself."""
+        self._generation += 1
+        rows = [self._row(key, value) for key, value in self._map.items()]
+        for key in [key for key, last in self._rows.items() if last.generation != self._generation]:
+            self._forget(key)
+        # The rows of an array are always there: nothing could take their place, and the kernel refuses (EINVAL).
+        if len(self._rows) > _FULL * self._map.info.max_entries and not self._map.is_array:
+            self._evict_idle()
+        return rows
+
+    def _row(self, key: bytes, value: bytes) -> MapRow:
+        last = self._rows.get(key)
+        if last is None:
+            last = self._rows[key] = _LastReading(self._labels_of(key), len(self.columns))
+        totals = self._sum(value)
+        deltas = [max(0, new - old) for new, old in zip(totals, last.totals)]
+        is_changed = totals != last.totals
+        last.idle = 0 if is_changed else last.idle + 1
+        last.totals, last.generation = totals, self._generation
+        return MapRow(key, last.labels, deltas, totals, is_changed)
+
+    def _labels_of(self, key: bytes) -> Json:
+        return decode.key_labels(self._key.columns, self._key.unpack(key), self._labels)
+
+    def refresh_labels(self) -> bool:
+        """Makes the labels again when names may have changed. True when a row has got other labels.
+
+        A tap may have come to another VM since its row was first seen, the process of a socket may have been found, a
+        network namespace may have got a name.
+        """
+        for lookup in self._changing:
+            lookup.refresh()
+        changes = [lookup.changes for lookup in self._changing]
+        if self._changes == changes:
+            return False
+        self._changes = changes
+        is_renamed = False
+        for key, last in self._rows.items():
+            labels = self._labels_of(key)
+            is_renamed = is_renamed or labels != last.labels
+            last.labels = labels
+        return is_renamed
+
+    def _sum(self, value: bytes) -> List[int]:
+        """One number for each column: the sum over the CPUs, or the highest of a "max" column."""
+        count = len(self.columns)
+        if self._words:
+            words = self._words.unpack(value)
+            by_column: List[Sequence[int]] = [words[number::count] for number in range(count)]
+        else:
+            slots = range(0, self._map.value_bytes, self._map.slot_bytes)
+            by_column = list(zip(*(self._value.unpack(value, slot) for slot in slots)))
+        return [max(cpus) if c.kind == "max" else sum(cpus) for c, cpus in zip(self.columns, by_column)]
+
+    def _evict_idle(self) -> None:
+        for key in [key for key, last in self._rows.items() if last.idle >= IDLE_INTERVALS]:
+            self._map.delete(key)
+            self._forget(key)
+
+    def _forget(self, key: bytes) -> None:
+        last = self._rows.pop(key)
+        self.evicted += 1
+        self.evicted_first += last.totals[0]
