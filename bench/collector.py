@@ -32,7 +32,6 @@ def load(driver: Driver, name: str, manifest: Manifest) -> bool:
         probe=name,
         spec=manifest.raw,
         source=manifest.code(),
-        common=manifest.common_code(),
         mode="summary",
         knobs={},
     )

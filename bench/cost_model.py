@@ -12,7 +12,7 @@ import statistics
 
 from netconsole.calibrate.load import WORKLOADS, Load
 from netconsole.calibrate.tool import Tool
-from netconsole.probes.catalogue import load_all
+from netconsole.probes.includes import behind_headers
 from netconsole.probes.request import ProbeRequest
 
 LOAD = next(one for one in WORKLOADS if one.name == "dropped")
@@ -35,7 +35,7 @@ BODIES = {
 """Title, what is published (ns), and the body. 1 is BPF_RB_NO_WAKEUP, 2 BPF_RB_FORCE_WAKEUP (linux/bpf.h)."""
 
 
-def request(name: str, common: str) -> ProbeRequest:
+def request(name: str) -> ProbeRequest:
     head = f"struct record {{ u64 fields[{FIELDS}]; }};\nBPF_RINGBUF_OUTPUT(out, {PAGES});\n"
     code = f"{head}int run(void *ctx)\n{{\n    {BODIES[name][2]}\n    return 0;\n}}\n"
     spec = {
@@ -43,7 +43,7 @@ def request(name: str, common: str) -> ProbeRequest:
         "programs": [{"name": "run", "required": True, "attach": [{"point": POINT, "function": "run"}]}],
         "events": {"out": {"map": "out", "record": [{"name": f"f{n}", "type": "u64"} for n in range(FIELDS)]}},
     }
-    return ProbeRequest(name, "summary", {}, spec, code, common)
+    return ProbeRequest(name, "summary", {}, spec, behind_headers(code))
 
 
 def main() -> None:
@@ -51,11 +51,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each stretch")
     arguments = parser.parse_args()
-    common = load_all()["kernel_drops"].common_code()
     found: dict[str, list[float]] = {name: [] for name in BODIES}
     with Load() as load, Tool() as tool:
         for name, times in found.items():
-            tool.attach(request(name, common))
+            tool.attach(request(name))
             for _ in range(arguments.rounds):
                 with tool.run_times() as runs:
                     load.run(LOAD, arguments.seconds)

@@ -155,7 +155,6 @@ class Collector(InsideMeasurement):
             probe=name,
             spec=spec,
             source=manifest.code(),
-            common=manifest.common_code(),
             mode=DETACHED,
             knobs=self._knobs(name),
         )

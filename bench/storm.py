@@ -116,7 +116,7 @@ class Collector:
 
     def load(self, name: str, details: bool) -> None:
         manifest = catalogue.shipped(name) if name in SUMMARY else catalogue.load(CHECKOUT / "bench/probes" / name)
-        words: dict[str, object] = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code()}
+        words: dict[str, object] = {"spec": manifest.raw, "source": manifest.code()}
         words |= {"mode": "details" if details else "summary", "knobs": dict(manifest.knobs)}
         self.command(command="load", probe=name, **words)
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from netconsole.probes import catalogue
+from netconsole.probes.includes import behind_headers
 from netconsole.telemetry import frames
 from tests.lab.collector import InsideMeasurement
 from tests.lab.kernels.fetch import kernels
@@ -176,8 +177,7 @@ class Collector(InsideMeasurement):
             command="load",
             probe="empty",
             spec={**manifest.raw, "programs": list(hooks.values())},
-            source=EMPTY,
-            common=manifest.common_code(),
+            source=behind_headers(EMPTY),
         )
         assert reply.ok, reply.error
 

@@ -11,6 +11,9 @@
 #ifndef NETCONSOLE_BREAKER_H
 #define NETCONSOLE_BREAKER_H
 
+#include "config.h"
+#include "accounting.h"
+
 #define NC_WINDOW_SHIFT 27  /* of nanoseconds: 134 ms; no division */
 #define NC_GRANT_RUNS 64
 #define NC_GRANT_TIMED 62   /* left: the second run, for the first one reads the clock for all of them */

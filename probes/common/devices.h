@@ -2,6 +2,8 @@
 #ifndef NETCONSOLE_DEVICES_H
 #define NETCONSOLE_DEVICES_H
 
+#include "netconsole.h"
+
 #define NC_SETS 2
 #define NC_PATTERNS 4     /* names, prefixes and kinds of one set */
 

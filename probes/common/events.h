@@ -2,6 +2,10 @@
 #ifndef NETCONSOLE_EVENTS_H
 #define NETCONSOLE_EVENTS_H
 
+#include "config.h"
+#include "accounting.h"
+#include "breaker.h"
+
 #if NC_EVENTS
 
 #if NC_RING

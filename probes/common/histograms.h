@@ -2,6 +2,8 @@
 #ifndef NETCONSOLE_HISTOGRAMS_H
 #define NETCONSOLE_HISTOGRAMS_H
 
+#include "accounting.h"
+
 struct nc_bucket {
     u64 count;
     u64 sum;

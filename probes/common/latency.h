@@ -2,6 +2,8 @@
 #ifndef NETCONSOLE_LATENCY_H
 #define NETCONSOLE_LATENCY_H
 
+#include "netconsole.h"
+
 /* Directions and stages that all of them have. */
 #define OUT NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0)
 #define IN NC_WORD('i', 'n', 0, 0, 0, 0, 0, 0)

@@ -6,6 +6,8 @@
 #ifndef NETCONSOLE_OVS_H
 #define NETCONSOLE_OVS_H
 
+#include "netconsole.h"
+
 #define OVS_BUCKETS 1024    /* of ports (datapath.h, DP_VPORT_HASH_BUCKETS): only ports 1024 apart share one */
 #define OVS_CHAIN 4
 #define OVS_LOCAL_PORT 0    /* OVSP_LOCAL */

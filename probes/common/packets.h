@@ -2,6 +2,10 @@
 #ifndef NETCONSOLE_PACKETS_H
 #define NETCONSOLE_PACKETS_H
 
+#include "kernel_memory.h"
+#include "config.h"
+#include "accounting.h"
+
 /* ---- where: a device is its name and its network namespace, for an index is only unique inside one, and may be used again ---- */
 
 struct nc_place {

@@ -2,6 +2,8 @@
 #ifndef NETCONSOLE_PATH_H
 #define NETCONSOLE_PATH_H
 
+#include "netconsole.h"
+
 /* ---- the innermost packet: behind VLAN tags, VXLAN and Geneve ---- */
 
 #define PATH_BYTES 64       /* an IPv6 header, and 24 bytes of what follows */

@@ -2,6 +2,8 @@
 #ifndef NETCONSOLE_STAGES_H
 #define NETCONSOLE_STAGES_H
 
+#include "netconsole.h"
+
 struct stage_key {
     struct nc_place place;
     u16 queue;

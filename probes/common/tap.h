@@ -6,6 +6,9 @@
 #ifndef NETCONSOLE_TAP_H
 #define NETCONSOLE_TAP_H
 
+#include "netconsole.h"
+#include "checks.h"
+
 struct tap_queue {
     struct nc_place place;
     u16 queue;

@@ -208,7 +208,7 @@ class Collector:
 
     def _load(self, command: Json) -> bool:
         """Queues a load; its reply comes when it has ended."""
-        for key, kind in (("probe", str), ("spec", dict), ("source", str), ("common", str)):
+        for key, kind in (("probe", str), ("spec", dict), ("source", str)):
             if not isinstance(command.get(key), kind):
                 raise CommandError("load: {} is missing or of the wrong type".format(key))
         name = command["probe"]
@@ -288,7 +288,7 @@ class Collector:
     def _start_jobs(self) -> None:
         while self._waiting and len(self._compiling) < MAX_WORKERS:
             load = self._waiting.popleft()
-            job = {key: load.command[key] for key in ("spec", "source", "common", "config")}
+            job = {key: load.command[key] for key in ("spec", "source", "config")}
             job.update(cpus=syscalls.possible_cpus(), ring=self._has_ring, keep_in=self._keep_in)
             try:
                 load.job = CompileJob(job, self._python)

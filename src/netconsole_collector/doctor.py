@@ -63,7 +63,7 @@ def _try(command: Json, python: str, found: Json, keep_in: Optional[str]) -> Jso
     for name in ("privileges", "bcc"):
         if not found[name]["ok"]:
             return _refused("unsupported", found[name]["why"], [])
-    job = {key: command.get(key, "") for key in ("spec", "source", "common")}
+    job = {key: command.get(key, "") for key in ("spec", "source")}
     job.update(cpus=syscalls.possible_cpus(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, afresh=True)
     worker = CompileJob(job, python)
     while not worker.advance():

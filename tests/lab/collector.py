@@ -99,7 +99,6 @@ class InsideMeasurement(Measurement):
             probe=name,
             spec=spec,
             source=source.replace(right, wrong) if right else source,
-            common=manifest.common_code(),
         )
         assert reply.ok, reply.error
         return name

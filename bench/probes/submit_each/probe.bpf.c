@@ -1,5 +1,7 @@
 /* submit_each - what a probe must not do: every packet to user space, and a wake-up with it. */
 
+#include "../../common/netconsole.h"
+
 struct record {
     u64 mono_ns;
     u64 location;

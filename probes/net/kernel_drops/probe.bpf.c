@@ -4,6 +4,8 @@
  * SKB_CONSUMED (net_tx_action, and callers that found nothing wrong): it is not counted.
  */
 
+#include "../../common/netconsole.h"
+
 struct drop_key {
     u64 location;       /* the caller that dropped */
     struct nc_place place;

@@ -3,6 +3,8 @@
  * The key names the socket by its inode, so the members of a SO_REUSEPORT group are apart.
  */
 
+#include "../../common/netconsole.h"
+
 enum { UDP_FAILED, QUEUE_FULL, RETRANSMITTED, RESET_RECEIVED, RESET_SENT };     /* counters */
 
 struct socket_key {

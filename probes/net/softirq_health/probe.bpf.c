@@ -4,6 +4,8 @@
  * softirq: in a storm of them only the first of each few ticks are timed, and the others are taken to last as long. Counts stay exact.
  */
 
+#include "../../common/netconsole.h"
+
 enum { RX_RUNS, TX_RUNS, POLLS };       /* counters */
 
 struct cpu_row {

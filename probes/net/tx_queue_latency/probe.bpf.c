@@ -5,6 +5,8 @@
  * a qdisc cost a few loads.
  */
 
+#include "../../common/netconsole.h"
+
 enum { QUEUED, SENT, DROPPED, REFUSED };        /* counters */
 
 /* ---- packets that wait, by address of the packet and its device: an array of sets, because its look-up is inlined and it cannot fill

@@ -6,6 +6,9 @@
  * the function there is the reason, and of a packet that could not be sent its length and the ports of its actions.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/ovs.h"
+
 enum { DROPS };     /* counters */
 
 /* What the kernel has no name for before 6.7 (netconsole_collector/drop_reasons.py). */

@@ -10,6 +10,12 @@
  * Counters, tables and waiting packets are in ovs_upcalls.h, the handlers in ovs_handlers.h, what is never answered in ovs_unanswered.h.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/ovs.h"
+#include "shared.h"
+#include "handlers.h"
+#include "unanswered.h"
+
 /* ---- the upcall ---- */
 
 #define KNOWN_PORTS_SHIFT 4     /* of 16 */

@@ -6,6 +6,14 @@
  * What the parts share is in host_path.h, the way through Open vSwitch in host_path_ovs.h, the stages in host_path_stages.h.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/devices.h"
+#include "../../common/path.h"
+#include "../../common/latency.h"
+#include "shared.h"
+#include "openvswitch.h"
+#include "breakdown.h"
+
 /* ---- a packet enters ---- */
 
 static inline void begin(struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)

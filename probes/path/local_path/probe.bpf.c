@@ -6,6 +6,11 @@
  * net_dev_start_xmit, the last moment when it is not the driver's.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/devices.h"
+#include "../../common/path.h"
+#include "../../common/latency.h"
+
 enum {      /* counters */
     RECEIVED, DELIVERED, LEFT, PACKETS, SLOW, REUSED, EVICTED, EXCHANGED,
 };

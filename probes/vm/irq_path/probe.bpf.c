@@ -11,6 +11,11 @@
  * are accounted at once when it has arrived, so that their sums are the sum of the total.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/checks.h"
+#include "../../common/tap.h"
+#include "../../common/stages.h"
+
 enum { INTERRUPTS };    /* counters */
 enum { BACKEND, LINE }; /* checks */
 

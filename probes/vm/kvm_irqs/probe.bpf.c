@@ -4,6 +4,9 @@
  * are those of the irqfd. When the line cannot be delivered so, a kernel worker does it later (irqfd_inject), once for all signals until then.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/checks.h"
+
 #define KVM_IRQ_ROUTING_MSI 2   /* include/uapi/linux/kvm.h */
 
 enum { WAKEUPS, HALTS };    /* counters */

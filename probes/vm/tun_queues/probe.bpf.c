@@ -4,6 +4,10 @@
  * takes out is read off the ring's own position once per batch, so that the worker, the bottleneck of most guests, pays nothing per packet.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/checks.h"
+#include "../../common/tap.h"
+
 enum { PACKETS, DROPS, STRANGERS };     /* counters */
 enum { QUEUE, RING };                   /* checks */
 

@@ -9,6 +9,11 @@
  * began has no time: vhost stops after so many packets and queues itself again (vhost_exceeds_weight). What it moves is counted apart.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/checks.h"
+#include "../../common/tap.h"
+#include "../../common/stages.h"
+
 enum { RUNS };              /* counters */
 enum { BACKEND, KICK };     /* checks */
 

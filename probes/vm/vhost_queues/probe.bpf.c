@@ -5,6 +5,12 @@
  * packet.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/checks.h"
+#include "../../common/tap.h"
+#include "worker.h"
+#include "bytes.h"
+
 enum { RUNS, STRANGERS };   /* counters */
 enum { BACKEND, RING };     /* checks */
 enum { RX, TX };

@@ -4,6 +4,9 @@
  * objects: a virtqueue belongs to a virtio device whose driver data is a virtnet_info that points back at both.
  */
 
+#include "../../common/netconsole.h"
+#include "../../common/checks.h"
+
 enum { POLLS, INTERRUPTS, REFILLS };    /* counters */
 enum { QUEUE };                         /* checks */
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from netconsole.budget.forecast import Hook, Passing
 from netconsole.calibrate.tool import Tool
+from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 from netconsole.sources.softnet import SOFTNET, parse_softnet
@@ -67,8 +68,7 @@ def request(manifests: Sequence[Manifest]) -> ProbeRequest:
         "programs": wanted.specs,
         "tables": {"passings": table},
     }
-    header = replace(manifests[0], include=()).common_code()  # a probe's own headers want types that this one does not
-    return ProbeRequest(NAME, "summary", {}, spec, wanted.code, header)
+    return ProbeRequest(NAME, "summary", {}, spec, behind_headers(wanted.code))
 
 
 def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:

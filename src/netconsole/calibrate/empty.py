@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 
@@ -14,11 +15,9 @@ CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"
 def request(manifests: Iterable[Manifest]) -> ProbeRequest:
     """A probe of one empty program for every attach point of these."""
     found: dict[str, Mapping[str, object]] = {}
-    common = ""
     for manifest in manifests:
-        common = common or manifest.common_code() if manifest.common_headers() else common
         for program in manifest.programs:
             attach = [{"point": one.point, "function": "nothing"} for one in program.attach]
             found.setdefault(program.attach[0].point, {"name": f"on_{len(found)}", "required": False, "attach": attach})
     spec = {"probe": {"name": NAME, "version": 1, "modes": ["summary"]}, "programs": list(found.values())}
-    return ProbeRequest(NAME, "summary", {}, spec, CODE, common)
+    return ProbeRequest(NAME, "summary", {}, spec, behind_headers(CODE))

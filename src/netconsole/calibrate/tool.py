@@ -90,7 +90,6 @@ class Tool:
             probe=request.name,
             spec=request.spec,
             source=request.code,
-            common=request.common,
             mode=request.mode,
             knobs=dict(request.knobs),
         )

@@ -59,9 +59,10 @@ def probes_show(
 
 @probes_app.command("check")
 def probes_check(directory: Path) -> int:
-    """Check the manifest of a probe that is being written."""
+    """Check the manifest of a probe that is being written, and that its headers are found."""
     from netconsole.probes.catalogue import load
 
     manifest = load(directory)
+    manifest.code()  # its headers can be found
     print(f"{manifest.name}: ok")
     return DONE

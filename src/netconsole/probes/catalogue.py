@@ -7,7 +7,8 @@ from pathlib import Path
 
 from netconsole.base import paths
 from netconsole.base.errors import BadInput, Checker, Problem, bad, close, read_toml
-from netconsole.probes.manifest import CODE, COMMON, Manifest
+from netconsole.probes.includes import COMMON
+from netconsole.probes.manifest import CODE, Manifest
 from netconsole.probes.manifest_reader import manifest_of
 
 MANIFEST = "probe.toml"

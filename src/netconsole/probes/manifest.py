@@ -6,17 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from netconsole.base import paths
-from netconsole.base.errors import bad, read_bytes
+from netconsole.probes import includes
 from netconsole.probes.polarity import Sense
 from netconsole.telemetry.frames import Mode, Scalar
 
 MODES: tuple[Mode, ...] = ("counters", "summary", "details")
 CODE = "probe.bpf.c"
-COMMON = "common"
-"""The directory beside the probes that holds the shared headers; it is no probe."""
-COMMON_HEADERS = ("netconsole.h", "breaker.h", "histograms.h", "packets.h", "events.h")
-"""What every probe has, in this order; before those that it includes."""
 EXTRA_LABELS = {"drop_reason": ("class", "provenance"), "tap": ("vm",)}
 """Labels that the collector adds beside a label of this kind."""
 
@@ -131,7 +126,6 @@ class Manifest:
     source: str
     module: str
     """The kernel module whose work it watches; where that is not loaded there is nothing to watch. Empty: none."""
-    include: tuple[str, ...]
     knobs: Mapping[str, Scalar]
     programs: tuple[ProgramSpec, ...]
     counters: Mapping[str, CounterSpec]
@@ -143,33 +137,8 @@ class Manifest:
     raw: Mapping[str, object]
 
     def code(self) -> str:
-        """The text of probe.bpf.c; empty for a probe that is not BPF. Raises BadInput."""
-        if self.source != "bpf":
-            return ""
-        return _text(self.directory / CODE)
-
-    def common_code(self) -> str:
-        """The text of the common headers and of those that the probe includes; empty without BPF. Raises BadInput."""
-        if self.source != "bpf":
-            return ""
-        return common_text(self.common_headers() or paths.data("probes") / COMMON, self.include)
-
-    def common_headers(self) -> Path | None:
-        """The shared headers of the tree in which the probe lies; None when it has none."""
-        found = (tree / COMMON for tree in self.directory.parents[:2])
-        return next((directory for directory in found if directory.is_dir()), None)
-
-
-def common_text(directory: Path, include: Iterable[str] = ()) -> str:
-    """The common headers of a directory, and more of it, as one text in which errors name the right file."""
-    return "".join(f'#line 1 "{header}"\n{_text(directory / header)}' for header in (*COMMON_HEADERS, *include))
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_bytes(path).decode("utf-8")
-    except UnicodeDecodeError:
-        raise bad(path, "", "not UTF-8 text") from None
+        """The text of probe.bpf.c with all that it includes; empty for a probe that is not BPF. Raises BadInput."""
+        return includes.read(self.directory / CODE) if self.source == "bpf" else ""
 
 
 def _label_names(key: Iterable[Column]) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from typing import cast
 from netconsole.base.errors import Checker, close, shown
 from netconsole.probes.knobs import FILTERS, refusal, unit_of
 from netconsole.probes.manifest import (
-    COMMON,
     MODES,
     AttachSpec,
     Column,
@@ -40,7 +39,6 @@ FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
 
 _WORDS = ("name", "version", "title", "summary", "cannot_see")
-_HEADER = re.compile(r"[a-z][a-z0-9_]{0,47}\.h")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _MODULE = re.compile(r"\w{1,55}", re.ASCII)
 
@@ -51,7 +49,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         ("probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "events", "findings"), "section"
     )
     probe = root.table("probe")
-    probe.only((*_WORDS, "cost", "modes", "source", "module", "btf_modules", "include"))
+    probe.only((*_WORDS, "cost", "modes", "source", "module", "btf_modules"))
     name = probe.text("name")
     if name != directory.name:
         probe.wrong("name", f'expected "{directory.name}", the name of its directory')
@@ -60,10 +58,6 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
     module = probe.text("module", "")
     if module and _MODULE.fullmatch(module) is None:
         probe.wrong("module", f"expected the name of a kernel module, such as vhost_net, found {shown(module)}")
-    include = probe.texts("include")
-    for header in include:
-        if _HEADER.fullmatch(header) is None:
-            probe.wrong("include", f"expected names of headers in {COMMON}, such as path.h, found {shown(header)}")
     counters = {key: _counter(key, item) for key, item in _named(root.table("counters"))}
     tables = {key: _table(key, item, counters) for key, item in _named(root.table("tables"))}
     histograms = {key: _histogram(key, item) for key, item in _named(root.table("histograms"))}
@@ -88,7 +82,6 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         modes=tuple(modes),
         source=source,
         module=module,
-        include=tuple(include),
         knobs=_knobs(root.table("knobs")),
         programs=programs,
         counters=counters,

@@ -147,9 +147,7 @@ def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str
         manifest = manifests[name]
         filters = {knob: value for knob, value in profile.filters.items() if knob in manifest.knobs}
         knobs = {**manifest.knobs, **filters, **choice.knobs}
-        requests.append(
-            ProbeRequest(name, mode, knobs, manifest.raw, manifest.code(), manifest.common_code(), manifest.source)
-        )
+        requests.append(ProbeRequest(name, mode, knobs, manifest.raw, manifest.code(), manifest.source))
     return requests
 
 

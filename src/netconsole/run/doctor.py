@@ -142,7 +142,7 @@ def _ask_collector(manifests: Catalogue) -> tuple[_Answer, str | None]:
             continue
         try:
             command = {"probe": manifest.name, "spec": manifest.raw, "source": manifest.code(),
-                       "common": manifest.common_code(), "mode": "summary", "knobs": dict(manifest.knobs)}  # fmt: skip
+                       "mode": "summary", "knobs": dict(manifest.knobs)}  # fmt: skip
         except BadInput as error:
             return _Answer(), str(error)
         commands.append(command)

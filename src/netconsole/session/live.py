@@ -430,7 +430,6 @@ def _load(request: ProbeRequest) -> dict[str, object]:
         "probe": request.name,
         "spec": request.spec,
         "source": request.code,
-        "common": request.common,
         "mode": request.mode,
         "knobs": dict(request.knobs),
         "kernel_cpu_pct": request.kernel_cpu_pct,

@@ -37,7 +37,7 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
     libraries = source_names.bcc_libraries()
     vmlinux = job.get("btf", btf.VMLINUX)
     kernel = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
-    asked = {key: job.get(key) for key in ("source", "common", "cpus", "ring", "plain")}
+    asked = {key: job.get(key) for key in ("source", "cpus", "ring", "plain")}
     # A kernel's types by their names, wherever they lie: another machine may have compiled for this one.
     types = [os.path.basename(path) for path in kernel]
     there = [platform.machine(), job.get("release") or os.uname().release, os.sysconf("SC_PAGE_SIZE"), types]

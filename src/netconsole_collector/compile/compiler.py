@@ -96,7 +96,7 @@ class Compiler:
     def _kernel_types(self) -> str:
         """Makes the header tree; returns "btf" or "headers". Raises Refused when there is neither."""
         path = self.job.get("btf", btf.VMLINUX)
-        source = self.job["common"] + "\n" + self.job["source"]
+        source = self.job["source"]
         used = source_names.used(source) | {one["when"] for one in self._alternatives if "when" in one}
         if not os.path.exists(path):
             self._real_headers(used)
@@ -134,7 +134,7 @@ class Compiler:
         self._facts = real_headers.facts(used, root, errors_of)
 
     def _text(self, direct: bool) -> str:
-        """Defines, the common header and the source; errors name file and line of what the author wrote."""
+        """Defines and the source; errors name file and line of what the author wrote."""
         values = {
             "NC_CPUS": int(self.job["cpus"]),
             "NC_RING": int(self.job["ring"]),
@@ -151,8 +151,6 @@ class Compiler:
         parts = [
             defines,
             self._prologue,
-            '#line 1 "common"',
-            self.job["common"],
             '#line 1 "probe.bpf.c"',
             self.job["source"],
         ]

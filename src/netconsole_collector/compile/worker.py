@@ -1,6 +1,6 @@
 """The compile worker: loads and attaches one probe, hands every descriptor over, and is gone.
 
-A job is {"spec", "source", "common", "cpus", "ring", "config", "keep_in", "afresh"} (collector.md); for tests
+A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh"} (collector.md); for tests
 also "btf" and "release" of another kernel (or its "headers") with "compile_only", and "plain": no BTF-typed programs.
 Of another kernel those modules are taken for loaded whose BTF lies beside that of vmlinux.
 

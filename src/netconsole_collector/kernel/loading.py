@@ -24,7 +24,7 @@ _INSTRUCTION = struct.Struct("=BBhi")
 _INSTRUCTION_BYTES = 8
 _CALL, _KERNEL_FUNCTION = 0x85, 2
 RDONLY_CAST = 0x7FFFFFF0
-"""The number that probes/common/netconsole.h gives to bpf_rdonly_cast."""
+"""The number that probes/common/kernel_memory.h gives to bpf_rdonly_cast."""
 _NAME_BYTES = 16
 _LOG_BYTES = (1 << 20, 1 << 24)
 """A log that does not fit is asked for again with more room, once: it ends with the reason."""

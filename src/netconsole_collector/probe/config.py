@@ -1,4 +1,4 @@
-"""Knobs → struct nc_config of probes/common/netconsole.h, as it lies in the map nc_config."""
+"""Knobs → struct nc_config of probes/common/config.h, as it lies in the map nc_config."""
 
 import ipaddress
 import struct

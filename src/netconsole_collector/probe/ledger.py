@@ -22,7 +22,7 @@ SLOTS = (
     "unmeasured",
     "unsampled",
 )
-"""enum nc_ledger_slot of probes/common/netconsole.h."""
+"""enum nc_ledger_slot of probes/common/accounting.h."""
 EVENTS = SLOTS[:4]
 """What became of events."""
 LOSSES = SLOTS[2:]

@@ -4,7 +4,8 @@ import glob
 import re
 from typing import List, Set
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^#line [^\n]*", re.DOTALL | re.MULTILINE)
+"""The names of files, too, are not the source's own words."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 _TAG = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*\{")

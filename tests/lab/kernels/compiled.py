@@ -37,7 +37,7 @@ KEPT_INSIDE = "/run/cache/netconsole/compiled"
 """Where the collector looks inside: XDG_CACHE_HOME of l1_init.sh."""
 
 Load = Mapping[str, Any]
-"""A `load` command, as far as a compile is concerned: spec, source, common."""
+"""A `load` command, as far as a compile is concerned: spec and source."""
 
 
 class DoesNotCompile(LabError):
@@ -56,7 +56,7 @@ def shipped(only: Container[str] | None = None) -> dict[str, Load]:
     """For each shipped probe that has programs (of those that are named) the command that loads it."""
     found = catalogue.load_all([CHECKOUT / "probes"])
     return {
-        name: {"spec": probe.raw, "source": probe.code(), "common": probe.common_code()}
+        name: {"spec": probe.raw, "source": probe.code()}
         for name, probe in found.items()
         if probe.source == "bpf" and (only is None or name in only)
     }
@@ -102,7 +102,6 @@ def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept
     job = {
         "spec": spec,
         "source": command["source"],
-        "common": command["common"],
         "cpus": CPUS,
         "ring": True,
         "btf": str(btf_files(tree).vmlinux),

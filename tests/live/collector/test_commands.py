@@ -67,9 +67,9 @@ def test_hello_is_first_and_every_capability_gives_a_reason_when_it_is_not_there
         b'{"id": 1, "command": "explode"}\n',
         b"\xff\xfe\x00\n",
         b'{"command": "load", "id": 3}\n',
-        b'{"command": "load", "id": 3, "probe": "x", "spec": {}, "source": "", "common": ""}\n',
-        b'{"command": "load", "id": 3, "probe": "x", "spec": {}, "source": "", "common": "", "kernel_cpu_pct": "1"}\n',
-        b'{"command": "load", "id": 3, "probe": "x", "spec": [], "source": 7, "common": null}\n',
+        b'{"command": "load", "id": 3, "probe": "x", "spec": {}, "source": ""}\n',
+        b'{"command": "load", "id": 3, "probe": "x", "spec": {}, "source": "", "kernel_cpu_pct": "1"}\n',
+        b'{"command": "load", "id": 3, "probe": "x", "spec": [], "source": 7}\n',
         b'{"command": "interval", "id": 3, "ms": -1}\n',
         b'{"command": "interval", "id": 3, "ms": "1000"}\n',
         b'{"command": "statistics", "id": 3, "window_ms": 500, "every_ms": 100}\n',
@@ -77,7 +77,7 @@ def test_hello_is_first_and_every_capability_gives_a_reason_when_it_is_not_there
         b'{"command": "bound", "id": 3, "kernel_cpu_pct": 1e999}\n',
         b'{"command": "set", "id": 3, "probe": "none"}\n',
         b'{"command": "unload", "id": 3, "probe": ["none"]}\n',
-        b'{"command": "load", "id": 3, "probe": "x", "source": "", "common": "", '
+        b'{"command": "load", "id": 3, "probe": "x", "source": "", '
         b'"spec": {"probe": {}, "programs": [], "knobs": 5}}\n',
         b'{"id": ' + b"9" * 5000 + b"}\n",
         b"[" * 100_000 + b"\n",
@@ -115,9 +115,10 @@ def test_a_probe_is_loaded_once(driver: Driver) -> None:
 def test_a_probe_that_does_not_compile_names_line_and_mistake(driver: Driver) -> None:
     driver.load(probe="steady")
     text = source("calls").replace("nc_count(0);", "nc_count(0); wrong_name(7);")
-    line = 1 + text[: text.index("wrong_name")].count("\n")
+    own = text[text.rindex("#line ") : text.index("wrong_name")].splitlines()  # behind the headers
+    line = int(own[0].split()[1]) + len(own) - 2
     why = refused(driver, source=text)
-    assert f"probe.bpf.c:{line}" in why
+    assert f"calls.bpf.c:{line}:" in why
     assert "wrong_name" in why
     assert of(frames.Status, driver.seen)[-1].state == "failed"
     call(3, 2)

@@ -66,7 +66,7 @@ def headers_of(version: str) -> Path:
 
 def compiled(manifest: Manifest, **job: Any) -> dict[str, Any]:
     """The worker's answer; ``job`` is what is not as the manifest has it."""
-    job = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code(), **job}
+    job = {"spec": manifest.raw, "source": manifest.code(), **job}
     job.update(cpus=syscalls.possible_cpus(), ring=True, compile_only=True, plain=True)
     worker = CompileJob(job, PYTHON)
     while not worker.advance():

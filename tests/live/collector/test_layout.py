@@ -165,7 +165,7 @@ def test_every_member_that_a_shipped_probe_names_is_read_where_it_is(kernel: str
     headers = []
     for probe in SHIPPED:
         manifest = catalogue.shipped(probe)
-        used, taken = names_for(manifest.common_code() + manifest.code())
+        used, taken = names_for(manifest.code())
         types = types_of(vmlinux, tuple(typed_modules(dict(manifest.raw))))
         writer = TypeWriter(types, used | {"pt_regs"}, taken)
         headers.append(header(types, writer, used))

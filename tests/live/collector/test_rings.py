@@ -17,7 +17,7 @@ from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
 from netconsole_collector.kernel.statistics import Statistics
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe.running import RunningProbe
-from tests.support.live.collector_driver import PYTHON, call, calls_spec, common, source
+from tests.support.live.collector_driver import PYTHON, call, calls_spec, source
 from tests.support.live.measurement import SEEN
 
 pytestmark = pytest.mark.starting
@@ -33,7 +33,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[RunningProbe]:
     spec = calls_spec()
     is_ring = request.param == "ring buffer"
     text = source("calls")
-    job = {"spec": spec, "source": text, "common": common(), "cpus": syscalls.possible_cpus(), "ring": is_ring}
+    job = {"spec": spec, "source": text, "cpus": syscalls.possible_cpus(), "ring": is_ring}
     worker = CompileJob(job, PYTHON)
     while not worker.advance():
         select.select([worker], [], [], 1.0)

@@ -48,7 +48,7 @@ def test_details_are_held_to_a_bound_of_their_own(collector: Measurement, wire: 
     """Hardly anything, and the probe whose summary goes on as much as it wants."""
     manifest = manifest_of(PROBE)
     knobs = {**manifest.knobs, "netns": wire.b.inode, "protocol": "udp"}
-    of_source = {"spec": manifest.raw, "source": manifest.code(), "common": manifest.common_code()}
+    of_source = {"spec": manifest.raw, "source": manifest.code()}
     command = {"command": "load", "probe": PROBE + SUFFIX, "mode": "details", "knobs": knobs, **of_source}
     assert collector.command(**command, kernel_cpu_pct=0.01).ok
     collector.load(PROBE, "details", netns=wire.b.inode, protocol="udp")

@@ -28,8 +28,7 @@ def collector() -> Iterator[Measurement]:
 @pytest.mark.parametrize("probe", PROBES)
 def test_every_missing_function_is_named(collector: Measurement, probe: str) -> None:
     manifest = catalogue.shipped(probe)
-    code, common = manifest.code(), manifest.common_code()
-    reply = collector.command(command="load", probe=probe, spec=manifest.raw, source=code, common=common)
+    reply = collector.command(command="load", probe=probe, spec=manifest.raw, source=manifest.code())
     assert not reply.ok
     status = collector.statuses[probe]
     assert (status.state, status.attach) == ("unsupported", [])

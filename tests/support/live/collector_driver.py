@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from netconsole.probes.manifest import common_text
+from netconsole.probes import includes
 from netconsole.telemetry import frames
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -87,19 +87,14 @@ def calls_spec() -> dict[str, Any]:
     return copy.deepcopy(CALLS)
 
 
-def common() -> str:
-    """The text of the common headers."""
-    return common_text(CHECKOUT / "probes" / "common")
-
-
 def source(name: str) -> str:
-    """The text of one of the tests' own probes."""
-    return (PROBES / f"{name}.bpf.c").read_text("utf-8").replace("_PID", f"_{os.getpid()}")
+    """The text of one of the tests' own probes, with all that it includes."""
+    return includes.read(PROBES / f"{name}.bpf.c").replace("_PID", f"_{os.getpid()}")
 
 
 def load_command(probe: str = "calls", spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A load of the tests' own probe that counts the calls of this process."""
-    command = {"probe": probe, "spec": spec or calls_spec(), "source": source("calls"), "common": common()}
+    command = {"probe": probe, "spec": spec or calls_spec(), "source": source("calls")}
     return {"command": "load", **command, "mode": "summary", "knobs": {"pid": os.getpid()}, **more}
 
 

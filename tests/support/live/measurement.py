@@ -98,7 +98,6 @@ class Measurement:
             probe=name,
             spec=manifest.raw,
             source=manifest.code(),
-            common=manifest.common_code(),
             mode=mode,
             knobs={**manifest.knobs, **knobs},
         )

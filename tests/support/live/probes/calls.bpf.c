@@ -3,6 +3,8 @@
  * PID stands for the number of the process that runs the test, so that it knows its own maps and programs.
  */
 
+#include "../../common/netconsole.h"
+
 #ifndef SYSCALL
 #define SYSCALL 121     /* getpgid on x86-64 */
 #endif

@@ -197,7 +197,7 @@ def test_a_name_stands_for_all_that_a_compile_reads(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(btf, "VMLINUX", str(vmlinux))
     monkeypatch.setattr(source_names, "bcc_libraries", lambda: [str(libbcc)])
     monkeypatch.setattr(cache, "_PACKAGE", str(package))
-    job: dict[str, Any] = {"source": "int f;", "common": "int g;", "cpus": 2, "ring": True, "config": "00"}
+    job: dict[str, Any] = {"source": "int f;", "cpus": 2, "ring": True, "config": "00"}
     spec: dict[str, Any] = {"probe": {"name": "p"}, "programs": []}
 
     def name() -> str | None:
@@ -209,7 +209,6 @@ def test_a_name_stands_for_all_that_a_compile_reads(tmp_path: Path, monkeypatch:
     assert name() == names[0]
     for change in (
         lambda: job.update(source="int h;"),
-        lambda: job.update(common="int h;"),
         lambda: job.update(cpus=4),
         lambda: job.update(ring=False),
         lambda: job.update(plain=True),
@@ -237,7 +236,7 @@ def test_the_name_changes_with_every_file_of_every_subpackage(tmp_path: Path, mo
     monkeypatch.setattr(cache, "_PACKAGE", str(package))
     monkeypatch.setattr(btf, "VMLINUX", __file__)
     monkeypatch.setattr(source_names, "bcc_libraries", lambda: [__file__])
-    job: dict[str, Any] = {"source": "", "common": "", "cpus": 2, "ring": True}
+    job: dict[str, Any] = {"source": "", "cpus": 2, "ring": True}
     spec: dict[str, Any] = {"probe": {}, "programs": []}
     names = {cache.name_of(job, spec)}
     for file in files:
@@ -256,7 +255,7 @@ def test_what_is_compiled_for_another_kernel_has_the_name_that_is_asked_for_ther
     for name in ("vmlinux", "tun"):
         (types / name).write_text(f"types of {name}")
     monkeypatch.setattr(source_names, "bcc_libraries", lambda: [__file__])
-    job: dict[str, Any] = {"source": "", "common": "", "cpus": 2, "ring": True}
+    job: dict[str, Any] = {"source": "", "cpus": 2, "ring": True}
     spec: dict[str, Any] = {"probe": {"btf_modules": ["tun", "vhost"]}, "programs": []}
     kept = cache.name_of({**job, "btf": str(types / "vmlinux"), "release": "9.9.9"}, spec)
     there = types.rename(tmp_path / "sys")
@@ -283,7 +282,7 @@ def test_where_it_cannot_be_told_what_is_read_nothing_is_kept(
     there.write_bytes(b"")
     monkeypatch.setattr(btf, "VMLINUX", str(tmp_path / "vmlinux" if absent == "vmlinux" else there))
     monkeypatch.setattr(source_names, "bcc_libraries", lambda: [] if absent == "libbcc" else [str(there)])
-    job: dict[str, Any] = {"source": "", "common": "", "cpus": 2, "ring": True}
+    job: dict[str, Any] = {"source": "", "cpus": 2, "ring": True}
     assert cache.name_of(job, {"probe": {}, "programs": []}) is None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from netconsole_collector.probe import config
 
-HEADER = Path(__file__).resolve().parents[4] / "probes" / "common" / "netconsole.h"
+HEADER = Path(__file__).resolve().parents[4] / "probes" / "common" / "config.h"
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 
 

@@ -1,5 +1,7 @@
 /* waste - takes two microseconds of every packet that is sent: what a calibration must find. */
 
+#include "../../common/netconsole.h"
+
 #define WASTE_NS 2000
 #define MOST_READINGS 256 /* a reading of the clock takes 10 ns at least */
 

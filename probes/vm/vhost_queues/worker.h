@@ -1,9 +1,12 @@
-/* vhost_worker.h - a thread of vhost: the run that it is in, how soon it has come after it was woken, and how long it waited for a CPU.
+/* worker.h - a thread of vhost: the run that it is in, how soon it has come after it was woken, and how long it waited for a CPU.
  *
  * Its rows have no other writer than itself: plain hashes, not one copy per CPU of every queue of every machine. Needs tap.h.
  */
-#ifndef NETCONSOLE_VHOST_WORKER_H
-#define NETCONSOLE_VHOST_WORKER_H
+#ifndef VHOST_QUEUES_WORKER_H
+#define VHOST_QUEUES_WORKER_H
+
+#include "../../common/netconsole.h"
+#include "../../common/tap.h"
 
 struct worker {
     struct tap_queue tap;
@@ -149,4 +152,4 @@ static inline void account_cpu(struct worker *worker, u64 now)
     row->node = bpf_get_numa_node_id();
 }
 
-#endif /* NETCONSOLE_VHOST_WORKER_H */
+#endif /* VHOST_QUEUES_WORKER_H */

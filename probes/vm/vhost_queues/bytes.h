@@ -1,6 +1,8 @@
-/* vhost_bytes.h - how many bytes the batches hold that vhost gives back to a guest, and those that it hands to the tap. */
-#ifndef NETCONSOLE_VHOST_BYTES_H
-#define NETCONSOLE_VHOST_BYTES_H
+/* bytes.h - how many bytes the batches hold that vhost gives back to a guest, and those that it hands to the tap. */
+#ifndef VHOST_QUEUES_BYTES_H
+#define VHOST_QUEUES_BYTES_H
+
+#include "../../common/netconsole.h"
 
 /* ---- to the guest: buffers that are given back ---- */
 
@@ -65,4 +67,4 @@ static inline u64 bytes_sent(struct tun_msg_ctl *control)
     return bytes;
 }
 
-#endif /* NETCONSOLE_VHOST_BYTES_H */
+#endif /* VHOST_QUEUES_BYTES_H */

@@ -1,10 +1,12 @@
-/* ovs_handlers.h - the threads of ovs-vswitchd that answer upcalls: their CPU time, and how long they wait for a CPU.
+/* handlers.h - the threads of ovs-vswitchd that answer upcalls: their CPU time, and how long they wait for a CPU.
  *
  * It is read from the scheduler's own books when one of them answers: hooks of the scheduler would run on every wake-up and context switch of
  * the host. What is booked are totals, so that nothing is lost between two looks.
  */
-#ifndef NETCONSOLE_OVS_HANDLERS_H
-#define NETCONSOLE_OVS_HANDLERS_H
+#ifndef OVS_UPCALLS_HANDLERS_H
+#define OVS_UPCALLS_HANDLERS_H
+
+#include "shared.h"
 
 struct handler_key {
     u64 name[2];
@@ -123,4 +125,4 @@ static inline void count_answer(void)
     thread->tick = tick;
 }
 
-#endif /* NETCONSOLE_OVS_HANDLERS_H */
+#endif /* OVS_UPCALLS_HANDLERS_H */

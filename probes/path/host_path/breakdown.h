@@ -1,6 +1,8 @@
-/* host_path_stages.h - where the time of a way went: stages that add up to the whole. */
-#ifndef NETCONSOLE_HOST_PATH_STAGES_H
-#define NETCONSOLE_HOST_PATH_STAGES_H
+/* breakdown.h - where the time of a way went: stages that add up to the whole. */
+#ifndef HOST_PATH_BREAKDOWN_H
+#define HOST_PATH_BREAKDOWN_H
+
+#include "shared.h"
 
 #define FORWARD NC_WORD('f', 'o', 'r', 'w', 'a', 'r', 'd', 0)
 #define LOOKUP NC_WORD('l', 'o', 'o', 'k', 'u', 'p', 0, 0)
@@ -43,4 +45,4 @@ static inline void add_stages(u64 direction, struct path_way *way, struct durati
     latency_stage(direction, QDISC, took->qdisc_ns);
 }
 
-#endif /* NETCONSOLE_HOST_PATH_STAGES_H */
+#endif /* HOST_PATH_BREAKDOWN_H */

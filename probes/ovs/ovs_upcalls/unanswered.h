@@ -1,6 +1,8 @@
-/* ovs_unanswered.h - upcalls that are not answered in time: found by whichever CPU switches tasks, and counted once. */
-#ifndef NETCONSOLE_OVS_UNANSWERED_H
-#define NETCONSOLE_OVS_UNANSWERED_H
+/* unanswered.h - upcalls that are not answered in time: found by whichever CPU switches tasks, and counted once. */
+#ifndef OVS_UPCALLS_UNANSWERED_H
+#define OVS_UPCALLS_UNANSWERED_H
+
+#include "shared.h"
 
 /* Each CPU has a ring of the packets that it has handed over, in their order. Any CPU may look at the first of them, for one that does
  * nothing but take packets never switches tasks; whoever takes a packet out of the map accounts for it. */
@@ -123,4 +125,4 @@ static inline void remember(struct nc_config *config, struct waiting_key *key, u
     ring->written++;
 }
 
-#endif /* NETCONSOLE_OVS_UNANSWERED_H */
+#endif /* OVS_UPCALLS_UNANSWERED_H */

@@ -1,6 +1,10 @@
-/* host_path.h - what the parts of the probe host_path share: its counters, the moments of a way, and the packet that a CPU has in hand. */
-#ifndef NETCONSOLE_HOST_PATH_H
-#define NETCONSOLE_HOST_PATH_H
+/* shared.h - what the parts of the probe host_path share: its counters, the moments of a way, and the packet that a CPU has in hand. */
+#ifndef HOST_PATH_SHARED_H
+#define HOST_PATH_SHARED_H
+
+#include "../../common/netconsole.h"
+#include "../../common/path.h"
+#include "../../common/latency.h"
 
 enum {      /* counters */
     RECEIVED, REUSED, EVICTED, COPIES, CROSSED, PACKETS, SEGMENTS, SLOW, EXCHANGED, UNMATCHED, FROM_HOST, ASKED, RETURNED,
@@ -74,4 +78,4 @@ static inline struct path_way *place_for(u64 address)
     return way;
 }
 
-#endif /* NETCONSOLE_HOST_PATH_H */
+#endif /* HOST_PATH_SHARED_H */

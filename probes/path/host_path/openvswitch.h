@@ -1,9 +1,11 @@
-/* host_path_ovs.h - a way through Open vSwitch's kernel datapath: its actions, and its questions to user space.
+/* openvswitch.h - a way through Open vSwitch's kernel datapath: its actions, and its questions to user space.
  *
  * These tracepoints are a module's, so that kernel memory is read by NC_READ alone.
  */
-#ifndef NETCONSOLE_HOST_PATH_OVS_H
-#define NETCONSOLE_HOST_PATH_OVS_H
+#ifndef HOST_PATH_OPENVSWITCH_H
+#define HOST_PATH_OPENVSWITCH_H
+
+#include "shared.h"
 
 static inline u64 mix(u64 sum, u64 value)
 {
@@ -148,4 +150,4 @@ static inline void act(struct sk_buff *skb, u64 address, int is_ct)
     }
 }
 
-#endif /* NETCONSOLE_HOST_PATH_OVS_H */
+#endif /* HOST_PATH_OPENVSWITCH_H */

@@ -1,6 +1,9 @@
-/* ovs_upcalls.h - what the parts of the probe ovs_upcalls share: its counters, tables, and the packets that user space has. */
-#ifndef NETCONSOLE_OVS_UPCALLS_H
-#define NETCONSOLE_OVS_UPCALLS_H
+/* shared.h - what the parts of the probe ovs_upcalls share: its counters, tables, and the packets that user space has. */
+#ifndef OVS_UPCALLS_SHARED_H
+#define OVS_UPCALLS_SHARED_H
+
+#include "../../common/netconsole.h"
+#include "../../common/ovs.h"
 
 enum {      /* counters */
     UPCALLS, FAILED, PACKETS, ANSWERED, DROPPED, UNANSWERED, LATE, UNASKED, REFUSED,
@@ -163,4 +166,4 @@ static inline u64 resumed_ns(void)
     return since ? *since : 0;
 }
 
-#endif /* NETCONSOLE_OVS_UPCALLS_H */
+#endif /* OVS_UPCALLS_SHARED_H */

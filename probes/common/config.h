@@ -1,0 +1,50 @@
+/* config.h - mode and knobs, which the collector writes while the probe runs (netconsole_collector/probe/config.py). */
+#ifndef NETCONSOLE_CONFIG_H
+#define NETCONSOLE_CONFIG_H
+
+#define NC_F_DEVICE 1u
+#define NC_F_ADDRESS 2u
+#define NC_F_PORT 4u
+#define NC_F_PROTOCOL 8u
+#define NC_F_NETNS 16u
+#define NC_F_THRESHOLD 32u
+#define NC_F_DETAILS 64u
+#define NC_F_COUNTERS 128u  /* nothing but counters */
+#define NC_F_BREAKER 256u   /* the runs of a window are bounded */
+#define NC_F_PLACE (NC_F_DEVICE | NC_F_NETNS)
+#define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL)
+
+struct nc_config {
+    u32 flags;          /* NC_F_*: only filters that are set cost anything */
+    u32 netns;          /* inode */
+    u64 device[2];      /* name, zero padded */
+    u64 address[2];     /* network byte order, IPv4 as ::ffff:a.b.c.d */
+    u64 mask[2];
+    u16 port;           /* host byte order */
+    u8 protocol;
+    u8 flow_shift;      /* details of one flow in 2^flow_shift */
+    u8 pad[4];
+    u64 threshold_ns;
+    u64 event_every_ns; /* budget: one event per CPU and so many ns ... */
+    u64 event_burst_ns; /* ... and this much saved up at most */
+    u64 details_runs;   /* circuit breaker: runs of a window, all CPUs together, that may do the work of details ... */
+    u64 rows_runs;      /* ... and that may do more than count; 0: all */
+    u64 bound_ns;       /* ... and what all of them may take; 0: what they want */
+    u64 extra[4];       /* knobs of one probe alone */
+};
+BPF_ARRAY(nc_config, struct nc_config, 1);
+
+static inline struct nc_config *nc_config_get(void)
+{
+    int zero = 0;
+    return nc_config.lookup(&zero);
+}
+
+/* A number that stands for a kernel object as long as the probe lives. The verifier lets a BTF-typed program compute nothing from a
+ * pointer but its distance to another one: here to the configuration, which stays where it is. */
+static inline u64 nc_number_of(struct nc_config *config, void *pointer)
+{
+    return (u64)pointer - (u64)config;
+}
+
+#endif /* NETCONSOLE_CONFIG_H */

@@ -1,0 +1,53 @@
+/* kernel_memory.h - how a probe reads the kernel's memory: every read goes through NC_GET, NC_READ or NC_HEADER. */
+#ifndef NETCONSOLE_KERNEL_MEMORY_H
+#define NETCONSOLE_KERNEL_MEMORY_H
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 5, 0)
+#define bpf_probe_read_kernel bpf_probe_read
+#endif
+
+/* A BTF-typed program may load from kernel structures directly: one instruction; a bad pointer reads as 0. Others call a helper. */
+#if NC_DIRECT
+#define NC_GET(pointer, member) ((pointer)->member)
+#else
+#define NC_GET(pointer, member) ({                                                      \
+    typeof((pointer)->member) nc_value;                                                 \
+    bpf_probe_read_kernel(&nc_value, sizeof(nc_value), &(pointer)->member);             \
+    nc_value; })
+#endif
+
+/* By a helper in any case: for pointers that the verifier does not know, or may not trust. Off the common path. */
+#define NC_READ(pointer, member) ({                                                     \
+    typeof((pointer)->member) nc_value;                                                 \
+    bpf_probe_read_kernel(&nc_value, sizeof(nc_value), &(pointer)->member);             \
+    nc_value; })
+
+/* Packets are bytes, not structures. From 6.2 a BTF-typed program may say what an address points to (bpf_rdonly_cast, undone by the
+ * verifier: no call is made) and then load directly; the collector makes a call of that function from this number, for BCC cannot.
+ * NC_HEADER(iphdr, BTF_ID_iphdr, ip, address) declares struct iphdr *ip, or a copy of it. */
+#if NC_DIRECT && defined(HAVE_bpf_rdonly_cast) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+static void *(*nc_rdonly_cast)(u64 address, u32 type) = (void *)0x7ffffff0;
+#define NC_HEADER(type, id, name, address) struct type *name = nc_rdonly_cast(address, id)
+#else
+#define NC_HEADER(type, id, name, address)                                              \
+    struct type name##_copy, *name = &name##_copy;                                      \
+    bpf_probe_read_kernel(name, sizeof(*name), (void *)(address))
+#endif
+
+/* The n-th argument of a tracepoint. The call hides from BCC that it points into the kernel: BCC would turn loads into helper calls. */
+static inline void *nc_pointer(u64 value)
+{
+    return (void *)value;
+}
+#define NC_ARG(n) nc_pointer(ctx->args[n])
+
+/* Text in a key without a string: the bytes of a label, eight at a time. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define NC_CHAR(c, n) ((u64)(c) << (8 * (n)))
+#else
+#define NC_CHAR(c, n) ((u64)(c) << (56 - 8 * (n)))
+#endif
+#define NC_WORD(a, b, c, d, e, f, g, h) (NC_CHAR(a, 0) | NC_CHAR(b, 1) | NC_CHAR(c, 2) | NC_CHAR(d, 3) | \
+    NC_CHAR(e, 4) | NC_CHAR(f, 5) | NC_CHAR(g, 6) | NC_CHAR(h, 7))
+
+#endif /* NETCONSOLE_KERNEL_MEMORY_H */
