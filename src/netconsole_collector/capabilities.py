@@ -106,7 +106,7 @@ def _raw_tracepoint() -> Json:
         return _result(False, str(refused))
     try:
         os.close(attach.attach(attach.Point("raw_tracepoint", "", "sys_enter"), fd))
-    except attach.NotHere as error:
+    except attach.CannotAttach as error:
         return _result(False, str(error))
     finally:
         os.close(fd)

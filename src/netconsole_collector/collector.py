@@ -15,7 +15,7 @@ from netconsole_collector.kernel import syscalls
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.kernel.statistics import Statistics
-from netconsole_collector.kernel.usage import Usage
+from netconsole_collector.kernel.usage import UsageReader
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.output import Output, ReaderGone
 from netconsole_collector.probe import config, decode, followers
@@ -57,7 +57,7 @@ class Collector:
         self._python = python
         self._keep_in = keep_in
         self._lookups = Lookups()
-        self._usage = Usage()
+        self._usage = UsageReader()
         self._statistics = Statistics(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
         self._probes: Dict[str, RunningProbe] = {}
         self._bound_pct = 0.0

@@ -89,7 +89,7 @@ class Worker:
 
     def _answer(self) -> Json:
         if not self.job.get("compile_only"):
-            self._refuse_the_hopeless()
+            self._refuse_early()
         self._memlock = _raise_memlock()
         directory = self.job.get("keep_in")
         folder = cache.open_folder(directory) if directory else None
@@ -106,8 +106,8 @@ class Worker:
         cache.keep(folder, name, compiled)
         return answer
 
-    def _refuse_the_hopeless(self) -> None:
-        hopeless = attach.hopeless(self.spec["programs"])
+    def _refuse_early(self) -> None:
+        hopeless = attach.without_kprobes(self.spec["programs"])
         if hopeless:
             what = ", ".join(dict.fromkeys(one["measures"] for one in hopeless))
             refused = Refused("{}; it cannot measure {}".format(hopeless[0]["tried"][0]["why"], what), "unsupported")
@@ -202,22 +202,22 @@ class Worker:
                 point = attach.parse(point_text)
                 when = alternative.get("when")
                 if when and when not in compiled.facts:
-                    raise attach.NotHere("this kernel has no {}".format(re.sub(r"^(HAVE|NARGS)_", "", when)))
+                    raise attach.CannotAttach("this kernel has no {}".format(re.sub(r"^(HAVE|NARGS)_", "", when)))
                 attach.check(point)
                 misfit = compiled.misfits.get(prototypes.expected(point.name, alternative.get("takes", [])))
                 if misfit:
-                    raise attach.NotHere(misfit)
+                    raise attach.CannotAttach(misfit)
                 if function not in codes:
-                    raise attach.NotHere("function {} is not compiled on this kernel".format(function))
+                    raise attach.CannotAttach("function {} is not compiled on this kernel".format(function))
                 typed = direct or point.kind in ("fentry", "fexit")
                 target = compiled.targets[point_text] if typed else None
                 program = _load_program(function, codes[function], point.kind, target, compiled.rdonly_cast)
                 try:
                     link = attach.attach(point, program, typed)
-                except attach.NotHere:
+                except attach.CannotAttach:
                     os.close(program)
                     raise
-            except (attach.NotHere, ValueError) as error:
+            except (attach.CannotAttach, ValueError) as error:
                 tried.append({"point": point_text, "why": str(error), "detail": ""})
             except loading.LoadRefused as error:
                 tried.append({"point": point_text, "why": "{}: {}".format(function, error), "detail": error.log})

@@ -1,1 +1,1 @@
-"""The kernel's interfaces: bpf(2), attachments, event buffers, statistics."""
+"""The kernel's interfaces: bpf(2), attachments, event buffers, statistics, clocks."""

@@ -1,7 +1,7 @@
 """Attaches a loaded program to an attach point written as in a manifest: "raw_tracepoint:kfree_skb".
 
-By the system calls themselves: nothing is written to tracefs, an attachment is one descriptor, and it is gone when the
-last copy of that is closed.
+It uses the system calls themselves, and writes nothing to tracefs. An attachment is one descriptor. It ends when the
+last copy of the descriptor is closed.
 """
 
 import ctypes
@@ -29,12 +29,12 @@ _KRETPROBE = 1
 """config bit 0 of the kprobe PMU (format/retprobe)."""
 
 
-class NotHere(Exception):
-    """The attach point does not exist on this kernel, or cannot be used; the message says which of both, and why."""
+class CannotAttach(Exception):
+    """The attach point does not exist on this kernel, or cannot be used. The message says which, and why."""
 
 
 class Point(NamedTuple):
-    """An attach point; ``category`` only of a classic tracepoint."""
+    """An attach point. Only a classic tracepoint has a ``category``."""
 
     kind: str
     category: str
@@ -42,7 +42,7 @@ class Point(NamedTuple):
 
 
 def parse(text: str) -> Point:
-    """Raises ValueError with the expected form."""
+    """Raises ValueError; the message has the expected form."""
     if not _FORM.fullmatch(text):
         forms = "raw_tracepoint:NAME, tracepoint:CATEGORY:NAME, fentry:FUNCTION, fexit:…, kprobe:SYMBOL, kretprobe:…"
         raise ValueError("attach point {!r}: expected one of {}".format(text, forms))
@@ -51,14 +51,14 @@ def parse(text: str) -> Point:
 
 
 def tracefs() -> Optional[str]:
-    """Where tracefs is mounted and readable; None when nowhere. It is never mounted on the host's behalf."""
+    """Where tracefs is mounted and readable; None when it is not. We never mount it ourselves."""
     return next((path for path in _TRACEFS if os.access(os.path.join(path, "events"), os.R_OK | os.X_OK)), None)
 
 
-def hopeless(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """On a kernel without kprobes: a manifest's required programs that have nothing else, with what to say of each.
+def without_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """On a kernel without kprobes: the required programs of a manifest that can only be kprobes, and why they fail.
 
-    Known before anything is compiled, and a better reason than the types of modules that are not loaded either.
+    This is known before anything is compiled. It is also a better reason than that types of modules are missing.
     """
     if os.path.exists(_PMU.format("kprobe")):
         return []
@@ -72,27 +72,27 @@ def hopeless(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def check(point: Point) -> None:
-    """Raises NotHere for what can be known without trying: cheap, and with a better reason than an errno."""
+    """Raises CannotAttach for what can be known without a try. It is cheap, and the reason is better than an errno."""
     if point.kind == "tracepoint":
         _tracepoint_id(point)
     elif point.kind in ("fentry", "fexit"):
         if not _in_kallsyms(point.name):
-            raise NotHere(
+            raise CannotAttach(
                 "no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name)
             )
     elif point.kind in ("kprobe", "kretprobe"):
         if not os.path.exists(_PMU.format("kprobe")):
-            raise NotHere(_NO_KPROBES)
+            raise CannotAttach(_NO_KPROBES)
         if not _in_kallsyms(point.name):
-            raise NotHere(
+            raise CannotAttach(
                 "no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name)
             )
         if not _traceable(point.name):
-            raise NotHere("{} is in this kernel but cannot be probed (notrace)".format(point.name))
+            raise CannotAttach("{} is in this kernel but cannot be probed (notrace)".format(point.name))
 
 
 def attach(point: Point, program_fd: int, typed: bool = False) -> int:
-    """The descriptor of the attachment. A BTF-``typed`` program knows its place since it was loaded. Raises NotHere."""
+    """The descriptor of the attachment. A BTF-``typed`` program was loaded for its point. Raises CannotAttach."""
     try:
         if typed or point.kind == "raw_tracepoint":
             return _raw_tracepoint("" if typed else point.name, program_fd)
@@ -101,7 +101,7 @@ def attach(point: Point, program_fd: int, typed: bool = False) -> int:
         kind = int(_read(_PMU.format("kprobe/type")))
         return _perf_event(kind, _KRETPROBE if point.kind == "kretprobe" else 0, point.name, program_fd)
     except OSError as error:
-        raise NotHere("{}: {}".format(":".join(part for part in point if part), _reason(point, error))) from None
+        raise CannotAttach("{}: {}".format(":".join(part for part in point if part), _reason(point, error))) from None
 
 
 def _reason(point: Point, error: OSError) -> str:
@@ -123,7 +123,7 @@ def _perf_event(kind: int, config: int, symbol: Optional[str], program_fd: int) 
     # bp_type, config1 (here the address of the symbol's name)
     raw = struct.pack("=IIQQQQQIIQ", kind, _PERF_ATTR_BYTES, config, 1, 0, 0, 0, 1, 0, address)
     attributes = ctypes.create_string_buffer(raw.ljust(_PERF_ATTR_BYTES, b"\0"), _PERF_ATTR_BYTES)
-    # On one CPU only, yet the program runs on all: it hangs on the trace event, not on the perf event.
+    # The perf event is on one CPU, but the program runs on all: it belongs to the trace event.
     fd = syscalls.syscall(syscalls.NR_PERF_EVENT_OPEN, attributes, -1, 0, -1, _PERF_FLAG_FD_CLOEXEC)
     try:
         fcntl.ioctl(fd, _PERF_EVENT_IOC_SET_BPF, program_fd)
@@ -137,36 +137,36 @@ def _perf_event(kind: int, config: int, symbol: Optional[str], program_fd: int) 
 def _tracepoint_id(point: Point) -> int:
     root = tracefs()
     if root is None:
-        raise NotHere("tracefs is not mounted; mount -t tracefs tracefs /sys/kernel/tracing")
+        raise CannotAttach("tracefs is not mounted; mount -t tracefs tracefs /sys/kernel/tracing")
     path = os.path.join(root, "events", point.category, point.name, "id")
     if not os.path.exists(path):
-        raise NotHere("no tracepoint {}:{} in this kernel".format(point.category, point.name))
+        raise CannotAttach("no tracepoint {}:{} in this kernel".format(point.category, point.name))
     return int(_read(path))
 
 
 def _in_kallsyms(symbol: str) -> bool:
-    """True as well when kallsyms cannot be read: then the attempt will tell."""
+    """Also true when kallsyms cannot be read: then the attempt will tell."""
     try:
         listed = _listing("/proc/kallsyms")
     except OSError:
         return True
     name = b" " + symbol.encode()
-    return name + b"\n" in listed or name + b"\t" in listed  # behind the tab is the module
+    return name + b"\n" in listed or name + b"\t" in listed  # after the tab comes the module
 
 
 def _traceable(symbol: str) -> bool:
-    """False only when tracefs lists the functions that can be probed and this one is not among them."""
+    """False only when tracefs lists the functions that can be probed, and this one is not in the list."""
     try:
         listed = _listing(os.path.join(tracefs() or "", "available_filter_functions"))
     except OSError:
         return True
     name = b"\n" + symbol.encode()
-    return name + b"\n" in listed or name + b" " in listed  # behind the blank is the module
+    return name + b"\n" in listed or name + b" " in listed  # after the blank comes the module
 
 
 @functools.lru_cache(maxsize=2)
 def _listing(path: str) -> bytes:
-    """A list of functions, several MB of text that take the kernel a second to write: read once by a worker."""
+    """A list of functions. It is several MB, and the kernel takes a second to write it: a worker reads it once."""
     with open(path, "rb") as file:
         return b"\n" + file.read()
 

@@ -1,7 +1,7 @@
-"""Loads a compiled program into the kernel, with the verifier's own words when it is refused.
+"""Loads a compiled program into the kernel. When the kernel refuses it, the reason is the verifier's own sentence.
 
-BCC compiles and makes the maps; loading is done here because BCC cannot load BTF-typed raw tracepoints, whose programs
-read kernel structures with one instruction where others call a helper, and because its errors go to the terminal.
+BCC only compiles: it cannot load BTF-typed raw tracepoints, and its errors go to the terminal. A BTF-typed program
+reads a member of a kernel structure with one instruction. Other programs have to call a helper.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ RDONLY_CAST = 0x7FFFFFF0
 """The number that probes/common/kernel_memory.h gives to bpf_rdonly_cast."""
 _NAME_BYTES = 16
 _LOG_BYTES = (1 << 20, 1 << 24)
-"""A log that does not fit is asked for again with more room, once: it ends with the reason."""
+"""The reason is at the end of the log. A log that does not fit is asked for once more, with more room."""
 _STATISTICS = re.compile(
     r"processed \d|verification time|stack depth|peak_states|max_states_per|BPF program is too large"
 )
@@ -35,7 +35,7 @@ _TRACE = re.compile(r"\d+: |from \d+ to|R\d+\w*=|; |func#|last_idx|regs=|parent 
 
 
 class LoadRefused(Exception):
-    """The kernel refused a program. The message is one sentence; ``log`` is all that the verifier said."""
+    """The kernel refused a program. The message is one sentence. ``log`` is all that the verifier said."""
 
     def __init__(self, why: str, log: str = "") -> None:
         super().__init__(why)
@@ -43,7 +43,7 @@ class LoadRefused(Exception):
 
 
 def load(name: str, code: bytes, kind: int, attach_type: int = 0, attach_btf_id: int = 0, version: int = 0) -> int:
-    """The descriptor of the program; ``version`` is LINUX_VERSION_CODE, needed before 5.0. Raises LoadRefused."""
+    """The descriptor of the program. ``version`` is LINUX_VERSION_CODE, needed before 5.0. Raises LoadRefused."""
     try:
         return _load(name, code, kind, attach_type, attach_btf_id, version, None)
     except OSError as error:
@@ -61,9 +61,10 @@ def load(name: str, code: bytes, kind: int, attach_type: int = 0, attach_btf_id:
 
 
 def link(code: bytes, functions: Mapping[int, int]) -> bytes:
-    """The program with calls of these numbers, which no helper has, made calls of kernel functions (number → BTF id).
+    """The code, with its calls of these numbers made calls of kernel functions (number → BTF id).
 
-    BCC knows helpers only; a call of a kernel function differs in its source register (BPF_PSEUDO_KFUNC_CALL).
+    BCC knows only calls of helpers, and no helper has such a number. A call of a kernel function differs in its source
+    register (BPF_PSEUDO_KFUNC_CALL).
     """
     linked = bytearray(code)
     for offset in range(0, len(linked), _INSTRUCTION_BYTES):
@@ -98,7 +99,7 @@ def _load(
         re.sub(r"\W", "_", name).encode()[: _NAME_BYTES - 1],
         0,  # ifindex
         attach_type,
-        *(0, 0, 0, 0, 0, 0, 0),  # the program's own BTF: type information for debuggers, not needed to load
+        *(0, 0, 0, 0, 0, 0, 0),  # the program's own BTF: for debuggers, not needed to load
         btf_id,
         0,  # BTF of vmlinux
     )

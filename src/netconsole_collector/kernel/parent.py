@@ -1,4 +1,4 @@
-"""Which signal a process of ours gets when the one that started it dies, however that dies."""
+"""A signal for this process when its parent dies, whatever it dies of."""
 
 import ctypes
 
@@ -6,5 +6,5 @@ _PR_SET_PDEATHSIG = 1
 
 
 def on_parents_death(number: int) -> None:
-    """Asks the kernel for this signal (prctl(2)). Whoever died before was not noticed: compare getppid() afterwards."""
+    """Asks the kernel for this signal (prctl(2)). A parent that has died before is not noticed: compare getppid()."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

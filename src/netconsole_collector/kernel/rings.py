@@ -1,7 +1,7 @@
-"""Consumers of event buffers by mmap: the ring buffer (5.8), and the perf buffer where there is none.
+"""Reads event buffers by mmap: the ring buffer (5.8), or the perf buffer on older kernels.
 
-Neither is waited for: probes submit without wake-ups (the wake-up, not the copy, is what an event costs: 40 times),
-and the collector looks at its own pace.
+Programs submit events without a wake-up, because a wake-up costs 40 times as much as the copy. The collector reads the
+buffers once in each interval.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from netconsole_collector.kernel import syscalls
 
 _PAGE = mmap.PAGESIZE
 
-# kernel/bpf/ringbuf.c: each record has a header of 8 bytes, the first 4 are length and flags
+# kernel/bpf/ringbuf.c: each record has a header of 8 bytes; the first 4 are length and flags
 _HEADER_BYTES = 8
 _BUSY = 1 << 31
 _DISCARDED = 1 << 30
@@ -32,17 +32,17 @@ _PERF_EVENT_IOC_ENABLE = 0x2400
 _PERF_RECORD_LOST = 2
 _PERF_RECORD_SAMPLE = 9
 _NO_WAKEUP = 0x7FFFFFFF
-"""wakeup_events: so many samples never come; the buffer is polled."""
+"""wakeup_events: so many samples never come, so there is no wake-up."""
 _DATA_HEAD = 1024
 """Offset of data_head and data_tail in struct perf_event_mmap_page."""
 _PERF_PAGES = 64
 
 
 class RingBuffer:
-    """Reads a BPF_MAP_TYPE_RINGBUF: a consumer page that is ours to write, a producer page, the data mapped twice."""
+    """Reads a BPF_MAP_TYPE_RINGBUF: a consumer page that we write, a producer page, and the data, mapped twice."""
 
     lost = 0
-    """Ring buffers refuse at submission: the program counts its own losses."""
+    """A full ring buffer refuses the submission, and the program counts that itself."""
 
     def __init__(self, fd: int) -> None:
         self._size = syscalls.map_info(fd).max_entries
@@ -53,7 +53,7 @@ class RingBuffer:
         self._data = memoryview(self._producer_map)[_PAGE:]
 
     def read(self, limit: int) -> List[bytes]:
-        """At most ``limit`` records, oldest first; what is left stays in the buffer."""
+        """At most ``limit`` records, oldest first. The others stay in the buffer."""
         records: List[bytes] = []
         position = self._consumer[0]
         end = self._producer[0]
@@ -78,12 +78,12 @@ class RingBuffer:
 
 
 class PerfBuffer:
-    """Reads a BPF_MAP_TYPE_PERF_EVENT_ARRAY: one buffer for each CPU that is online now."""
+    """Reads a BPF_MAP_TYPE_PERF_EVENT_ARRAY: one buffer for each CPU that is online when this is made."""
 
     def __init__(self, fd: int) -> None:
         self.lost = 0
-        """Samples that the kernel says it dropped. It says so with the next sample that fits, so this runs late:
-        the program's own count of refused submissions is exact, and is the one that is shown."""
+        """Samples that the kernel says it dropped. It says so with the next sample that fits, so this number is late.
+        The program counts refused submissions exactly, and that number is shown."""
         self._buffers: List[Tuple[int, mmap.mmap]] = []
         events = syscalls.Map(fd)
         try:
@@ -122,7 +122,7 @@ class PerfBuffer:
         events.set(struct.pack("=I", cpu), struct.pack("=I", fd))
 
     def read(self, limit: int) -> List[bytes]:
-        """At most ``limit`` records; those of one CPU are in order. A record may be longer than what was submitted."""
+        """At most ``limit`` records. Those of one CPU are in order. A record may be longer than what was submitted."""
         records: List[bytes] = []
         for _, mapping in self._buffers:
             records.extend(self._read_one(mapping, limit - len(records)))
@@ -130,13 +130,13 @@ class PerfBuffer:
 
     def _read_one(self, mapping: mmap.mmap, limit: int) -> Iterator[bytes]:
         size = _PERF_PAGES * _PAGE
-        with memoryview(mapping)[_DATA_HEAD : _DATA_HEAD + 16] as control:  # native words: read and written in one go
+        with memoryview(mapping)[_DATA_HEAD : _DATA_HEAD + 16] as control:  # native words: read and written at once
             words = control.cast("Q")
             head, tail = words[0], words[1]
             words.release()
         while tail < head and limit > 0:
             offset = tail % size
-            kind, _, length = struct.unpack_from("=IHH", mapping, _PAGE + offset)  # headers never wrap: 8-byte units
+            kind, _, length = struct.unpack_from("=IHH", mapping, _PAGE + offset)
             start, stop = _PAGE + offset, _PAGE + min(offset + length, size)
             raw = mapping[start:stop]
             if len(raw) < length:

@@ -1,4 +1,4 @@
-"""What the collector itself uses: CPU time (its compile workers included) and memory."""
+"""What the collector itself uses: CPU time (with its compile workers) and memory."""
 
 import os
 import resource
@@ -6,11 +6,11 @@ from typing import Any, Dict, Optional
 
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _PSS_EVERY = 5
-"""Readings between two of the proportional set size, which costs the kernel a walk over all our pages."""
+"""The proportional set size is read only so often: for it the kernel has to walk over all our pages."""
 
 
-class Usage:
-    """Readings with deltas."""
+class UsageReader:
+    """Reads the `usage` of a cost frame."""
 
     def __init__(self) -> None:
         self._cpu_ns = _cpu_ns()
@@ -18,7 +18,7 @@ class Usage:
         self._readings = 0
 
     def read(self) -> Dict[str, Any]:
-        """The `usage` of a cost frame: CPU time since the last reading, memory now."""
+        """CPU time since the last reading, and memory now."""
         cpu_ns = _cpu_ns()
         used, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
         if self._readings % _PSS_EVERY == 0:

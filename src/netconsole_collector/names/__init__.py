@@ -1,1 +1,1 @@
-"""What people call what the kernel numbers: processes, VMs, namespaces, symbols, drop reasons."""
+"""Names for what the kernel numbers: processes, VMs, network namespaces, functions, drop reasons."""

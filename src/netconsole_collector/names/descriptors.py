@@ -1,11 +1,11 @@
-"""What a process has open, from /proc/PID/fd: it may end, and close any of it, while we look."""
+"""The open descriptors of a process, from /proc/PID/fd. It may close them, or end, while they are read."""
 
 import os
 from typing import Iterator, Tuple
 
 
 def opened(directory: str) -> Iterator[Tuple[str, str]]:
-    """Number and target of each descriptor; none of a process that has ended, or is not ours to look into."""
+    """Number and target of each descriptor. None for a process that has ended, or that we may not look into."""
     try:
         numbers = os.listdir(directory)
     except OSError:
@@ -14,4 +14,4 @@ def opened(directory: str) -> Iterator[Tuple[str, str]]:
         try:
             yield number, os.readlink(os.path.join(directory, number))
         except OSError:
-            continue  # closed meanwhile: that hides no other
+            continue  # closed meanwhile; the others count

@@ -1,7 +1,7 @@
 """Drop reasons: their names from the running kernel's own enums, and what a reason means to an operator.
 
-enum skb_drop_reason is the core's (5.17). From 6.4 the high 16 bits are a subsystem (enum skb_drop_reason_subsys),
-whose own reasons are in an enum of its module, with the subsystem in the high bits of each value.
+enum skb_drop_reason (5.17) has the reasons of the core. Since 6.4 the high 16 bits of a reason are a subsystem (enum
+skb_drop_reason_subsys). Its reasons are in an enum of its module, with the subsystem in the high bits of each value.
 """
 
 import re
@@ -29,7 +29,7 @@ TCP_RFC7323_TW_PAWS TC_EGRESS TC_INGRESS UNHANDLED_PROTO UNICAST_IN_L2_MULTICAST
 """
 """Nothing is wrong with the host: no listener, connection teardown, duplicates, somebody's own filter.
 
-Taken from the comments of include/net/dropreason-core.h. A name that is not listed here or below is unknown."""
+Taken from the comments of include/net/dropreason-core.h. A name that is listed neither here nor below is unknown."""
 
 _SUSPICIOUS = """
 ARP_PVLAN_DISABLE BRIDGE_INGRESS_STP_STATE CAKE_FLOOD CANFD_RX_INVALID_FRAME CANXL_RX_INVALID_FRAME
@@ -71,7 +71,7 @@ _INFERRED: Dict[str, Optional[str]] = {
 
 _NO_REASON = "NOT_SPECIFIED"
 _OVS_OWN = {0x7FFF0001: "OVS_DROP_LAST_ACTION", 0x7FFF0002: "OVS_DROP_METER", 0x7FFF0003: "OVS_TOO_LARGE"}
-"""What the probe ovs_drops sees by itself before 6.7; as the kernel has called it since, where it does."""
+"""Reasons that the probe ovs_drops finds out itself before 6.7, by the names that the kernel has for them since."""
 _OVS_INFERRED = {
     "ovs_vport_send": "OVS_TOO_LARGE",
     "ovs_fragment": "OVS_FRAGMENT",
@@ -85,16 +85,17 @@ _OVS_INFERRED = {
 }
 """Function of net/openvswitch → reason, where the kernel names none."""
 _OVS_SENDS = ("do_output", "do_execute_actions")
-"""From 6.7 these say why they drop. What has no reason there was dropped by ovs_vport_send, which ended with a jump."""
+"""Since 6.7 these functions say why they drop. A drop there without a reason was made by ovs_vport_send, which they
+call: it ends with a jump into the function that frees, so the location is that of its caller."""
 
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
 
 
 def from_btf(btf: Btf) -> Dict[str, str]:
-    """Value (as decimal text: it travels as JSON) → short name; empty on kernels that have no drop reasons.
+    """Value (as decimal text, because it travels as JSON) → short name. Empty on kernels without drop reasons.
 
-    A subsystem's value without a name of its own is found under its high 16 bits: "subsystem:1" → "mac80211".
+    Subsystems have names too: "subsystem:1" → "mac80211". They serve for values that have no name of their own.
     """
     names: Dict[str, str] = {}
     for enum in btf.named("skb_drop_reason", (b.ENUM, b.ENUM64))[:1]:
@@ -160,5 +161,5 @@ class DropReasons:
 
 
 def _ovs_class(name: str) -> str:
-    """Openvswitch names its own: an explicit drop action is somebody's rule."""
+    """Open vSwitch has reasons of its own. An explicit drop action is somebody's rule, and benign."""
     return BENIGN if name in ("OVS_DROP_EXPLICIT", "OVS_DROP_LAST_ACTION") else SUSPICIOUS

@@ -35,7 +35,7 @@ L4 = {
 }
 L4.update({58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP", 136: "UDP-Lite"})
 L4.update({0x100: "not IP", 0x101: "unparsed"})
-"""IP protocol numbers; above 255 what nc_parse of probes/common/packets.h could not say."""
+"""IP protocol numbers. Above 255: why nc_parse of probes/common/packets.h found no protocol."""
 
 ETHERTYPES = {0x0800: "IPv4", 0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "802.1Q", 0x88A8: "802.1ad", 0x8847: "MPLS"}
 ETHERTYPES.update({0x8035: "RARP", 0x88CC: "LLDP", 0x8809: "LACP", 0x8863: "PPPoE discovery", 0x8864: "PPPoE"})
@@ -45,7 +45,7 @@ SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "
 """Order of the enum in include/linux/interrupt.h, unchanged since 4.0."""
 
 XMIT = {0x00: "ok", 0x01: "dropped", 0x02: "congested", 0x10: "busy"}
-"""NET_XMIT_* and NETDEV_TX_* of include/linux/netdevice.h; negative values are error numbers."""
+"""NET_XMIT_* and NETDEV_TX_* of include/linux/netdevice.h. Negative values are error numbers."""
 
 _OUR_FRAMES = (
     "bpf_prog_",
@@ -87,7 +87,7 @@ class Labels:
         return call(value) if call else int(value)
 
     def stack(self, addresses: List[int]) -> List[str]:
-        """Innermost first, without the frames of the measurement itself. The first 0 ends it."""
+        """The frames of a stack, innermost first, without those of the measurement itself. The first 0 ends it."""
         end = addresses.index(0) if 0 in addresses else len(addresses)
         frames = [self.lookups.symbols.frame(one) for one in addresses[:end]]
         return list(itertools.dropwhile(lambda frame: frame.startswith(_OUR_FRAMES), frames))
@@ -110,14 +110,14 @@ def text(raw: bytes) -> str:
 
 
 def address(raw: bytes) -> Optional[str]:
-    """16 bytes in network order; IPv4 is mapped. None for all zeros: there is none."""
+    """16 bytes in network order, IPv4 as a mapped address. None for all zeros: there is no address."""
     if raw.startswith(_MAPPED_IPV4):
         return socket.inet_ntop(socket.AF_INET, raw[12:])
     return socket.inet_ntop(socket.AF_INET6, raw) if any(raw) else None
 
 
 def error_name(value: int) -> str:
-    """ENOBUFS for 105 or -105; the number for what has no name."""
+    """ENOBUFS for 105 or -105. A number that has no name stays a number."""
     number = abs(_signed(value))
     return errno.errorcode.get(number, str(number)) if number else "none"
 

@@ -1,4 +1,4 @@
-"""What this host calls its functions, processes, virtual machines and network namespaces: shared by all probes."""
+"""The names of this host: its kernel functions, processes, VMs and network namespaces. All probes share them."""
 
 from typing import Optional
 
@@ -9,7 +9,7 @@ from netconsole_collector.names.vms import Vms
 
 
 class Lookups:
-    """The look-ups of one collector. Every cache in them is bounded."""
+    """The look-ups of one collector. Each of their caches is bounded."""
 
     def __init__(self, symbols: Optional[Symbols] = None, vms: Optional[Vms] = None) -> None:
         self.symbols = symbols or Symbols()

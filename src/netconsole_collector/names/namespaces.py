@@ -1,39 +1,43 @@
-"""Names of network namespaces by inode: not kept for good, the kernel gives that of one that is gone to the next."""
+"""Names of network namespaces, by inode.
+
+A name is not kept for good: the kernel gives the inode of a namespace that is gone to a new one.
+"""
 
 import os
 import time
 from typing import Dict, Optional
 
 _HOST = ("/proc/1/ns/net", "/proc/self/ns/net")
-_LOOK_EVERY_S = 1.0
+_READ_EVERY_S = 1.0
 _YOUNG_S = 2.0
-"""`ip netns add` makes the name first and mounts the namespace on it then: a directory so young is looked at again."""
+"""A directory that has changed so recently is read again: `ip netns add` makes the name first, and mounts the namespace
+on it later."""
 
 
 class Namespaces:
-    """``directory`` is where `ip netns` keeps its names; ``changes`` counts how often a name came, changed or went."""
+    """``directory`` is where `ip netns` keeps its names. ``changes`` counts how often a name came, changed or went."""
 
     def __init__(self, directory: str = "/run/netns") -> None:
         self.changes = 0
         self._directory = os.fsencode(directory)
         self._names: Dict[int, str] = {}
         self._changed_ns: Optional[int] = None
-        self._next_look = 0.0
+        self._next_read = 0.0
 
     def name(self, inode: int) -> Optional[str]:
-        """ "host", the name, or the inode as text where it has none; None for 0."""
+        """ "host", the name, or the inode as text when there is no name. None for 0."""
         if not inode:
             return None
-        if inode not in self._names and time.monotonic() >= self._next_look:
-            self._look()
+        if inode not in self._names and time.monotonic() >= self._next_read:
+            self._read()
         return self._names.get(inode, str(inode))
 
     def refresh(self) -> None:
-        """To be called once a reading: one stat, unless names have come or gone."""
+        """Call this once in each reading. It costs one stat, unless names have come or gone."""
         changed_ns = self._mtime_ns()
         is_young = changed_ns is not None and time.time() - changed_ns / 1e9 < _YOUNG_S
         if changed_ns != self._changed_ns or is_young:
-            self._look()
+            self._read()
 
     def _mtime_ns(self) -> Optional[int]:
         try:
@@ -41,8 +45,8 @@ class Namespaces:
         except OSError:
             return None
 
-    def _look(self) -> None:
-        self._next_look = time.monotonic() + _LOOK_EVERY_S
+    def _read(self) -> None:
+        self._next_read = time.monotonic() + _READ_EVERY_S
         self._changed_ns = self._mtime_ns()
         names = self._list()
         if names != self._names:

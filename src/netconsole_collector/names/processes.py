@@ -1,7 +1,7 @@
-"""Which process a pid is, and which process holds a socket: from /proc, seldom, and only when somebody asks.
+"""The process behind a pid, and the process that holds a socket: from /proc, and only when somebody asks.
 
-Reading every descriptor of every process takes 10 ms and more on a busy host, so a scan is made at most every few
-seconds, and a socket that no scan has found yet has no owner (None) until then.
+A scan reads every descriptor of every process. On a busy host it takes 10 ms and more, so there is one every few
+seconds at most. A socket has no process (None) until a scan has found it.
 """
 
 import os
@@ -13,18 +13,18 @@ from netconsole_collector.names.descriptors import opened
 
 _SCAN_EVERY_S = 5.0
 _MAX_SCAN_S = 0.2
-"""A scan that takes longer is left half done, and goes on from there the next time."""
+"""A scan that takes longer stops. The next one goes on from there."""
 _MAX_KNOWN = 16384
-"""Sockets of one scan: one that finds more is left half done as well, and what it found is forgotten at the next."""
+"""Sockets of one scan. A scan that finds more stops as well, and the next one forgets what it found."""
 _MAX_ASKED = 3
-"""Scans for one socket: after them it is taken to belong to nobody that can be seen."""
+"""Scans for one socket. After them we take it that no process that we can see holds it."""
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
 class Processes:
-    """Answers are remembered: a label must not change under a row once it has been shown, unless it was unknown.
+    """Keeps its answers: once a row has a label, the label must not change unless it was unknown.
 
-    ``changes`` counts the times that something unknown became known.
+    ``changes`` counts how often something unknown became known.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
@@ -38,30 +38,30 @@ class Processes:
         self._resume_at = 0
 
     def of_pid(self, pid: int) -> Optional[str]:
-        """ "name (pid)", or the pid alone when it is gone; None for 0, which is the kernel."""
+        """ "name (pid)", or the pid alone when the process is gone. None for 0, which is the kernel."""
         if not pid:
             return None
         if pid not in self._processes:
-            self._bound(self._processes)
+            self._make_room(self._processes)
             self._processes[pid] = self._described(pid)
         return self._processes[pid]
 
     def of_socket(self, inode: int) -> Optional[str]:
-        """ "name (pid)" of a process that holds the socket with this inode; None when not (yet) known."""
+        """ "name (pid)" of a process that holds the socket with this inode. None when it is not known, or not yet."""
         if not inode:
             return None
         if self._shown.get(inode) is None:
             if inode not in self._sockets and time.monotonic() >= self._next_scan:
                 self._scan()
-            self._bound(self._shown)
+            self._make_room(self._shown)
             self._shown[inode] = self._sockets.get(inode)
             if self._shown[inode] is None:
-                self._bound(self._asked)
+                self._make_room(self._asked)
                 self._asked.setdefault(inode, 0)
         return self._shown[inode]
 
     def refresh(self) -> None:
-        """Looks again for sockets that were asked for in vain, not too often and not for ever."""
+        """Looks again for sockets that were not found: not too often, and not for ever."""
         if time.monotonic() < self._next_scan or all(asked >= _MAX_ASKED for asked in self._asked.values()):
             return
         self._scan()
@@ -70,7 +70,7 @@ class Processes:
                 self.changes += 1
                 self._asked.pop(inode)
                 self._shown.pop(inode, None)
-            elif not self._resume_at:  # all processes were looked at
+            elif not self._resume_at:  # the scan has seen all processes
                 self._asked[inode] = asked + 1
 
     def _described(self, pid: int) -> str:
@@ -100,14 +100,14 @@ class Processes:
         self._resume_at = 0
 
     def _scan_process(self, pid: int) -> None:
-        owner = None
+        process = None
         for _, target in opened(os.path.join(self._proc, str(pid), "fd")):
             match = _SOCKET.match(target)
             if match:
-                owner = owner or self._described(pid)
-                self._sockets.setdefault(int(match.group(1)), owner)
+                process = process or self._described(pid)
+                self._sockets.setdefault(int(match.group(1)), process)
 
     @staticmethod
-    def _bound(cache: Dict[int, Any]) -> None:
+    def _make_room(cache: Dict[int, Any]) -> None:
         if len(cache) >= _MAX_KNOWN:
             cache.clear()

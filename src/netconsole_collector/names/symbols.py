@@ -1,6 +1,6 @@
-"""Kernel addresses → function names, from /proc/kallsyms in about 2 MB instead of the 40 MB of a dictionary.
+"""Function names of kernel addresses, from /proc/kallsyms. They take about 2 MB; a dictionary would take 40 MB.
 
-The addresses are one sorted array; the names are kept compressed, in blocks, of which a few are unpacked at a time.
+The addresses are in sorted arrays. The names are compressed in blocks, and a few blocks at a time are unpacked.
 """
 
 import time
@@ -12,18 +12,18 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 KALLSYMS = "/proc/kallsyms"
 
 _PADDING = b"__pfx_"
-"""The room before a function (CONFIG_CALL_PADDING): no code runs there, and it doubles the list."""
+"""Symbols of the padding before a function (CONFIG_CALL_PADDING). No code runs there, and they double the list."""
 _BLOCK = 512
 _MAX_KNOWN = 8192
 _MAX_UNPACKED = 16
 _REREAD_AFTER_S = 10.0
-"""A module may have been loaded since: an address that nobody knows is looked for again, but not all the time."""
+"""A module may have been loaded meanwhile. So kallsyms is read again for an unknown address, but only so often."""
 _MAX_FUNCTION_BYTES = 1 << 20
-"""Farther than this behind the last symbol of the kernel or of a module is not inside it."""
+"""An address farther than this behind the last symbol of the kernel, or of a module, is not inside it."""
 
 
 class _Run(NamedTuple):
-    """The functions of the kernel or of one module, sorted; ``blocks`` hold their names, _BLOCK to each."""
+    """The functions of the kernel, or of one module, sorted. ``blocks`` have their names, _BLOCK names in each."""
 
     first: int
     last: int
@@ -33,7 +33,7 @@ class _Run(NamedTuple):
 
 
 class Symbols:
-    """Symbol lookup; reads kallsyms when the first address is asked for."""
+    """Reads kallsyms when the first address is asked for."""
 
     def __init__(self, path: str = KALLSYMS) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class Symbols:
         self._unpacked: Dict[bytes, List[str]] = {}
 
     def function(self, address: int) -> str:
-        """The function that holds an address; "0x…" when nobody knows it (or kallsyms hides addresses)."""
+        """The function that contains an address. "0x…" when it is unknown, or kallsyms hides addresses."""
         return self._find(address)[0]
 
     def frame(self, address: int) -> str:
@@ -52,7 +52,7 @@ class Symbols:
         return "{}+{:#x}".format(name, offset) if offset >= 0 else name
 
     def _find(self, address: int) -> Tuple[str, int]:
-        """Name and offset in it; offset -1 when unknown."""
+        """The function and the offset in it. The offset is -1 when the function is unknown."""
         known = self._known.get(address)
         if known is None:
             known = self._search(address)
@@ -88,7 +88,7 @@ class Symbols:
         return names
 
     def _read(self) -> None:
-        """Streams kallsyms: the kernel's own symbols come sorted, a module's do not and are sorted by themselves."""
+        """Reads kallsyms line by line. The kernel's own symbols come sorted; those of a module are sorted here."""
         self._read_at = time.monotonic()
         self._runs, self._known, self._unpacked = [], {}, {}
         run = _RunBuilder("")
@@ -104,13 +104,13 @@ class Symbols:
                         run = _RunBuilder(module)
                     run.add(int(words[0], 16), words[2])
         except (OSError, ValueError, IndexError):
-            pass  # a line that is none: what was read so far still helps
+            pass  # what was read before the wrong line still helps
         self._runs.extend(run.done())
-        self._runs.sort(key=lambda one: one.first, reverse=True)  # modules lie above the kernel: the closest run first
+        self._runs.sort(key=lambda one: one.first, reverse=True)  # modules lie above the kernel
 
 
 class _RunBuilder:
-    """Collects the symbols of one run; those of the kernel are packed as they come, so that no list of all exists."""
+    """Collects the symbols of one run. Those of the kernel are packed as they come: a list of all would be too big."""
 
     def __init__(self, module: str) -> None:
         self.module = module

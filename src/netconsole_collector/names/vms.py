@@ -1,8 +1,8 @@
-"""Which VM a tap or a QEMU process belongs to, by QEMU's own command line and descriptors: no libvirt needed.
+"""The VM that a tap or a QEMU process belongs to: by QEMU's own command line and descriptors, without libvirt.
 
-Descriptors that are queues of a tap say so in /proc/PID/fdinfo ("iff:", drivers/net/tun.c). All of it is read when
-somebody asks for a tap that is not known, again, less and less often, while there is one that nobody has, and once a
-minute in any case: a tap may leave one VM and come to another while both run.
+A descriptor that is a queue of a tap says so in /proc/PID/fdinfo ("iff:", drivers/net/tun.c). There is a scan when
+somebody asks for an unknown tap. While a tap has no VM, scans become less and less frequent. There is one every minute
+in any case: a tap may leave one VM and come to another while both run.
 """
 
 import os
@@ -13,17 +13,17 @@ from typing import Dict, List, NamedTuple, Optional, Set
 from netconsole_collector.names.descriptors import opened
 
 _SCAN_EVERY_S = (2.0, 64.0)
-"""Doubled after every scan in vain: a tap of no VM (a VPN's) must not cost a scan every interval."""
+"""First and longest pause. It doubles after each scan in vain: the tap of a VPN must not cost a scan every interval."""
 _MAX_VMS = 4096
 _MAX_QUEUES = 65536
 _TUN_DEVICE = "/dev/net/tun"
 _INTERFACE = re.compile(rb"^iff:\s*(.+)$", re.MULTILINE)
 _START_TIME = 22 - 3
-"""Field of /proc/PID/stat by its number in proc(5), counted from the one after the process name."""
+"""Field 22 of /proc/PID/stat in proc(5), counted from the field after the process name."""
 
 
 class Vm(NamedTuple):
-    """A running QEMU. ``started`` tells it from a later process with the same pid."""
+    """A running QEMU. ``started`` distinguishes it from a later process with the same pid."""
 
     name: str
     pid: int
@@ -32,7 +32,7 @@ class Vm(NamedTuple):
 
 
 class Vms:
-    """Answers from what the last scan has found. When ``changes`` grows, a tap may have another owner than before."""
+    """Answers from the last scan. When ``changes`` grows, a tap may belong to another VM than before."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self.changes = 0
@@ -44,9 +44,9 @@ class Vms:
         self._scan_every_s = _SCAN_EVERY_S[0]
 
     def of_tap(self, device: str, netns: int = 0) -> Optional[str]:
-        """Name of the VM that has queues of this tap; None when there is none, or several and no way to tell.
+        """Name of the VM that has queues of this tap. None when there is none, or when several cannot be told apart.
 
-        ``netns`` is the inode of the device's network namespace: two taps may have one name.
+        ``netns`` is the inode of the device's network namespace: two taps may have the same name.
         """
         if device not in self._taps:
             self._scan_if_due()
@@ -57,7 +57,7 @@ class Vms:
         return next(iter(owners)).name if len(owners) == 1 else None
 
     def of_process(self, pid: int) -> Optional[str]:
-        """Name of the VM whose QEMU has this pid; None when it is no QEMU."""
+        """Name of the VM whose QEMU has this pid. None when the process is no QEMU."""
         if pid not in self._vms:
             self._scan_if_due()
         vm = self._vms.get(pid)
@@ -65,7 +65,7 @@ class Vms:
         return vm.name if vm else None
 
     def refresh(self) -> None:
-        """Once an interval: notices VMs that have ended, and looks again for those that were asked for in vain."""
+        """Call this once in each interval. It notices VMs that have ended, and looks again for what was not found."""
         ended = [vm for vm in self._vms.values() if _started(self._path(vm.pid, "stat")) != vm.started]
         if ended:
             self.changes += 1
@@ -88,7 +88,7 @@ class Vms:
         self._scan_every_s = min(2 * self._scan_every_s, _SCAN_EVERY_S[1]) if in_vain else _SCAN_EVERY_S[0]
         if (self._vms, self._taps) != before:
             self.changes += 1
-            self._asked_in_vain = False  # who still wants to know asks again
+            self._asked_in_vain = False  # readers that still want to know ask again
         self._next_scan, self._slow_scan = now + self._scan_every_s, now + _SCAN_EVERY_S[1]
 
     def _scan(self) -> None:
@@ -119,7 +119,7 @@ class Vms:
         return Vm(name_of(arguments) or "qemu ({})".format(pid), pid, started, netns) if started else None
 
     def _taps_of(self, pid: int) -> List[str]:
-        """One for each queue."""
+        """The tap of each queue, so a tap may be there several times."""
         devices = []
         for number, target in opened(self._path(pid, "fd")):
             if target == _TUN_DEVICE:
@@ -133,7 +133,7 @@ class Vms:
 
 
 def is_qemu(arguments: List[bytes]) -> bool:
-    """Whether a command line is that of a system emulator, under the names that distributions give it."""
+    """Whether this is the command line of a system emulator, under the names that distributions give it."""
     program = arguments[0].rsplit(b"/", 1)[-1]
     return program.startswith(b"qemu-system-") or program in (b"qemu-kvm", b"kvm", b"qemu-system")
 
@@ -152,12 +152,12 @@ def name_of(arguments: List[bytes]) -> Optional[str]:
 
 
 def _parts(option: str) -> List[str]:
-    """Separated by commas; a doubled comma is one that belongs to the text (QEMU's util/keyval.c)."""
+    """Parts between commas. A doubled comma belongs to the text (QEMU's util/keyval.c)."""
     return [part.replace("\0", ",") for part in option.replace(",,", "\0").split(",") if part]
 
 
 def _started(path: str) -> bytes:
-    """Start time in clock ticks, as text; empty when the process is gone."""
+    """Start time in clock ticks, as text. Empty when the process is gone."""
     fields = _read(path).rpartition(b")")[2].split()
     return fields[_START_TIME] if len(fields) > _START_TIME else b""
 

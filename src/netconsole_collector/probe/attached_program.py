@@ -65,7 +65,7 @@ class AttachedProgram:
         return None if own is None else own + self._missed_behind_leaders()
 
     def attach(self) -> None:
-        """Attaches it to its own point once more. Raises attach.NotHere."""
+        """Attaches it to its own point once more. Raises attach.CannotAttach."""
         is_typed = syscalls.program_info(self.fd).type == loading.TRACING
         self._link = attach.attach(attach.parse(self.point), self.fd, is_typed)
 

@@ -40,7 +40,7 @@ def _attach_by_itself(program: AttachedProgram) -> bool:
     """Before it leaves its leader, so that no event is missed. False when it cannot be attached."""
     try:
         program.attach()
-    except attach.NotHere as error:
+    except attach.CannotAttach as error:
         program.why_not = str(error)
     program.leave_leader()
     return program.is_attached

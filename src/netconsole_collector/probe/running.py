@@ -114,7 +114,7 @@ class RunningProbe:
         for program in wanted:
             try:
                 program.attach()
-            except attach.NotHere as error:
+            except attach.CannotAttach as error:
                 program.why_not = str(error)
         if wanted:
             self._maps.write(RESUMED, struct.pack("=Q", mono_ns()))

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from netconsole_collector.kernel import attach, syscalls
-from netconsole_collector.kernel.attach import NotHere
+from netconsole_collector.kernel.attach import CannotAttach
 from netconsole_collector.probe.attached_program import AttachedProgram
 from netconsole_collector.probe.followers import settle
 
@@ -49,7 +49,7 @@ class Kernel:
 
     def _attach(self, *unused: object) -> int:
         if self.refuses:
-            raise NotHere("no memory")
+            raise CannotAttach("no memory")
         return os.open(os.devnull, os.O_RDONLY)
 
 
