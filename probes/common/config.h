@@ -30,9 +30,13 @@ struct nc_config {
     u64 details_runs;   /* circuit breaker: runs of a window, all CPUs together, that may do the work of details ... */
     u64 rows_runs;      /* ... and that may do more than count; 0: all */
     u64 bound_ns;       /* ... and what all of them may take; 0: what they want */
-    u64 extra[4];       /* knobs of one probe alone */
+    u64 own[4];         /* knobs of this probe alone: read them by nc_knob */
 };
 BPF_ARRAY(nc_config, struct nc_config, 1);
+
+/* A knob of this probe alone, by its name in the manifest: nc_knob(config, unanswered_after_ms). true is 1. The collector defines
+ * NC_KNOB_<name> for each; a name that the manifest does not have does not compile. */
+#define nc_knob(config, name) ((config)->own[NC_KNOB_##name])
 
 static inline struct nc_config *nc_config_get(void)
 {

@@ -28,7 +28,7 @@ static inline struct ring_slot *slot_of(u32 cpu, u64 number)
 
 static inline u64 limit_ns(struct nc_config *config)
 {
-    return config->extra[0] * 1000000;
+    return nc_knob(config, unanswered_after_ms) * 1000000;
 }
 
 static inline void give_up(struct nc_config *config, struct desk *desk, struct waiting_key *key)

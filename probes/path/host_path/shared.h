@@ -10,7 +10,7 @@ enum {      /* counters */
     RECEIVED, REUSED, EVICTED, COPIES, CROSSED, PACKETS, SEGMENTS, SLOW, EXCHANGED, UNMATCHED, FROM_HOST, ASKED, RETURNED,
 };
 
-enum { INSIDE = 1, OUTSIDE };                                   /* sets of devices */
+enum { INSIDE = NC_SET_inside_devices, OUTSIDE = NC_SET_outside_devices };
 enum { UPCALL, ACTION, TRACKING, FIRST_QUEUE, LAST_QUEUE };     /* moments of a way; what it has spent: time in conntrack */
 enum { FROM_DEVICE, FROM_HOST_STACK, FROM_USER_SPACE };         /* marks of a way: where its sk_buff was made */
 
@@ -55,7 +55,7 @@ BPF_PERCPU_ARRAY(desks, struct desk, 1);
 /* A packet in a tunnel: is its flow that of the packet inside, or the tunnel's own (knob tunnel_flow)? */
 static inline int flow_is_inside(struct nc_config *config)
 {
-    return !config->extra[0];
+    return !nc_knob(config, tunnel_flow);
 }
 
 /* Does its flow pass the filters? What the desk has of the packet is read for that. */

@@ -40,6 +40,7 @@ FINDING_WORDS = ("rate", "total", "value", "unit")
 
 _WORDS = ("name", "version", "title", "summary", "cannot_see")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+_NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
 _MODULE = re.compile(r"\w{1,55}", re.ASCII)
 
 
@@ -97,13 +98,15 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
 def _named(section: Checker) -> Iterable[tuple[str, Checker]]:
     for name, item in section.each():
         if _NAME.fullmatch(name) is None:
-            section.wrong(name, "expected a name of lower-case letters, digits and _, beginning with a letter")
+            section.wrong(name, _NAME_FORM)
         yield name, item
 
 
 def _knobs(section: Checker) -> dict[str, Scalar]:
     knobs: dict[str, Scalar] = {}
     for name, value in section.values.items():
+        if _NAME.fullmatch(name) is None:
+            section.wrong(name, _NAME_FORM)
         if value is not None and not isinstance(value, (str, int, float, bool)):
             section.wrong(name, "expected a text, a number, true or false: the default")
             continue

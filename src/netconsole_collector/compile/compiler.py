@@ -2,12 +2,12 @@
 
 import ctypes
 import os
-import re
 import sys
 from typing import Any, Dict, List, Optional, Set
 
 from netconsole_collector.compile import captured_output
 from netconsole_collector.compile.compiled import Compiled, can_be_typed, with_maps
+from netconsole_collector.compile.definitions import definitions
 from netconsole_collector.compile.refused import Refused, no_maps
 from netconsole_collector.kernel import attach, modules, syscalls
 from netconsole_collector.names import drop_reasons
@@ -17,8 +17,6 @@ from netconsole_collector.types import btf, header_tree, kernel_types, prototype
 _STDOUT = 1
 _CFLAGS = ["-Werror=implicit-function-declaration"]
 """BCC would only warn, and stumble over the call later."""
-_DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
-"""NC_ROWS_… of a manifest without max_rows (docs/reference/probes.md)."""
 _NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
 _BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
 
@@ -138,14 +136,9 @@ class Compiler:
         values = {
             "NC_CPUS": int(self.job["cpus"]),
             "NC_RING": int(self.job["ring"]),
-            "NC_EVENTS": int(bool(self.spec.get("events"))),
             "NC_DIRECT": int(direct),
         }
-        for section, default in _DEFAULT_ROWS.items():
-            for name, table in self.spec.get(section, {}).items():
-                if not re.fullmatch(r"\w+", name):
-                    raise Refused("{} {!r}: not a name".format(section, name))
-                values["NC_ROWS_" + name] = int(table.get("max_rows", default))
+        values.update(definitions(self.spec))
         values.update(self._facts)
         defines = "\n".join("#define {} {}".format(name, value) for name, value in values.items())
         parts = [

@@ -16,7 +16,7 @@ F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUN
 FILTERS = ("device", "address", "port", "protocol", "netns")
 COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in")
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
-MAX_EXTRA = 4
+MAX_OWN = 4
 MAX_FLOWS_ONE_IN = 65536
 MODES = ("counters", "summary", "details")
 
@@ -51,9 +51,16 @@ def merged(defaults: Dict[str, Any], current: Dict[str, Any], changes: Dict[str,
     return result
 
 
+def own_names(knobs: Dict[str, Any]) -> List[str]:
+    """The knobs of a probe alone, in the order of the manifest, in which they lie in the map.
+
+    Without sets of devices, which have a map of their own (device_sets.py).
+    """
+    return [name for name in knobs if name not in COMMON and not name.endswith("_devices")]
+
+
 def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> bytes:
-    """The bytes of struct nc_config. Knobs that are not common ones go to ``extra`` in the manifest's order, but for
-    sets of devices (device_sets.py).
+    """The bytes of struct nc_config.
 
     A budget of 0 events is no details: the exact counts go on. ``bound_pct``: what runs may take in mode details,
     percent of one core; 0: no bound. Raises KnobError.
@@ -80,11 +87,9 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> b
     rows_runs = _runs(_real(knobs, "rows_per_s"))
     flags |= F_BREAKER if flags & F_DETAILS or rows_runs else 0
     burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / cpus / _BURST_SHARE)))
-    extra = [
-        _extra(name, value) for name, value in knobs.items() if name not in COMMON and not name.endswith("_devices")
-    ]
-    if len(extra) > MAX_EXTRA:
-        raise KnobError("more than {} knobs of the probe's own".format(MAX_EXTRA))
+    own = [_own(name, knobs[name]) for name in own_names(knobs)]
+    if len(own) > MAX_OWN:
+        raise KnobError("more than {} knobs of the probe's own".format(MAX_OWN))
     return _LAYOUT.pack(
         flags,
         netns,
@@ -101,7 +106,7 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> b
         _runs(DETAILS_RUNS_PER_S) if flags & F_DETAILS else 0,
         rows_runs,
         max(1, int(bound_pct / 100 * _WINDOW_NS)) if flags & F_DETAILS and bound_pct else 0,
-        *(extra + [0] * (MAX_EXTRA - len(extra))),
+        *(own + [0] * (MAX_OWN - len(own))),
     )
 
 
@@ -175,7 +180,7 @@ def _real(knobs: Dict[str, Any], name: str) -> float:
     return value
 
 
-def _extra(name: str, value: Any) -> int:
+def _own(name: str, value: Any) -> int:
     if not isinstance(value, (bool, int, float)) or not 0 <= value < 1 << 63:
         raise KnobError("knob {}: expected true, false or a number of at least 0".format(name))
     return int(value)

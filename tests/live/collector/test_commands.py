@@ -112,6 +112,11 @@ def test_a_probe_is_loaded_once(driver: Driver) -> None:
     assert "loaded already" in refused(driver)
 
 
+def test_a_knob_that_the_manifest_does_not_have_does_not_compile(driver: Driver) -> None:
+    why = refused(driver, source=source("calls").replace("nc_knob(config, pid)", "nc_knob(config, pids)"))
+    assert "NC_KNOB_pids" in why
+
+
 def test_a_probe_that_does_not_compile_names_line_and_mistake(driver: Driver) -> None:
     driver.load(probe="steady")
     text = source("calls").replace("nc_count(0);", "nc_count(0); wrong_name(7);")

@@ -121,6 +121,7 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
         ('modes = ["summary", "details"]', 'modes = ["details"]', "probe.modes", '"summary"'),
         ("port = 0", "port = 70000", "knobs.port", "0 to 65535"),
         ("late_us = 10", "late = 10", "knobs.late", "unit"),
+        ("late_us = 10", "Late_us = 10", "knobs.Late_us", "lower-case"),
         ('"raw_tracepoint:kfree_skb"', '"kfree_skb"', "programs[0].attach[0].point", "KIND:NAME"),
         ("slot = 0", "slot = 32", "counters.drops.slot", "0 to 31"),
         ("slot = 0", 'slot = 0\nmodes = ["detials"]', "counters.drops.modes", 'did you mean "details"?'),

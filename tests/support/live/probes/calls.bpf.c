@@ -37,7 +37,7 @@ struct call_event {
 
 static inline int wanted(struct nc_config *config, u64 number)
 {
-    return number == SYSCALL && bpf_get_current_pid_tgid() >> 32 == config->extra[0];
+    return number == SYSCALL && bpf_get_current_pid_tgid() >> 32 == nc_knob(config, pid);
 }
 
 static inline void account(struct nc_config *config, struct call_key *key)

@@ -142,9 +142,10 @@ def test_what_was_read_is_attended_to_for_three_seconds() -> None:
     assert until == 10_000_000_000 >> 27
 
 
-def test_other_knobs_go_to_extra_in_order() -> None:
-    extra = packed(port=1, queue_packets=7, deep=True)["extra"]
-    assert struct.unpack("=4Q", extra) == (7, 1, 0, 0)
+def test_knobs_of_the_probe_alone_lie_in_order() -> None:
+    knobs: dict[str, Any] = {"port": 1, "queue_packets": 7, "inside_devices": "vnet*", "deep": True}
+    assert config.own_names(knobs) == ["queue_packets", "deep"]
+    assert struct.unpack("=4Q", packed(**knobs)["own"]) == (7, 1, 0, 0)
 
 
 @pytest.mark.parametrize(
