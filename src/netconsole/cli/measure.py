@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,7 @@ from netconsole.cli.options import (
     ProfileOption,
     choose,
     fail,
+    has_terminal,
 )
 from netconsole.run import preflight
 
@@ -54,7 +54,7 @@ def console(
 
         print(f"netconsole {netconsole.__version__}")
         return DONE
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not has_terminal():
         raise bad("terminal", "", "none here; `netconsole snapshot` measures without one")
     against = None
     if baseline is not None:

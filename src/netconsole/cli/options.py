@@ -53,6 +53,14 @@ def choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifes
     return manifests, chosen, requests
 
 
+def has_terminal() -> bool:
+    """Whether the console can be shown here. It reads standard input and draws on standard output.
+
+    Standard error may be a file: messages go there, and questions to standard output.
+    """
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
 

@@ -11,7 +11,7 @@ import typer
 
 from netconsole.base.errors import bad, close, stat_of
 from netconsole.base.figure import elapsed, safe
-from netconsole.cli.options import DONE, UNABLE
+from netconsole.cli.options import DONE, UNABLE, has_terminal
 
 if TYPE_CHECKING:
     from netconsole.profile.profile import Budget
@@ -44,7 +44,7 @@ def open_replay(path: Path, speed: float = 1.0) -> int:
     from netconsole.recording.replay_session import ReplaySession
 
     opened = Recording(path)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not has_terminal():
         raise bad("netconsole replay", "", "no terminal here to show it on; `zstdcat FILE` prints its frames")
     manifests = load_all()
     budget = budget_of(opened.header.profile.budget)
@@ -84,13 +84,13 @@ def offer(why: str) -> int | None:
     Returns the exit code; None when there is nobody to ask, or nothing to offer.
     """
     recordings = shipped()
-    if not recordings or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not recordings or not has_terminal():
         return None
     print(f"netconsole: {why}", file=sys.stderr)
-    print("netconsole: what it looks like can be seen in a recording of another host:", file=sys.stderr)
+    print("netconsole: what it looks like can be seen in a recording of another host:")
     for number, (name, path) in enumerate(recordings.items(), 1):
-        print(f"  {number}  {name:<12} {_summary(path)}", file=sys.stderr)
-    print("netconsole: replay which? (number; Enter: none) ", end="", file=sys.stderr, flush=True)
+        print(f"  {number}  {name:<12} {_summary(path)}")
+    print("netconsole: replay which? (number; Enter: none) ", end="", flush=True)
     answer = sys.stdin.readline().strip()
     if not answer.isdecimal() or not 1 <= int(answer) <= len(recordings):
         return UNABLE

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from netconsole.base.errors import Unable, bad
 
@@ -109,14 +109,15 @@ def of_every_mode(manifest: Manifest) -> Outlook:
 
 
 def _is_wanted(why: str) -> bool:
-    print(_wrapped(f"netconsole: {why}; start all the same? (y/N)"), end=" ", file=sys.stderr, flush=True)
+    """Ask on standard output: it is the console's terminal, while standard error may be a file."""
+    print(_wrapped(f"netconsole: {why}; start all the same? (y/N)", sys.stdout), end=" ", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _say(line: str) -> None:
-    print(_wrapped(f"netconsole: {line}"), file=sys.stderr, flush=True)
+    print(_wrapped(f"netconsole: {line}", sys.stderr), file=sys.stderr, flush=True)
 
 
-def _wrapped(line: str) -> str:
+def _wrapped(line: str, stream: TextIO) -> str:
     """For a terminal no word is cut; for a file a line is a line."""
-    return textwrap.fill(line, shutil.get_terminal_size().columns) if sys.stderr.isatty() else line
+    return textwrap.fill(line, shutil.get_terminal_size().columns) if stream.isatty() else line

@@ -143,6 +143,20 @@ def test_the_end_of_the_console_by_force_ends_everything(start: Start) -> None:
             time.sleep(0.01)  # no event tells of the end of a process that is not ours
 
 
+def test_standard_error_may_be_a_file(tmp_path: Path) -> None:
+    """The screen is drawn on standard output; what is said when it ends goes to the file."""
+    _, environment = console(tmp_path, XDG_CONFIG_HOME=str(tmp_path))
+    said = tmp_path / "said"
+    program = f'exec "{sys.executable}" -c "from netconsole.cli.main import main; main()" replay drops 2>"{said}"'
+    with TerminalProcess(["/bin/sh", "-c", program], environment) as process:
+        process.until_text("STANDS OUT")
+        process.press("q")
+        process.wait()
+        assert process.status == 0
+    assert "netconsole: recording of" in said.read_text()
+    assert b"netconsole: recording of" not in process.output
+
+
 def test_without_a_terminal_it_says_what_to_do_instead(scenario: Path) -> None:
     command, environment = console(scenario)
     done = subprocess.run(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +121,20 @@ def test_without_a_terminal_the_console_points_to_the_snapshot() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "netconsole snapshot" in done.stderr
+
+
+def test_the_console_is_shown_where_input_and_output_are_a_terminal(tmp_path: Path) -> None:
+    """Standard error may be a file. (The profile that is not there is what it looks for next.)"""
+    command = [sys.executable, "-c", "from netconsole.cli.main import main; main()", "--profile", "missing"]
+    main, side = pty.openpty()
+    try:
+        done = subprocess.run(command, stdin=side, stdout=side, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2 and "missing" in done.stderr
+        done = subprocess.run(command, stdin=side, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "terminal: none here" in done.stderr
+    finally:
+        os.close(side)
+        os.close(main)
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
