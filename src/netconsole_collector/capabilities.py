@@ -5,10 +5,9 @@ import struct
 import subprocess
 from typing import Any, Callable, Dict, Optional
 
-from netconsole_collector.kernel import attach, loading, syscalls
+from netconsole_collector.kernel import attach, bpf_maps, loading, syscalls
 from netconsole_collector.types import btf, real_headers
 
-_MAP_CREATE = 0
 _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
 _LOCKDOWN = "/sys/kernel/security/lockdown"
 _FIND_BCC = """
@@ -114,24 +113,23 @@ def _raw_tracepoint() -> Json:
 
 
 def _kprobe() -> Json:
-    if not os.path.exists("/sys/bus/event_source/devices/kprobe"):
-        return _result(False, "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
-    return _result(True)
+    has_kprobes = attach.has_kprobes()
+    return _result(has_kprobes, None if has_kprobes else attach.NO_KPROBES)
 
 
 def _create(kind: int, key: int, value: int, entries: int) -> int:
-    return syscalls.command(_MAP_CREATE, struct.pack("=IIIII", kind, key, value, entries, 0))
+    return bpf_maps.create_map(bpf_maps.MapInfo(kind, 0, key, value, entries, 0, ""))
 
 
 def _ring_buffer() -> Json:
-    os.close(_create(syscalls.MAP_RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE")))
+    os.close(_create(bpf_maps.MAP_RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE")))
     return _result(True)
 
 
 def _batch() -> Json:
-    fd = _create(syscalls.MAP_HASH, 4, 8, 2)
+    fd = _create(bpf_maps.MAP_HASH, 4, 8, 2)
     try:
-        table = syscalls.Map(fd)
+        table = bpf_maps.Map(fd)
         table.set(bytes(4), bytes(8))
         list(table.items())
         return _result(table.batch, None if table.batch else "tables are read row by row (before 5.6)")

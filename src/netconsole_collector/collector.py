@@ -11,7 +11,7 @@ from netconsole_collector import VERSION, capabilities, commands
 from netconsole_collector.commands import CommandError
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import cpus
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.kernel.statistics import Statistics
@@ -222,7 +222,7 @@ class Collector:
         defaults = command["spec"].get("knobs", {})
         wanted = config.merged(defaults, {}, knobs)
         bound_pct = commands.bound_pct(command, self._bound_pct)
-        raw = config.pack(mode, wanted, len(syscalls.possible()), bound_pct)  # wrong knobs are said at once
+        raw = config.pack(mode, wanted, len(cpus.possible_cpus()), bound_pct)  # wrong knobs are said at once
         command["config"] = raw.hex()
         self._waiting.append(_Load(command))
         self._status(name, "compiling", mode, wanted)
@@ -289,7 +289,7 @@ class Collector:
         while self._waiting and len(self._compiling) < MAX_WORKERS:
             load = self._waiting.popleft()
             job = {key: load.command[key] for key in ("spec", "source", "config")}
-            job.update(cpus=syscalls.possible_cpus(), ring=self._has_ring, keep_in=self._keep_in)
+            job.update(cpus=cpus.nr_cpu_ids(), ring=self._has_ring, keep_in=self._keep_in)
             try:
                 load.job = CompileJob(job, self._python)
             except OSError as error:

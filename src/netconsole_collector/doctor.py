@@ -11,7 +11,7 @@ from netconsole_collector import VERSION, capabilities
 from netconsole_collector.collector import MAX_WORKERS
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import cpus
 from netconsole_collector.probe.spec import spec_problem
 
 SCHEMA = "netconsole.collector-doctor/1"
@@ -64,7 +64,7 @@ def _try(command: Json, python: str, found: Json, keep_in: Optional[str]) -> Jso
         if not found[name]["ok"]:
             return _refused("unsupported", found[name]["why"], [])
     job = {key: command.get(key, "") for key in ("spec", "source")}
-    job.update(cpus=syscalls.possible_cpus(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, afresh=True)
+    job.update(cpus=cpus.nr_cpu_ids(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, afresh=True)
     worker = CompileJob(job, python)
     while not worker.advance():
         select.select([worker], [], [], 1.0)

@@ -5,7 +5,7 @@ import json
 import struct
 from typing import Any, Dict, Mapping, NamedTuple
 
-from netconsole_collector.kernel import attach, syscalls
+from netconsole_collector.kernel import attach, bpf_maps
 
 _INSTRUCTION = struct.Struct("=BBhi")
 _LOAD_64, _MAP = 0x18, 1
@@ -17,7 +17,7 @@ class Compiled(NamedTuple):
 
     functions: Dict[str, bytes]
     """Code by name, a map in it by its place in ``maps``."""
-    maps: Dict[str, syscalls.MapInfo]
+    maps: Dict[str, bpf_maps.MapInfo]
     """What the compiler made, by the name in the source: the kernel's own is cut."""
     facts: Dict[str, int]
     """HAVE_… and NARGS_… of the kernel (docs/design/kernel-types.md)."""
@@ -42,7 +42,7 @@ def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, int]) -> bool:
 
 def make_maps(compiled: Compiled) -> Dict[str, int]:
     """A descriptor by each map's name, in order. Raises OSError."""
-    return {name: syscalls.create_map(like) for name, like in compiled.maps.items()}
+    return {name: bpf_maps.create_map(like) for name, like in compiled.maps.items()}
 
 
 def with_maps(code: bytes, numbers: Mapping[int, int]) -> bytes:
@@ -69,5 +69,5 @@ def decode(text: bytes) -> Compiled:
     """Raises ValueError, KeyError or TypeError for what encode() has not written."""
     document = json.loads(text.decode())
     document["functions"] = {name: base64.b64decode(code) for name, code in document["functions"].items()}
-    document["maps"] = {name: syscalls.MapInfo(*fields) for name, fields in document["maps"].items()}
+    document["maps"] = {name: bpf_maps.MapInfo(*fields) for name, fields in document["maps"].items()}
     return Compiled(**document)

@@ -9,7 +9,7 @@ from netconsole_collector.compile import captured_output
 from netconsole_collector.compile.compiled import Compiled, can_be_typed, with_maps
 from netconsole_collector.compile.definitions import definitions
 from netconsole_collector.compile.refused import Refused, no_maps
-from netconsole_collector.kernel import attach, modules, syscalls
+from netconsole_collector.kernel import attach, bpf_maps, modules
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.probe.spec import named_modules, typed_modules, wants_drop_reasons
 from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names
@@ -72,7 +72,7 @@ class Compiler:
         codes = {one["function"]: _code(made, one["function"]) for one in self._alternatives}
         compiled = Compiled(
             functions={name: with_maps(code, places) for name, code in codes.items() if code},
-            maps={name: syscalls.map_info(fd)._replace(id=0) for name, fd in maps.items()},
+            maps={name: bpf_maps.map_info(fd)._replace(id=0) for name, fd in maps.items()},
             facts=self._facts,
             drop_reasons=self._drop_reasons,
             types=self._types,

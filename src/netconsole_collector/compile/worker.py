@@ -24,7 +24,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from netconsole_collector.compile import cache, captured_output
 from netconsole_collector.compile.compiled import Compiled, can_be_typed, make_maps, with_maps
 from netconsole_collector.compile.refused import Refused, no_maps
-from netconsole_collector.kernel import attach, loading, modules, syscalls
+from netconsole_collector.kernel import attach, bpf_maps, loading, modules
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.types import btf, header_tree, prototypes
 
@@ -165,7 +165,7 @@ class Worker:
         except OSError as error:
             raise no_maps(os.strerror(error.errno or 0), error.errno == errno.EPERM, self._memlock) from None
         if "config" in self.job and "nc_config" in maps:
-            syscalls.Map(maps["nc_config"]).set(bytes(4), bytes.fromhex(self.job["config"]))
+            bpf_maps.Map(maps["nc_config"]).set(bytes(4), bytes.fromhex(self.job["config"]))
         return {name: self._give(fd) for name, fd in maps.items()}
 
     def _codes(self, compiled: Compiled, maps: Dict[str, int]) -> Dict[str, bytes]:

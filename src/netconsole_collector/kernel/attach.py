@@ -20,11 +20,8 @@ _PMU = "/sys/bus/event_source/devices/{}"
 
 _RAW_TRACEPOINT_OPEN = 17
 _PERF_TYPE_TRACEPOINT = 2
-_PERF_ATTR_BYTES = 112
-_PERF_FLAG_FD_CLOEXEC = 8
-_PERF_EVENT_IOC_ENABLE = 0x2400
 _PERF_EVENT_IOC_SET_BPF = 0x40042408
-_NO_KPROBES = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
+NO_KPROBES = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
 _KRETPROBE = 1
 """config bit 0 of the kprobe PMU (format/retprobe)."""
 
@@ -55,18 +52,22 @@ def tracefs() -> Optional[str]:
     return next((path for path in _TRACEFS if os.access(os.path.join(path, "events"), os.R_OK | os.X_OK)), None)
 
 
+def has_kprobes() -> bool:
+    return os.path.exists(_PMU.format("kprobe"))
+
+
 def without_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """On a kernel without kprobes: the required programs of a manifest that can only be kprobes, and why they fail.
 
     This is known before anything is compiled. It is also a better reason than that types of modules are missing.
     """
-    if os.path.exists(_PMU.format("kprobe")):
+    if has_kprobes():
         return []
     missing = []
     for program in programs:
         points = [alternative["point"] for alternative in program["attach"]]
         if program.get("required", True) and all(parse(point).kind in ("kprobe", "kretprobe") for point in points):
-            tried = [{"point": point, "why": _NO_KPROBES, "detail": ""} for point in points]
+            tried = [{"point": point, "why": NO_KPROBES, "detail": ""} for point in points]
             missing.append({"name": program["name"], "measures": program["measures"], "tried": tried})
     return missing
 
@@ -81,8 +82,8 @@ def check(point: Point) -> None:
                 "no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name)
             )
     elif point.kind in ("kprobe", "kretprobe"):
-        if not os.path.exists(_PMU.format("kprobe")):
-            raise CannotAttach(_NO_KPROBES)
+        if not has_kprobes():
+            raise CannotAttach(NO_KPROBES)
         if not _in_kallsyms(point.name):
             raise CannotAttach(
                 "no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name)
@@ -113,7 +114,7 @@ def _reason(point: Point, error: OSError) -> str:
 def _raw_tracepoint(name: str, program_fd: int) -> int:
     c_name = ctypes.create_string_buffer(name.encode())
     address = ctypes.addressof(c_name) if name else 0
-    return syscalls.command(_RAW_TRACEPOINT_OPEN, struct.pack("=QI", address, program_fd))
+    return syscalls.bpf(_RAW_TRACEPOINT_OPEN, struct.pack("=QI", address, program_fd))
 
 
 def _perf_event(kind: int, config: int, symbol: Optional[str], program_fd: int) -> int:
@@ -121,13 +122,12 @@ def _perf_event(kind: int, config: int, symbol: Optional[str], program_fd: int) 
     address = ctypes.addressof(c_symbol) if symbol else 0
     # struct perf_event_attr: type, size, config, sample_period, sample_type, read_format, flags, wakeup_events,
     # bp_type, config1 (here the address of the symbol's name)
-    raw = struct.pack("=IIQQQQQIIQ", kind, _PERF_ATTR_BYTES, config, 1, 0, 0, 0, 1, 0, address)
-    attributes = ctypes.create_string_buffer(raw.ljust(_PERF_ATTR_BYTES, b"\0"), _PERF_ATTR_BYTES)
+    raw = struct.pack("=IIQQQQQIIQ", kind, syscalls.PERF_ATTR_BYTES, config, 1, 0, 0, 0, 1, 0, address)
     # The perf event is on one CPU, but the program runs on all: it belongs to the trace event.
-    fd = syscalls.syscall(syscalls.NR_PERF_EVENT_OPEN, attributes, -1, 0, -1, _PERF_FLAG_FD_CLOEXEC)
+    fd = syscalls.perf_event_open(raw, 0)
     try:
         fcntl.ioctl(fd, _PERF_EVENT_IOC_SET_BPF, program_fd)
-        fcntl.ioctl(fd, _PERF_EVENT_IOC_ENABLE)
+        fcntl.ioctl(fd, syscalls.PERF_EVENT_IOC_ENABLE)
     except OSError:
         os.close(fd)
         raise

@@ -103,7 +103,7 @@ def _load(
         btf_id,
         0,  # BTF of vmlinux
     )
-    return syscalls.command(_PROG_LOAD, attributes)
+    return syscalls.bpf(_PROG_LOAD, attributes)
 
 
 def _reason(log: str, error: OSError) -> str:

@@ -4,7 +4,6 @@ Programs submit events without a wake-up, because a wake-up costs 40 times as mu
 buffers once in each interval.
 """
 
-import ctypes
 import errno
 import fcntl
 import mmap
@@ -12,7 +11,7 @@ import os
 import struct
 from typing import Iterator, List, Tuple
 
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import bpf_maps, cpus, syscalls
 
 _PAGE = mmap.PAGESIZE
 
@@ -26,9 +25,6 @@ _LENGTH_MASK = _DISCARDED - 1
 _PERF_TYPE_SOFTWARE = 1
 _PERF_COUNT_SW_BPF_OUTPUT = 10
 _PERF_SAMPLE_RAW = 1 << 10
-_PERF_ATTR_BYTES = 112
-_PERF_FLAG_FD_CLOEXEC = 8
-_PERF_EVENT_IOC_ENABLE = 0x2400
 _PERF_RECORD_LOST = 2
 _PERF_RECORD_SAMPLE = 9
 _NO_WAKEUP = 0x7FFFFFFF
@@ -45,7 +41,7 @@ class RingBuffer:
     """A full ring buffer refuses the submission, and the program counts that itself."""
 
     def __init__(self, fd: int) -> None:
-        self._size = syscalls.map_info(fd).max_entries
+        self._size = bpf_maps.map_info(fd).max_entries
         self._consumer_map = mmap.mmap(fd, _PAGE, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self._producer_map = mmap.mmap(fd, _PAGE + 2 * self._size, mmap.MAP_SHARED, mmap.PROT_READ, offset=_PAGE)
         self._consumer = memoryview(self._consumer_map).cast("Q")
@@ -85,29 +81,28 @@ class PerfBuffer:
         """Samples that the kernel says it dropped. It says so with the next sample that fits, so this number is late.
         The program counts refused submissions exactly, and that number is shown."""
         self._buffers: List[Tuple[int, mmap.mmap]] = []
-        events = syscalls.Map(fd)
+        events = bpf_maps.Map(fd)
         try:
-            for cpu in range(min(syscalls.possible_cpus(), events.info.max_entries)):
+            for cpu in range(min(cpus.nr_cpu_ids(), events.info.max_entries)):
                 self._open(events, cpu)
         except OSError:
             self.close()
             raise
 
-    def _open(self, events: syscalls.Map, cpu: int) -> None:
+    def _open(self, events: bpf_maps.Map, cpu: int) -> None:
         attributes = struct.pack(
             "=IIQQQQQI",
             _PERF_TYPE_SOFTWARE,
-            _PERF_ATTR_BYTES,
+            syscalls.PERF_ATTR_BYTES,
             _PERF_COUNT_SW_BPF_OUTPUT,
             1,
             _PERF_SAMPLE_RAW,
             0,
             0,
             _NO_WAKEUP,
-        ).ljust(_PERF_ATTR_BYTES, b"\0")
-        buffer = ctypes.create_string_buffer(attributes, _PERF_ATTR_BYTES)
+        )
         try:
-            fd = syscalls.syscall(syscalls.NR_PERF_EVENT_OPEN, buffer, -1, cpu, -1, _PERF_FLAG_FD_CLOEXEC)
+            fd = syscalls.perf_event_open(attributes, cpu)
         except OSError as error:
             if error.errno == errno.ENODEV:  # possible, but not online
                 return
@@ -118,7 +113,7 @@ class PerfBuffer:
             os.close(fd)
             raise
         self._buffers.append((fd, mapping))
-        fcntl.ioctl(fd, _PERF_EVENT_IOC_ENABLE)
+        fcntl.ioctl(fd, syscalls.PERF_EVENT_IOC_ENABLE)
         events.set(struct.pack("=I", cpu), struct.pack("=I", fd))
 
     def read(self, limit: int) -> List[bytes]:

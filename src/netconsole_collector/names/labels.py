@@ -11,6 +11,7 @@ import socket
 import struct
 from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
+from netconsole_collector.kernel.syscalls import c_string
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.names.namespaces import Namespaces
@@ -82,7 +83,7 @@ class Labels:
     def label(self, kind: Optional[str], value: Any) -> Label:
         """One value. Bytes are an address when their kind says so, else text up to the first NUL."""
         if isinstance(value, bytes):
-            return address(value) if kind == "address" else text(value)
+            return address(value) if kind == "address" else c_string(value)
         call = self._kinds.get(kind or "")
         return call(value) if call else int(value)
 
@@ -102,11 +103,6 @@ class Labels:
             "netns": lookups.namespaces,
         }
         return list(dict.fromkeys(by_kind[kind] for kind in kinds if kind in by_kind))
-
-
-def text(raw: bytes) -> str:
-    """Bytes of a C string."""
-    return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
 
 
 def address(raw: bytes) -> Optional[str]:

@@ -4,7 +4,7 @@ import os
 import struct
 from typing import Any, Dict, List, Optional
 
-from netconsole_collector.kernel import attach, loading, syscalls
+from netconsole_collector.kernel import attach, bpf_maps, loading, syscalls
 
 Json = Dict[str, Any]
 
@@ -32,7 +32,7 @@ class AttachedProgram:
         """Why it does not run any more, although it should; None while there is no such reason."""
         self.leader: "Optional[AttachedProgram]" = None
         """The program that calls this one; None while it does not follow."""
-        self._calls: Optional[syscalls.Map] = None
+        self._calls: Optional[bpf_maps.Map] = None
         self._link = link
         self._missed_behind = 0
         """Runs that earlier leaders missed while this program ran behind them."""
@@ -69,7 +69,7 @@ class AttachedProgram:
         is_typed = syscalls.program_info(self.fd).type == loading.TRACING
         self._link = attach.attach(attach.parse(self.point), self.fd, is_typed)
 
-    def lead(self, calls: syscalls.Map) -> None:
+    def lead(self, calls: bpf_maps.Map) -> None:
         """Lets it call another program, through its map ``nc_followers``."""
         self._calls = calls
 

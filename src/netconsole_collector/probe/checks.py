@@ -3,7 +3,7 @@
 import struct
 from typing import Any, Dict, List
 
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import bpf_maps
 
 MAP = "nc_checks"
 ENOUGH = 16
@@ -17,7 +17,7 @@ Json = Dict[str, Any]
 class Checks:
     """The checks of one probe's manifest that have not failed yet."""
 
-    def __init__(self, specs: List[Json], counts: syscalls.Map) -> None:
+    def __init__(self, specs: List[Json], counts: bpf_maps.Map) -> None:
         self._waiting = list(specs)
         self._counts = counts
 

@@ -4,7 +4,8 @@ import re
 import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from netconsole_collector.names.labels import Label, Labels, text
+from netconsole_collector.kernel.syscalls import c_string
+from netconsole_collector.names.labels import Label, Labels
 
 _CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "s32": "i", "s64": "q"}
 _ARRAY = re.compile(r"(char|pad)\[(\d{1,4})\]")
@@ -87,7 +88,7 @@ def key_labels(columns: Sequence[Column], values: Sequence[Any], labels: Labels)
             result[column.name] = described["reason"]
             result["class"], result["provenance"] = described["class"], described["provenance"]
         elif column.shown_as == "tap":
-            device = result[column.name] = text(value)
+            device = result[column.name] = c_string(value)
             result["vm"] = labels.lookups.vms.of_tap(device, _netns(columns, values))
         else:
             result[column.name] = labels.label(column.shown_as, value)

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List, NamedTuple, Optional, Union
 
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import bpf_maps
 from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
 from netconsole_collector.names.labels import Labels
 from netconsole_collector.probe import decode
@@ -34,7 +34,7 @@ class EventReader:
     def add(self, name: str, spec: Json, map_fd: int) -> None:
         """An event of the manifest. Several may share a map. Raises OSError and decode.LayoutError."""
         if spec["map"] not in self._buffers:
-            is_ring = syscalls.map_info(map_fd).type == syscalls.MAP_RINGBUF
+            is_ring = bpf_maps.map_info(map_fd).type == bpf_maps.MAP_RINGBUF
             self._buffers[spec["map"]] = RingBuffer(map_fd) if is_ring else PerfBuffer(map_fd)
         self._events.append(_Event(spec["map"], name, decode.Layout(spec["record"])))
 

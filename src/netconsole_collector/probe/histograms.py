@@ -3,7 +3,7 @@
 import struct
 from typing import Any, Dict, List, Sequence, Tuple
 
-from netconsole_collector.kernel.syscalls import Map
+from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labels
 from netconsole_collector.probe import decode
 from netconsole_collector.probe.map_reader import MapReader, MapRow

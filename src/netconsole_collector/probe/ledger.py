@@ -5,7 +5,7 @@ Each entry is explained in docs/reference/frames.md.
 
 from typing import Dict, Optional
 
-from netconsole_collector.kernel.syscalls import Map
+from netconsole_collector.kernel.bpf_maps import Map
 
 MAP = "nc_ledger"
 SLOTS = (

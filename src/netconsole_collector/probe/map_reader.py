@@ -6,7 +6,7 @@ Totals stay in the kernel. Deltas are differences of two readings: emptying a pe
 import struct
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from netconsole_collector.kernel.syscalls import Map
+from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labels
 from netconsole_collector.probe import decode
 

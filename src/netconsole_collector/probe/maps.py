@@ -3,7 +3,7 @@
 import os
 from typing import Dict, Optional
 
-from netconsole_collector.kernel.syscalls import Map, map_kb
+from netconsole_collector.kernel.bpf_maps import Map, map_kb
 from netconsole_collector.probe.decode import LayoutError
 
 _FIRST = bytes(4)

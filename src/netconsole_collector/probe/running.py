@@ -3,7 +3,7 @@
 import struct
 from typing import Any, Dict, List, Optional, Set, Union
 
-from netconsole_collector.kernel import attach, syscalls
+from netconsole_collector.kernel import attach, bpf_maps, cpus
 from netconsole_collector.kernel.clock import mono_ns
 from netconsole_collector.kernel.statistics import Statistics
 from netconsole_collector.names.drop_reasons import DropReasons
@@ -52,7 +52,7 @@ class RunningProbe:
         self._tables: List[TableReader] = []
         self._histograms: List[Union[HistogramReader, CpuHistogramReader]] = []
         self._events = EventReader(self._labels)
-        self._ledger_slots: Optional[syscalls.Map] = None
+        self._ledger_slots: Optional[bpf_maps.Map] = None
         self._checks: Optional[checks.Checks] = None
         self._totals: Dict[str, int] = {}
         self._readings = self._configured = 0
@@ -70,7 +70,7 @@ class RunningProbe:
             self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels))
         for name, spec in self.spec.get("histograms", {}).items():
             bpf_map = self._maps[spec["map"]]
-            is_array = bpf_map.info.type == syscalls.MAP_PERCPU_ARRAY
+            is_array = bpf_map.info.type == bpf_maps.MAP_PERCPU_ARRAY
             kind = CpuHistogramReader if is_array else HistogramReader
             self._histograms.append(kind(name, spec, bpf_map, self._labels))
         for name, spec in self.spec.get("events", {}).items():
@@ -92,14 +92,14 @@ class RunningProbe:
         modes = self.spec["probe"].get("modes", ["summary"])
         if mode not in modes:
             raise config.KnobError("mode {!r}: this probe has {}".format(mode, " and ".join(modes)))
-        raw = config.pack(mode, knobs, len(syscalls.possible()), self.bound_pct)
+        raw = config.pack(mode, knobs, len(cpus.possible_cpus()), self.bound_pct)
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
         self._attach_for(mode)
         self._maps.write(device_sets.MAP, sets)
         self._maps.write("nc_config", raw)
         if knobs.get("events_per_s") != self.knobs.get("events_per_s"):
-            self._maps.write("nc_budget", config.empty_budget(len(syscalls.possible())))
+            self._maps.write("nc_budget", config.empty_budget(len(cpus.possible_cpus())))
         self.mode, self.knobs = mode, knobs
         self._detach_others(mode)
 

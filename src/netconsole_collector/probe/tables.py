@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from netconsole_collector.kernel.syscalls import Map
+from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labels
 from netconsole_collector.probe.decode import Column
 from netconsole_collector.probe.map_reader import MapReader, MapRow

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from netconsole.telemetry import frames
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import bpf_maps, syscalls
+from tests.support.live import bpf_objects
 from tests.support.live.collector_driver import MAPS, PROGRAM, PYTHON, SOURCE, START, Driver, call, load_command, of
 
 pytestmark = pytest.mark.starting
@@ -28,22 +29,22 @@ TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 def named_maps() -> set[int]:
     """Ids of maps that are called like those of the tests' probe."""
-    return {number for number in syscalls.map_ids() if _map_name(number) in MAPS}
+    return {number for number in bpf_objects.map_ids() if _map_name(number) in MAPS}
 
 
 def named_programs() -> set[int]:
     """Ids of programs that are called like that of the tests' probe; the other maps live and die with them."""
-    return {number for number in syscalls.program_ids() if _program_name(number) == PROGRAM}
+    return {number for number in bpf_objects.program_ids() if _program_name(number) == PROGRAM}
 
 
 def _map_name(number: int) -> str:
-    with contextlib.suppress(OSError), _closing(syscalls.map_fd(number)) as fd:
-        return syscalls.map_info(fd).name
+    with contextlib.suppress(OSError), _closing(bpf_objects.map_fd(number)) as fd:
+        return bpf_maps.map_info(fd).name
     return ""
 
 
 def _program_name(number: int) -> str:
-    with contextlib.suppress(OSError), _closing(syscalls.program_fd(number)) as fd:
+    with contextlib.suppress(OSError), _closing(bpf_objects.program_fd(number)) as fd:
         return syscalls.program_info(fd).name
     return ""
 
@@ -90,7 +91,7 @@ class Before:
     """What was there already; :meth:`assert_nothing_more` waits for the kernel to take the rest back."""
 
     def __init__(self) -> None:
-        self.maps, self.programs, self.files = syscalls.map_ids(), syscalls.program_ids(), leftovers()
+        self.maps, self.programs, self.files = bpf_objects.map_ids(), bpf_objects.program_ids(), leftovers()
 
     def assert_nothing_more(self, processes: set[int]) -> None:
         deadline = time.monotonic() + LIMIT_S

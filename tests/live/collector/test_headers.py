@@ -16,7 +16,7 @@ import pytest
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole_collector.compile.job import CompileJob
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import cpus
 from tests.lab.kernels.btf import btf_files
 from tests.lab.kernels.fetch import cache_dir, fetch, kernel_named, locked
 from tests.lab.machine.errors import LabUnavailable
@@ -67,7 +67,7 @@ def headers_of(version: str) -> Path:
 def compiled(manifest: Manifest, **job: Any) -> dict[str, Any]:
     """The worker's answer; ``job`` is what is not as the manifest has it."""
     job = {"spec": manifest.raw, "source": manifest.code(), **job}
-    job.update(cpus=syscalls.possible_cpus(), ring=True, compile_only=True, plain=True)
+    job.update(cpus=cpus.nr_cpu_ids(), ring=True, compile_only=True, plain=True)
     worker = CompileJob(job, PYTHON)
     while not worker.advance():
         select.select([worker], [], [], 1.0)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from netconsole_collector.compile.job import CompileJob
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import cpus
 from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
 from netconsole_collector.kernel.statistics import Statistics
 from netconsole_collector.names.lookups import Lookups
@@ -33,7 +33,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[RunningProbe]:
     spec = calls_spec()
     is_ring = request.param == "ring buffer"
     text = source("calls")
-    job = {"spec": spec, "source": text, "cpus": syscalls.possible_cpus(), "ring": is_ring}
+    job = {"spec": spec, "source": text, "cpus": cpus.nr_cpu_ids(), "ring": is_ring}
     worker = CompileJob(job, PYTHON)
     while not worker.advance():
         select.select([worker], [], [], 1.0)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector.kernel import syscalls
 from tests.live.collector.test_cleanup import LIMIT_S, SEED, leftovers
+from tests.support.live import bpf_objects
 from tests.support.terminal_process import TerminalProcess, alive
 
 pytestmark = pytest.mark.starting
@@ -57,8 +57,8 @@ def held_by(pid: int) -> set[tuple[str, int]]:
 
 def left_of(held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
     """Those that the kernel still has."""
-    there = {("prog_id", number) for number in syscalls.program_ids()} | {
-        ("map_id", number) for number in syscalls.map_ids()
+    there = {("prog_id", number) for number in bpf_objects.program_ids()} | {
+        ("map_id", number) for number in bpf_objects.map_ids()
     }
     return set(held) & there
 

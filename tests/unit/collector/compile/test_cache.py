@@ -15,7 +15,7 @@ import netconsole_collector
 from netconsole_collector.compile import cache
 from netconsole_collector.compile.compiled import Compiled, decode, encode, with_maps
 from netconsole_collector.compile.worker import Worker
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import bpf_maps
 from netconsole_collector.types import btf, source_names
 
 NAME = "ab" * 32
@@ -52,8 +52,8 @@ def programs(function: str = "drop") -> Compiled:
     return Compiled(
         functions={function: LOAD_MAP + EXIT},
         maps={
-            "nc_config": syscalls.MapInfo(2, 7, 4, 64, 1, 0, "nc_config"),
-            "drops": syscalls.MapInfo(5, 8, 16, 8, 64, 1, "drops"),
+            "nc_config": bpf_maps.MapInfo(2, 7, 4, 64, 1, 0, "nc_config"),
+            "drops": bpf_maps.MapInfo(5, 8, 16, 8, 64, 1, "drops"),
         },
         facts={"HAVE_sk_buff": 1},
         drop_reasons={"2": "NOT_SPECIFIED"},

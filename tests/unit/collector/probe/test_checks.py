@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from netconsole_collector.kernel import syscalls
+from netconsole_collector.kernel import bpf_maps
 from netconsole_collector.probe.checks import ENOUGH, Checks
 
 SPECS = [{"slot": 0, "says": "no", "programs": ["one"]}, {"slot": 1, "says": "neither", "programs": ["two"]}]
@@ -30,7 +30,7 @@ def counts() -> Counts:
 
 @pytest.fixture
 def checks(counts: Counts) -> Checks:
-    return Checks(cast("list[dict[str, Any]]", SPECS), cast(syscalls.Map, counts))
+    return Checks(cast("list[dict[str, Any]]", SPECS), cast(bpf_maps.Map, counts))
 
 
 def test_what_was_not_tried_or_failed_a_few_times_is_not_called_wrong(counts: Counts, checks: Checks) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from netconsole_collector.kernel.syscalls import c_string
 from netconsole_collector.names.drop_reasons import DropReasons
-from netconsole_collector.names.labels import Labels, text
+from netconsole_collector.names.labels import Labels
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.names.namespaces import Namespaces
 from netconsole_collector.names.processes import Processes
@@ -161,7 +162,7 @@ def test_numbers_by_their_kind(kind: str | None, value: int, shown: object) -> N
 
 @pytest.mark.parametrize("raw", [b"[bold]x\0junk", b"\x1b[31mred", b"\xff\xfe\x80", b"", b"\0\0"])
 def test_text_from_the_host_is_plain_text(raw: bytes) -> None:
-    shown = text(raw)
+    shown = c_string(raw)
     assert "\0" not in shown
     json.dumps(shown).encode("ascii")
     if raw.startswith(b"\xff"):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netconsole.telemetry import histogram
-from netconsole_collector.kernel import syscalls
-from netconsole_collector.kernel.syscalls import MapInfo
+from netconsole_collector.kernel.bpf_maps import MapInfo
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labels
 from netconsole_collector.names.lookups import Lookups
@@ -293,17 +291,6 @@ def test_histograms_of_cpus_agree_with_the_values() -> None:
     fake.add(2, 7)
     (one,) = found.read(full=False)
     assert (one["labels"]["cpu"], one["total"]["sum"]) == (8, 7)
-
-
-@pytest.mark.parametrize(
-    ("text", "cpus", "length"), [("0", [0], 1), ("0-3", [0, 1, 2, 3], 4), ("0-1,8-9", [0, 1, 8, 9], 10)]
-)
-def test_a_value_has_a_slot_for_each_cpu_that_there_is_and_an_array_for_each_number(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, cpus: list[int], length: int
-) -> None:
-    (tmp_path / "possible").write_text(f"{text}\n")
-    monkeypatch.setattr(syscalls, "_POSSIBLE", str(tmp_path / "possible"))
-    assert (syscalls.possible(), syscalls.possible_cpus()) == (cpus, length)
 
 
 def test_a_sample_that_is_only_half_added_has_no_minimum() -> None:
