@@ -66,6 +66,8 @@ class OvsFlows:
         self._vswitchd_rows = RowMaker(VSWITCHD_COUNTS, 1)
         self._lookups: dict[str, tuple[int, int]] = {}
         self._ports: list[Reading] = []
+        self._uncounted: dict[tuple[Label, Label], tuple[str, ...]] = {}
+        """Of ports in user space, by datapath and name: what their kind does not count."""
         self._port_sockets: dict[str, int] = {}
         self._ports_in = 0
         self._bridges: dict[str, str] = {}
@@ -103,7 +105,11 @@ class OvsFlows:
                 del row.counts[name]
         more, _, _ = self._userspace_rows.rows(self._userspace(revalidation))
         frames.append(make.table(self.name, "datapaths", [*rows, *more], full, omitted))
-        frames.append(make.table(self.name, "ports", *self._port_rows.rows(self._ports)))
+        rows, full, omitted = self._port_rows.rows(self._ports)
+        for row in rows:
+            for name in self._uncounted.get((row.labels["datapath"], row.labels["port"]), ()):
+                del row.counts[name]
+        frames.append(make.table(self.name, "ports", rows, full, omitted))
         if self._vswitchd.pid is not None:
             frames.append(make.table(self.name, "vswitchd", *self._vswitchd_rows.rows([self._process(answers)])))
         if self.mode == "details" and answers:
@@ -191,13 +197,20 @@ class OvsFlows:
         began = time.thread_time()
         self._ports = []
         self._port_sockets = {}
+        self._uncounted = {}
         for datapath in datapaths:
             ports = self._netlink.ports(datapath) if self._netlink else []
             self._port_sockets[datapath.name] = max((port.sockets for port in ports), default=0)
             self._ports += [self._port(datapath.name, port.name, port.type, port.counts) for port in ports]
         took = time.thread_time() - began
         for one in self._in_user_space:
-            self._ports += [self._port(one.name, port.name, port.type, port.counts) for port in one.ports]
+            for port in one.ports:
+                self._ports.append(
+                    self._port(one.name, port.name, port.type, tuple(count or 0 for count in port.counts))
+                )
+                left_out = tuple(name for name, count in zip(PORT_COUNTS, port.counts, strict=True) if count is None)
+                if left_out:
+                    self._uncounted[one.name, port.name] = left_out
         self.ports_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
         self._ports_in = self.ports_every
 

@@ -24,12 +24,13 @@ _REVALIDATION = re.compile(r"^(\S+)@(\S+):\n\s+flows\s*:.*?\(limit (\d+)\).*?dum
 _LOOKUPS = re.compile(r"lookups: hit:(\d+) missed:(\d+) lost:(\d+)\s+flows: (\d+)")
 _PORT = re.compile(
     r"^  port (\d+): (.+?)(?: \((\w+).*?\))?\n"
-    r"    RX packets:(\d+) errors:(\d+) dropped:(\d+).*\n"
-    r"    TX packets:(\d+) errors:(\d+) dropped:(\d+).*\n"
-    r"(?:    collisions:\d+\n)?"
-    r"    RX bytes:(\d+).*?TX bytes:(\d+)",
+    r"    RX packets:(\d+|\?) errors:(\d+|\?) dropped:(\d+|\?).*\n"
+    r"    TX packets:(\d+|\?) errors:(\d+|\?) dropped:(\d+|\?).*\n"
+    r"(?:    collisions:.*\n)?"
+    r"    RX bytes:(\d+|\?).*?TX bytes:(\d+|\?)",
     re.M,
 )
+"""A figure that the kind of port does not count is a question mark (OVS lib/dpctl.c, print_stat)."""
 _FLOW = re.compile(r"^(?P<match>.*), packets:(?P<packets>\d+), bytes:(?P<bytes>\d+), .*?actions:(?P<actions>.*)$")
 _BRIDGE = re.compile(r"^  (\S+):$")
 _MEMBER = re.compile(r"^    (\S+) (?:\d+|none)/(?:\d+|none): \(")
@@ -51,11 +52,14 @@ class Revalidation:
 
 @dataclass(frozen=True, slots=True)
 class UserspacePort:
-    """As :class:`netconsole.sources.ovs.netlink.Port`, of a datapath in user space."""
+    """As :class:`netconsole.sources.ovs.netlink.Port`, of a datapath in user space.
+
+    None: this kind of port does not count that.
+    """
 
     name: str
     type: str
-    counts: tuple[int, ...]
+    counts: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +222,8 @@ def userspace_in(name: str, text: str) -> UserspaceDatapath:
         raise UnixctlError("dpctl/show: not the form that this version knows")
     ports = []
     for _, port, kind, *figures in _PORT.findall(text):
-        rx, rx_errors, rx_drops, tx, tx_errors, tx_drops, rx_bytes, tx_bytes = map(int, figures)
+        counted = (None if figure == "?" else int(figure) for figure in figures)
+        rx, rx_errors, rx_drops, tx, tx_errors, tx_drops, rx_bytes, tx_bytes = counted
         counts = (rx, tx, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_drops, tx_drops)
         ports.append(UserspacePort(port, kind or _PLAIN, counts))
     hits, misses, lost, flows = map(int, lookups.groups())

@@ -47,6 +47,16 @@ DPCTL_SHOW = """netdev@ovs-netdev:
     TX packets:0 errors:0 dropped:0 aborted:0 carrier:0
     collisions:0
     RX bytes:1  TX bytes:0
+  port 5: dpdk0 (dpdk: configured_rx_queues=2, configured_rxq_descriptors=2048, mtu=1500, requested_rx_queues=2)
+    RX packets:71 errors:1 dropped:3 overruns:? frame:?
+    TX packets:72 errors:2 dropped:4 aborted:? carrier:?
+    collisions:?
+    RX bytes:4260 (4.2 KiB)  TX bytes:4320 (4.2 KiB)
+  port 6: vhost-user-1 (dpdkvhostuserclient: configured_rx_queues=1, mtu=1500, requested_tx_queues=1)
+    RX packets:9 errors:? dropped:3 overruns:? frame:?
+    TX packets:8 errors:? dropped:4 aborted:? carrier:?
+    collisions:?
+    RX bytes:900  TX bytes:800
 """
 FLOWS = """flow-dump from the main thread:
 recirc_id(0),in_port(vnet0),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:0a,dst=02:00:00:00:00:0b),eth_type(0x0800),\
@@ -144,8 +154,13 @@ def test_a_datapath_in_user_space() -> None:
         ("ovs-netdev", "tap"),
         ("veth-a", "netdev"),
         ("vx1", "vxlan"),
+        ("dpdk0", "dpdk"),
+        ("vhost-user-1", "dpdkvhostuserclient"),
     ]
     assert found.ports[1].counts == (500, 3, 53000, 6, 1, 4, 2, 5)
+    of_dpdk, of_guest = found.ports[3:]
+    assert of_dpdk.counts == (71, 72, 4260, 4320, 1, 2, 3, 4)
+    assert of_guest.counts == (9, 8, 900, 800, None, None, 3, 4), "what it does not count is not zero"
     with pytest.raises(UnixctlError, match="form"):
         userspace_in("x", "nothing of the kind")
 

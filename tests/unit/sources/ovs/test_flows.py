@@ -1,0 +1,51 @@
+"""The rows that ovs_flows makes of what Open vSwitch says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from netconsole.sources.base import FrameMaker
+from netconsole.sources.ovs import flows
+from netconsole.sources.ovs.vswitchd import Answers, UserspaceDatapath, UserspacePort
+from netconsole.telemetry.frames import Table
+
+PORTS = (
+    UserspacePort("dpdk0", "dpdk", (71, 72, 4260, 4320, 1, 2, 3, 4)),
+    UserspacePort("vhost-user-1", "dpdkvhostuserclient", (9, 8, 900, 800, None, None, 3, 4)),
+)
+
+
+class Switch:
+    """An ovs-vswitchd with a datapath in user space."""
+
+    pid = None
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        del directories
+
+    def read(self) -> Answers:
+        return Answers(1.0, {}, {}, (UserspaceDatapath("ovs-netdev", 0, 0, 0, 0, PORTS),))
+
+    def bridges(self) -> dict[str, str]:
+        return {port.name: "br-dpdk" for port in PORTS}
+
+    def close(self) -> None:
+        pass
+
+
+def no_kernel_module() -> None:
+    raise FileNotFoundError(2, "not loaded")
+
+
+def test_what_a_port_does_not_count_is_unknown_and_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows, "Vswitchd", Switch)
+    monkeypatch.setattr(flows, "OvsNetlink", no_kernel_module)
+    source = flows.OvsFlows(where=[])
+    frames = [frame for frame in source.read(FrameMaker()) if isinstance(frame, Table) and frame.name == "ports"]
+    of_dpdk, of_guest = frames[0].rows
+    assert of_dpdk.labels == {"datapath": "ovs-netdev", "port": "dpdk0", "type": "dpdk", "bridge": "br-dpdk"}
+    assert set(of_dpdk.counts) == set(flows.PORT_COUNTS)
+    assert set(flows.PORT_COUNTS) - set(of_guest.counts) == {"rx_errors", "tx_errors"}
