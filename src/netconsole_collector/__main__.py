@@ -9,7 +9,7 @@ from netconsole_collector.compile.job import find_python
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Returns the exit status: 0 in order, 2 for a wrong command line, 3 when --doctor found that nothing can run."""
+    """Returns the exit status: 0 for success, 2 for a wrong command line, 3 when nothing can run (--doctor)."""
     parser = argparse.ArgumentParser(
         prog="netconsole_collector", description="Reads commands on standard input, writes frames on standard output."
     )
@@ -33,7 +33,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def run() -> None:
-    """main, as the entry point of a zipapp."""
+    """The entry point of a zipapp."""
     sys.exit(main())
 
 

@@ -1,4 +1,4 @@
-"""What this host can do, each found out by trying it where that is cheap: {name: {"ok", "why"}} of the hello frame."""
+"""What this host can do: {name: {"ok", "why"}} of the hello frame. Each is tried where a try is cheap."""
 
 import os
 import struct
@@ -27,7 +27,7 @@ _RETURN_0 = struct.pack("=BBhi", 0xB7, 0, 0, 0) + struct.pack("=BBhi", 0x95, 0, 
 
 
 def all_of(python: str, is_thorough: bool = False) -> Json:
-    """Every capability. ``python`` is the interpreter for compile workers; ``is_thorough`` imports bcc for real."""
+    """All capabilities. ``python`` is the interpreter for compile workers. ``is_thorough`` really imports bcc."""
     checks: Dict[str, Callable[[], Json]] = {
         "privileges": _privileges,
         "bcc": lambda: bcc(python, is_thorough),
@@ -70,7 +70,7 @@ def _privileges() -> Json:
 
 
 def bcc(python: str, is_thorough: bool) -> Json:
-    """Whether that interpreter has bcc: looked for, or imported."""
+    """Whether that interpreter has bcc. ``is_thorough`` imports it; else it is only looked for."""
     code = _IMPORT_BCC if is_thorough else _FIND_BCC
     try:
         done = subprocess.run(
@@ -148,7 +148,7 @@ def _tracefs() -> Json:
 
 
 def _lockdown() -> Json:
-    """ok: BPF may read kernel memory."""
+    """Whether BPF may read kernel memory."""
     try:
         with open(_LOCKDOWN) as file:
             modes = file.read()

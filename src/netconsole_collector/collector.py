@@ -1,4 +1,4 @@
-"""The collector: commands in, frames out, and between them the probes, which live only as long as it does."""
+"""The collector: commands in, frames out, and the probes in between. They live only as long as the collector."""
 
 import os
 import platform
@@ -8,16 +8,16 @@ from collections import deque
 from typing import Any, Deque, Dict, List, Optional
 
 from netconsole_collector import VERSION, capabilities, commands
-from netconsole_collector.commands import CommandError
+from netconsole_collector.commands import BadCommand
 from netconsole_collector.compile.job import CompileJob
+from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.kernel.parent import on_parents_death
-from netconsole_collector.kernel.statistics import Statistics
+from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.kernel.usage import UsageReader
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.output import Output, ReaderGone
 from netconsole_collector.probe import config, decode, followers
 from netconsole_collector.probe.running import RunningProbe
 from netconsole_collector.probe.spec import spec_problem
@@ -29,7 +29,7 @@ MIN_INTERVAL_MS = 50
 MAX_INTERVAL_MS = 3600 * 1000
 DEFAULT_WINDOW_MS, DEFAULT_EVERY_MS = 200, 5000
 FLUSH_S = 0.5
-"""How long the last frames may take: the end has to be there within a second."""
+"""How long the last frames may take: the collector has to end within a second."""
 
 _NS_PER_MS = 1000000
 _PARENT_CHECK_S = 0.5
@@ -39,7 +39,7 @@ Json = Dict[str, Any]
 
 
 class _Load:
-    """A load that is waiting for a worker, or compiling."""
+    """A load command that waits for a worker, or compiles."""
 
     def __init__(self, command: Json) -> None:
         self.id: int = command["id"]
@@ -49,16 +49,16 @@ class _Load:
 
 
 class Collector:
-    """One run. ``python`` is the interpreter for compile workers; ``keep_in`` is where they keep what they compile."""
+    """One run. ``python`` is the interpreter for compile workers. ``keep_in`` is where they keep compiled programs."""
 
     def __init__(self, stdin: int, stdout: int, python: str, keep_in: Optional[str] = None) -> None:
         self._stdin = stdin
-        self._output = Output(stdout)
+        self._output = FrameWriter(stdout)
         self._python = python
         self._keep_in = keep_in
         self._lookups = Lookups()
         self._usage = UsageReader()
-        self._statistics = Statistics(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
+        self._statistics = StatisticsWindow(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
         self._probes: Dict[str, RunningProbe] = {}
         self._bound_pct = 0.0
         self._waiting: Deque[_Load] = deque()
@@ -68,7 +68,7 @@ class Collector:
         self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
         self._last_ns = mono_ns()
         self._next_ns = self._last_ns + self._interval_ns
-        self._lines = commands.Lines()
+        self._lines = commands.LineSplitter()
         self._parent = os.getppid()
         self._why: Optional[str] = None
         """Why it ends; None while it runs."""
@@ -91,14 +91,14 @@ class Collector:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        on_parents_death(signal.SIGCONT)  # one that was stopped would keep its probes for good
+        on_parents_death(signal.SIGCONT)  # a stopped collector would keep its probes for good
         try:
             self._send(self._hello())
             while self._why is None:
                 self._step(wake)
             self._finish()
         except ReaderGone:
-            pass  # nobody to tell; the kernel takes the probes back with our descriptors
+            pass  # nobody to tell: the kernel removes the probes with our descriptors
         finally:
             self._release()
         return 0
@@ -109,10 +109,10 @@ class Collector:
     # ---- the loop ----
 
     def _step(self, wake: int) -> None:
-        """Waits for a command, an answer, room in the output or the next deadline, and deals with what is due."""
+        """Waits for a command, an answer, room in the output or the next deadline. Then does what is due."""
         poller = select.poll()
         poller.register(wake, select.POLLIN)
-        # A reader that does not read is not obeyed either; that it has gone (POLLHUP) is seen in any case.
+        # While the reader does not read, we take no commands. That it has gone (POLLHUP) is seen in any case.
         poller.register(self._stdin, select.POLLIN if self._output.is_idle else 0)
         if not self._output.is_idle:
             poller.register(self._output.fd, select.POLLOUT)
@@ -143,7 +143,7 @@ class Collector:
         return max(0, (min(deadlines) - now) // _NS_PER_MS + 1)
 
     def _tick(self, now: int) -> None:
-        """One interval. While the last one is still on its way out, this one is left out: totals stay in the kernel."""
+        """One interval. It is left out while the last one is still on its way out: totals stay in the kernel."""
         self._next_ns += self._interval_ns * max(1, (now - self._next_ns) // self._interval_ns + 1)
         if not self._output.is_idle:
             self._output.skip()
@@ -158,7 +158,7 @@ class Collector:
         self._send(body)
 
     def _report_probe(self, probe: RunningProbe, since: int) -> None:
-        """A probe that cannot be read any more fails alone."""
+        """Sends the frames of a probe. When it cannot be read any more, only this probe fails."""
         mono, wall = mono_ns(), wall_ns()
         try:
             bodies = probe.read(self._statistics, mono, since)
@@ -168,7 +168,7 @@ class Collector:
             return
         for body in bodies:
             self._output.send(body, mono, wall)
-        if probe.stand_down():
+        if probe.detach_failed_checks():
             self._attached_status(probe)
 
     def _send(self, body: Json) -> None:
@@ -193,11 +193,11 @@ class Collector:
             identifier = command["id"]
             call = self._commands.get(str(command.get("command")))
             if call is None:
-                raise CommandError(
+                raise BadCommand(
                     "unknown command {!r}: expected {}".format(command.get("command"), ", ".join(self._commands))
                 )
             is_done = call(command)
-        except (CommandError, config.KnobError, OSError) as error:
+        except (BadCommand, config.KnobError, OSError) as error:
             self._reply(identifier, str(error))
         else:
             if is_done:
@@ -210,19 +210,19 @@ class Collector:
         """Queues a load; its reply comes when it has ended."""
         for key, kind in (("probe", str), ("spec", dict), ("source", str)):
             if not isinstance(command.get(key), kind):
-                raise CommandError("load: {} is missing or of the wrong type".format(key))
+                raise BadCommand("load: {} is missing or of the wrong type".format(key))
         name = command["probe"]
         if name in self._probes or any(load.name == name for load in [*self._waiting, *self._compiling]):
-            raise CommandError("probe {} is loaded already".format(name))
+            raise BadCommand("probe {} is loaded already".format(name))
         problem = spec_problem(command["spec"])
         if problem:
-            raise CommandError("load: spec: {}".format(problem))
+            raise BadCommand("load: spec: {}".format(problem))
         mode, knobs = commands.mode(command), commands.knobs(command)
         commands.why(command)
         defaults = command["spec"].get("knobs", {})
         wanted = config.merged(defaults, {}, knobs)
         bound_pct = commands.bound_pct(command, self._bound_pct)
-        raw = config.pack(mode, wanted, len(cpus.possible_cpus()), bound_pct)  # wrong knobs are said at once
+        raw = config.pack(mode, wanted, len(cpus.possible_cpus()), bound_pct)  # wrong knobs are refused at once
         command["config"] = raw.hex()
         self._waiting.append(_Load(command))
         self._status(name, "compiling", mode, wanted)
@@ -239,11 +239,11 @@ class Collector:
                 return True
         probe = self._probes.get(str(name))
         if probe is None:
-            raise CommandError("probe {} is not loaded".format(name))
+            raise BadCommand("probe {} is not loaded".format(name))
         why = commands.why(command)
         self._settle_without(probe)
         probe.detach()
-        self._report_probe(probe, self._last_ns)  # standing still: the last figures are the final ones
+        self._report_probe(probe, self._last_ns)  # detached: the last figures are the final ones
         self._drop(probe)
         self._status(probe.name, "off", probe.mode, probe.knobs, why)
         return True
@@ -251,7 +251,7 @@ class Collector:
     def _set(self, command: Json) -> bool:
         probe = self._probes.get(str(command.get("probe")))
         if probe is None:
-            raise CommandError("probe {} is not loaded".format(command.get("probe")))
+            raise BadCommand("probe {} is not loaded".format(command.get("probe")))
         mode, why = command.get("mode") or probe.mode, commands.why(command)
         probe.configure(mode, commands.knobs(command))
         probe.note = why
@@ -268,7 +268,7 @@ class Collector:
         window = commands.integer(command, "window_ms", 0, MAX_INTERVAL_MS)
         every = commands.integer(command, "every_ms", 1, MAX_INTERVAL_MS) if window else DEFAULT_EVERY_MS
         if window > every:
-            raise CommandError("statistics: window_ms is longer than every_ms")
+            raise BadCommand("statistics: window_ms is longer than every_ms")
         self._statistics.configure(window * _NS_PER_MS, every * _NS_PER_MS, mono_ns())
         return True
 
@@ -310,7 +310,7 @@ class Collector:
         self._start_jobs()
 
     def _accept(self, load: _Load, answer: Json) -> None:
-        """The probe is attached and counts already; from here on it is ours."""
+        """The probe is attached and counts. From here on its descriptors are ours."""
         try:
             probe = RunningProbe(load.name, load.command["spec"], answer, self._lookups, mono_ns())
         except (decode.LayoutError, OSError, KeyError, ValueError) as error:
@@ -373,7 +373,7 @@ class Collector:
             load.job.cancel()
 
     def _settle_without(self, probe: RunningProbe) -> None:
-        """Programs that run behind one of this probe's are attached by themselves, before it goes."""
+        """Before a probe goes: programs that run behind one of its programs are attached by themselves."""
         self._settle([other for other in self._probes.values() if other is not probe])
 
     def _settle(self, probes: List[RunningProbe]) -> None:
@@ -390,7 +390,7 @@ class Collector:
         self._probes.pop(probe.name, None)
 
     def _finish(self) -> None:
-        """Detaches everything, sends the figures as they then are, and says goodbye if the reader still listens."""
+        """Detaches everything, sends the final figures, and says goodbye if the reader still reads."""
         for load in [*self._waiting, *self._compiling]:
             self._forget(load)
         for probe in self._probes.values():
@@ -405,7 +405,7 @@ class Collector:
             self._forget(load)
         self._statistics.close(mono_ns())
         for probe in self._probes.values():
-            probe.detach()  # all of them first: one may run behind another's
+            probe.detach()  # all of them first: a program may run behind another probe's
         for probe in self._probes.values():
             probe.close()
 
@@ -421,7 +421,7 @@ class Collector:
 
 
 def _reasons(missing: List[Json]) -> List[str]:
-    """What is not measured, and why: programs that lack the same reason are named together."""
+    """What is not measured, and why. Programs with the same reason are in one sentence."""
     measured: Dict[str, List[str]] = {}
     for one in missing:
         what = measured.setdefault("; ".join(tried["why"] for tried in one["tried"]), [])

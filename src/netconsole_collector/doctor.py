@@ -1,4 +1,4 @@
-"""--doctor: what this host can do, found out by really doing it, as one JSON document."""
+"""--doctor: tries what this host can do, and prints it as one JSON document."""
 
 import json
 import os
@@ -22,7 +22,7 @@ Json = Dict[str, Any]
 
 
 def doctor(stdin: TextIO, stdout: TextIO, python: str, keep_in: Optional[str] = None) -> int:
-    """Compiles each load command of a JSON list, tries it, and lets it go again.
+    """Compiles and attaches each load command of a JSON list, and detaches it again.
 
     Returns 3 when none could run, 2 for bad input.
     """
@@ -43,7 +43,7 @@ def doctor(stdin: TextIO, stdout: TextIO, python: str, keep_in: Optional[str] = 
 
 
 def _commands(stdin: TextIO) -> Optional[List[Json]]:
-    """None when standard input is no list of objects."""
+    """The load commands on standard input; None when it is no list of objects."""
     if stdin.isatty():
         return []
     try:

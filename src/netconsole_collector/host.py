@@ -1,4 +1,4 @@
-"""Which host this is: the `host` of the hello frame."""
+"""The `host` of the hello frame: its name, kernel, architecture and CPUs."""
 
 import os
 import platform
@@ -6,7 +6,6 @@ from typing import Any, Dict
 
 
 def host() -> Dict[str, Any]:
-    """Where we are."""
     return {
         "name": platform.node(),
         "kernel": platform.release(),

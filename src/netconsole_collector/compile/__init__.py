@@ -1,1 +1,1 @@
-"""From a probe's source to programs in the kernel, in a process of its own."""
+"""Compiles the source of a probe, loads and attaches its programs, in a process of its own."""

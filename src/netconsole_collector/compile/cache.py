@@ -1,9 +1,11 @@
-"""Compiled programs, kept for the next start: a compile takes a second of a CPU, three for the dearest probe.
+"""Keeps compiled programs for the next start: a compile takes a second of a CPU, three for the biggest probe.
 
-A file's name is the digest of all that a compile reads: the kernel's BTF and release, BCC, the source, this package.
-(Of the BTF itself: the build id in /sys/kernel/notes has been seen to be another kernel's, in a virtual machine.)
-So a file never gets old, it is only no longer asked for. What goes into the kernel must come from nobody else:
-directory and files are the user's own, nobody else may write them, and a file says what it is of.
+The name of a file is the digest of all that a compile reads: the kernel's BTF and release, BCC, the source, and this
+package. So a file never gets out of date; at some time nobody asks for it any more. (The digest is of the BTF itself:
+in a virtual machine, the build id in /sys/kernel/notes has been that of another kernel.)
+
+Nobody else may choose what goes into the kernel. So the directory and the files belong to the user, nobody else may
+write them, and a file has a checksum that includes its name.
 """
 
 import hashlib
@@ -19,7 +21,7 @@ from netconsole_collector.probe.spec import typed_modules
 from netconsole_collector.types import btf, source_names
 
 MAX_FILES = 64
-"""Of 20 to 400 kB each: the probes of a few kernels and versions."""
+"""The probes of a few kernels and versions; each file has 20 to 400 kB."""
 _MAX_BYTES = 16 << 20
 _MODE, _DIRECTORY_MODE = 0o600, 0o700
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -30,15 +32,15 @@ Json = Dict[str, Any]
 
 
 def name_of(job: Json, spec: Json) -> Optional[str]:
-    """The name under which what a job compiles to is kept; ``spec`` is without programs that have no place here.
+    """The file name for the programs of a job. ``spec`` has only the programs that apply to this kernel.
 
-    None where it cannot be told what a compile would read: without BTF, or with a BCC in a place of its own.
+    None when we cannot tell what a compile would read: without BTF, or with libbcc in an unusual place.
     """
     libraries = source_names.bcc_libraries()
     vmlinux = job.get("btf", btf.VMLINUX)
     kernel = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
     asked = {key: job.get(key) for key in ("source", "cpus", "ring", "plain")}
-    # A kernel's types by their names, wherever they lie: another machine may have compiled for this one.
+    # The names of the files of types without their directory: another machine may have compiled for this one.
     types = [os.path.basename(path) for path in kernel]
     there = [platform.machine(), job.get("release") or os.uname().release, os.sysconf("SC_PAGE_SIZE"), types]
     try:
@@ -49,7 +51,10 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
 
 
 def open_folder(directory: str) -> Optional[int]:
-    """A descriptor, for the path may mean something else while the compiler has a /tmp of its own; None without one."""
+    """A descriptor of the directory, made if need be; None when there can be none.
+
+    The path would not do: the compiler may have a /tmp of its own.
+    """
     try:
         os.makedirs(directory, _DIRECTORY_MODE, exist_ok=True)
         return _open_own(directory, os.O_DIRECTORY)
@@ -58,7 +63,7 @@ def open_folder(directory: str) -> Optional[int]:
 
 
 def find(folder: int, name: str) -> Optional[Compiled]:
-    """None when there is nothing that can be used, whatever is in its place."""
+    """The programs of this name; None when there is no file that can be used."""
     try:
         with os.fdopen(_open_own(name, 0, folder), "rb") as file:
             seal, _, text = file.read(_MAX_BYTES).partition(b"\n")
@@ -71,7 +76,7 @@ def find(folder: int, name: str) -> Optional[Compiled]:
 
 
 def keep(folder: int, name: str, programs: Compiled) -> None:
-    """Writes it whole or not at all; where that cannot be done, the next start compiles again."""
+    """Writes the whole file or nothing. After an error the next start compiles again."""
     text = compiled.encode(programs)
     try:
         _write(folder, name, _seal(name, text) + b"\n" + text)
@@ -81,7 +86,7 @@ def keep(folder: int, name: str, programs: Compiled) -> None:
 
 
 def _write(folder: int, name: str, content: bytes) -> None:
-    """Where the file system can (O_TMPFILE), the file has no name before it is whole: kill -9 leaves nothing."""
+    """Where the file system can (O_TMPFILE), the file has no name until it is whole: kill -9 leaves nothing."""
     temporary = None
     flags = os.O_WRONLY | os.O_CLOEXEC
     try:
@@ -94,7 +99,7 @@ def _write(folder: int, name: str, content: bytes) -> None:
         while view:
             view = view[os.write(file, view) :]
         if temporary is None:
-            _forget(folder, name)  # damaged, or of no use
+            _forget(folder, name)  # a damaged one
             os.link("/proc/self/fd/{}".format(file), name, dst_dir_fd=folder, follow_symlinks=True)
         else:
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -114,14 +119,14 @@ def _forget(folder: int, name: str) -> None:
 
 
 def _forget_the_oldest(folder: int) -> None:
-    """By when they were last used."""
+    """Keeps those that were used last."""
     used = sorted((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime, name) for name in os.listdir(folder))
     for _, name in used[:-MAX_FILES]:
         _forget(folder, name)
 
 
 def _open_own(path: str, flags: int, folder: Optional[int] = None) -> int:
-    """Raises OSError, also for what is not this user's alone."""
+    """Opens what belongs to this user, and nobody else may write. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, dir_fd=folder)
     found = os.fstat(fd)
     if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
@@ -135,7 +140,7 @@ def _seal(name: str, text: bytes) -> bytes:
 
 
 def _digest(parts: Iterable[bytes]) -> str:
-    """Of the parts' lengths, too: where one ends and the next begins is part of what they say."""
+    """Includes the lengths of the parts, so that no other parts give the same digest."""
     whole = hashlib.sha256()
     for part in parts:
         whole.update(len(part).to_bytes(8, "little"))
@@ -144,13 +149,13 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 def _version(library: str) -> List[Any]:
-    """Whoever installs another one gives it another time or size."""
+    """Another version of the library has another time or size."""
     found = os.stat(library)
     return [library, found.st_size, found.st_mtime_ns]
 
 
 def _package() -> Iterator[str]:
-    """The collector's files, of every subpackage: what the compiler is told depends on them."""
+    """The collector's files, with those of every subpackage: the input of the compiler depends on them."""
     for directory, subdirectories, names in os.walk(_PACKAGE):
         subdirectories.sort()
         yield from (os.path.join(directory, name) for name in sorted(names) if name.endswith(".py"))

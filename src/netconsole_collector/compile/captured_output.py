@@ -1,7 +1,7 @@
-"""What BCC, clang and LLVM write to the terminal, which is where their errors are: it goes to a file without a name.
+"""Captures what BCC, clang and LLVM write to the terminal: their errors are only there.
 
-The collector starts the worker with such a file as its standard output and error, and can read there how a worker ended
-that LLVM has ended (a program whose stack is too big: LLVM calls exit).
+The standard output and standard error of a worker are a file without a name. LLVM may end the worker (it calls exit for
+a program whose stack is too big). Then the collector reads the reason from that file.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ _MAX_BYTES = 1 << 20
 
 
 def take(fd: int) -> str:
-    """What was written since the last call."""
+    """The output since the last call."""
     ctypes.CDLL(None).fflush(None)
     said = os.pread(fd, _MAX_BYTES, 0).decode("utf-8", "backslashreplace")
     os.ftruncate(fd, 0)
@@ -21,6 +21,6 @@ def take(fd: int) -> str:
 
 
 def error_in(said: str) -> Optional[str]:
-    """The first line that is an error, else the last one; None when nothing was said."""
+    """The first line with an error, else the last line; None when there is no output."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return next((line for line in lines if "error: " in line.lower()), lines[-1] if lines else None)

@@ -1,4 +1,4 @@
-"""What a compile leaves, as data: the programs' code, their maps, and what was asked of the kernel's types."""
+"""The result of a compile: the code of the programs, their maps, and facts from the kernel's types."""
 
 import base64
 import json
@@ -13,40 +13,40 @@ _LOAD_64, _MAP = 0x18, 1
 
 
 class Compiled(NamedTuple):
-    """Nothing in it belongs to the process that compiled it."""
+    """It holds no descriptor, so it can be kept in a file."""
 
     functions: Dict[str, bytes]
-    """Code by name, a map in it by its place in ``maps``."""
+    """Code by name. In the code, a map is the number of its place in ``maps``."""
     maps: Dict[str, bpf_maps.MapInfo]
-    """What the compiler made, by the name in the source: the kernel's own is cut."""
+    """Kind and size of each map, by its name in the source. The name in the kernel is cut to 15 bytes."""
     facts: Dict[str, int]
-    """HAVE_… and NARGS_… of the kernel (docs/design/kernel-types.md)."""
+    """HAVE_… and NARGS_… that are true on this kernel (docs/design/kernel-types.md)."""
     drop_reasons: Dict[str, str]
     types: str
-    """Where those of the kernel came from: btf or headers."""
+    """Where the kernel's types came from: btf or headers."""
     direct: bool
-    """Made for BTF-typed programs, which read the kernel without a helper."""
+    """Whether it is for BTF-typed programs, which read kernel structures without a helper."""
     targets: Dict[str, int]
-    """Attach point → BTF id that a typed program is loaded for; 0: there is none."""
+    """Attach point → BTF id that a typed program is loaded for. 0: there is none."""
     misfits: Dict[str, str]
     """What a program expects of a function (prototypes.expected) → why the function is not that."""
     rdonly_cast: int
-    """BTF id of the kernel function bpf_rdonly_cast; 0: there is none."""
+    """BTF id of the kernel function bpf_rdonly_cast. 0: there is none."""
 
 
 def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, int]) -> bool:
-    """Whether a program of the manifest can be a BTF-typed raw tracepoint, by its first choice."""
+    """Whether the first attach point of a program allows a BTF-typed raw tracepoint."""
     point = entry["attach"][0]["point"]
     return attach.parse(point).kind == "raw_tracepoint" and targets[point] != 0
 
 
 def make_maps(compiled: Compiled) -> Dict[str, int]:
-    """A descriptor by each map's name, in order. Raises OSError."""
+    """Makes the maps. Returns their descriptors by name, in the same order. Raises OSError."""
     return {name: bpf_maps.create_map(like) for name, like in compiled.maps.items()}
 
 
 def with_maps(code: bytes, numbers: Mapping[int, int]) -> bytes:
-    """The code with other numbers for its maps: places instead of descriptors, or descriptors instead of places.
+    """The code with other numbers for its maps: places for descriptors, or descriptors for places.
 
     Raises KeyError for a map that has no number.
     """
@@ -66,7 +66,7 @@ def encode(compiled: Compiled) -> bytes:
 
 
 def decode(text: bytes) -> Compiled:
-    """Raises ValueError, KeyError or TypeError for what encode() has not written."""
+    """Raises ValueError, KeyError or TypeError for a text that encode() has not written."""
     document = json.loads(text.decode())
     document["functions"] = {name: base64.b64decode(code) for name, code in document["functions"].items()}
     document["maps"] = {name: bpf_maps.MapInfo(*fields) for name, fields in document["maps"].items()}

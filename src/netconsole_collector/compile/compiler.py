@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Set
 from netconsole_collector.compile import captured_output
 from netconsole_collector.compile.compiled import Compiled, can_be_typed, with_maps
 from netconsole_collector.compile.definitions import definitions
-from netconsole_collector.compile.refused import Refused, no_maps
+from netconsole_collector.compile.refused import ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, modules
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.probe.spec import named_modules, typed_modules, wants_drop_reasons
@@ -16,7 +16,7 @@ from netconsole_collector.types import btf, header_tree, kernel_types, prototype
 
 _STDOUT = 1
 _CFLAGS = ["-Werror=implicit-function-declaration"]
-"""BCC would only warn, and stumble over the call later."""
+"""BCC would only warn, and fail at the call later."""
 _NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
 _BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
 
@@ -32,10 +32,10 @@ Json = Dict[str, Any]
 
 
 class Compiler:
-    """Of one job (worker.py). The types are looked up once; each way of loading is a compile of its own."""
+    """Compiles for one job (worker.py). It reads the types once. Each way of loading needs its own compile."""
 
     def __init__(self, job: Json, spec: Json, memlock: bool) -> None:
-        """``memlock``: False where locked memory is limited. Raises Refused without BCC, or without kernel types."""
+        """``memlock``: False when locked memory is limited. Raises ProbeRefused without BCC or kernel types."""
         self.job = job
         self.spec = spec
         self._memlock = memlock
@@ -54,14 +54,14 @@ class Compiler:
             raise
 
     def can_be_direct(self) -> bool:
-        """Every program that is required can be a BTF-typed raw tracepoint, by its first choice."""
+        """Whether every required program can be a BTF-typed raw tracepoint."""
         if self.job.get("plain") or self._btf is None:
             return False
         required = [entry for entry in self.spec["programs"] if entry.get("required", True)]
         return bool(required) and all(can_be_typed(entry, self._targets) for entry in required)
 
     def compile(self, direct: bool) -> Compiled:
-        """Code for one way or the other; raises Refused."""
+        """Compiles for BTF-typed programs (``direct``) or for others. Raises ProbeRefused."""
         captured_output.take(_STDOUT)
         try:
             made = self._bcc.BPF(text=self._text(direct).encode(), cflags=_CFLAGS)
@@ -81,7 +81,7 @@ class Compiler:
             misfits=self._misfits(),
             rdonly_cast=self._rdonly_cast(),
         )
-        made.cleanup()  # its maps are only the pattern for those that will be used
+        made.cleanup()  # closes the maps that BCC has made: only their sizes are of use
         return compiled
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Compiler:
     # ---- types and text ----
 
     def _kernel_types(self) -> str:
-        """Makes the header tree; returns "btf" or "headers". Raises Refused when there is neither."""
+        """Makes the header tree. Returns "btf" or "headers". Raises ProbeRefused when there is neither."""
         path = self.job.get("btf", btf.VMLINUX)
         source = self.job["source"]
         used = source_names.used(source) | {one["when"] for one in self._alternatives if "when" in one}
@@ -113,10 +113,10 @@ class Compiler:
         return "btf"
 
     def _real_headers(self, used: Set[str]) -> None:
-        """BCC finds them by itself; raises Refused when there are none."""
+        """BCC finds the headers itself. Raises ProbeRefused when there are none."""
         root = self.job.get("headers") or real_headers.installed()
         if root is None:
-            raise Refused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
+            raise ProbeRefused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
         if "headers" in self.job:
             os.environ["BCC_KERNEL_SOURCE"] = root
         self._prologue = real_headers.prologue()
@@ -126,7 +126,7 @@ class Compiler:
             try:
                 self._bcc.BPF(text=text.encode(), cflags=[*_CFLAGS, "-ferror-limit=0"])
             except Exception:
-                pass  # what is not there is what we want to know
+                pass  # the errors are what we want to know
             return captured_output.take(_STDOUT)
 
         self._facts = real_headers.facts(used, root, errors_of)
@@ -149,10 +149,10 @@ class Compiler:
         ]
         return "\n".join(parts) + "\n"
 
-    # ---- what came of it ----
+    # ---- results ----
 
     def _maps(self, made: Any) -> Dict[str, int]:
-        """Descriptors by name; they end with ``made``."""
+        """Descriptors by name. They belong to ``made``."""
         library = self._bcc.lib
         library.bpf_table_name.restype = ctypes.c_char_p
         for call in (library.bpf_table_name, library.bpf_table_fd_id):
@@ -164,7 +164,7 @@ class Compiler:
         }
 
     def _misfits(self) -> Dict[str, str]:
-        """Headers cannot tell, BTF can."""
+        """Functions that do not have the arguments that a program expects. Only BTF can tell."""
         found = {}
         for alternative in self._alternatives:
             takes = alternative.get("takes", [])
@@ -176,7 +176,7 @@ class Compiler:
         return found
 
     def _btf_id(self, point: attach.Point) -> int:
-        """The id by which the kernel knows a tracepoint or function of vmlinux; 0 when it is none."""
+        """The BTF id of a tracepoint or function of vmlinux; 0 when there is none."""
         if self._btf is None:
             return 0
         if point.kind == "raw_tracepoint":
@@ -188,7 +188,7 @@ class Compiler:
             return 0
         return self._btf.vmlinux_id("bpf_rdonly_cast", btf.FUNC)
 
-    def _refusal(self, log: str) -> Refused:
+    def _refusal(self, log: str) -> ProbeRefused:
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         no_map = next((line for line in lines if "could not open bpf map" in line), None)
         if no_map:
@@ -198,17 +198,17 @@ class Compiler:
         absent = [name for name in named_modules(self.spec) if not modules.is_loaded(name)]
         if error and absent and any(words in error for words in _TYPE_IS_MISSING):
             why = "its types are those of modules that are not loaded: {}".format(", ".join(absent))
-            return Refused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
+            return ProbeRefused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
         if error:
-            return Refused("does not compile on this kernel: {}".format(error), detail=log)
-        return Refused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)
+            return ProbeRefused("does not compile on this kernel: {}".format(error), detail=log)
+        return ProbeRefused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)
 
 
 def _code(made: Any, function: str) -> bytes:
-    """Empty when it is not compiled on this kernel."""
+    """The code of a function. Empty when the source leaves it out on this kernel."""
     try:
         return made.dump_func(function.encode()) or b""
-    except Exception:  # BCC's own, of no class of its own; older ones give nothing back
+    except Exception:  # BCC raises Exception itself; older versions return None
         return b""
 
 
@@ -216,9 +216,9 @@ def _import_bcc() -> Any:
     try:
         import bcc
     except ImportError as error:
-        raise Refused(
+        raise ProbeRefused(
             "BCC is not installed for {}: {}".format(sys.executable, error), "unsupported", _BCC_HELP
         ) from None
-    # Attach points come from the manifest alone, never from the name of a function.
+    # Attach points come only from the manifest, never from the name of a function.
     bcc.BPF._trace_autoload = lambda self: None
     return bcc

@@ -6,7 +6,7 @@ All of it are names and whole numbers: no text of a manifest or of a user gets i
 import re
 from typing import Any, Dict
 
-from netconsole_collector.compile.refused import Refused
+from netconsole_collector.compile.refused import ProbeRefused
 from netconsole_collector.probe import config, device_sets
 
 _DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
@@ -16,7 +16,7 @@ Json = Dict[str, Any]
 
 
 def definitions(spec: Json) -> Dict[str, int]:
-    """Value by name. Raises Refused for what is no name in C."""
+    """Value by name. Raises ProbeRefused for what is no name in C."""
     found = {"NC_EVENTS": int(bool(spec.get("events")))}
     for section, default in _DEFAULT_ROWS.items():
         for name, table in spec.get(section, {}).items():
@@ -31,5 +31,5 @@ def definitions(spec: Json) -> Dict[str, int]:
 
 def _checked(section: str, name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_]+", name):
-        raise Refused("{} {!r}: not a name".format(section, name))
+        raise ProbeRefused("{} {!r}: not a name".format(section, name))
     return name

@@ -1,4 +1,4 @@
-"""The collector's side of a compile worker: starts one, collects its answer and descriptors, never waits."""
+"""The collector's side of a compile worker: starts it, and takes its answer and descriptors without waiting."""
 
 import array
 import json
@@ -17,7 +17,7 @@ from netconsole_collector.compile import captured_output
 from netconsole_collector.types import header_tree
 
 TIMEOUT_S = 300.0
-"""A compile takes a second or two, minutes on a machine that is emulated and busy; one that hangs is ended."""
+"""A worker that takes longer is ended. A compile takes a second or two, and minutes on a busy emulated machine."""
 
 _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _START = (
@@ -32,13 +32,13 @@ Json = Dict[str, Any]
 
 
 class CompileJob:
-    """One worker process. Poll ``fileno()``; call :meth:`advance`; when ``answer`` is set, it is over.
+    """One worker process. Poll ``fileno()`` and call :meth:`advance`. The job is over when ``answer`` is set.
 
-    ``answer`` is what worker.py says, with the indices replaced by descriptors that now belong to the caller.
+    ``answer`` is that of worker.py, with descriptors in place of the indices. They belong to the caller.
     """
 
     def __init__(self, job: Json, python: str) -> None:
-        """Starts the worker with the interpreter ``python``, the one that has bcc. Raises OSError."""
+        """Starts the worker with the interpreter ``python``, which has bcc. Raises OSError."""
         self.answer: Optional[Json] = None
         self._received = b""
         self._descriptors: List[int] = []
@@ -47,7 +47,7 @@ class CompileJob:
         self._socket, far = socket.socketpair()
         self._socket.setblocking(False)
         try:
-            # An unnamed file, not the socket: the worker reads it when it likes, and nobody has to wait for anybody.
+            # The job goes through an unnamed file, not the socket: then nobody has to wait for the other side.
             with far, tempfile.TemporaryFile() as file:
                 file.write(json.dumps(job).encode())
                 file.seek(0)
@@ -68,7 +68,7 @@ class CompileJob:
         return self._socket.fileno()
 
     def advance(self) -> bool:
-        """Takes what has arrived; True when the answer is complete. Call it on readiness, and now and then."""
+        """Takes what has arrived. True when the answer is complete. Call it on readiness, and now and then."""
         while self.answer is None:
             try:
                 size = socket.CMSG_SPACE(_SCM_MAX_FD * array.array("i").itemsize)
@@ -96,7 +96,7 @@ class CompileJob:
         return self.answer is not None
 
     def cancel(self) -> None:
-        """Ends the worker, if it still runs, and closes what it had sent if nobody took the answer."""
+        """Ends the worker if it still runs. Closes its descriptors if there is no answer yet."""
         taken = self.answer is not None
         if not taken:
             self._close_descriptors()
@@ -114,7 +114,7 @@ class CompileJob:
         try:
             self._socket.send(b"k")
         except OSError:
-            pass  # killed in the last moment: we have all that it had
+            pass  # it was killed in the last moment: we have all its descriptors
         self._end()
 
     def _refuse(self, why: str, help: Optional[str] = None) -> None:
@@ -137,7 +137,7 @@ class CompileJob:
         return captured_output.error_in(captured_output.take(self._said.fileno())) or "exit code {}".format(code)
 
     def _end(self) -> None:
-        """The worker has nothing to clean up after it answered: it is killed rather than waited for."""
+        """After its answer the worker has nothing to clean up, so it is killed and not waited for."""
         self._socket.close()
         if self._process.poll() is None:
             self._process.kill()
@@ -147,5 +147,5 @@ class CompileJob:
 
 
 def find_python(setting: Optional[str]) -> str:
-    """The interpreter for workers: as set, else the system's own, else this one."""
+    """The interpreter for workers: the one that is set, else the system's, else this one."""
     return setting or shutil.which("python3", path="/usr/bin:/bin") or sys.executable

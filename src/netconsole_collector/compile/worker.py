@@ -1,12 +1,12 @@
-"""The compile worker: loads and attaches one probe, hands every descriptor over, and is gone.
+"""The compile worker: loads and attaches one probe, hands all descriptors to the collector, and ends.
 
 A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh"} (collector.md); for tests
 also "btf" and "release" of another kernel (or its "headers") with "compile_only", and "plain": no BTF-typed programs.
-Of another kernel those modules are taken for loaded whose BTF lies beside that of vmlinux.
+For another kernel, a module counts as loaded when its BTF lies beside that of vmlinux.
 
-It lives for less than a second, so that what a compile takes (over 100 MB) goes with it; what a compile has left is
-kept, and loaded again without one. Started by compile_job.py with two descriptors: a file with the job, and a Unix
-socket for the answer.
+The worker lives for less than a second, and the memory of a compile (over 100 MB) goes with it. Compiled programs are
+kept, and loaded again without a compile. job.py starts the worker with two descriptors: a file with the job, and a
+Unix socket for the answer.
 """
 
 import array
@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector.compile import cache, captured_output
 from netconsole_collector.compile.compiled import Compiled, can_be_typed, make_maps, with_maps
-from netconsole_collector.compile.refused import Refused, no_maps
+from netconsole_collector.compile.refused import ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, loading, modules
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.types import btf, header_tree, prototypes
@@ -41,7 +41,7 @@ def main(arguments: List[str]) -> int:
     """Arguments: descriptor of the job, descriptor of the socket, pid of the collector. Leaves with os._exit."""
     job_fd, socket_fd, parent = (int(argument) for argument in arguments)
     on_parents_death(signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we could ask to die with it
+    if os.getppid() != parent:  # the collector died before we asked for the signal
         os._exit(0)
     answer_socket = socket.socket(fileno=socket_fd)
     with os.fdopen(job_fd, "rb") as file:
@@ -53,7 +53,7 @@ def main(arguments: List[str]) -> int:
 
 
 def _send(answer_socket: socket.socket, answer: Json, descriptors: List[int]) -> None:
-    """Length, JSON; the descriptors ride on the first byte. Then waits until the collector has them."""
+    """Sends the length and the JSON, and the descriptors with the first byte. Waits until the collector has them."""
     message = json.dumps(answer).encode()
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     data = struct.pack("=I", len(message)) + message
@@ -63,26 +63,26 @@ def _send(answer_socket: socket.socket, answer: Json, descriptors: List[int]) ->
 
 
 class Worker:
-    """One job. ``descriptors`` are what the answer refers to by index."""
+    """One job. The answer refers to ``descriptors`` by index."""
 
     def __init__(self, job: Json) -> None:
         self.job = job
-        self.spec: Json = dict(job["spec"], programs=[one for one in job["spec"]["programs"] if _has_place(one, job)])
+        self.spec: Json = dict(job["spec"], programs=[one for one in job["spec"]["programs"] if _applies(one, job)])
         self.descriptors: List[int] = []
         self._memlock = True
 
     def run(self) -> Json:
-        """The answer: {"ok": true, …} or {"ok": false, "state", "why", "help", "detail"}; never raises."""
+        """The answer: {"ok": true, …} or {"ok": false, "state", "why", "help", "detail"}. Never raises."""
         try:
             return self._answer()
-        except Refused as refused:
-            self._let_go()
+        except ProbeRefused as refused:
+            self._close_descriptors()
             answer = {"ok": False, "state": refused.state, "why": str(refused), "help": refused.help}
             answer["detail"] = refused.detail
             answer["missing"] = refused.missing
             return answer
         except Exception as error:
-            self._let_go()
+            self._close_descriptors()
             why = "{}: {}".format(type(error).__name__, error).replace("\n", " ")
             detail = traceback.format_exc() + captured_output.take(_STDOUT)
             return {"ok": False, "state": "failed", "why": why, "help": None, "detail": detail, "missing": []}
@@ -100,25 +100,27 @@ class Worker:
         if kept is not None:
             try:
                 return self._load(kept)
-            except Refused:
-                self._let_go()  # a compile will tell what is wrong
+            except ProbeRefused:
+                self._close_descriptors()  # a compile will tell what is wrong
         compiled, answer = self._compile_and_load()
         cache.keep(folder, name, compiled)
         return answer
 
     def _refuse_early(self) -> None:
-        hopeless = attach.without_kprobes(self.spec["programs"])
-        if hopeless:
-            what = ", ".join(dict.fromkeys(one["measures"] for one in hopeless))
-            refused = Refused("{}; it cannot measure {}".format(hopeless[0]["tried"][0]["why"], what), "unsupported")
-            refused.missing = hopeless
+        unattachable = attach.without_kprobes(self.spec["programs"])
+        if unattachable:
+            what = ", ".join(dict.fromkeys(one["measures"] for one in unattachable))
+            refused = ProbeRefused(
+                "{}; it cannot measure {}".format(unattachable[0]["tried"][0]["why"], what), "unsupported"
+            )
+            refused.missing = unattachable
             raise refused
         module = self.spec["probe"].get("module")
         if module and not modules.is_loaded(module):
-            raise Refused("{} is not loaded; there is nothing of it to watch".format(module), "unsupported")
+            raise ProbeRefused("{} is not loaded; there is nothing of it to watch".format(module), "unsupported")
 
     def _compile_and_load(self) -> Tuple[Compiled, Json]:
-        """With BTF-typed programs where they can be had, else the plain way, which also tells what is wrong."""
+        """Tries BTF-typed programs first. The other way follows when that fails, and tells what is wrong."""
         from netconsole_collector.compile.compiler import Compiler
 
         compiler = Compiler(self.job, self.spec, self._memlock)
@@ -127,8 +129,8 @@ class Worker:
                 try:
                     compiled = compiler.compile(direct=True)
                     return compiled, self._load(compiled)
-                except Refused:
-                    self._let_go()
+                except ProbeRefused:
+                    self._close_descriptors()
             compiled = compiler.compile(direct=False)
             return compiled, self._load(compiled)
         finally:
@@ -137,10 +139,10 @@ class Worker:
     # ---- loading ----
 
     def _load(self, compiled: Compiled) -> Json:
-        """Makes the maps, loads and attaches; raises Refused, with something left in ``descriptors``.
+        """Makes the maps, loads and attaches. Raises ProbeRefused, with the descriptors so far in ``descriptors``.
 
-        With ``direct`` a program that can be BTF-typed has to be; the others are loaded as ever, and have to read the
-        kernel by NC_READ alone: one that is refused spoils the attempt.
+        With ``direct`` every program that can be BTF-typed has to be. The others are loaded as usual, and have to read
+        the kernel by NC_READ alone. When one of them is refused, the whole attempt fails.
         """
         answer: Json = {
             "ok": True,
@@ -152,28 +154,28 @@ class Worker:
             "facts": compiled.facts,
             "direct": compiled.direct,
         }
-        if not self.job.get("compile_only"):  # of another kernel's types nothing can be loaded here
+        if not self.job.get("compile_only"):  # programs for another kernel cannot be loaded here
             answer["maps"] = self._maps(compiled)
             answer["programs"], answer["missing"] = self._programs(compiled, self._codes(compiled, answer["maps"]))
         answer["max_rss_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return answer
 
     def _maps(self, compiled: Compiled) -> Dict[str, int]:
-        """Filters are in place before the first packet is seen: what they keep out must not be counted even once."""
+        """Makes the maps, and sets the filters before the first packet: what they keep out must not be counted once."""
         try:
             maps = make_maps(compiled)
         except OSError as error:
             raise no_maps(os.strerror(error.errno or 0), error.errno == errno.EPERM, self._memlock) from None
         if "config" in self.job and "nc_config" in maps:
             bpf_maps.Map(maps["nc_config"]).set(bytes(4), bytes.fromhex(self.job["config"]))
-        return {name: self._give(fd) for name, fd in maps.items()}
+        return {name: self._hand_over(fd) for name, fd in maps.items()}
 
     def _codes(self, compiled: Compiled, maps: Dict[str, int]) -> Dict[str, bytes]:
         numbers = {place: self.descriptors[index] for place, index in enumerate(maps.values())}
         return {name: with_maps(code, numbers) for name, code in compiled.functions.items()}
 
     def _programs(self, compiled: Compiled, codes: Dict[str, bytes]) -> Tuple[List[Json], List[Json]]:
-        """What was attached, and what is missing without being required."""
+        """The programs that were attached, and those that are missing and not required."""
         attached: List[Json] = []
         missing: List[Json] = []
         for entry in self.spec["programs"]:
@@ -184,8 +186,8 @@ class Worker:
                 attached.append(one)
                 continue
             missing.append({"name": entry["name"], "measures": entry.get("measures", entry["name"]), "tried": tried})
-            is_spoilt = compiled.direct and (typed or any(one["detail"] for one in tried))
-            if is_spoilt or entry.get("required", True):
+            must_fail = compiled.direct and (typed or any(one["detail"] for one in tried))
+            if must_fail or entry.get("required", True):
                 raise _missing_refusal(missing)
         if not attached:
             raise _missing_refusal(missing)
@@ -194,7 +196,7 @@ class Worker:
     def _attach_one(
         self, compiled: Compiled, codes: Dict[str, bytes], name: str, choices: List[Json], direct: bool
     ) -> Tuple[Optional[Json], List[Json]]:
-        """The first alternative that works, else what was tried and why it did not."""
+        """Attaches the first alternative that works. Returns the program or None, and what was tried before."""
         tried: List[Json] = []
         for alternative in choices:
             point_text, function = alternative["point"], alternative["function"]
@@ -225,27 +227,27 @@ class Worker:
                 attached = {
                     "name": name,
                     "attach": point_text,
-                    "program": self._give(program),
-                    "link": self._give(link),
+                    "program": self._hand_over(program),
+                    "link": self._hand_over(link),
                 }
                 return attached, tried
         return None, tried
 
-    def _give(self, fd: int) -> int:
+    def _hand_over(self, fd: int) -> int:
         self.descriptors.append(fd)
         if len(self.descriptors) > MAX_DESCRIPTORS:
-            raise Refused("more than {} maps and programs in one probe".format(MAX_DESCRIPTORS))
+            raise ProbeRefused("more than {} maps and programs in one probe".format(MAX_DESCRIPTORS))
         return len(self.descriptors) - 1
 
-    def _let_go(self) -> None:
-        """An attempt that failed must not go on measuring while the next one is made."""
+    def _close_descriptors(self) -> None:
+        """Ends a failed attempt: it must not measure while the next one is made."""
         for fd in self.descriptors:
             os.close(fd)
         self.descriptors = []
 
 
-def _has_place(entry: Json, job: Json) -> bool:
-    """False for a program of a module that is not loaded: there is nothing that it could miss."""
+def _applies(entry: Json, job: Json) -> bool:
+    """False for a program of a module that is not loaded: it has nothing to measure."""
     if "module" not in entry:
         return True
     if job.get("btf"):
@@ -254,7 +256,7 @@ def _has_place(entry: Json, job: Json) -> bool:
 
 
 def _load_program(function: str, code: bytes, kind: str, target: Optional[int], rdonly_cast: int) -> int:
-    """The program's descriptor; with a ``target`` (BTF id) it is a BTF-typed one. Raises programs.LoadRefused."""
+    """The program's descriptor. With a ``target`` (BTF id) it is BTF-typed. Raises loading.LoadRefused."""
     if target is None:
         plain = {"raw_tracepoint": loading.RAW_TRACEPOINT, "tracepoint": loading.TRACEPOINT}
         version = header_tree.version_code(os.uname().release)
@@ -265,11 +267,11 @@ def _load_program(function: str, code: bytes, kind: str, target: Optional[int], 
     return loading.load(function, code, loading.TRACING, typed.get(kind, loading.TRACE_RAW_TP), target)
 
 
-def _missing_refusal(missing: List[Json]) -> Refused:
+def _missing_refusal(missing: List[Json]) -> ProbeRefused:
     tried = missing[-1]["tried"]
     loaded = [entry for entry in tried if entry["detail"]]
     why = "; ".join("{}: {}".format(e["point"], e["why"]) if e["point"] not in e["why"] else e["why"] for e in tried)
-    refused = Refused("{} cannot be measured: {}".format(missing[-1]["measures"], why or "no attach point"))
+    refused = ProbeRefused("{} cannot be measured: {}".format(missing[-1]["measures"], why or "no attach point"))
     refused.state = "failed" if loaded else "unsupported"
     refused.detail = "\n".join(entry["detail"] for entry in loaded)
     refused.missing = missing
@@ -277,7 +279,7 @@ def _missing_refusal(missing: List[Json]) -> Refused:
 
 
 def _raise_memlock() -> bool:
-    """Kernels before 5.11 charge maps to RLIMIT_MEMLOCK. False when it could not be lifted and matters."""
+    """Lifts RLIMIT_MEMLOCK, to which kernels before 5.11 charge maps. False when it cannot be lifted and matters."""
     numbers = [int(number) for number in re.findall(r"\d+", os.uname().release)[:2]]
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

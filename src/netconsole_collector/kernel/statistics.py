@@ -1,4 +1,4 @@
-"""Run counts and times of programs, measured in short windows because measuring costs time itself."""
+"""Run counts and run times of programs. They are measured in short windows, because measuring costs time, too."""
 
 import os
 from typing import Dict, List, Optional, Tuple
@@ -6,11 +6,11 @@ from typing import Dict, List, Optional, Tuple
 from netconsole_collector.kernel import syscalls
 
 _SYSCTL = "/proc/sys/kernel/bpf_stats_enabled"
-"""Read, never written: it would stay behind."""
+"""Only read, never written: the setting would outlive us."""
 
 
-class _Program:
-    """What was measured of one program since the last :meth:`Statistics.reset`."""
+class _RunTimes:
+    """What was measured of one program since the last :meth:`StatisticsWindow.take`."""
 
     __slots__ = ("base_count", "base_time", "run_count", "run_time_ns", "window_ns")
 
@@ -18,8 +18,8 @@ class _Program:
         self.base_count = self.base_time = self.run_count = self.run_time_ns = self.window_ns = 0
 
 
-class Statistics:
-    """The statistics of the kernel: on while the window's descriptor is open. Times are CLOCK_MONOTONIC in ns."""
+class StatisticsWindow:
+    """Switches the kernel's statistics on while a window is open. Times are CLOCK_MONOTONIC in ns."""
 
     def __init__(self, window_ns: int, every_ns: int) -> None:
         self.window_ns = window_ns
@@ -29,17 +29,17 @@ class Statistics:
         self._fd = -1
         self._opened_ns = 0
         self._next_ns = 0
-        self._programs: Dict[int, _Program] = {}
+        self._programs: Dict[int, _RunTimes] = {}
 
     def configure(self, window_ns: int, every_ns: int, now_ns: int) -> None:
-        """A window of 0 switches the statistics off; one as long as its period never closes."""
+        """A window of 0 switches the statistics off. A window as long as its period never closes."""
         self.close(now_ns)
         self.window_ns, self.every_ns, self._next_ns = window_ns, every_ns, now_ns
 
     def add(self, fd: int, now_ns: int) -> None:
-        """A program that was just loaded."""
+        """Measures a program from now on."""
         self._roll(now_ns)
-        self._programs[fd] = _Program()
+        self._programs[fd] = _RunTimes()
         self._rebase(now_ns)
 
     def remove(self, fd: int) -> None:
@@ -69,7 +69,9 @@ class Statistics:
             if not _always_on():
                 self.why_not = "the kernel has no run-time statistics ({})".format(error.strerror)
                 return
-            self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # somebody keeps them on: windows all the same
+            self._fd = os.open(
+                os.devnull, os.O_RDONLY | os.O_CLOEXEC
+            )  # somebody keeps them on: we have windows all the same
         self._opened_ns = now_ns
         self._rebase(now_ns)
 
@@ -87,7 +89,7 @@ class Statistics:
             program.base_count, program.base_time = info.run_count or 0, info.run_time_ns or 0
 
     def _roll(self, now_ns: int) -> None:
-        """Accounts the part of the open window that has passed."""
+        """Adds what the programs did in the open window so far."""
         if self._fd < 0:
             return
         for fd, program in self._programs.items():
@@ -102,7 +104,7 @@ class Statistics:
     _rolled_ns = 0
 
     def take(self, fds: List[int], now_ns: int) -> Tuple[List[Tuple[int, int]], int]:
-        """(run count, run time) of each program since the last taking, and the window they are of."""
+        """(run count, run time) of each program since the last call, and how long the windows were."""
         self._roll(now_ns)
         measured = [self._programs[fd] for fd in fds]
         window = min((program.window_ns for program in measured), default=0)

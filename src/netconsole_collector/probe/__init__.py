@@ -1,1 +1,1 @@
-"""A running probe: its configuration, its tables, its records."""
+"""A running probe: its configuration, its programs, and the readings of its maps."""

@@ -1,4 +1,4 @@
-"""What a probe believes of the kernel's structures, as living objects have it (probes/common/checks.h)."""
+"""Checks what a probe assumes about the kernel's structures, on real objects (probes/common/checks.h)."""
 
 import struct
 from typing import Any, Dict, List
@@ -7,7 +7,7 @@ from netconsole_collector.kernel import bpf_maps
 
 MAP = "nc_checks"
 ENOUGH = 16
-"""Failures without a single success after which a layout is wrong: an object that comes or goes refutes a few times."""
+"""After so many failures and no success a layout is wrong. A few failures come from objects that come or go."""
 
 _COUNTS = struct.Struct("=QQ")
 
@@ -15,14 +15,14 @@ Json = Dict[str, Any]
 
 
 class Checks:
-    """The checks of one probe's manifest that have not failed yet."""
+    """The checks of a probe that are not decided yet."""
 
     def __init__(self, specs: List[Json], counts: bpf_maps.Map) -> None:
         self._waiting = list(specs)
         self._counts = counts
 
     def newly_failed(self) -> List[Json]:
-        """Checks that failed often and never held; each is told once. One that has held is settled."""
+        """Checks that failed often and never held. Each is returned once. A check that has held is done."""
         failed = []
         for spec in list(self._waiting):
             raw = self._counts.get(struct.pack("=I", spec["slot"])) or b""

@@ -1,4 +1,4 @@
-"""Layouts of keys, values and records as the manifest describes them → labels, counts and fields."""
+"""Decodes keys, values and records by the layouts of a manifest, into labels, counts and fields."""
 
 import re
 import struct
@@ -15,11 +15,11 @@ _ADDRESS_ALIGNMENT = 8
 
 
 class LayoutError(ValueError):
-    """A manifest whose record does not fit the map; the message names both sizes."""
+    """The manifest and the program do not agree on a record. The message names both sizes."""
 
 
 class Column(NamedTuple):
-    """One member of a record; ``repeat`` above 1 makes it a list."""
+    """One member of a record. It is a list when ``repeat`` is above 1."""
 
     name: str
     shown_as: Optional[str]
@@ -29,10 +29,10 @@ class Column(NamedTuple):
 
 
 class Layout:
-    """A C struct: members in order, each at its natural alignment, the whole padded to the strictest of them."""
+    """A C struct: the members in order, each at its natural alignment, and padding at the end."""
 
     def __init__(self, columns: Sequence[Dict[str, Any]]) -> None:
-        """Raises LayoutError for a type that is none."""
+        """Raises LayoutError for an unknown type."""
         self.columns: List[Column] = []
         form, at, strictest = "=", 0, 1
         for column in columns:
@@ -48,7 +48,7 @@ class Layout:
         self.size = self._struct.size
 
     def unpack(self, raw: bytes, offset: int = 0) -> List[Any]:
-        """Values in the order of ``columns``; a list where a column has several."""
+        """Values in the order of ``columns``. A column with several values has a list."""
         flat = self._struct.unpack_from(raw, offset)
         if len(flat) == len(self.columns):
             return list(flat)
@@ -116,5 +116,5 @@ def _location(columns: Sequence[Column], values: Sequence[Any], labels: Labels) 
 
 
 def _netns(columns: Sequence[Column], values: Sequence[Any]) -> int:
-    """The record's network namespace; 0 when it has none."""
+    """The network namespace of the record; 0 when it has none."""
     return next((int(value) for column, value in zip(columns, values) if column.shown_as == "netns"), 0)

@@ -1,6 +1,6 @@
 """Knobs named …_devices → struct nc_sets of probes/common/devices.h: names, prefixes and kinds of network devices.
 
-Devices are matched in the kernel, so that those of other network namespaces and those that come later are in the set.
+The kernel part matches devices. So devices of other network namespaces, and devices that come later, are in the set.
 """
 
 import struct
@@ -20,7 +20,7 @@ _NAME, _KIND, _PHYSICAL = 1, 2, 3
 _PATTERN = struct.Struct("=16s16sII")
 _PHYSICAL_WORD = "physical"
 _KINDS = {"tap": "tun", "internal": "openvswitch"}
-"""Words of this trade for what the kernel calls otherwise (rtnl_link_ops.kind)."""
+"""Usual words for kinds that have another name in the kernel (rtnl_link_ops.kind)."""
 _FORM = "names, prefixes or kinds apart by blanks, at most 4, such as: vnet* tap0 kind:tap kind:internal kind:physical"
 
 Pattern = Tuple[int, bytes, bytes]
@@ -28,12 +28,12 @@ Pattern = Tuple[int, bytes, bytes]
 
 
 def names_of(knobs: Dict[str, Any]) -> List[str]:
-    """The knobs that are sets of devices, in the manifest's order: the first is set 1 of the program."""
+    """The knobs that are sets of devices, in the order of the manifest: the first is set 1 of the program."""
     return [name for name in knobs if name.endswith(SUFFIX)]
 
 
 def pack(knobs: Dict[str, Any], generation: int) -> bytes:
-    """The bytes of struct nc_sets; ``generation`` has to differ from the last one. Raises KnobError."""
+    """The bytes of struct nc_sets. ``generation`` has to differ from the last one. Raises KnobError."""
     names = names_of(knobs)
     if len(names) > MAX_SETS:
         raise KnobError("more than {} sets of devices".format(MAX_SETS))
@@ -46,7 +46,7 @@ def pack(knobs: Dict[str, Any], generation: int) -> bytes:
 
 
 def parse(knob: str, text: Any) -> List[Pattern]:
-    """The patterns of one set; an empty text is the empty set. Raises KnobError."""
+    """The patterns of one set. An empty text is the empty set. Raises KnobError."""
     words = text.split() if isinstance(text, str) else None
     if words is None or len(words) > MAX_PATTERNS:
         raise KnobError("knob {}: expected {}".format(knob, _FORM))
@@ -64,8 +64,8 @@ def _pattern(knob: str, word: str) -> Pattern:
     try:
         raw = stem.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raw = b"*"  # no name either
+        raw = b"*"  # refused below
     if b"*" in raw or b"\0" in raw or len(raw) > MAX_NAME_BYTES or not (raw or prefix):
         raise KnobError("knob {}: {!r}: expected {}".format(knob, word, _FORM))
-    # A name ends with its NUL, which is compared too; a prefix leaves the rest out.
+    # For a name the final NUL is compared too. For a prefix the rest is ignored.
     return kind, raw, b"\xff" * (len(raw) if prefix else 16)

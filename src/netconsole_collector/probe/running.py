@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Set, Union
 
 from netconsole_collector.kernel import attach, bpf_maps, cpus
 from netconsole_collector.kernel.clock import mono_ns
-from netconsole_collector.kernel.statistics import Statistics
+from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labels
 from netconsole_collector.names.lookups import Lookups
@@ -87,7 +87,7 @@ class RunningProbe:
     # ---- configuration ----
 
     def configure(self, mode: str, changes: Json) -> None:
-        """Writes knobs and mode to the running probe. Raises config.KnobError, OSError; then all is as before."""
+        """Writes knobs and mode to the running probe. Raises config.KnobError and OSError: then nothing has changed."""
         knobs = config.merged(self.spec.get("knobs", {}), self.knobs, changes)
         modes = self.spec["probe"].get("modes", ["summary"])
         if mode not in modes:
@@ -109,7 +109,7 @@ class RunningProbe:
         self.configure(self.mode, {})
 
     def _attach_for(self, mode: str) -> None:
-        """Attaches what runs in this mode alone, before that is told: what begins then is seen whole."""
+        """Attaches the programs of this mode before the probe knows of the mode: so it sees everything from then on."""
         wanted = [one for one in self.programs if one.modes and mode in one.modes and not (one.runs or one.why_not)]
         for program in wanted:
             try:
@@ -120,7 +120,7 @@ class RunningProbe:
             self._maps.write(RESUMED, struct.pack("=Q", mono_ns()))
 
     def _detach_others(self, mode: str) -> None:
-        """What a hook costs is paid when somebody looks. The last one first, as in :meth:`detach`."""
+        """Detaches the programs of other modes: each hook costs time. The last one first, as in :meth:`detach`."""
         for program in reversed(self.programs):
             if program.modes and mode not in program.modes:
                 program.detach()
@@ -131,10 +131,10 @@ class RunningProbe:
     def program_fds(self) -> List[int]:
         return [program.fd for program in self.programs]
 
-    def read(self, statistics: Statistics, now_ns: int, since_ns: int) -> List[Json]:
+    def read(self, statistics: StatisticsWindow, now_ns: int, since_ns: int) -> List[Json]:
         """Bodies of all frames of the interval that began at ``since_ns``, or when this probe was read last.
 
-        Counters are read before the tables that they are held against: rows may only be ahead of them.
+        Counters are read before the tables that they are compared with: only rows may be ahead.
         """
         full = self._readings % FULL_EVERY == 0
         self._readings += 1
@@ -142,7 +142,7 @@ class RunningProbe:
         self._read_ns = now_ns
         if self.bound_pct and self.mode == "details":
             self._maps.write("nc_attended", config.attended(now_ns))
-        modes = {self.mode, self._read_mode or self.mode}  # what ended since the last reading is read once more
+        modes = {self.mode, self._read_mode or self.mode}  # a mode that has ended is read once more
         self._read_mode = self.mode
         bodies = [self._counters(interval_ns, modes)]
         accounts = ledger.read(self._ledger_slots)
@@ -166,7 +166,7 @@ class RunningProbe:
         return bodies
 
     def _count(self, name: str, total: int) -> Json:
-        """{"delta", "total"} against the last reading of the same name."""
+        """{"delta", "total"}: the delta is since the last reading of the same name."""
         delta = total - self._totals.get(name, 0)
         self._totals[name] = total
         return {"delta": delta, "total": total}
@@ -179,7 +179,7 @@ class RunningProbe:
         }
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
-    def _cost(self, statistics: Statistics, accounts: Dict[str, int], interval_ns: int, now_ns: int) -> Json:
+    def _cost(self, statistics: StatisticsWindow, accounts: Dict[str, int], interval_ns: int, now_ns: int) -> Json:
         if self._readings % _MAPS_KB_EVERY == 1:
             self._maps_kb = self._maps.memory_kb()
         runs, window_ns = statistics.take(self.program_fds, now_ns)
@@ -214,8 +214,8 @@ class RunningProbe:
 
     # ---- checks ----
 
-    def stand_down(self) -> bool:
-        """Detaches programs whose check of the kernel's structures has failed; True when there are any."""
+    def detach_failed_checks(self) -> bool:
+        """Detaches programs whose check of the kernel's structures has failed. True when there are any."""
         failed = self._checks.newly_failed() if self._checks else []
         for check in failed:
             for program in self.programs:
@@ -245,7 +245,7 @@ class RunningProbe:
     # ---- end ----
 
     def detach(self) -> None:
-        """Stops the programs, the last one first; counters stand still from here on and can be read once more."""
+        """Stops the programs, the last one first. Then the counters stand still, and can be read once more."""
         for program in reversed(self.programs):
             program.detach()
 
@@ -260,5 +260,5 @@ class RunningProbe:
 
 
 def _is_of(spec: Json, modes: Set[str]) -> bool:
-    """Whether a counter or a table is kept in one of these modes; those that name none are kept in all."""
+    """Whether a counter or a table is kept in one of these modes. One that names no modes is kept in all."""
     return not modes.isdisjoint(spec.get("modes", modes))

@@ -1,4 +1,4 @@
-"""The shape of a manifest, as far as the collector relies on it."""
+"""Checks the shape of a manifest, as far as the collector relies on it."""
 
 import json
 import re
@@ -9,9 +9,9 @@ from netconsole_collector.probe import decode
 
 
 def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
-    """What is wrong with the manifest as far as the collector relies on its shape; None when nothing is.
+    """What is wrong with the manifest; None when nothing is.
 
-    The console has checked it before, and says it better: here is only what would otherwise end in a traceback.
+    The console has checked it before, with better messages. Here is only what would otherwise end in a traceback.
     """
     try:
         for program in spec["programs"]:
@@ -50,7 +50,7 @@ def named_modules(spec: Dict[str, Any]) -> List[str]:
 
 
 def typed_modules(spec: Dict[str, Any]) -> List[str]:
-    """Modules whose types are read where they are loaded: those, and the ones that bring drop reasons of their own."""
+    """Modules whose types are read if they are loaded: those named, and those with drop reasons of their own."""
     return sorted(set(named_modules(spec) + (drop_reasons.MODULES if wants_drop_reasons(spec) else [])))
 
 

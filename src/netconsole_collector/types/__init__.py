@@ -1,1 +1,1 @@
-"""The kernel's types, from BTF or from headers, as C that BCC compiles."""
+"""The kernel's types as C source for BCC, from BTF or from headers."""

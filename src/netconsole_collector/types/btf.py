@@ -1,7 +1,7 @@
-"""Reads BTF, the kernel's description of its own types: vmlinux, and modules merged into the same id space.
+"""Reads BTF, the kernel's description of its own types, of vmlinux and of modules.
 
-Format: Documentation/bpf/btf.rst. A module's ("split") BTF numbers its types and strings on from the end of vmlinux's,
-and so does that of the next module; here every module's ids are moved behind those that were read before.
+Format: Documentation/bpf/btf.rst. The ("split") BTF of a module continues the numbers of vmlinux's types and strings,
+and so does that of any other module. Here the ids of each module are moved behind those that were read before.
 """
 
 import os
@@ -41,27 +41,27 @@ _BYTES_PER_ITEM = {STRUCT: 12, UNION: 12, ENUM: 8, FUNC_PROTO: 8, DATASEC: 12, E
 
 
 class BtfError(ValueError):
-    """A file that is not BTF, or BTF of a kind that this reader does not know; the message names the file."""
+    """The file is not BTF, or has a type that this reader does not know. The message names the file."""
 
 
 class Member(NamedTuple):
-    """One member of a struct or union; ``name`` is "" for an anonymous one."""
+    """One member of a struct or union. The ``name`` of an anonymous one is ""."""
 
     name: str
     type: int
     bit_offset: int
     bits: int
-    """Width of a bit-field; 0 when it is none."""
+    """Width of a bit-field; 0 for other members."""
 
 
-class _Part(NamedTuple):
-    """One file's types and strings, and where it sits in the common id space."""
+class _BtfFile(NamedTuple):
+    """The types and strings of one file, and their place among all ids."""
 
     types: bytes
     strings: bytes
     first_id: int
     id_shift: int
-    """Added to the file's own ids, to those that are not vmlinux's."""
+    """To be added to the ids of this file that are not vmlinux's."""
 
 
 class Btf:
@@ -69,7 +69,7 @@ class Btf:
 
     def __init__(self, path: str = VMLINUX, modules: Sequence[str] = ()) -> None:
         """``modules`` are paths of split BTF on top of ``path``. Raises OSError and BtfError."""
-        self._parts: List[_Part] = []
+        self._parts: List[_BtfFile] = []
         self._offsets = array("I", [0])
         self._kinds = bytearray(1)
         self._base_types = 1
@@ -96,7 +96,7 @@ class Btf:
         strings = raw[header_bytes + string_at : header_bytes + string_at + string_bytes]
         first_id = len(self._offsets)
         shift = first_id - self._base_types if self._parts else 0
-        self._parts.append(_Part(types, strings, first_id, shift))
+        self._parts.append(_BtfFile(types, strings, first_id, shift))
         by_name: Dict[int, List[int]] = {}
         offset, end, unpack = 0, len(types), _TYPE.unpack_from
         while offset < end:
@@ -121,7 +121,7 @@ class Btf:
     # ---- one type ----
 
     def _raw(self, identifier: int) -> Tuple[int, int, int, int, int]:
-        """Part number, offset behind the common fields, name offset, info word, size or type."""
+        """File number, offset after the common fields, name offset, info word, size or type."""
         number = len(self._parts) - 1
         while identifier < self._parts[number].first_id:
             number -= 1
@@ -154,7 +154,7 @@ class Btf:
         return bool(self._raw(identifier)[3] >> 31)
 
     def strip(self, identifier: int, typedefs: bool = True) -> int:
-        """The type below qualifiers, and below typedefs too."""
+        """The type without qualifiers, and without typedefs too."""
         while identifier:
             kind = self.kind(identifier)
             if kind not in QUALIFIERS and not (typedefs and kind == TYPEDEF):
@@ -163,7 +163,7 @@ class Btf:
         return identifier
 
     def element(self, identifier: int) -> Tuple[int, int]:
-        """Of an array: the type of its elements and how many there are."""
+        """Of an array: the type of its elements, and their number."""
         part, at, _, _, _ = self._raw(identifier)
         element, _, count = _TYPE.unpack_from(self._parts[part].types, at)
         return self._id(part, element), count
@@ -207,7 +207,7 @@ class Btf:
         return result
 
     def parameters(self, identifier: int) -> Optional[int]:
-        """How many parameters a function, function pointer or prototype takes; None when it is none of these."""
+        """How many parameters a function, function pointer or prototype has; None for other types."""
         identifier = self.strip(identifier)
         while self.kind(identifier) in (FUNC, PTR):
             identifier = self.strip(self.target(identifier))
@@ -220,7 +220,7 @@ class Btf:
         return [self._id(part, parameter_type) for _, parameter_type in pairs]
 
     def size(self, identifier: int) -> int:
-        """Bytes; 0 of void, of functions and of types that are only declared."""
+        """Bytes. 0 for void, functions, and types that are only declared."""
         identifier = self.strip(identifier)
         kind = self.kind(identifier)
         if kind in (INT, STRUCT, UNION, ENUM, ENUM64, FLOAT):
@@ -233,7 +233,7 @@ class Btf:
         return 0
 
     def alignment(self, identifier: int) -> int:
-        """Bytes; the strictest that size and offsets of the members allow, because BTF does not carry it."""
+        """Bytes. BTF does not have it: it is the strictest one that the size and the offsets of the members allow."""
         identifier = self.strip(identifier)
         known = self._alignments.get(identifier)
         if known is not None:
@@ -262,7 +262,7 @@ class Btf:
     # ---- by name ----
 
     def named(self, name: str, kinds: Sequence[int]) -> List[int]:
-        """Ids of the types of these kinds with this name, vmlinux's first."""
+        """Ids of the types of these kinds with this name. Those of vmlinux come first."""
         found: List[int] = []
         for part in range(len(self._parts)):
             for offset in self._offsets_of(name, part):
@@ -270,7 +270,7 @@ class Btf:
         return found
 
     def _offsets_of(self, name: str, part: int) -> Iterator[int]:
-        """String offsets under which a part's types may carry this name: its own strings, and vmlinux's."""
+        """Offsets of this name in the strings that the types of a file may use: its own, and vmlinux's."""
         for number in sorted({0, part}):
             while len(self._string_offsets) <= number:
                 self._string_offsets.append(self._scan_strings(len(self._string_offsets)))
@@ -291,11 +291,11 @@ class Btf:
         return next(iter(self.named(name, (STRUCT, UNION))), None)
 
     def vmlinux_id(self, name: str, kind: int) -> int:
-        """The id that the kernel itself uses for a type of vmlinux, for attach_btf_id; 0 when it is not there."""
+        """The kernel's own id of a type of vmlinux, for attach_btf_id; 0 when there is none."""
         return next((i for i in self.named(name, (kind,)) if i < self._base_types), 0)
 
     def enums_with(self, names: Set[str]) -> List[int]:
-        """Every enum, named or not, that has one of these enumerators."""
+        """All enums, also anonymous ones, that have one of these enumerators."""
         wanted = [{o for n in names for o in self._offsets_of(n, part)} for part in range(len(self._parts))]
         found = []
         for identifier in self._enums:
@@ -309,6 +309,6 @@ class Btf:
 
 
 def module_paths(names: Sequence[str], directory: str = _DIRECTORY) -> List[str]:
-    """Paths of the split BTF of those of these modules that are loaded (5.11); a built-in one is in vmlinux."""
+    """Paths of the split BTF (5.11) of those of these modules that are loaded. A built-in module is in vmlinux."""
     paths = [os.path.join(directory, name.replace("-", "_")) for name in names if name != "vmlinux"]
     return [path for path in paths if os.path.exists(path)]

@@ -1,8 +1,8 @@
 """The header tree that BCC compiles against (BCC_KERNEL_SOURCE): a few small files instead of the kernel's headers.
 
-BCC includes, in this order and since 0.16 unchanged: linux/kconfig.h, its own bpf.h, and helpers.h, which includes
-uapi/linux/bpf.h, uapi/linux/if_packet.h, linux/version.h, linux/log2.h and asm/page.h. So asm/page.h, the last, is
-where the kernel's types go, without those that bpf.h has already; uapi/linux/bpf.h stays empty.
+BCC includes linux/kconfig.h, its own bpf.h, and helpers.h, in this order (since 0.16). helpers.h includes
+uapi/linux/bpf.h, uapi/linux/if_packet.h, linux/version.h, linux/log2.h and asm/page.h. So the kernel's types are in
+asm/page.h, the last one, without those that bpf.h has already. uapi/linux/bpf.h stays empty.
 """
 
 import ctypes
@@ -103,7 +103,7 @@ linux/tcp.h linux/udp.h linux/icmp.h linux/if_ether.h linux/if_vlan.h linux/if_a
 linux/socket.h linux/kernel.h linux/errno.h linux/interrupt.h linux/kvm_host.h linux/eventfd.h net/sock.h
 net/inet_sock.h net/tcp.h net/ip.h net/ipv6.h net/sch_generic.h net/net_namespace.h net/neighbour.h
 """
-"""Headers that BCC includes, or that a source made for real headers asks for: everything is in kernel_types.h."""
+"""Headers that BCC includes, or a source for real headers. They are empty: everything is in kernel_types.h."""
 
 _CLONE_NEWNS = 0x00020000
 _MS_REC, _MS_PRIVATE, _MS_NOSUID, _MS_NODEV = 0x4000, 1 << 18, 2, 4
@@ -113,7 +113,7 @@ _PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/mnt")
 
 
 def files(kernel_types: str, release: str = "") -> Dict[str, str]:
-    """Path → text of every file of the tree, for the given text of kernel types."""
+    """Path → text of all files of the tree, with this text of kernel types."""
     arch, config = _ARCH.get(platform.machine(), _ARCH["x86_64"])
     page = os.sysconf("SC_PAGE_SIZE")
     tree = {"include/" + name: "" for name in _EMPTY.split()}
@@ -128,12 +128,12 @@ def files(kernel_types: str, release: str = "") -> Dict[str, str]:
 
 
 def type_names() -> Set[str]:
-    """Typedefs that linux/types.h of the tree brings."""
+    """Names that linux/types.h of the tree defines."""
     return {name for _, names in _typedefs() for name in names} | {"true", "false", "NULL"}
 
 
 def write(directory: str, tree: Dict[str, str]) -> None:
-    """Writes the tree below a directory; raises OSError."""
+    """Writes the tree into a directory. Raises OSError."""
     for path, text in tree.items():
         path = os.path.join(directory, path)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -144,8 +144,8 @@ def write(directory: str, tree: Dict[str, str]) -> None:
 def private_directory() -> Tuple[str, bool]:
     """A directory for the tree, and whether it vanishes with this process.
 
-    Where possible it is a tmpfs that only this process sees (its own mount namespace), so that nothing is left behind
-    even by kill -9; else a directory of mode 0700 that has to be removed. Raises OSError.
+    Where possible it is a tmpfs that only this process sees, in its own mount namespace. Then not even kill -9 leaves
+    anything behind. Else it is a directory of mode 0700 that has to be removed. Raises OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     place = next((p for p in _PLACES if os.path.isdir(p) and not any(part.startswith(p) for part in sys.path)), None)
@@ -158,7 +158,7 @@ def private_directory() -> Tuple[str, bool]:
 
 
 def remove(directory: str) -> None:
-    """Removes a tree; what cannot be removed stays."""
+    """Removes a tree. What cannot be removed stays."""
     for path, directories, names in os.walk(directory, topdown=False):
         for name in names:
             _quietly(os.unlink, os.path.join(path, name))
@@ -168,7 +168,7 @@ def remove(directory: str) -> None:
 
 
 def sweep() -> None:
-    """Removes trees of workers that are no more: those that were killed where the tree could not be private."""
+    """Removes the trees of workers that were killed, where a tree could not be private."""
     place = tempfile.gettempdir()
     for name in os.listdir(place):
         match = _NAME.fullmatch(name)
@@ -193,13 +193,13 @@ def _quietly(call: Callable[[str], None], path: str) -> None:
 
 
 def version_code(release: str) -> int:
-    """LINUX_VERSION_CODE of a release such as "6.1.0-56-amd64": the last part is capped at 255, as the kernel does."""
+    """LINUX_VERSION_CODE of a release such as "6.1.0-56-amd64". The last part is at most 255, as in the kernel."""
     numbers = [int(number) for number in re.findall(r"\d+", release)[:3]] + [0, 0, 0]
     return (numbers[0] << 16) + (numbers[1] << 8) + min(numbers[2], 255)
 
 
 def _typedefs() -> List[Tuple[str, List[str]]]:
-    """C type and the names for it: the words of the C type are those that C itself knows."""
+    """C type, and the names for it. The words that C itself knows are the C type."""
     words_of_c = ("unsigned", "signed", "char", "short", "int", "long", "_Bool")
     result = []
     for line in _TYPEDEFS.strip().splitlines():

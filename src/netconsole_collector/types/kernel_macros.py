@@ -1,6 +1,6 @@
-"""UAPI macros and helpers that BTF cannot carry, because a #define leaves no type behind; written only when named.
+"""Macros of the kernel: BTF does not have them, because a #define is not a type. Only those that are used are written.
 
-Values are those of include/uapi/linux and include/linux; they are ABI, the same on every kernel and architecture.
+Values are those of include/uapi/linux and include/linux. They are ABI: the same on every kernel and architecture.
 """
 
 from typing import Dict, Iterable
@@ -174,8 +174,8 @@ be64_to_cpu bpf_ntohll
 cpu_to_be16 bpf_htons
 cpu_to_be32 bpf_htonl
 """
-"""Byte order helpers are object-like on purpose: BCC does not rewrite a member read inside a function-like macro's
-argument, and the verifier refuses the direct load that is left. For the same reason: no likely(skb->x) in a probe."""
+"""The byte order helpers take no parameters on purpose. In the argument of a macro with parameters BCC does not rewrite
+the read of a member, and the verifier refuses the direct load. For the same reason a probe has no likely(skb->x)."""
 
 ENUMERATORS = """
 IPPROTO_IP 0
@@ -210,11 +210,11 @@ NET_RX_SOFTIRQ 3
 NETDEV_TX_OK 0x00
 NETDEV_TX_BUSY 0x10
 """
-"""Enumerators of anonymous enums that a kernel's BTF may lack; BTF's own value wins."""
+"""Enumerators of anonymous enums that the BTF of a kernel may lack. A value from BTF comes first."""
 
 
 def _table(text: str) -> Dict[str, str]:
-    """Name (without parameters) → the text behind #define."""
+    """Name (without parameters) → the text after #define."""
     lines = [line for line in text.splitlines() if line]
     return {line.replace("(", " ").split(" ", 1)[0]: line for line in lines}
 
@@ -224,7 +224,7 @@ _ENUMERATORS = _table(ENUMERATORS)
 
 
 def define(names: Iterable[str]) -> str:
-    """#define lines of these names, with the macros that they use in turn; names that are unknown are left out."""
+    """#define lines of these names, and of the macros that they use. Unknown names are left out."""
     wanted, pending = set(), set(names)
     while pending:
         name = pending.pop()
@@ -235,5 +235,5 @@ def define(names: Iterable[str]) -> str:
 
 
 def define_missing_enumerators(names: Iterable[str]) -> str:
-    """#define lines of those of these enumerators that there is a value for."""
+    """#define lines of those of these enumerators that have a value here."""
     return "".join("#define {}\n".format(_ENUMERATORS[name]) for name in sorted(set(names) & set(_ENUMERATORS)))

@@ -1,8 +1,9 @@
-"""Writes a C header with just those kernel types that a probe's source names, from BTF, in their exact layout.
+"""Writes a C header with those kernel types that the source of a probe names, from BTF, in their exact layout.
 
-Every struct is written packed, with its padding spelled out and its real alignment. BCC makes the program for the
-host's data layout and retargets it to BPF: the runs of ``long: 64;`` by which bpftool pads become one wide integer that
-BPF aligns differently, and every later member silently moves (docs/design/kernel-types.md). Packed structs cannot move.
+Every struct is packed, with explicit padding and its real alignment. BCC compiles the program for the host's data
+layout, and then retargets it to BPF. bpftool pads with runs of ``long: 64;``. They would become one wide integer that
+BPF aligns in another way, and every later member would silently move. Packed structs cannot move.
+docs/design/kernel-types.md has the details.
 """
 
 from typing import Dict, List, Optional, Set, Tuple
@@ -16,10 +17,10 @@ _BUILT_IN = {"int", "char", "long", "short", "unsigned", "signed", "void", "_Boo
 
 
 def header(btf: Btf, used: Set[str], taken: Set[str]) -> str:
-    """The types for a source that uses these names; ``taken`` are the names that are defined already.
+    """The types for a source that uses these names. ``taken`` are names that are already defined.
 
-    A name may be that of a struct, union, enum, typedef, enumerator or macro. Structs are written with all their
-    members; structs behind a pointer are written when the pointer's name is used, else only declared.
+    A name may be that of a struct, union, enum, typedef, enumerator or macro. A struct has all its members. A struct
+    behind a pointer is written when the name of the pointer is used; else it is only declared.
     A struct whose name is taken is written as ``name___2``.
     """
     return TypeWriter(btf, used | {"pt_regs"}, taken).text() + kernel_macros.define(used - taken)
@@ -28,9 +29,9 @@ def header(btf: Btf, used: Set[str], taken: Set[str]) -> str:
 def facts(btf: Btf, used: Set[str]) -> str:
     """#define lines for the names of the form HAVE_…, NARGS_… and BTF_ID_… that are true on this kernel.
 
-    HAVE_<struct>_<member>, HAVE_<enumerator>, HAVE_<struct or function>; NARGS_<function or tracepoint>: number of
-    arguments (of a tracepoint those of TP_PROTO); BTF_ID_<struct>: its id in vmlinux. What this kernel lacks is not
-    defined.
+    HAVE_<struct>_<member>, HAVE_<enumerator>, HAVE_<struct or function>: this kernel has it.
+    NARGS_<function or tracepoint>: number of arguments (of a tracepoint those of TP_PROTO).
+    BTF_ID_<struct>: its id in vmlinux. There is no line for what this kernel lacks.
     """
     lines = []
     for name in sorted(used):
@@ -52,14 +53,14 @@ def arguments(btf: Btf, name: str) -> Optional[int]:
     for tracepoint in btf.named("btf_trace_" + name, (b.TYPEDEF,)):
         count = btf.parameters(tracepoint)
         if count is not None:
-            return count - 1  # the first is the void *data of the tracepoint machinery
+            return count - 1  # the first one is void *data, which every tracepoint has
     for function in btf.named(name, (b.FUNC,)):
         return btf.parameters(function)
     return None
 
 
 def find_member(btf: Btf, record: int, name: str) -> Optional[Tuple[int, Member]]:
-    """A member by name, also inside anonymous structs and unions; with the bit offset from the outermost struct."""
+    """A member by name, also in anonymous structs and unions, and its bit offset from the outermost struct."""
     for member in btf.members(record):
         if member.name == name:
             return member.bit_offset, member
@@ -79,7 +80,7 @@ def _exists(btf: Btf, name: str) -> bool:
     ):
         return True
     words = name.split("_")
-    for split in range(1, len(words)):  # struct names and member names both have underscores: try every place
+    for split in range(1, len(words)):  # names of structs and of members have underscores: try every place
         record = btf.record("_".join(words[:split]))
         if record is not None and find_member(btf, record, "_".join(words[split:])):
             return True
@@ -87,7 +88,7 @@ def _exists(btf: Btf, name: str) -> bool:
 
 
 class TypeWriter:
-    """One header. Declarations are appended to ``lines`` in an order in which C accepts them."""
+    """Writes one header. ``lines`` has the declarations in an order that C accepts."""
 
     def __init__(self, btf: Btf, used: Set[str], taken: Set[str]) -> None:
         self.btf = btf
@@ -122,13 +123,13 @@ class TypeWriter:
         return [identifier for identifier in self._written if self.btf.kind(identifier) in (b.STRUCT, b.UNION)]
 
     def tag(self, identifier: int) -> str:
-        """How a written struct, union or enum is called in C, with its keyword."""
+        """The name of a written struct, union or enum in C, with its keyword."""
         return "{} {}".format(self._keyword(identifier), self._tag(identifier))
 
     # ---- names ----
 
     def _tag(self, identifier: int) -> str:
-        """The tag a struct, union or enum is written under: its name, or name___2 when that is taken."""
+        """The tag of a struct, union or enum: its name, or name___2 when the name is taken."""
         known = self._tags.get(identifier)
         if known is None:
             name = self.btf.name(identifier)
@@ -147,7 +148,7 @@ class TypeWriter:
         return {b.STRUCT: "struct", b.UNION: "union"}.get(kind, "enum")
 
     def _declare(self, identifier: int) -> str:
-        """A forward declaration; a type that is only declared in BTF shares the tag of one that is complete."""
+        """A forward declaration. A type that is only declared in BTF has the same tag as the complete one."""
         tag = self.btf.name(identifier) if self.btf.kind(identifier) == b.FWD else self._tag(identifier)
         declaration = "{} {}".format(self._keyword(identifier), tag)
         if declaration not in self._declared:
@@ -158,7 +159,7 @@ class TypeWriter:
     # ---- declarations ----
 
     def _declaration(self, identifier: int, name: str, behind_pointer: bool = False) -> str:
-        """C for "name has this type"; what that needs is written first. Qualifiers mean nothing to a reader."""
+        """C for "name has this type". What it needs is written first. Qualifiers are left out: probes only read."""
         btf = self.btf
         identifier = btf.strip(identifier, typedefs=False)
         kind = btf.kind(identifier)
@@ -216,7 +217,7 @@ class TypeWriter:
             self.lines.append("typedef {};".format(self._declaration(self.btf.target(identifier), name)))
 
     def _enum(self, identifier: int) -> str:
-        """Writes an enum once, with those of its enumerators that the source uses; returns its tag."""
+        """Writes an enum once, with the enumerators that the source uses. Returns its tag."""
         tag = self._tag(identifier)
         if identifier not in self._written:
             self._written.add(identifier)
@@ -231,7 +232,7 @@ class TypeWriter:
         return tag
 
     def _wants_enumerator(self, name: str) -> bool:
-        """Enumerators in lower case are left out: a variable of the source may well be called so."""
+        """Enumerators in lower case are left out: a variable of the source may have that name."""
         return name in self.used and name == name.upper() and name not in self.taken and name not in self._enumerators
 
     def _constants(self) -> None:
@@ -263,7 +264,7 @@ class TypeWriter:
         return "{{ {} }} __attribute__((packed, aligned({})))".format(" ".join(fields), self.btf.alignment(identifier))
 
     def _follow(self, member: Member) -> None:
-        """A pointer is followed when the source uses its name."""
+        """The struct behind a pointer is written when the source uses the name of the pointer."""
         target = self.btf.strip(member.type)
         while self.btf.kind(target) in (b.ARRAY, b.PTR):
             is_array = self.btf.kind(target) == b.ARRAY
@@ -284,7 +285,7 @@ class TypeWriter:
         fields: List[str] = []
         at = 0
         for member in members:
-            if member.bit_offset < at:  # a flexible array inside, or an overlap that C cannot say
+            if member.bit_offset < at:  # a flexible array inside, or an overlap that C does not have
                 continue
             if not member.bits and at % 8:
                 fields.append("unsigned char :{};".format(8 - at % 8))
@@ -315,7 +316,7 @@ class TypeWriter:
     def _pad(self, bits: int) -> List[str]:
         if not bits:
             return []
-        self._pads += 1  # numbered through: anonymous members share the names of the struct around them
+        self._pads += 1  # one number each: the members of anonymous structs share the names of the struct around them
         return ["char __pad{}[{}];".format(self._pads, bits // 8)]
 
     def _bit_type(self, member: Member) -> str:

@@ -1,7 +1,7 @@
-"""Holds a kernel function against the arguments that a program expects of it, before the program is attached to it.
+"""Checks that a kernel function has the arguments that a program expects, before the program is attached to it.
 
-A name alone proves nothing: arguments come and go between kernels while the name stays. The kernel's BTF has the
-prototype of every function; that of a copy which the compiler has changed (``.isra.0``, ``.constprop.0``) it has not.
+The name alone is not enough: arguments change between kernels while the name stays. The kernel's BTF has the prototype
+of every function, but not of a copy that the compiler has changed (``.isra.0``, ``.constprop.0``).
 """
 
 from typing import List, Optional, Sequence
@@ -11,7 +11,7 @@ from netconsole_collector.types.btf import Btf
 
 
 def problem(btf: Btf, function: str, takes: Sequence[str]) -> Optional[str]:
-    """Why a program that expects arguments of these types must not be attached to the function; None when it may.
+    """Why a program that expects these arguments must not be attached to the function; None when it may.
 
     ``takes`` are the types of the first arguments as in C, without struct, union, enum and qualifiers: "sk_buff *".
     """
@@ -26,23 +26,23 @@ def problem(btf: Btf, function: str, takes: Sequence[str]) -> Optional[str]:
 
 
 def expected(function: str, takes: Sequence[str]) -> str:
-    """A function and what is expected of it, in one word of C."""
+    """A function with its expected arguments, as in C."""
     return "{}({})".format(function, ", ".join(takes))
 
 
 def arguments(btf: Btf, function: int) -> List[str]:
-    """Types of a function's arguments, spelled as ``takes`` has them."""
-    return [spelled(btf, identifier) for identifier in btf.parameter_types(function)]
+    """Types of the arguments of a function, written as in ``takes``."""
+    return [type_name(btf, identifier) for identifier in btf.parameter_types(function)]
 
 
-def spelled(btf: Btf, identifier: int) -> str:
-    """A type in C without struct, union, enum, qualifiers; a typedef keeps its name unless it is one of a struct."""
+def type_name(btf: Btf, identifier: int) -> str:
+    """A type in C without struct, union, enum and qualifiers. A typedef keeps its name, unless it is of a struct."""
     identifier = btf.strip(identifier, typedefs=False)
     if not identifier:
         return "void"
     kind = btf.kind(identifier)
     if kind == b.PTR:
-        target = spelled(btf, btf.target(identifier))
+        target = type_name(btf, btf.target(identifier))
         return target + ("*" if target.endswith("*") else " *")
     if kind == b.TYPEDEF:
         base = btf.strip(identifier)

@@ -1,6 +1,6 @@
-"""Where a kernel has no BTF: its installed headers instead, and the same facts about it, asked of the compiler.
+"""For a kernel without BTF: its installed headers, and the same facts about it, found out with the compiler.
 
-Slower (a compile takes seconds) and less certain than BTF, so it is what is left, not a choice.
+This is slower than BTF (a compile takes seconds) and less certain, so it is only used where there is no BTF.
 """
 
 import glob
@@ -14,12 +14,12 @@ linux/ip.h linux/ipv6.h linux/tcp.h linux/udp.h linux/icmp.h linux/icmpv6.h linu
 linux/sched.h linux/socket.h linux/eventfd.h linux/nsproxy.h linux/pid_namespace.h linux/errno.h net/sock.h
 net/inet_sock.h net/tcp.h net/udp.h net/sch_generic.h net/net_namespace.h net/neighbour.h net/dropreason.h
 """
-"""What probes need types of; headers that a kernel lacks are left out."""
+"""The headers with the types that probes need. Those that a kernel lacks are left out."""
 
 _RELEASE = os.uname().release
 _ROOTS = ("/lib/modules/{0}/source", "/lib/modules/{0}/build", "/usr/src/linux-headers-{0}")
 _KHEADERS = "/sys/kernel/kheaders.tar.xz"
-"""CONFIG_IKHEADERS (5.2): the kernel carries its headers, and BCC unpacks them."""
+"""CONFIG_IKHEADERS (5.2): the kernel contains its headers, and BCC unpacks them."""
 _MAX_ARGUMENTS = 12
 _QUESTIONS = "questions.c"
 _WRONG_LINE = re.compile(re.escape(_QUESTIONS) + r":(\d+):\d+: (?:fatal )?error:")
@@ -29,7 +29,7 @@ _EVENT = (
 
 
 class _Question(NamedTuple):
-    """A line of C that compiles when a name is to be defined with this value."""
+    """A line of C. If it compiles, the name is to be defined with this value."""
 
     name: str
     value: int
@@ -45,15 +45,15 @@ def installed() -> Optional[str]:
 
 
 def prologue() -> str:
-    """Includes that stand before the common header."""
+    """The #include lines before the source of a probe."""
     lines = ["#if __has_include(<{0}>)\n#include <{0}>\n#endif".format(name) for name in INCLUDES.split()]
     return "\n".join(lines) + "\n"
 
 
 def facts(used: Set[str], root: str, errors_of: Callable[[str], str]) -> Dict[str, int]:
-    """HAVE_… and NARGS_… names that are true, as kernel_types.facts has them from BTF.
+    """The HAVE_… and NARGS_… names that are true, as kernel_types.facts finds them in BTF.
 
-    ``errors_of`` compiles a text and returns what the compiler said about it.
+    ``errors_of`` compiles a text and returns the errors of the compiler.
     """
     found = {}
     questions: List[_Question] = []
@@ -96,7 +96,7 @@ def _question(name: str, value: int, number: int, body: str) -> _Question:
 
 
 def _tracepoint_arguments(name: str, root: str) -> Optional[int]:
-    """Arguments of TP_PROTO, from the headers of the trace events."""
+    """How many arguments TP_PROTO of a tracepoint has, from the headers of the trace events."""
     if not re.fullmatch(r"\w+", name):
         return None
     pattern = re.compile(_EVENT.format(name))

@@ -1,4 +1,4 @@
-"""Which names a C source uses, which it defines itself, and which BCC's own bpf.h brings: by reading the text."""
+"""Finds the names that a C source uses, those that it defines, and those that BCC's bpf.h defines."""
 
 import glob
 import re
@@ -35,7 +35,7 @@ def used(source: str) -> Set[str]:
 
 
 def defined(source: str) -> Set[str]:
-    """Names that the source defines itself: the kernel's of the same name must stay away."""
+    """Names that the source defines itself. Types of the kernel with these names must be left out."""
     text = strip_comments(source)
     names: Set[str] = set()
     for pattern in (_DEFINE, _TAG, _MAP, _TABLE, _FUNCTION):
@@ -52,9 +52,9 @@ def bcc_libraries() -> List[str]:
 
 
 def bcc_bpf_h() -> str:
-    """The text of the bpf.h that is embedded in libbcc; "" when it is not found.
+    """The text of the bpf.h in libbcc; "" when it is not found.
 
-    BCC includes it before anything else, so the kernel's types must be written without what it defines already.
+    BCC includes it before anything else. So the kernel's types must be written without those that it defines.
     """
     for path in bcc_libraries():
         with open(path, "rb") as file:

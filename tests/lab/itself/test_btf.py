@@ -103,7 +103,7 @@ def test_interrupts_are_accepted_before_vendors_part(files: KernelBtf, vendor: s
     kvm's machine code has one call of that, in the function that has told of S5 before."""
     types = with_modules(files, vendor)
     (accepted,) = types.named("btf_trace_kvm_apic_accept_irq", (btf.TYPEDEF,))
-    taken = [prototypes.spelled(types, one) for one in types.parameter_types(types.strip(accepted))]
+    taken = [prototypes.type_name(types, one) for one in types.parameter_types(types.strip(accepted))]
     assert taken == ["void *", "__u32", "__u16", "__u16", "__u8"]
     *_, kvm = load_order(fetch(kernel_named(files.kernel)).modules, ["kvm"])
     code = Elf(decompress(kvm.read_bytes()))

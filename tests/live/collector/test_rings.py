@@ -14,7 +14,7 @@ import pytest
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import cpus
 from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
-from netconsole_collector.kernel.statistics import Statistics
+from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe.running import RunningProbe
 from tests.support.live.collector_driver import PYTHON, call, calls_spec, source
@@ -48,7 +48,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[RunningProbe]:
 
 def read(probe: RunningProbe) -> tuple[int, dict[str, int]]:
     """Events that were taken out, and the counts of the ledger."""
-    statistics = Statistics(0, 1)
+    statistics = StatisticsWindow(0, 1)
     for fd in probe.program_fds:
         statistics.add(fd, 0)
     bodies = probe.read(statistics, time.monotonic_ns(), 0)

@@ -15,7 +15,7 @@ from netconsole_collector import commands
 def test_lines_are_whole_whatever_the_pieces(lines: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(line + b"\n" for line in lines) + b"the beginning of one"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
-    found = commands.Lines()
+    found = commands.LineSplitter()
     pieces = [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert [line for piece in pieces for line in found.add(piece)] == [line for line in lines if line.strip()]
     assert not found.is_too_long()
@@ -23,7 +23,7 @@ def test_lines_are_whole_whatever_the_pieces(lines: list[bytes], data: st.DataOb
 
 def test_a_line_that_is_too_long_is_told_of_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "MAX_BYTES", 10)
-    lines = commands.Lines()
+    lines = commands.LineSplitter()
     told = []
     for piece in (b"first\n12345", b"67890", b"1", b"2345", b"rest of it\nnext\n", b"last\n"):
         told += [*lines.add(piece), *(["too long"] if lines.is_too_long() else [])]
@@ -32,7 +32,7 @@ def test_a_line_that_is_too_long_is_told_of_and_left_out(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("line", [b"", b"\xff", b"[]", b"7", b'{"id": "x"}', b"9" * 5000, b"[" * 100_000])
 def test_what_is_no_command_is_refused(line: bytes) -> None:
-    with pytest.raises(commands.CommandError, match="not a command"):
+    with pytest.raises(commands.BadCommand, match="not a command"):
         commands.parsed(line)
 
 

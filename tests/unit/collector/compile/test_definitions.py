@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netconsole_collector.compile.definitions import definitions
-from netconsole_collector.compile.refused import Refused
+from netconsole_collector.compile.refused import ProbeRefused
 
 
 def test_knobs_and_sets_have_their_numbers_by_name() -> None:
@@ -31,8 +31,8 @@ def test_bounds_are_those_of_the_manifest_or_the_usual_ones() -> None:
 @pytest.mark.parametrize("section", ["knobs", "tables", "histograms"])
 def test_what_is_no_name_in_c_is_refused(section: str, name: str) -> None:
     entry: Any = 1 if section == "knobs" else {}
-    with pytest.raises(Refused, match="not a name"):
+    with pytest.raises(ProbeRefused, match="not a name"):
         definitions({section: {name: entry}})
     if section == "knobs":
-        with pytest.raises(Refused, match="not a name"):
+        with pytest.raises(ProbeRefused, match="not a name"):
             definitions({section: {f"{name} _devices": ""}})

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from netconsole.telemetry import frames
-from netconsole_collector import output
-from netconsole_collector.output import Output, ReaderGone
+from netconsole_collector import frame_writer
+from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.probe import spec
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "netconsole_collector"
@@ -58,7 +58,7 @@ def read_all(fd: int) -> bytes:
 
 
 def test_frames_are_valid_and_numbered(pipe: tuple[int, int]) -> None:
-    out = Output(pipe[1])
+    out = FrameWriter(pipe[1])
     out.send({"kind": "bye", "why": "test"}, 5, 6)
     out.skip()
     out.send(table(1), 7, 8)
@@ -68,7 +68,7 @@ def test_frames_are_valid_and_numbered(pipe: tuple[int, int]) -> None:
 
 
 def test_a_reader_that_does_not_read_is_not_waited_for(pipe: tuple[int, int]) -> None:
-    out = Output(pipe[1])
+    out = FrameWriter(pipe[1])
     for _ in range(3):
         out.send(table(1000), 1, 1)
     received, flushes = b"", 0
@@ -82,15 +82,15 @@ def test_a_reader_that_does_not_read_is_not_waited_for(pipe: tuple[int, int]) ->
 
 
 def test_a_line_that_is_too_long_loses_rows_and_says_how_many(pipe: tuple[int, int]) -> None:
-    line = output._line({"v": 1, "seq": 1, "mono_ns": 1, "wall_ns": 1, **table(60_000)})
-    assert len(line) <= frames.MAX_LINE_BYTES == output.MAX_LINE_BYTES
+    line = frame_writer._line({"v": 1, "seq": 1, "mono_ns": 1, "wall_ns": 1, **table(60_000)})
+    assert len(line) <= frames.MAX_LINE_BYTES == frame_writer.MAX_LINE_BYTES
     decoded = frames.decode(line)
     assert isinstance(decoded, frames.Table)
     assert len(decoded.rows) + decoded.omitted == 60_002
 
 
 def test_a_reader_that_has_gone_is_noticed(pipe: tuple[int, int]) -> None:
-    out = Output(pipe[1])
+    out = FrameWriter(pipe[1])
     os.close(pipe[0])
     with pytest.raises(ReaderGone):
         out.send({"kind": "bye", "why": ""}, 1, 1)

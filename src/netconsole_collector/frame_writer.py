@@ -1,4 +1,4 @@
-"""Writes frames to standard output, never waiting for a slow reader and never hoarding what it does not read."""
+"""Writes frames to standard output. It never waits for a slow reader."""
 
 import errno
 import json
@@ -15,18 +15,18 @@ Json = Dict[str, Any]
 
 
 class ReaderGone(Exception):
-    """Nobody reads any more."""
+    """The reader has closed its end."""
 
 
-class Output:
-    """Frames go out in order and are numbered. ``is_idle`` says that everything has left this process."""
+class FrameWriter:
+    """Sends frames in order, and numbers them. ``is_idle``: everything has left this process."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.sequence = 0
         self._pending: Deque[bytes] = deque()
         mode = os.fstat(fd).st_mode
-        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):  # a terminal may be shared with others, who expect to block
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):  # a terminal may be shared with processes that expect to block
             os.set_blocking(fd, False)
 
     @property
@@ -43,7 +43,7 @@ class Output:
         self.flush()
 
     def skip(self) -> None:
-        """A gap in the numbers: an interval was not sent."""
+        """Leaves a gap in the numbers: an interval is not sent."""
         self.sequence += 1
 
     def flush(self) -> None:
@@ -72,7 +72,7 @@ class Output:
 
 
 def _line(frame: Json) -> bytes:
-    """One line; a table that is too long loses its last rows, which are then counted as omitted."""
+    """One line. A table that is too long loses its last rows; they count as omitted."""
     line = json.dumps(frame, separators=(",", ":")).encode() + b"\n"
     while len(line) > MAX_LINE_BYTES and frame.get("rows"):
         keep = len(frame["rows"]) // 2
