@@ -51,7 +51,7 @@ mount --make-rshared /
 hostname hypervisor
 ip link set lo up
 # The shell stays the first process: it reaps what other processes leave behind.
-/usr/bin/python3 "$CHECKOUT/tests/lab/inside.py"
+/usr/bin/python3 "$CHECKOUT/tests/lab/machine/inside.py"
 echo "lab: the command server has ended"
 sleep 1 # until the serial line has said so
 busybox poweroff -f
