@@ -10,9 +10,10 @@ from netconsole.session.protocol import Connection
 from netconsole.telemetry.frames import Count
 from netconsole.tui.panes import catalogue
 from netconsole.tui.panes.common import detail
+from netconsole.tui.panes.common.tables import table_block
 from netconsole.tui.panes.ovs import pane as ovs
 from netconsole.tui.scene.scene import STANDS_STILL, Evidence, Scene
-from netconsole.tui.widgets.columns import Row
+from netconsole.tui.widgets.columns import Row, place
 from tests.support.fake_collector import Scenario
 from tests.support.tui import switch_scenes as made
 from tests.support.tui.played import PROFILE, PlayedSession
@@ -184,6 +185,17 @@ def test_the_bridge_of_a_port_is_ovs_vswitchd_s_word() -> None:
     labels = {"datapath": made.DATAPATH, "port": "vnet0", "type": "system", "bridge": "br-int"}
     scene = scene_of(busy().table(FLOWS, "ports", [{"labels": labels, "counts": {"rx_packets": (5, 5)}}]))
     assert {row["port"]: row["bridge"] for row in texts(ovs.port_rows(scene))} == {"vnet0": "br-int", "vnet1": "–"}
+
+
+def test_a_port_of_another_datapath_is_not_of_that_bridge() -> None:
+    labels = {"datapath": "other", "port": "vnet0", "type": "system", "bridge": "br-other"}
+    scene = scene_of(busy().table(FLOWS, "ports", [{"labels": labels, "counts": {"rx_packets": (5, 5)}}]))
+    assert {row["bridge"] for row in texts(ovs.port_rows(scene))} == {"–"}
+
+
+def test_the_bridge_of_each_port_is_shown_where_there_are_80_columns() -> None:
+    for columns in (ovs.PORT_COLUMNS, table_block(probes.shipped(FLOWS), "ports").columns):
+        assert "bridge" in [placed.column.name for placed in place(columns, 80)]
 
 
 def test_handlers_have_their_cpu_and_their_wait_for_one() -> None:

@@ -70,7 +70,7 @@ class OvsFlows:
         """Of ports in user space, by datapath and name: what their kind does not count."""
         self._port_sockets: dict[str, int] = {}
         self._ports_in = 0
-        self._bridges: dict[str, str] = {}
+        self._bridges: dict[tuple[str, str], str] = {}
         self._bridges_in = 0
         self._in_user_space: tuple[UserspaceDatapath, ...] = ()
         self._counters: dict[str, int] = {}
@@ -215,7 +215,8 @@ class OvsFlows:
         self._ports_in = self.ports_every
 
     def _port(self, datapath: str, name: str, type: str, counts: tuple[int, ...]) -> Reading:
-        labels: dict[str, Label] = {"datapath": datapath, "port": name, "type": type, "bridge": self._bridges.get(name)}
+        bridge = self._bridges.get((datapath, name))
+        labels: dict[str, Label] = {"datapath": datapath, "port": name, "type": type, "bridge": bridge}
         return labels, counts, {}
 
     def _read_bridges(self) -> None:

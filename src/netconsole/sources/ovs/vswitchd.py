@@ -32,6 +32,7 @@ _PORT = re.compile(
 )
 """A figure that the kind of port does not count is a question mark (OVS lib/dpctl.c, print_stat)."""
 _FLOW = re.compile(r"^(?P<match>.*), packets:(?P<packets>\d+), bytes:(?P<bytes>\d+), .*?actions:(?P<actions>.*)$")
+_DATAPATH = re.compile(r"^\S+?@(\S+): ")
 _BRIDGE = re.compile(r"^  (\S+):$")
 _MEMBER = re.compile(r"^    (\S+) (?:\d+|none)/(?:\d+|none): \(")
 _PLAIN = "netdev"
@@ -131,8 +132,8 @@ class Vswitchd:
             raise
         return list(flows_in(text))
 
-    def bridges(self) -> dict[str, str]:
-        """The bridge of every port, by the port's name. Raises UnixctlError."""
+    def bridges(self) -> dict[tuple[str, str], str]:
+        """The bridge of every port, by the names of its datapath and its own. Raises UnixctlError."""
         return bridges_in(self._connected().ask("dpif/show"))
 
     def threads(self) -> dict[str, int]:
@@ -203,15 +204,17 @@ def revalidation_in(text: str) -> dict[str, Revalidation]:
     }
 
 
-def bridges_in(text: str) -> dict[str, str]:
-    """``dpif/show``: port → bridge. Ports that are OpenFlow's alone (patches, tunnels) are in it too."""
+def bridges_in(text: str) -> dict[tuple[str, str], str]:
+    """``dpif/show``: datapath and port → bridge. Ports that are OpenFlow's alone (patches, tunnels) are in it too."""
     found = {}
-    bridge = None
+    datapath, bridge = "", None
     for line in text.splitlines():
-        if heading := _BRIDGE.match(line):
+        if whole := _DATAPATH.match(line):
+            datapath, bridge = whole[1], None
+        elif heading := _BRIDGE.match(line):
             bridge = heading[1]
         elif bridge is not None and (member := _MEMBER.match(line)):
-            found[member[1]] = bridge
+            found[datapath, member[1]] = bridge
     return found
 
 

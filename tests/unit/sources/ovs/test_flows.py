@@ -29,8 +29,8 @@ class Switch:
     def read(self) -> Answers:
         return Answers(1.0, {}, {}, (UserspaceDatapath("ovs-netdev", 0, 0, 0, 0, PORTS),))
 
-    def bridges(self) -> dict[str, str]:
-        return {port.name: "br-dpdk" for port in PORTS}
+    def bridges(self) -> dict[tuple[str, str], str]:
+        return {("ovs-netdev", port.name): "br-dpdk" for port in PORTS}
 
     def close(self) -> None:
         pass

@@ -142,8 +142,15 @@ def test_ports_are_told_by_bridge() -> None:
     vnet0 3/4: (system)
   br-tun:
     vxlan-1 2/5: (vxlan: key=flow, remote_ip=192.0.2.1)
+netdev@ovs-netdev: hit:0 missed:0
+  br-dpdk:
+    dpdk0 1/1: (dpdk: configured_rx_queues=2, mtu=1500)
 """
-    assert bridges_in(text) == {"br-int": "br-int", "patch-tun": "br-int", "vnet0": "br-int", "vxlan-1": "br-tun"}
+    of_kernel = {"br-int": "br-int", "patch-tun": "br-int", "vnet0": "br-int", "vxlan-1": "br-tun"}
+    assert bridges_in(text) == {
+        **{("ovs-system", port): bridge for port, bridge in of_kernel.items()},
+        ("ovs-netdev", "dpdk0"): "br-dpdk",
+    }
     assert bridges_in("nothing of the kind") == {}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, row_key
@@ -52,6 +53,10 @@ DROPPED = {
 """Reasons of drops in words; others are said by name (enum ovs_drop_reason, net/openvswitch/drop.h)."""
 
 
+Bridges: TypeAlias = dict[tuple[Label, Label], str]
+"""The name of a bridge, by datapath and port."""
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """A port that asks user space, for one kind of upcall; ``errors`` are upcalls lost per second, by error."""
@@ -77,10 +82,18 @@ def rows_of(scene: Scene, probe: str, table: str) -> Sequence[RowState]:
     return list(found.rows.values()) if found else []
 
 
-def bridges(scene: Scene) -> dict[Label, str]:
-    """The bridge of every port that ovs_flows knows one of, by the port's name: the kernel knows no bridges."""
-    rows = rows_of(scene, FLOWS, "ports")
-    return {row.labels.get("port"): str(row.labels["bridge"]) for row in rows if row.labels.get("bridge")}
+def bridges(scene: Scene) -> Bridges:
+    """The bridge of every port that ovs_flows knows one of: the kernel knows no bridges."""
+    found: Bridges = {}
+    for row in rows_of(scene, FLOWS, "ports"):
+        if row.labels.get("bridge"):
+            found[place_of(row)] = found[None, row.labels.get("port")] = str(row.labels["bridge"])
+    return found
+
+
+def place_of(row: RowState) -> tuple[Label, Label]:
+    """Datapath (None where a row does not tell it) and port: a port may leave one datapath and come to another."""
+    return row.labels.get("datapath"), row.labels.get("port")
 
 
 def histogram_of(scene: Scene, probe: str, name: str, key: RowKey) -> HistogramState | None:

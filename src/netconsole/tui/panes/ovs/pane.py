@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from netconsole.base import figure
-from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowState
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
@@ -19,12 +18,14 @@ from netconsole.tui.panes.ovs.datapaths import (
     FLOWS,
     LEVELS,
     UPCALLS,
+    Bridges,
     Datapath,
     Port,
     bridges,
     datapaths,
     handlers,
     hit_pct,
+    place_of,
     port_verdict,
     ports,
     rows_of,
@@ -52,10 +53,10 @@ HEALTH_COLUMNS = (
 )
 PORT_COLUMNS = (
     Column("port", "port", 8, grow=2, most=15),
-    Column("vm", "VM", 8, grow=2, most=24, spare=8),
-    Column("bridge", "bridge", 8, spare=11, grow=1, most=15),
-    Column("datapath", "datapath", 10, spare=2),
-    Column("kind", "kind", 6, spare=6),
+    Column("vm", "VM", 8, grow=2, most=24, spare=9),
+    Column("bridge", "bridge", 8, spare=2, grow=1, most=15),
+    Column("datapath", "datapath", 10, spare=6),
+    Column("kind", "kind", 6, spare=7),
     Column("state", "state", 15, grow=1, most=20),
     Column("upcalls", "upcall/s", 8, right=True),
     Column("total", "total", 9, right=True, spare=4),
@@ -63,8 +64,8 @@ PORT_COLUMNS = (
     Column("p99", "p99", 8, right=True),
     Column("failed", "lost/s", 6, right=True),
     Column("unanswered", "no answer", 9, right=True, spare=1),
-    Column("dropped", "drop/s", 6, right=True, spare=7),
-    Column("late", "late/s", 6, right=True, spare=9),
+    Column("dropped", "drop/s", 6, right=True, spare=8),
+    Column("late", "late/s", 6, right=True, spare=10),
     Column("history", "upcall trend", 12, spare=5, grow=2, most=SPARK),
 )
 CAUSE_COLUMNS = (
@@ -78,7 +79,7 @@ DROP_COLUMNS = (
     Column("class", "", 2),
     Column("what", "why", 19),
     Column("port", "port", 8, grow=2, most=15),
-    Column("count", "packets/s", 9, right=True),
+    Column("count", "pkts/s", 7, right=True),
     Column("total", "total", 8, right=True),
     Column("bridge", "bridge", 8, spare=1, grow=1, most=15),
     Column("vm", "VM", 8, grow=1, most=24, spare=4),
@@ -303,7 +304,7 @@ def _vswitchd_row(row: RowState) -> Row:
     return Row(Evidence(FLOWS, "table", "vswitchd", row.key), cells)
 
 
-def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Mapping[Label, str]) -> dict[str, Cell]:
+def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Bridges) -> dict[str, Cell]:
     row = port.row
     at_least = _at_least(scene, UPCALLS)
 
@@ -311,7 +312,7 @@ def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Mapp
         value = row.per_s(name)
         return Cell(figure.number(value, at_least), value, tone if value else "dim")
 
-    total, bridge = row.total("upcalls"), of_ports.get(row.labels.get("port"))
+    total, bridge = row.total("upcalls"), of_ports.get(place_of(row))
     return {
         "bridge": Cell(figure.safe(bridge, 64), bridge),
         "port": Cell(figure.safe(row.labels.get("port") or figure.UNKNOWN, 64), str(row.labels.get("port"))),
@@ -346,12 +347,12 @@ def _cause_cells(scene: Scene, row: RowState, whole: float, at_least: bool) -> d
     }
 
 
-def _drop_cells(scene: Scene, row: RowState, of_ports: Mapping[Label, str], at_least: bool) -> dict[str, Cell]:
+def _drop_cells(scene: Scene, row: RowState, of_ports: Bridges, at_least: bool) -> dict[str, Cell]:
     labels = row.labels
     level = CLASS_LEVELS.get(str(labels.get("class")), "?")
     reason = str(labels.get("reason"))
     rate, total = row.per_s("count"), row.total("count")
-    what, bridge = DROPPED.get(reason, reason), of_ports.get(labels.get("port"))
+    what, bridge = DROPPED.get(reason, reason), of_ports.get(place_of(row))
     return {
         "bridge": Cell(figure.safe(bridge, 64), bridge),
         "class": Cell(level, str(labels.get("class")), LEVEL_TONES[level]),
