@@ -228,7 +228,7 @@ def test_nothing_of_the_session_imports_textual(tmp_path: Path) -> None:
     import sys
 
     terminal = "netconsole.tui.terminal.capabilities, netconsole.tui.terminal.lifeline"
-    code = f"import sys, netconsole.session.live, netconsole.findings.tracker, {terminal}\n"
+    code = f"import sys, netconsole.session.live, netconsole.findings.incidents, {terminal}\n"
     code += "sys.exit(any(name.split('.')[0] in ('textual', 'rich') for name in sys.modules))"
     source = Path(__file__).parents[2] / "src"
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(source)}, cwd=tmp_path, check=False)

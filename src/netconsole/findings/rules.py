@@ -1,12 +1,18 @@
-"""What a probe's rule for STANDS OUT (findings in probe.toml) says of one row: whether it fits, and its sentence."""
+"""The rules beside the probes (findings in probe.toml): whether one fits a row, and what it says of it.
+
+The live tracker and the report of a snapshot both read rules by these functions.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from netconsole.base import figure
-from netconsole.probes.manifest import FindingSpec
+from netconsole.probes.manifest import Column, FindingSpec
 
+MIN_SAMPLES = 10
+"""A percentile of fewer samples is not held against a limit."""
 _MAX_NAME = 64
 _DEVICES = ("device", "port")
 """Labels that name a device: the host's lo is not that of a container, and a sentence says which."""
@@ -14,7 +20,39 @@ _DEVICES = ("device", "port")
 
 def fits(rule: FindingSpec, labels: Mapping[str, object]) -> bool:
     """Whether the row is one that the rule speaks of."""
-    return all(str(labels.get(name)) == wanted for name, wanted in rule.where.items())
+    return all(str(labels.get(name)) in wanted for name, wanted in rule.where.items())
+
+
+def supersedes(level: str, known: str) -> bool:
+    """Whether a rule of ``level`` says a row instead of one of ``known`` that stands before it in the manifest.
+
+    Manifests go from the general rule to the special one: of equally urgent rules the last says most.
+    """
+    return known != "!!" or level == "!!"
+
+
+def words_of_table(
+    rule: FindingSpec, column: Column, value: float, total: float | None, at_least: bool = False
+) -> dict[str, str]:
+    """What a sentence may say of a value: a rate per second, or of a gauge the value itself."""
+    rate = figure.number(value, at_least)
+    return {
+        "rate": rate,
+        "value": figure.quantity(value, column.unit) if column.kind == "max" else rate,
+        "total": figure.number(total, at_least),
+        "unit": column.unit,
+        rule.value: rate,
+    }
+
+
+def words_of_histogram(value: float, unit: str, per_s: float | None, count: int) -> dict[str, str]:
+    """What a sentence may say of a percentile ``value`` of ``count`` samples."""
+    return {
+        "rate": figure.number(per_s),
+        "value": figure.quantity(value, unit),
+        "total": figure.number(count),
+        "unit": unit,
+    }
 
 
 def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str]) -> str:
@@ -30,3 +68,20 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
     except (KeyError, IndexError, ValueError) as error:
         # The manifest promised a label that this row has not: say so rather than nothing.
         return f"{rule.say} ({error.args[0]}: not in this row)"
+
+
+def commands(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, ...]:
+    """The commands that a rule names, with the row's labels filled in and quoted for a shell.
+
+    A command whose label this row does not have is left out. Control characters never get into one.
+    """
+    known = {
+        name: shlex.quote(figure.safe(value, _MAX_NAME)) for name, value in labels.items() if value not in (None, "")
+    }
+    filled = []
+    for command in rule.commands:
+        try:
+            filled.append(command.format(**known))
+        except (KeyError, IndexError, ValueError):
+            continue
+    return tuple(filled)

@@ -107,9 +107,26 @@ class FindingSpec:
     over: float
     say: str
     next: str
-    where: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values that a label may have, by label."""
     percentile: float | None = None
     histogram: bool = False
+    cause: str = ""
+    """What goes wrong: findings of one cause at one place are one incident."""
+    place: tuple[str, ...] = ()
+    """The labels that tell where. A rule without a cause is an incident of its own for each row."""
+    specific: int = 0
+    """Of the findings of one incident the most specific says the sentence."""
+    explains: tuple[str, ...] = ()
+    """Causes that at the same place are only what follows from this one."""
+    at_once: float | None = None
+    """The rate from which one interval is enough; None: ten times ``over``, and for ``!!`` ``over`` itself."""
+    lasting: float | None = None
+    """The rate over a minute from which a small, lasting one is said; None: only ``over``."""
+    share_pct: float | None = None
+    """A lasting one is said from this share of its device's packets on; None: whatever its share."""
+    commands: tuple[str, ...] = ()
+    """What to run next; {label} stands for a label, quoted for a shell. Nothing here is ever executed."""
 
 
 @dataclass(frozen=True, slots=True)

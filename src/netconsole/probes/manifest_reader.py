@@ -207,8 +207,14 @@ def _event(item: Checker) -> tuple[Column, ...]:
     return _columns(item, "record")
 
 
+_FINDING_KEYS = (
+    *("table", "histogram", "value", "percentile", "level", "over", "where", "say", "next"),
+    *("cause", "place", "specific", "explains", "at_once", "lasting", "share_pct", "commands"),
+)
+
+
 def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[str, HistogramSpec]) -> FindingSpec:
-    item.only(("table", "histogram", "value", "percentile", "level", "over", "where", "say", "next"))
+    item.only(_FINDING_KEYS)
     is_histogram = item.has("histogram")
     labels: Sequence[str] = ()
     values: Sequence[str] = ()
@@ -226,7 +232,10 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
     where = item.table("where")
     where.only(labels, "label")
     say = item.text("say")
-    _check_sentence(item, say, (*labels, *values, *FINDING_WORDS))
+    _check_sentence(item, "say", say, (*labels, *values, *FINDING_WORDS))
+    commands = item.texts("commands")
+    for command in commands:
+        _check_sentence(item, "commands", command, labels)
     return FindingSpec(
         table=name,
         value=value,
@@ -234,22 +243,35 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
         over=item.number("over", 0.0, 0.0, 1e18) or 0.0,
         say=say,
         next=item.text("next", ""),
-        where={key: where.text(key) for key in where.values},
+        where={key: _alternatives(where, key) for key in where.values},
         percentile=percentile,
         histogram=is_histogram,
+        cause=item.text("cause", ""),
+        place=tuple(item.texts("place", (), labels)),
+        specific=item.integer("specific", 0, 0, 9) or 0,
+        explains=tuple(item.texts("explains")),
+        at_once=item.number("at_once", None, 0.0, 1e18),
+        lasting=item.number("lasting", None, 0.0, 1e18),
+        share_pct=item.number("share_pct", None, 0.0, 100.0, "%"),
+        commands=tuple(commands),
     )
 
 
-def _check_sentence(item: Checker, say: str, known: Sequence[str]) -> None:
+def _alternatives(where: Checker, label: str) -> tuple[str, ...]:
+    """One value of a label, or a list of them."""
+    return tuple(where.texts(label)) if isinstance(where.values[label], list) else (where.text(label),)
+
+
+def _check_sentence(item: Checker, key: str, say: str, known: Sequence[str]) -> None:
     try:
         parts = list(string.Formatter().parse(say))
     except ValueError as error:
-        item.wrong("say", f"expected a sentence with {{label}} in braces: {error}")
+        item.wrong(key, f"expected a sentence with {{label}} in braces: {error}")
         return
     for _, name, form, conversion in parts:
         if name is None:
             continue
         if name not in known:
-            item.wrong("say", f"{{{name}}} is no column{close(name, known)}")
+            item.wrong(key, f"{{{name}}} is no column{close(name, known)}")
         if form or conversion:
-            item.wrong("say", f"{{{name}}} takes no format")
+            item.wrong(key, f"{{{name}}} takes no format")

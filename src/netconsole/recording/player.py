@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from netconsole.findings.tracker import Finding, Findings
+from netconsole.findings.incidents import Incident, Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.recording.format import Damaged, Recording
@@ -42,8 +42,8 @@ class Place:
     """
 
     state: State
-    findings: Findings
-    standing: Sequence[Finding]
+    findings: Incidents
+    standing: Sequence[Incident]
     actions: list[Action]
     at_ns: int
     lead_ns: int
@@ -173,7 +173,7 @@ class Player:
 
     def _at(self, block: int) -> Place:
         begin = self.recording.blocks[block].mark
-        findings = Findings(self._manifests, self._budget)
+        findings = Incidents(self._manifests, self._budget)
         return Place(self.recording.state(block), findings, (), [], begin.mono_ns, begin.mono_ns, begin.wall_ns, block)
 
     def _following(self, block: int) -> Iterator[Sequence[AnyFrame]]:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
-from netconsole.findings.tracker import Finding
+from netconsole.findings.incidents import Incident
 from netconsole.recording.player import Player
 from netconsole.session.protocol import CommandError, Connection, News
 from netconsole.snapshot.builder import Mark
@@ -125,7 +125,7 @@ class ReplaySession:
 
     # ---- what is known of this moment beside the state ----
 
-    def standing(self) -> Sequence[Finding]:
+    def standing(self) -> Sequence[Incident]:
         """What stands out at this moment."""
         return self._player.place.standing
 

@@ -12,15 +12,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import FrameType
 from typing import Protocol
 
 from netconsole.base import figure
 from netconsole.budget.enforcer import Enforcer
+from netconsole.findings.incidents import Incidents, document
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Recorder
-from netconsole.session.protocol import Recordable, Session
+from netconsole.session.protocol import News, Recordable, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FactData, Snapshot
 from netconsole.telemetry.action import Action, said
@@ -86,6 +88,8 @@ def measure(
     """
     stop = _Stop()
     session.on_news(stop.heard)
+    incidents = Incidents(manifests, profile.budget)
+    session.on_news(partial(_observe, session, incidents))
     if enforcer is not None:
         enforcer.on_action(_say_action)
         enforcer.start()
@@ -110,7 +114,8 @@ def measure(
         read = facts() if facts is not None else {}
         with session.view() as state:
             actions = enforcer.actions if enforcer is not None else ()
-            return builder.build(state, manifests, profile, start, read, actions=actions)
+            found = document(incidents.log, start.wall_ns)
+            return builder.build(state, manifests, profile, start, read, actions=actions, incidents=found)
 
 
 def record(
@@ -138,6 +143,13 @@ def record(
         if recorder.progress.ended is None:
             _next_interval(session, stop)
         return attached
+
+
+def _observe(session: Session, incidents: Incidents, _news: News) -> None:
+    """Follow the incidents, interval by interval."""
+    connection = session.connection()
+    with session.view() as state:
+        incidents.update(state, connection)
 
 
 def statistics_every_s(duration_s: float) -> float:

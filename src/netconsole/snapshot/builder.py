@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -20,6 +20,7 @@ from netconsole.snapshot.document import (
     FactData,
     HistogramData,
     Host,
+    IncidentData,
     Label,
     ProbeData,
     Snapshot,
@@ -90,6 +91,7 @@ def build(
     facts: Mapping[str, FactData] | None = None,
     note: str | None = None,
     actions: Iterable[Action] = (),
+    incidents: Sequence[IncidentData] | None = None,
 ) -> Snapshot:
     """The snapshot of what happened from the mark to the last whole interval. Call it inside ``Session.view``."""
     mono_ns, wall_ns = _closed(state)
@@ -103,7 +105,7 @@ def build(
         probes[name] = _probe(probe, manifests.get(name), start, span_ns, fresh)
     return Snapshot(
         schema=SCHEMA,
-        created=datetime.fromtimestamp(wall_ns / 1e9 or time.time(), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=utc(wall_ns or time.time_ns()),
         netconsole=netconsole.__version__,
         host=_host(state),
         profile=ProfileData(name=profile.name, budget=profile.budget.as_dict()),
@@ -111,10 +113,16 @@ def build(
         clock={"start_unix_ns": since.wall_ns, "start_monotonic_ns": since.mono_ns},
         note=note,
         probes=probes,
+        incidents=None if incidents is None else list(incidents),
         cost=_cost(state, probes, since, duration_ns),
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),
     )
+
+
+def utc(wall_ns: int) -> str:
+    """A moment as documents have it: 2026-11-20T21:00:00Z."""
+    return datetime.fromtimestamp(wall_ns / 1e9, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _span(source: SourceState, since_ns: int, otherwise_ns: int) -> int:

@@ -136,8 +136,41 @@ class FactData(msgspec.Struct, frozen=True):
     volatile: bool = False
 
 
+class EvidenceData(msgspec.Struct, frozen=True):
+    """Where an incident can be seen: a row of a table, a histogram, or a source (a probe, the collector)."""
+
+    probe: str
+    kind: Literal["table", "histogram", "source"]
+    name: str = ""
+    labels: dict[str, Label] = {}
+
+
+class IncidentData(msgspec.Struct, frozen=True):
+    """One thing that goes wrong, or went wrong and ended. Times are UTC, as of ``created``.
+
+    ``total`` and ``peak_per_s`` are null for what is no count. With ``at_least`` both are lower bounds: some of the
+    incident was not measured. ``not_measured_since``: nobody knows whether it goes on.
+    """
+
+    level: Literal["!!", "!", "?"]
+    cause: str
+    what: str
+    where: dict[str, Label] = {}
+    began: str | None = None
+    ended: str | None = None
+    total: Count | None = None
+    peak_per_s: float | None = None
+    share_pct: float | None = None
+    unit: str = ""
+    evidence: list[EvidenceData] = []
+    next: list[str] = []
+    commands: list[str] = []
+    at_least: bool = False
+    not_measured_since: str | None = None
+
+
 class Snapshot(msgspec.Struct, frozen=True):
-    """A whole snapshot."""
+    """A whole snapshot. ``incidents``: the worst first, ended ones included; null where nobody looked for them."""
 
     schema: Annotated[str, Meta(extra_json_schema={"const": SCHEMA})]
     created: str
@@ -148,6 +181,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     clock: dict[str, int | None] = {}
     note: str | None = None
     probes: dict[str, ProbeData] = {}
+    incidents: list[IncidentData] | None = None
     cost: dict[str, Any] = {}
     governor: list[dict[str, Any]] = []
     facts: dict[str, FactData] = {}

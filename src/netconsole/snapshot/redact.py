@@ -72,7 +72,7 @@ class Redactor:
         document = msgspec.to_builtins(snapshot)
         document["note"] = self._any(document["note"])
         document["host"] = self._any(document["host"])
-        for name in ("cost", "governor"):
+        for name in ("cost", "governor", "incidents"):
             document[name] = self._any(document[name])
         for probe in document["probes"].values():
             for name in ("why", "attach", "tables", "events", "cost"):
@@ -99,6 +99,9 @@ class Redactor:
                 self._add("host", (data.value,))
             elif where[0] == "netns" and where[-1] == "process" and isinstance(data.value, str):
                 self._learn_process(data.value)
+        for incident in snapshot.incidents or ():
+            for labels in (incident.where, *(proof.labels for proof in incident.evidence)):
+                self._learn_labels(labels)
         for probe in snapshot.probes.values():
             for rows in (*probe.tables.values(), probe.events):
                 for row in rows:

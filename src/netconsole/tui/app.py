@@ -21,7 +21,7 @@ from netconsole.base import figure
 from netconsole.budget.enforcer import Enforcer
 from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
-from netconsole.findings.tracker import Finding, Findings
+from netconsole.findings.incidents import Incident, Incidents, document
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Choice, Profile
 from netconsole.session.protocol import Session
@@ -97,15 +97,15 @@ class ConsoleApp(App[None]):
         self.keys = dict(keymap or {})
         self.pause = Pause()
         self.pump = Pump(self.draw, self.backlog, self._observe)
-        self._findings = Findings(manifests, profile.budget)
-        self._standing: Sequence[Finding] = ()
+        self._findings = Incidents(manifests, profile.budget)
+        self._standing: Sequence[Incident] = ()
         self._seen: tuple[object, ...] = ()
         self._drawn_s = 0.0
         self._stated_s: int | None = None
         self._drawings = 0
         self._lifeline = lifeline
         self._enforcer = enforcer
-        self._frozen: tuple[State, Sequence[Finding], float | None] | None = None
+        self._frozen: tuple[State, Sequence[Incident], float | None] | None = None
         """The picture when the screen was paused, and how old it was."""
         self._main = MainScreen(panes(manifests, self._probes_here()))
         self.snapshots: list[Path] = []
@@ -175,7 +175,7 @@ class ConsoleApp(App[None]):
         enforcer = self._enforcer
         done = (enforcer.actions, enforcer.pinned, enforcer.lowered) if enforcer else ((), frozenset[str](), ())
 
-        def made(state: State, standing: Sequence[Finding], age_s: float | None) -> Scene:
+        def made(state: State, standing: Sequence[Incident], age_s: float | None) -> Scene:
             picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
             return Scene(*picture, *done, self.against, self.recordings.progress)
 
@@ -326,7 +326,8 @@ class ConsoleApp(App[None]):
         facts = self._read_facts() if self._read_facts is not None else {}
         with self.session.view() as state:
             actions = self._enforcer.actions if self._enforcer is not None else ()
-            return builder.build(state, self.manifests, self.profile, since, facts, note, actions)
+            incidents = document(self._findings.log, since.wall_ns)
+            return builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents)
 
     def _write(self, taken: Snapshot, wanted: Wanted) -> None:
         """In a thread. Raises BadInput."""

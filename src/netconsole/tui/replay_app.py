@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from netconsole.base import figure
+from netconsole.findings.incidents import document
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.replay_session import ReplaySession
@@ -106,7 +107,8 @@ class ReplayApp(ConsoleApp):
     def _take(self, _since: builder.Mark, note: str | None) -> Snapshot:
         with self.session.view() as state:
             since, actions = self.replayed.since(), self.replayed.actions()
-            return builder.build(state, self.manifests, self.profile, since, {}, note, actions)
+            incidents = document(self.replayed.standing(), since.wall_ns)
+            return builder.build(state, self.manifests, self.profile, since, {}, note, actions, incidents)
 
     def action_knobs(self, probe: str | None = None) -> None:
         self._main.say(_NOTHING_CHANGES, "look")

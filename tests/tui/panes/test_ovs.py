@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.findings import tracker
+from netconsole.findings.matches import matches
+from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue as probes
 from netconsole.session.protocol import Connection
 from netconsole.telemetry.frames import Count
@@ -129,7 +130,10 @@ def test_what_is_wrong_stands_out_the_trap_by_its_name() -> None:
     scenario.table(UPCALLS, "upcalls", rows)
     scenario.table(UPCALLS, "failures", [made.failure("vnet9", "ENOTCONN", 5)])
     scene = scene_of(made.answered(scenario, "vnet0", 20_000_000))
-    said = {match.sentence: match.level for match in tracker.matches(scene.state, scene.manifests)}
+    windows = Windows(scene.manifests)
+    windows.update(scene.state)
+    found = matches(scene.state, scene.manifests, windows)
+    said = {match.sentence(match.value, None, False): match.level for match in found}
     assert said["ovs-system: no handler is registered, so every new flow is lost"] == "!!"
     assert said["vnet9: no handler is registered (ENOTCONN), all 5 upcalls/s are lost, ovs-system"] == "!!"
     assert said["vnet1: 10 upcalls/s get no answer, ovs-system"] == "!!"

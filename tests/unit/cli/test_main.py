@@ -162,7 +162,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
 
 
 def test_the_console_needs_no_heavy_library_but_textual() -> None:
-    modules = "netconsole.session.live, netconsole.findings.tracker, netconsole.cli.main"
+    modules = "netconsole.session.live, netconsole.findings.incidents, netconsole.cli.main"
     code = f"import sys; import {modules}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"textual", "rich", "pyroute2", "pydantic", "ovs"} & set(done.stdout.split())

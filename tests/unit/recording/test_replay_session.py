@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from netconsole.findings.tracker import Finding, Findings
+from netconsole.findings.incidents import Incident, Incidents
 from netconsole.probes import catalogue
 from netconsole.profile.profile import Budget, Profile
 from netconsole.recording.format import Recording
@@ -41,9 +41,9 @@ def player(path: Path) -> Player:
 
 
 @pytest.fixture(scope="module")
-def live() -> list[tuple[int, checkpoint.Checkpoint, list[Finding]]]:
+def live() -> list[tuple[int, checkpoint.Checkpoint, list[Incident]]]:
     """What a live session was like at the end of every interval of the collector."""
-    state, findings, known = State(), Findings(MANIFESTS, Budget()), []
+    state, findings, known = State(), Incidents(MANIFESTS, Budget()), []
     for batch in Stream(rows=5).batches(1200):
         for frame in batch:
             ended = state.apply(frame)
@@ -52,7 +52,7 @@ def live() -> list[tuple[int, checkpoint.Checkpoint, list[Finding]]]:
     return known
 
 
-Live = list[tuple[int, checkpoint.Checkpoint, list[Finding]]]
+Live = list[tuple[int, checkpoint.Checkpoint, list[Incident]]]
 
 
 def test_played_through_it_is_what_the_live_session_was(long: Path, live: Live) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from netconsole.base import figure
 from netconsole.compare.live import LiveComparison
-from netconsole.findings.tracker import Finding
+from netconsole.findings.incidents import Incident
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress
@@ -52,7 +52,7 @@ class Scene:
     delay_s: float = 0.0
     """How far the terminal's reader may be behind what is drawn now."""
     output: Output = Output()
-    findings: Sequence[Finding] = ()
+    findings: Sequence[Incident] = ()
     """What stands out, ranked."""
     actions: Sequence[Action] = ()
     """What the governor did, oldest first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from netconsole.base import figure
+from netconsole.findings.incidents import told
 from netconsole.findings.rules import fits
 from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.profile.escalation_rules import SUFFIX
@@ -103,13 +104,13 @@ def _title(manifest: Manifest, state: ProbeState, evidence: Evidence) -> Iterato
 
 
 def _stands_out(scene: Scene, evidence: Evidence) -> Iterator[Line]:
-    found = [finding for finding in scene.findings if stands_out.evidence_of(finding) == evidence]
+    found = [finding for finding in scene.findings if evidence in stands_out.proofs(finding)]
     for finding in found:
         if finding.ended_ns is None:
             when = f"since {stands_out.clock(finding.since_ns)}"
         else:
             when = f"from {stands_out.clock(finding.since_ns)} to {stands_out.clock(finding.ended_ns)}"
-        yield [(f" {finding.level} ", LEVEL_TONES[finding.level]), (f"{finding.sentence}, {when}", "strong")]
+        yield [(f" {finding.level} ", LEVEL_TONES[finding.level]), (f"{told(finding)}, {when}", "strong")]
     if found:
         yield []
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from netconsole.base import figure
-from netconsole.findings.tracker import Finding, looked_at
+from netconsole.findings.incidents import Incident, told
+from netconsole.findings.matches import looked_at
 from netconsole.tui.panes.common.tables import SPARK, Block
 from netconsole.tui.scene.scene import Evidence, Scene
 from netconsole.tui.widgets.columns import Cell, Column, Row
@@ -18,11 +19,10 @@ _RANK = {"!!": 0, "!": 1, "?": 2, "ok": 3}
 
 
 class Standing(NamedTuple):
-    """The key of a finding's row: one piece of evidence may stand out for several reasons, and again later."""
+    """The key of an incident's row: the cursor stays with the incident, whatever becomes of it."""
 
     evidence: Evidence
-    next: str
-    since_ns: int
+    number: int
 
 
 def block() -> Block:
@@ -47,12 +47,19 @@ def note(scene: Scene) -> str:
     return looked_at(scene.state, scene.manifests)
 
 
-def evidence_of(finding: Finding) -> Evidence:
-    """The row, histogram or probe that proves a finding; of the collector itself when no probe is meant."""
-    proof = finding.evidence
-    if proof.kind == "collector":
-        return Evidence("", "probe", COLLECTOR, ())
-    return Evidence(proof.probe, proof.kind, proof.name, proof.key)
+def evidence_of(finding: Incident) -> Evidence:
+    """The row, histogram or probe that proves an incident best; the collector itself when no probe is meant."""
+    return proofs(finding)[0]
+
+
+def proofs(incident: Incident) -> list[Evidence]:
+    """All rows, histograms and probes that prove an incident, the most telling first."""
+    return [
+        Evidence("", "probe", COLLECTOR, ())
+        if one.kind == "collector"
+        else Evidence(one.probe, one.kind, one.name, one.key)
+        for one in incident.evidence
+    ]
 
 
 def levels(scene: Scene, panes: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
@@ -81,27 +88,28 @@ def _title(scene: Scene) -> str:
     return " · ".join(["STANDS OUT", *counts])
 
 
-def _unit(scene: Scene, finding: Finding) -> str:
+def _unit(scene: Scene, finding: Incident) -> str:
     """Of its history: a percentile has its histogram's; all else is per second."""
     manifest = scene.manifests.get(finding.probe)
-    if manifest is None or finding.evidence.kind != "histogram":
+    if manifest is None or finding.evidence[0].kind != "histogram":
         return ""
-    spec = manifest.histograms.get(finding.evidence.name)
+    spec = manifest.histograms.get(finding.evidence[0].name)
     return spec.unit if spec is not None else ""
 
 
-def _row(finding: Finding, unit: str) -> Row:
+def _row(finding: Incident, unit: str) -> Row:
     ended = finding.ended_ns is not None
     when = f"ended {clock(finding.ended_ns)}" if finding.ended_ns is not None else f"since {clock(finding.since_ns)}"
     history = finding.history
+    text = told(finding)
     cells = {
         "level": Cell("ok" if ended else finding.level, finding.level, LEVEL_TONES["off" if ended else finding.level]),
         "topic": Cell(_topic(finding), finding.probe, "dim"),
-        "say": Cell(finding.sentence, finding.sentence, "dim" if ended else ""),
+        "say": Cell(text, text, "dim" if ended else ""),
         "since": Cell(when, float(finding.since_ns), "dim"),
         "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
     }
-    return Row(Standing(evidence_of(finding), finding.next, finding.since_ns), cells)
+    return Row(Standing(evidence_of(finding), finding.number), cells)
 
 
 _TOPICS = {"kernel_drops": "drops", "tx_queue_latency": "queue", "softirq_health": "softirq", "socket_drops": "socket",
@@ -109,5 +117,5 @@ _TOPICS = {"kernel_drops": "drops", "tx_queue_latency": "queue", "softirq_health
            "local_path": "path", "ovs_flows": "ovs", "ovs_upcalls": "ovs", "ovs_drops": "ovs"}  # fmt: skip
 
 
-def _topic(finding: Finding) -> str:
+def _topic(finding: Incident) -> str:
     return _TOPICS.get(finding.probe) or figure.safe(finding.probe.replace("_", " "), 48) or "cost"

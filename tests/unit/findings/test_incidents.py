@@ -1,4 +1,4 @@
-"""STANDS OUT: what is ranked, what it says, and that it neither flickers nor forgets."""
+"""STANDS OUT: one incident a cause, complete, exact, and never called ended while it goes on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from netconsole.findings import matches as matches_module
+from netconsole.findings.incidents import ENDED_SHOWN, LEAVES_AFTER, Incidents, told
+from netconsole.findings.matches import OVER_BUDGET_AFTER, Match, looked_at
 from netconsole.findings.rules import fits, say
-from netconsole.findings.tracker import ENDED_SHOWN, LEAVES_AFTER, OVER_BUDGET_AFTER, Findings, looked_at, matches
+from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
@@ -49,6 +52,17 @@ def stream() -> Stream:
     return one
 
 
+def matches(state: State, manifests: dict[str, Manifest], *more: Any) -> list[Match]:
+    """What stands out in the interval that has just ended."""
+    windows = Windows(manifests)
+    windows.update(state)
+    return matches_module.matches(state, manifests, windows, *more)
+
+
+def said(match: Match) -> str:
+    return match.sentence(match.value, None, False)
+
+
 def drops(stream: Stream, delta: int, reason: str = "QDISC_DROP", kind: str = "suspicious", total: int = 100) -> None:
     row = Row(
         labels={"reason": reason, "class": kind, "provenance": "kernel"},
@@ -58,40 +72,54 @@ def drops(stream: Stream, delta: int, reason: str = "QDISC_DROP", kind: str = "s
     stream.state.apply(frame)
 
 
-def run(stream: Stream, findings: Findings, intervals: int, delta: int = 0, **values: Any) -> list[str]:
+def nothing(stream: Stream) -> None:
+    """The table is sent, and no row of it has moved."""
+    stream.state.apply(frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=False, rows=[]))
+
+
+def run(stream: Stream, findings: Incidents, intervals: int, delta: int = 0, **values: Any) -> list[str]:
     listed: list[str] = []
     for _ in range(intervals):
         if delta:
             drops(stream, delta, **values)
+        else:
+            nothing(stream)
         stream.end()
         listed = [one.sentence for one in findings.update(stream.state)]
     return listed
 
 
-def test_a_finding_appears_after_two_intervals(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    findings = Findings(manifests)
-    assert run(stream, findings, 1, 5) == []
-    assert run(stream, findings, 1, 7) == ["7/s QDISC_DROP"]
+def test_what_is_large_appears_at_once(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    assert run(stream, findings, 1, 50) == ["50/s QDISC_DROP"]
     one = findings.update(stream.state)[0]
-    assert (one.level, one.probe, one.ended_ns, one.next) == ("!", "p", None, "Look there.")
-    assert one.history[-2:] == (5.0, 7.0)
-    assert one.evidence.name == "drops"
-    assert one.evidence.key in stream.state.probes["p"].tables["drops"].rows
+    assert (one.level, one.probe, one.ended_ns, one.next) == ("!", "p", None, ("Look there.",))
+    assert one.history[-1:] == (50.0,)
+    assert one.evidence[0].name == "drops"
+    assert one.evidence[0].key in stream.state.probes["p"].tables["drops"].rows
+
+
+def test_what_is_small_appears_when_it_has_lasted(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    assert run(stream, findings, 2, 5) == []
+    assert run(stream, findings, 1, 5) == ["1.50/s QDISC_DROP"]
+    assert findings.update(stream.state)[0].total == 15
 
 
 def test_looking_twice_at_one_interval_is_no_second_interval(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    findings = Findings(manifests)
-    run(stream, findings, 1, 5)
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 5)
+    assert findings.update(stream.state) == []
     assert findings.update(stream.state) == []
 
 
 def test_a_finding_that_rests_shortly_stays(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    findings = Findings(manifests)
-    run(stream, findings, 2, 5)
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 50)
     run(stream, findings, LEAVES_AFTER - 1)
     assert findings.update(stream.state)[0].ended_ns is None
     since = findings.update(stream.state)[0].since_ns
-    run(stream, findings, 1, 5)
+    run(stream, findings, 1, 50)
     run(stream, findings, LEAVES_AFTER - 1)
     assert findings.update(stream.state)[0].since_ns == since
 
@@ -99,8 +127,8 @@ def test_a_finding_that_rests_shortly_stays(stream: Stream, manifests: dict[str,
 def test_a_finding_ends_after_five_quiet_intervals_and_leaves_later(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
-    findings = Findings(manifests)
-    run(stream, findings, 2, 5)
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 50)
     last_ns = stream.state.collector.closed_wall_ns
     run(stream, findings, LEAVES_AFTER)
     assert findings.update(stream.state)[0].ended_ns == last_ns
@@ -108,11 +136,76 @@ def test_a_finding_ends_after_five_quiet_intervals_and_leaves_later(
     assert run(stream, findings, 1) == []
 
 
-def test_a_single_interval_never_shows(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    findings = Findings(manifests)
+def test_a_burst_of_one_second_is_said_with_its_total(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 1, 2755, total=2755)
+    run(stream, findings, LEAVES_AFTER)
+    (one,) = findings.update(stream.state)
+    assert one.ended_ns is not None and (one.total, one.peak) == (2755, 2755.0)
+    assert told(one) == "2.75k/s QDISC_DROP; 2\u202f755 packets in 1 s, at most 2.75k/s"
+
+
+def test_what_ended_stays_in_the_log_with_peak_total_begin_and_end(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    findings, total = Incidents(manifests), 1000
+    for delta in (950, 955, 940, 260):
+        total += delta
+        run(stream, findings, 1, delta, total=total)
+    run(stream, findings, LEAVES_AFTER + ENDED_SHOWN + 5)
+    assert findings.update(stream.state) == []
+    (one,) = findings.log
+    assert (one.total, one.peak, one.at_least) == (950 + 955 + 940 + 260, 955.0, False)
+    assert one.ended_ns is not None and one.ended_ns - one.since_ns == 3 * SECOND
+    assert one.sentence == "955/s QDISC_DROP"
+
+
+def test_what_comes_back_after_its_end_is_another_incident(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 1, 50, total=50)
+    run(stream, findings, LEAVES_AFTER)
+    run(stream, findings, 1, 70, total=120)
+    assert [(one.total, one.ended_ns is None) for one in findings.update(stream.state)] == [(70, True), (50, False)]
+
+
+def test_single_small_moves_far_apart_are_nothing(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
     for _ in range(5):
         assert run(stream, findings, 1, 5) == []
-        assert run(stream, findings, 1) == []
+        assert run(stream, findings, 9) == []
+
+
+def test_silence_of_a_probe_that_does_not_measure_is_no_end(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 2000)
+    stream.status("off", why="over its budget")
+    run(stream, findings, 3 * LEAVES_AFTER)
+    one = next(one for one in findings.update(stream.state) if one.cause.startswith("p/"))
+    assert (one.level, one.ended_ns) == ("?", None) and one.blind_since_ns is not None
+    assert one.sentence == "no longer measured: ≥2.00k/s QDISC_DROP"
+    stream.status()
+    run(stream, findings, 1, 300)
+    one = findings.update(stream.state)[0]
+    assert (one.sentence, one.blind_since_ns, one.at_least) == ("≥300/s QDISC_DROP", None, True)
+
+
+def test_silence_of_a_table_that_is_not_sent_is_no_end(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    """In counters alone a probe is attached, and its rows stand still."""
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 2000)
+    for _ in range(3 * LEAVES_AFTER):
+        stream.end()
+        listed = findings.update(stream.state)
+    assert [one.level for one in listed] == ["?"]
+
+
+def test_silence_with_losses_behind_it_is_no_end(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 2000)
+    for number in range(3 * LEAVES_AFTER):
+        stream.cost(ledger={"unlisted": Count(delta=7, total=7 + 7 * number)})
+        run(stream, findings, 1)
+    assert [one.ended_ns for one in findings.update(stream.state)] == [None]
 
 
 def test_rules_look_at_labels_and_limits(stream: Stream, manifests: dict[str, Manifest]) -> None:
@@ -123,8 +216,8 @@ def test_rules_look_at_labels_and_limits(stream: Stream, manifests: dict[str, Ma
 
 
 def test_what_explains_most_comes_first_and_what_ended_last(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    findings = Findings(manifests)
-    run(stream, findings, 2, 5, reason="OVER")
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 50, reason="OVER")
     run(stream, findings, LEAVES_AFTER)
     for _ in range(2):
         drops(stream, 10, reason="SMALL")
@@ -139,7 +232,7 @@ def test_what_explains_most_comes_first_and_what_ended_last(stream: Stream, mani
         stream.end()
         findings.update(stream.state)
     listed = [one.sentence for one in findings.update(stream.state)]
-    assert listed[1:] == ["900/s LARGE", "10/s SMALL", "5/s OVER"]
+    assert listed[1:] == ["900/s LARGE", "10/s SMALL", "50/s OVER"]
     assert listed[0].startswith("[bold]\\x1bx: p99 ")
     assert listed[0].endswith(" ms at 20/s")
 
@@ -156,7 +249,7 @@ def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
         )
         stream.state.apply(frame)
     stream.end()
-    where = {match.sentence.partition(":")[0] for match in matches(stream.state, manifests)}
+    where = {said(match).partition(":")[0] for match in matches(stream.state, manifests)}
     unknown = {"unknown device", "unknown device (netns blue)"}
     assert where == {"lo", "lo (netns blue)", "lo (netns 4026532017)", *unknown}
 
@@ -186,22 +279,22 @@ def test_a_percentile_of_few_samples_is_no_finding(stream: Stream, manifests: di
 
 
 def test_a_count_with_losses_is_said_to_be_a_lower_bound(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    drops(stream, 5)
+    drops(stream, 50)
     stream.cost(ledger={"missed": Count(delta=2, total=2)})
     stream.end()
-    said = {match.level: match.sentence for match in matches(stream.state, manifests)}
-    assert said["!"] == "≥5/s QDISC_DROP"
-    assert "2 missed" in said["?"]
+    found = {match.level: said(match) for match in matches(stream.state, manifests)}
+    assert found["!"] == "≥50/s QDISC_DROP"
+    assert "2 missed" in found["?"]
 
 
 def test_a_probe_that_failed_is_said_at_once(stream: Stream, manifests: dict[str, Manifest]) -> None:
     stream.status("failed", why="no such tracepoint", help="Linux 5.17 or later")
     stream.end()
-    one = Findings(manifests).update(stream.state)[0]
+    one = Incidents(manifests).update(stream.state)[0]
     assert (one.level, one.sentence, one.next) == (
         "?",
         "Sample: not measured: no such tracepoint",
-        "Linux 5.17 or later",
+        ("Linux 5.17 or later",),
     )
 
 
@@ -214,11 +307,11 @@ def test_probes_that_are_silent_for_one_reason_are_named_together(
 
 
 def test_a_lost_collector_is_all_that_is_known(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    findings = Findings(manifests)
-    run(stream, findings, 2, 5)
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 50)
     lost = findings.update(stream.state, Connection("lost", "exit status 7", 2.0))
     assert lost[0].level == "!!"
-    assert lost[0].sentence == "the collector was lost: exit status 7; started again in 2 s"
+    assert lost[0].sentence == "the collector was lost: exit status 7; it starts again in 2 s"
 
 
 def test_what_costs_more_than_its_budget_is_a_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
@@ -228,7 +321,7 @@ def test_what_costs_more_than_its_budget_is_a_finding(stream: Stream, manifests:
     stream.end()
     assert matches(stream.state, manifests, Budget(kernel_cpu_pct=5.0)) == []
     (one,) = matches(stream.state, manifests, Budget(kernel_cpu_pct=2.0))
-    assert one.sentence == "watching costs 5 % of a core in the kernel, most of it p (5 %); budget 2 %"
+    assert said(one) == "watching costs 5 % of a core in the kernel, most of it p (5 %); budget 2 %"
 
 
 def test_when_nothing_stands_out_it_says_what_was_looked_at(stream: Stream, manifests: dict[str, Manifest]) -> None:
@@ -242,7 +335,7 @@ def test_when_nothing_stands_out_it_says_what_was_looked_at(stream: Stream, mani
 def test_what_starting_up_costs_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
     program = frames.Program(name="drop", attach="x:y", run_count=1000, run_time_ns=10_000_000, missed=0)
     window = frames.Statistics(window_ns=200_000_000, interval_ns=SECOND, estimated=True)
-    findings = Findings(manifests, Budget(kernel_cpu_pct=2.0))
+    findings = Incidents(manifests, Budget(kernel_cpu_pct=2.0))
     listed = []
     for _ in range(OVER_BUDGET_AFTER):
         stream.cost(programs=[program], statistics=window)

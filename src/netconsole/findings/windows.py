@@ -1,0 +1,112 @@
+"""What the rows of tables did in the last minute: small losses that last are seen, and totals are exact."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from netconsole.probes.manifest import Manifest
+from netconsole.telemetry.state import ProbeState, State
+from netconsole.telemetry.tables import RowKey, RowState
+
+LONG, SHORT = 60, 10
+"""Intervals over which a small, lasting rate is judged."""
+MAX_ROWS = 5000
+"""Of one value of one table: those beyond are judged by their last interval alone."""
+
+
+class Family(NamedTuple):
+    """A value of a table: what rows of one kind count."""
+
+    probe: str
+    table: str
+    value: str
+
+
+class Move(NamedTuple):
+    """A row moved by ``delta`` in the interval ``tick``."""
+
+    tick: int
+    delta: int
+
+
+@dataclass(slots=True)
+class Window:
+    """The moves of one row in the last LONG intervals; ``total`` after the newest."""
+
+    row: RowState
+    total: int
+    moves: deque[Move] = field(default_factory=deque)
+
+    def mean_per_s(self, tick: int, intervals: int, interval_s: float) -> float:
+        """Rate over so many intervals; what was before the row was first seen counts as nothing."""
+        return sum(move.delta for move in self.moves if move.tick > tick - intervals) / (intervals * interval_s)
+
+    def moved_in(self, tick: int, intervals: int) -> int:
+        """In how many of the last ``intervals`` it moved."""
+        return sum(move.tick > tick - intervals for move in self.moves)
+
+    def since(self, gap: int) -> list[Move]:
+        """The newest moves, back to the first pause of more than ``gap`` intervals."""
+        run: list[Move] = []
+        for move in reversed(self.moves):
+            if run and run[-1].tick - move.tick > gap:
+                break
+            run.append(move)
+        return run[::-1]
+
+
+class Windows:
+    """The windows of every value that a rule of a manifest looks at. One per tracker."""
+
+    def __init__(self, manifests: Mapping[str, Manifest]) -> None:
+        self._families = {
+            name: {Family(name, rule.table, rule.value) for rule in manifest.findings if not rule.histogram}
+            for name, manifest in manifests.items()
+        }
+        self._windows: dict[Family, dict[RowKey, Window]] = {}
+
+    def update(self, state: State) -> None:
+        """Take note of the interval that has just ended."""
+        for probe in state.probes.values():
+            for family in self._families.get(probe.name, ()):
+                self._note(family, probe)
+
+    def of(self, family: Family) -> Mapping[RowKey, Window]:
+        """By row: those that moved in the last minute."""
+        return self._windows.get(family, {})
+
+    def forget(self, family: Family, key: RowKey) -> None:
+        """What a row did until now belongs to an incident that is over."""
+        self._windows.get(family, {}).pop(key, None)
+
+    def _note(self, family: Family, probe: ProbeState) -> None:
+        tick = probe.timeline.tick
+        windows = self._windows.setdefault(family, {})
+        for row, delta, total in _moved(probe, family):
+            window = windows.get(row.key)
+            if window is None:
+                if len(windows) >= MAX_ROWS:
+                    continue
+                window = windows[row.key] = Window(row, total)
+            if window.moves and window.moves[-1].tick == tick:
+                continue
+            if window.moves and total > window.total:
+                delta = total - window.total  # also of intervals that nobody looked at
+            window.row, window.total = row, total
+            window.moves.append(Move(tick, delta))
+        for key, window in list(windows.items()):
+            while window.moves and window.moves[0].tick <= tick - LONG:
+                window.moves.popleft()
+            if not window.moves:
+                del windows[key]
+
+
+def _moved(probe: ProbeState, family: Family) -> Iterator[tuple[RowState, int, int]]:
+    table = probe.tables.get(family.table)
+    for row in table.moving() if table is not None and probe.measuring else ():
+        count = row.counts.get(family.value)
+        if count is not None and count.delta:
+            yield row, count.delta, count.total
