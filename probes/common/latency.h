@@ -1,10 +1,10 @@
-/* latency.h - where the probes of a packet's way put what they have timed: by direction and devices, by stage, by flow, and as events. */
+/* latency.h - the tables and the event of the probes that time packets: by direction and devices, by stage, by flow. */
 #ifndef NETCONSOLE_LATENCY_H
 #define NETCONSOLE_LATENCY_H
 
 #include "netconsole.h"
 
-/* Directions and stages that all of them have. */
+/* Directions and stages that all of these probes have. */
 #define OUT NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0)
 #define IN NC_WORD('i', 'n', 0, 0, 0, 0, 0, 0)
 #define DEVICES NC_WORD('d', 'e', 'v', 'i', 'c', 'e', 's', 0)      /* first → last device */
@@ -46,7 +46,7 @@ struct flow_value {
 };
 BPF_TABLE("percpu_hash", struct flow_key, struct flow_value, flows, NC_ROWS_flows);
 
-/* One packet that was timed; also the part of an event that all these probes have. */
+/* One timed packet. Each probe's event begins with it. */
 struct latency_sample {
     u64 mono_ns;
     u64 from[2];
@@ -57,7 +57,7 @@ struct latency_sample {
     u32 packets;
 };
 
-/* Programs of these probes run with softirqs off: none interrupts another on its CPU, and they may share a slot. */
+/* For programs that run with softirqs off: none interrupts another on its CPU, so they may share a counter. */
 static inline void latency_count(u32 slot, u64 n)
 {
     u64 *counter = nc_counters.lookup(&slot);
@@ -84,7 +84,7 @@ static inline void latency_flow_of(struct flow_key *key, u64 direction, struct n
     key->vlan = flow->vlan;
 }
 
-/* Accounts for a sample; `slow` when it is above the threshold. */
+/* Adds a sample to the histogram and to its flow. `slow`: it is above the threshold. */
 static inline void latency_add(struct latency_sample *sample, int slow)
 {
     struct crossing_key key = { .direction = sample->flow.direction, .slot = nc_slot(sample->total_ns) };

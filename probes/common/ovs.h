@@ -1,18 +1,18 @@
-/* ovs.h - Open vSwitch's kernel datapath: its ports, and the packet as its own parser saw it (net/openvswitch/flow.h, struct sw_flow_key).
+/* ovs.h - Open vSwitch's kernel datapath: its ports, and packets as its own parser sees them (net/openvswitch/flow.h, struct sw_flow_key).
  *
- * The parser has judged every header before a packet can become an upcall, and of user space's copy it judges them again: what is taken
- * from its key is the same on both sides, whatever was on the wire. Private structures are read where the module's own BTF says.
+ * The datapath parses every packet before an upcall, and parses the copy that user space sends back once more. The keys of both are the
+ * same, whatever was on the wire. Private structures are read by the module's own BTF.
  */
 #ifndef NETCONSOLE_OVS_H
 #define NETCONSOLE_OVS_H
 
 #include "netconsole.h"
 
-#define OVS_BUCKETS 1024    /* of ports (datapath.h, DP_VPORT_HASH_BUCKETS): only ports 1024 apart share one */
+#define OVS_BUCKETS 1024    /* of ports (datapath.h, DP_VPORT_HASH_BUCKETS): only ports whose numbers differ by 1024 share one */
 #define OVS_CHAIN 4
 #define OVS_LOCAL_PORT 0    /* OVSP_LOCAL */
 
-/* A port of a datapath by its number (ovs_lookup_vport). NULL when it is not found. */
+/* A port of a datapath by its number, as ovs_lookup_vport finds it. NULL: not found. */
 static inline struct vport *ovs_port_numbered(struct datapath *dp, u32 number)
 {
     struct hlist_head *buckets = NC_READ(dp, ports);
@@ -28,7 +28,7 @@ static inline struct vport *ovs_port_numbered(struct datapath *dp, u32 number)
     return NULL;
 }
 
-/* The datapath's own port, of which it has its name (ovs_dp_name). */
+/* The datapath's own port. Its name is the datapath's name (ovs_dp_name). */
 static inline struct vport *ovs_local_port(struct datapath *dp)
 {
     return ovs_port_numbered(dp, OVS_LOCAL_PORT);
@@ -43,8 +43,8 @@ static inline void ovs_datapath_name(u64 *name, struct datapath *dp)
         bpf_probe_read_kernel(name, 16, &dev->name);
 }
 
-/* The port that a device is: another module's (a link has it as its receive handler's), or an internal one. NULL when it is none: what is
- * read must name the device. */
+/* The port of a device: of a link, by its receive handler, or an internal port. NULL: the device is no port. What is read is believed
+ * only when it points back to the device. */
 static inline struct vport *ovs_port_of(struct net_device *dev)
 {
     struct vport *vport = (void *)NC_READ(dev, rx_handler_data);
@@ -60,13 +60,12 @@ static inline struct vport *ovs_port_of(struct net_device *dev)
     return vport && NC_READ(vport, dev) == dev ? vport : NULL;
 }
 
-/* Members that lie close together are read in one piece, for each is a call: words, from the one that the first is in. */
+/* Reads members that lie close together by one helper call instead of one each: 8-byte words, from the word of the first member on. */
 #define OVS_FROM(type, first) (offsetof(type, first) & ~7ul)
 #define OVS_WORDS(type, first, last) ((offsetof(type, last) + sizeof(((type *)0)->last) - OVS_FROM(type, first) + 7) / 8)
 #define OVS_OF(words, type, first, member) (*(typeof(((type *)0)->member) *)((void *)(words) + offsetof(type, member) - OVS_FROM(type, first)))
 
-/* The port by which the packet came in, from the packet's control block, and its device. It is believed when it names this datapath; else
- * there is none. */
+/* The port by which the packet came in, and its device, from the packet's control block. NULL when that port is not of this datapath. */
 static inline struct vport *ovs_input_port(struct sk_buff *skb, struct datapath *dp, struct net_device **dev)
 {
     struct ovs_skb_cb *cb = (void *)skb + offsetof(struct sk_buff, cb);
@@ -90,7 +89,7 @@ struct ovs_flow {
     u16 source_port;    /* host byte order; type and code of ICMP */
     u16 target_port;
     u16 ethertype;
-    u16 vlan;           /* outer tag with its bit for "there is one"; network byte order */
+    u16 vlan;           /* outer tag, with the bit that says that there is one; network byte order */
     u16 cvlan;
     u16 in_port;
     u32 recirculation;
@@ -100,7 +99,7 @@ struct ovs_flow {
     u8 pad;
 };
 
-/* What of a key tells flows apart, without what the parser leaves as it finds it (the tunnel's options come first in it). */
+/* A copy of a flow's key. The tunnel options, which come first, are left out: the parser does not fill them in. */
 struct ovs_key {
     struct sw_flow_key key;
 };
@@ -133,7 +132,7 @@ static inline void ovs_flow_of(struct ovs_flow *flow, struct ovs_key *copy, stru
         return;
     flow->l4 = key->ip.proto;
     flow->fragment = key->ip.frag;
-    /* The parser clears what it cannot read, and no packet has neither protocol nor addresses. */
+    /* The parser clears what it cannot read. No valid packet is without protocol and addresses. */
     if (!flow->l4 && !key->ipv4.addr.src && !key->ipv4.addr.dst)
         flow->l4 = NC_L4_UNPARSED;
     if (flow->l4 == 6 || flow->l4 == 17 || flow->l4 == 132 || flow->l4 == 1 || flow->l4 == 58) {
@@ -147,7 +146,7 @@ static inline int ovs_has_ports(struct ovs_flow *flow)
     return flow->l4 == 6 || flow->l4 == 17 || flow->l4 == 132;
 }
 
-/* The flow as other probes have it, for their filters and for events. */
+/* The flow as other probes have it, for filters and events. */
 static inline void ovs_plain_flow(struct nc_flow *plain, struct ovs_flow *flow)
 {
     __builtin_memset(plain, 0, sizeof(*plain));
@@ -160,7 +159,7 @@ static inline void ovs_plain_flow(struct nc_flow *plain, struct ovs_flow *flow)
     plain->l4 = flow->l4;
 }
 
-/* A flow in the key of a table: without its source port, of which one service sees thousands. */
+/* A flow in the key of a table. The source port is left out: one service sees thousands of them. */
 struct ovs_table_flow {
     u64 source[2];
     u64 target[2];
@@ -180,9 +179,10 @@ static inline void ovs_table_flow_of(struct ovs_table_flow *row, struct nc_flow 
     row->vlan = flow->vlan;
 }
 
-/* ---- the packet itself: what user space gives back is a copy, with its checksums filled in, and all of it in one piece. So it is known
- * by its flow, its length and those headers that the parser had pulled together before: packets that are the same in all of this
- * are taken in the order in which they came. ---- */
+/* ---- the packet itself ----
+ *
+ * User space sends back a copy whose checksums are filled in and whose data are linear. It is recognised by its flow, its length and
+ * the headers that the parser had pulled before the upcall. Packets that are the same in all of these are matched in their order. */
 
 struct ovs_packet {
     struct ovs_flow flow;
@@ -191,7 +191,7 @@ struct ovs_packet {
     u32 transport[2];   /* TCP: sequence and acknowledgement; ICMP: identifier and sequence */
 };
 
-/* A copy that is cut short (sFlow) does not come back: its length does not matter. */
+/* A copy that was truncated (sFlow) does not come back: its length does not matter. */
 static inline void ovs_packet_of(struct ovs_packet *packet, struct sk_buff *skb)
 {
     u64 piece[OVS_WORDS(struct sk_buff, transport_header, data)] = {};
@@ -217,24 +217,24 @@ static inline void ovs_packet_of(struct ovs_packet *packet, struct sk_buff *skb)
         bpf_probe_read_kernel(packet->transport, 4, head + transport + 4);
 }
 
-static inline u64 ovs_mix(u64 print, u64 *words, u32 count)
+static inline u64 ovs_hash(u64 fingerprint, u64 *words, u32 count)
 {
 #pragma unroll
     for (u32 i = 0; i < count; i++) {
-        print = (print ^ words[i]) * 0x9e3779b97f4a7c15ull;
-        print ^= print >> 29;
+        fingerprint = (fingerprint ^ words[i]) * 0x9e3779b97f4a7c15ull;
+        fingerprint ^= fingerprint >> 29;
     }
-    return print;
+    return fingerprint;
 }
 
-static inline u64 ovs_flow_print(struct ovs_flow *flow)
+static inline u64 ovs_flow_fingerprint(struct ovs_flow *flow)
 {
-    return ovs_mix(1, (void *)flow, sizeof(*flow) / 8);
+    return ovs_hash(1, (void *)flow, sizeof(*flow) / 8);
 }
 
-static inline u64 ovs_packet_print(struct ovs_packet *packet)
+static inline u64 ovs_packet_fingerprint(struct ovs_packet *packet)
 {
-    return ovs_mix(2, (void *)packet, sizeof(*packet) / 8);
+    return ovs_hash(2, (void *)packet, sizeof(*packet) / 8);
 }
 
 #endif /* NETCONSOLE_OVS_H */

@@ -1,26 +1,26 @@
-/* path.h - what the probes of a packet's way share: the packet behind its tunnel, its fingerprint, and the packets on their way. */
+/* path.h - following a packet through the host: its innermost headers, its fingerprint, and the table of packets in transit. */
 #ifndef NETCONSOLE_PATH_H
 #define NETCONSOLE_PATH_H
 
 #include "netconsole.h"
 
-/* ---- the innermost packet: behind VLAN tags, VXLAN and Geneve ---- */
+/* ---- the innermost packet: inside VLAN tags, VXLAN and Geneve ---- */
 
 #define PATH_BYTES 64       /* an IPv6 header, and 24 bytes of what follows */
-#define PATH_LAYERS 2       /* a packet in a tunnel */
+#define PATH_LAYERS 2       /* a packet, and one that it carries in a tunnel */
 #define PATH_VXLAN 4789     /* RFC 7348 */
 #define PATH_VXLAN_LINUX 8472
 #define PATH_GENEVE 6081    /* RFC 8926 */
 
 struct path_packet {
-    u64 bytes[PATH_BYTES / 8];  /* from its network header on; what is not in the linear data is 0 */
-    u32 at;             /* offset of its network header from skb->head */
-    u32 l4;             /* offset of its transport header from there; 0: none */
+    u64 bytes[PATH_BYTES / 8];  /* from the network header on; bytes outside the linear data are 0 */
+    u32 at;             /* offset of the network header from skb->head */
+    u32 l4;             /* offset of the transport header from the network header; 0: none */
     u16 ethertype;      /* host byte order */
     u16 vlan;           /* outer tag of the outermost packet; 0: none */
-    u8 version;         /* of IP; 0: another protocol, or a header that is not one */
+    u8 version;         /* of IP; 0: another protocol, or no valid IP header */
     u8 protocol;
-    u8 broken;          /* headers that could not be read */
+    u8 broken;          /* 1: the headers could not be read */
     u8 pad;
 };
 
@@ -39,7 +39,7 @@ static inline u32 path_u32(struct path_packet *packet, u32 n)
     return ((u32 *)packet->bytes)[n / 4];
 }
 
-/* Reads one network header; 0 when it is one of IP. */
+/* Reads one network header. Returns 0 for IPv4 and IPv6, -1 otherwise. */
 static inline int path_read_layer(struct path_packet *packet, unsigned char *head, u32 end)
 {
     u32 at = packet->at;
@@ -48,7 +48,7 @@ static inline int path_read_layer(struct path_packet *packet, unsigned char *hea
     packet->version = 0;
     packet->protocol = 0;
     packet->l4 = 0;
-    /* Read whole, for there is always skb_shared_info behind the data; what is behind the end is judged below. */
+    /* All bytes are read at once: skb_shared_info always follows the data. What lies behind the end is checked below. */
     if (at + 20 > end || bpf_probe_read_kernel(packet->bytes, sizeof(packet->bytes), head + at)) {
         packet->broken = 1;
         return -1;
@@ -70,8 +70,8 @@ static inline int path_read_layer(struct path_packet *packet, unsigned char *hea
     return -1;
 }
 
-/* Goes to the network header of the packet that this one carries; 0 when it carries one. */
-static inline int path_enter(struct path_packet *packet, unsigned char *head, u32 end)
+/* Moves to the network header of the packet that this one carries in a tunnel. Returns 0 when there is one, else -1. */
+static inline int path_enter_tunnel(struct path_packet *packet, unsigned char *head, u32 end)
 {
     u32 udp = packet->version == 4 ? 20 : 40, at;
     u16 port, type = 0;
@@ -114,13 +114,13 @@ static inline int path_skip_tags(struct path_packet *packet, unsigned char *head
     return 0;
 }
 
-/* What is read of an sk_buff before its headers: offsets are from `head`. */
+/* The members of an sk_buff that say where its headers are. Offsets count from `head`. */
 struct path_buffer {
     unsigned char *head;
     u32 data;
     u32 end;            /* of the linear data */
     u32 network;
-    u32 inner;          /* network header of the packet inside; 0: not set */
+    u32 inner;          /* network header of the packet inside a tunnel; 0: not set */
     u16 ethertype;
     u16 vlan;
 };
@@ -135,7 +135,7 @@ static inline void path_read_buffer(struct path_packet *packet, struct path_buff
     packet->ethertype = buffer->ethertype;
     packet->at = buffer->data;
     if (sent && (packet->ethertype == 0x8100 || packet->ethertype == 0x88a8))
-        packet->at = buffer->data + 14;     /* where the network header is then has changed between kernels */
+        packet->at = buffer->data + 14;     /* kernels differ in where the network header is then */
     else if (sent)
         packet->at = buffer->network;
     if (sent && innermost && buffer->inner > buffer->network && buffer->inner < end) {
@@ -152,14 +152,15 @@ static inline void path_read_buffer(struct path_packet *packet, struct path_buff
             packet->broken = 1;
             return;
         }
-        if (path_read_layer(packet, head, end) || !innermost || path_enter(packet, head, end))
+        if (path_read_layer(packet, head, end) || !innermost || path_enter_tunnel(packet, head, end))
             return;
     }
     if (path_skip_tags(packet, head, end, 0) == 0)
         path_read_layer(packet, head, end);
 }
 
-/* The innermost packet; `sent`: it is being sent (its data begin with the link header), else it has just been received. */
+/* Reads the headers of a packet. `sent`: it is being sent, and its data begin with the link header; 0: it was just received.
+ * `innermost`: those of the packet inside a tunnel, where there is one. */
 static inline void path_read(struct path_packet *packet, struct sk_buff *skb, int sent, int innermost)
 {
     unsigned char *head = NC_GET(skb, head);
@@ -176,7 +177,7 @@ static inline void path_read(struct path_packet *packet, struct sk_buff *skb, in
     path_read_buffer(packet, &buffer, sent, innermost);
 }
 
-/* The same of a packet inside a switch, in a program that cannot be BTF-typed because its tracepoint is a module's. */
+/* The same for a packet inside Open vSwitch. Tracepoints of a module cannot have BTF-typed programs: kernel memory is read by NC_READ. */
 static inline void path_read_switched(struct path_packet *packet, struct sk_buff *skb, u32 *end)
 {
     unsigned char *head = NC_READ(skb, head);
@@ -193,43 +194,45 @@ static inline void path_read_switched(struct path_packet *packet, struct sk_buff
     path_read_buffer(packet, &buffer, 1, 1);
 }
 
-/* ---- the fingerprint: what neither a switch, a router, NAT nor a tunnel changes. It does not find a packet, it checks that the one
- * at a known address is still the same. 0: that part could not be read. ---- */
+/* ---- the fingerprint of a packet ----
+ *
+ * It is made of header fields that no switch, router, NAT or tunnel changes. It does not find a packet: it checks that the sk_buff at
+ * a known address still holds the same packet. 0: that part could not be read. */
 
-struct path_print {
+struct path_fingerprint {
     u32 network;
     u32 transport;
 };
 
-static inline u32 path_mix(u64 value)
+static inline u32 path_hash(u64 value)
 {
     value *= 0x9e3779b97f4a7c15ULL;
     return (value >> 32) | 1;
 }
 
-static inline void path_print_of(struct path_print *print, struct path_packet *packet, u32 end)
+static inline void path_fingerprint_of(struct path_fingerprint *fingerprint, struct path_packet *packet, u32 end)
 {
-    print->network = print->transport = 0;
+    fingerprint->network = fingerprint->transport = 0;
     if (packet->broken && !packet->version)
         return;
     if (packet->version == 4) {
-        print->network = path_mix((u64)path_u16(packet, 4) << 32 | (path_u16(packet, 6) & 0x1fff) << 8 | packet->protocol);
+        fingerprint->network = path_hash((u64)path_u16(packet, 4) << 32 | (path_u16(packet, 6) & 0x1fff) << 8 | packet->protocol);
         if (packet->l4 == 20 && packet->protocol == 6 && packet->at + 32 <= end)
-            print->transport = path_mix(packet->bytes[3]);                                  /* sequence, acknowledgement */
+            fingerprint->transport = path_hash(packet->bytes[3]);                                  /* sequence and acknowledgement numbers */
         else if (packet->l4 == 20 && packet->at + 36 <= end)
-            print->transport = path_mix((u64)path_u32(packet, 28) << 32 | path_u32(packet, 32));    /* begin of the payload */
+            fingerprint->transport = path_hash((u64)path_u32(packet, 28) << 32 | path_u32(packet, 32));    /* first bytes of the payload */
     } else if (packet->version == 6) {
-        print->network = path_mix((u64)(path_u32(packet, 0) & bpf_htonl(0x000fffff)) << 8 | packet->protocol);
+        fingerprint->network = path_hash((u64)(path_u32(packet, 0) & bpf_htonl(0x000fffff)) << 8 | packet->protocol);
         if (packet->protocol == 6 && packet->at + 52 <= end)
-            print->transport = path_mix((u64)path_u32(packet, 44) << 32 | path_u32(packet, 48));
+            fingerprint->transport = path_hash((u64)path_u32(packet, 44) << 32 | path_u32(packet, 48));
         else if (packet->at + 56 <= end)
-            print->transport = path_mix(packet->bytes[6]);
+            fingerprint->transport = path_hash(packet->bytes[6]);
     } else {
-        print->network = path_mix(packet->bytes[0] ^ packet->bytes[1] * 31);
+        fingerprint->network = path_hash(packet->bytes[0] ^ packet->bytes[1] * 31);
     }
 }
 
-static inline int path_same(struct path_print *a, struct path_print *b)
+static inline int path_same_packet(struct path_fingerprint *a, struct path_fingerprint *b)
 {
     return (!a->network || !b->network || a->network == b->network) && (!a->transport || !b->transport || a->transport == b->transport);
 }
@@ -276,13 +279,13 @@ static inline void path_flow_of(struct nc_flow *flow, struct path_packet *packet
 
 #define PATH_NEVER_CUT 576      /* two segments of the smallest usual size (RFC 9293, 536 bytes) are longer */
 
-/* Packets on the wire that this one stands for: a packet that was merged (GRO) or is yet to be cut (GSO) stands for several. */
+/* How many packets on the wire this sk_buff stands for: several when GRO has merged them, or when GSO will segment it. */
 static inline u32 path_packets(struct sk_buff *skb, struct path_packet *packet)
 {
-    u16 gso[2] = {};        /* size, segments (which tun leaves 0) */
+    u16 gso[2] = {};        /* size, and segments, which tun leaves 0 */
     u32 end = NC_GET(skb, end), length = NC_GET(skb, len);
     unsigned char *head = NC_GET(skb, head);
-    s32 payload;            /* the headers before it may have been taken off already */
+    s32 payload;            /* its headers may have been pulled already */
     u8 offset = 0;
 
     if (length <= PATH_NEVER_CUT)
@@ -300,83 +303,85 @@ static inline u32 path_packets(struct sk_buff *skb, struct path_packet *packet)
     return payload > 0 ? ((u32)payload + gso[0] - 1) / gso[0] : 1;
 }
 
-/* ---- packets on their way, by address: an array of sets, because its look-up is inlined. A place is taken over by the next packet with
- * that address, or by another when the set is full: the one that is longest under way gives way, and both cases are told apart.
- * Two CPUs that begin in one set in the same nanoseconds may take the same place; the one overwritten is found missing at its end. ---- */
+/* ---- packets in transit, by the address of their sk_buff ----
+ *
+ * A set-associative table in an array map, whose look-up the verifier inlines. An entry is taken over by the next packet with the same
+ * address. When a set is full, the packet that is longest in transit is evicted. The probes count both cases. Two CPUs that claim an
+ * entry of one set in the same nanoseconds may get the same one: the packet that was overwritten is missing when it leaves. */
 
-#define PATH_WAY_SETS 4096
+#define PATH_SETS 4096
 #define PATH_WAYS 4
-#define PATH_MOMENTS 5
+#define PATH_POINTS 5
 
-enum path_state { PATH_FREE, PATH_UNDER_WAY, PATH_OVER };
+enum path_state { PATH_FREE, PATH_IN_TRANSIT, PATH_DONE };
 
-struct path_way {
+struct path_transit {
     u64 address;
     u64 since_ns;
-    u64 moment_ns[PATH_MOMENTS];    /* of the probe's own; 0: has not come */
-    u64 spent_ns;           /* of the probe's own */
+    u64 point_ns[PATH_POINTS];  /* when it passed each of the probe's own points; 0: not yet */
+    u64 conntrack_ns;   /* time in conntrack so far, where the probe measures it */
     u64 device[2];
-    struct path_print print;
-    u16 set;
-    u16 mark;               /* of the probe's own */
+    struct path_fingerprint fingerprint;
+    u16 set;            /* of devices, or another kind of the probe's own */
+    u16 tag;            /* of the probe's own */
     u32 state;
 };
-struct path_way_set {
-    struct path_way way[PATH_WAYS];
+struct path_set {
+    struct path_transit entry[PATH_WAYS];
 };
-BPF_ARRAY(path_ways, struct path_way_set, PATH_WAY_SETS);
+BPF_ARRAY(path_sets, struct path_set, PATH_SETS);
 
-static inline struct path_way_set *path_ways_of(u64 address)
+static inline struct path_set *path_set_of(u64 address)
 {
     u32 index = address * 0x9e3779b97f4a7c15ull >> 52;      /* Fibonacci hashing, 12 bits */
-    return path_ways.lookup(&index);
+    return path_sets.lookup(&index);
 }
 
-/* The packet's way, under way or over; NULL when it is not known. */
-static inline struct path_way *path_find(u64 address)
+/* The entry of the packet at this address, in transit or done. NULL: there is none. */
+static inline struct path_transit *path_find(u64 address)
 {
-    struct path_way_set *set = path_ways_of(address);
+    struct path_set *set = path_set_of(address);
 
     if (!set)
         return NULL;
 #pragma unroll
     for (int i = 0; i < PATH_WAYS; i++)
-        if (set->way[i].address == address)
-            return &set->way[i];
+        if (set->entry[i].address == address)
+            return &set->entry[i];
     return NULL;
 }
 
-/* A place for a packet that begins: its own, or a free one, or that of a way that is over, or the oldest. */
-static inline struct path_way *path_place(u64 address)
+/* An entry for a packet that enters: that of its address, else one that is not in transit, else the oldest one. */
+static inline struct path_transit *path_claim(u64 address)
 {
-    struct path_way_set *set = path_ways_of(address);
+    struct path_set *set = path_set_of(address);
     u32 chosen = 0;
 
     if (!set)
         return NULL;
 #pragma unroll
     for (u32 i = 0; i < PATH_WAYS; i++) {
-        if (set->way[i].address == address)
-            return &set->way[i];
-        if (set->way[i].state != PATH_UNDER_WAY) {
-            if (set->way[chosen].state == PATH_UNDER_WAY)
+        if (set->entry[i].address == address)
+            return &set->entry[i];
+        if (set->entry[i].state != PATH_IN_TRANSIT) {
+            if (set->entry[chosen].state == PATH_IN_TRANSIT)
                 chosen = i;
-        } else if (set->way[chosen].state == PATH_UNDER_WAY && set->way[i].since_ns < set->way[chosen].since_ns) {
+        } else if (set->entry[chosen].state == PATH_IN_TRANSIT && set->entry[i].since_ns < set->entry[chosen].since_ns) {
             chosen = i;
         }
     }
-    return &set->way[chosen & (PATH_WAYS - 1)];
+    return &set->entry[chosen & (PATH_WAYS - 1)];
 }
 
-/* The address of a packet as a number: the verifier lets no program calculate with a pointer, but one may be stored, and read again. */
-static inline u64 path_address(u64 *room, void *skb)
+/* The address of a packet as a number. The verifier allows no arithmetic on a pointer, but it lets a program store and reload one. */
+static inline u64 path_address(u64 *storage, void *skb)
 {
-    *(volatile u64 *)room = (u64)skb;
-    return *(volatile u64 *)room;
+    *(volatile u64 *)storage = (u64)skb;
+    return *(volatile u64 *)storage;
 }
 
-/* Another CPU's clock may read a little less: a duration never wraps. */
-static inline u64 path_between(u64 from, u64 to)
+/* Clocks of two CPUs may differ a little: a duration that would be negative is 0. */
+static inline u64 path_elapsed(u64 from, u64 to)
 {
     return to > from ? to - from : 0;
 }

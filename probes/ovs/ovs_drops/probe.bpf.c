@@ -1,9 +1,9 @@
 /* ovs_drops - packets that Open vSwitch's kernel datapath drops: by reason, place in the datapath, port and flow.
  *
- * From 6.7 the datapath says why (enum ovs_drop_reason): the kernel's tracepoint kfree_skb is all that is needed. Before, packets that a
- * flow drops end like those that were sent (consume_skb), and nothing but the flow's actions tells: each packet's are looked at
- * (ovs_execute_actions), and meters are asked (ovs_meter_execute). Errors go by kfree_skb in any kernel, from an address in the module:
- * the function there is the reason, and of a packet that could not be sent its length and the ports of its actions.
+ * From 6.7 the datapath gives a reason (enum ovs_drop_reason), and the tracepoint kfree_skb is enough. Before, a packet that a flow drops
+ * ends like one that was sent (consume_skb): only the flow's actions tell. So the actions of each packet are read (ovs_execute_actions),
+ * and what meters return (ovs_meter_execute). Errors end in kfree_skb on every kernel, called from the module: the reason is the function
+ * that called it. For a packet that could not be sent, its length and the ports of its actions tell more.
  */
 
 #include "../../common/netconsole.h"
@@ -11,7 +11,7 @@
 
 enum { DROPS };     /* counters */
 
-/* What the kernel has no name for before 6.7 (netconsole_collector/drop_reasons.py). */
+/* Reasons that the kernel has no name for before 6.7 (netconsole_collector/names/drop_reasons.py). */
 enum { FLOW_WITHOUT_OUTPUT = 0x7fff0001, METER, TOO_LARGE };
 
 struct drop_key {
@@ -77,7 +77,7 @@ static inline void sample(void *ctx, struct nc_config *config, struct sk_buff *s
     nc_submit(ctx, record, sizeof(*record));
 }
 
-static inline void count_drop(void)     /* of several programs */
+static inline void count_drop(void)     /* several programs write this counter */
 {
     u32 slot = DROPS;
     u64 *counter = nc_counters.lookup(&slot);
@@ -86,7 +86,7 @@ static inline void count_drop(void)     /* of several programs */
         __sync_fetch_and_add(counter, 1);
 }
 
-static inline void list(struct drop_key *key, struct nc_flow *flow)
+static inline void account_rows(struct drop_key *key, struct nc_flow *flow)
 {
     u64 none = 0, *count = drops.lookup_or_try_init(key, &none);
 
@@ -97,7 +97,7 @@ static inline void list(struct drop_key *key, struct nc_flow *flow)
     count_flow(key, flow);
 }
 
-/* In the datapath skb->dev is the port by which the packet came in, until it is sent. */
+/* In the datapath skb->dev is the port by which the packet came in, until the packet is sent. */
 static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 reason)
 {
     struct drop_key key = { .location = location, .reason = reason };
@@ -117,13 +117,13 @@ static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 rea
         return;
     count_drop();
     if (nc_may_list(config))
-        list(&key, &flow);
+        account_rows(&key, &flow);
     nc_listed(config);
     if (config->flags & NC_F_DETAILS && nc_flow_sampled(config, flow.source, flow.target, flow.source_port, flow.target_port))
         sample(ctx, config, skb, &key, &flow);
 }
 
-/* ---- the actions that this CPU executes, for errors before 6.7 ---- */
+/* ---- the actions that this CPU executes: they explain errors before 6.7 ---- */
 
 struct execution {
     u64 datapath;
@@ -136,10 +136,10 @@ struct action {
     u32 value;
 };
 
-#define OUTPUTS 8       /* among as many actions; those behind them are not looked at */
+#define OUTPUTS 8       /* so many actions are read; outputs after them are not seen */
 #define GSO_SIZE offsetof(struct skb_shared_info, gso_size)
 
-/* Is it longer than a port takes that these actions send it to? (ovs_vport_send) */
+/* Is the packet too long for a port to which these actions send it? (ovs_vport_send) */
 static inline int is_too_large(struct sk_buff *skb)
 {
     u32 zero = 0, at = 0, length;
@@ -154,7 +154,7 @@ static inline int is_too_large(struct sk_buff *skb)
         return 0;
     bpf_probe_read_kernel(&gso_size, sizeof(gso_size), NC_READ(skb, head) + NC_READ(skb, end) + GSO_SIZE);
     if (gso_size)
-        return 0;       /* it is yet to be cut */
+        return 0;       /* it will be segmented */
     actions = nc_pointer(execution->actions);
     length = NC_READ(actions, actions_len);
 #pragma unroll
@@ -180,7 +180,7 @@ struct text_range {
 };
 BPF_ARRAY(module_text, struct text_range, 1);
 
-/* Where the module lies, from a port: its datapath's local port is always the module's own, and that has the right name. */
+/* Finds the module's code from a port: the local port of its datapath belongs to the module itself, whose name is checked. */
 static inline void learn_from(struct text_range *text, struct vport *port)
 {
     struct vport *local = ovs_local_port(NC_READ(port, dp));
@@ -212,7 +212,7 @@ static inline int in_module(u64 address)
     return text && address >= text->start && address < text->end;
 }
 
-/* Of a packet: the module's functions free netlink messages as well, and those have no port. */
+/* Was a packet freed by the module? Its functions also free netlink messages, which have no port. */
 static inline int in_datapath(struct sk_buff *skb, u64 location)
 {
     struct net_device *dev = NC_READ(skb, dev);
@@ -240,7 +240,7 @@ static inline u32 reason_of(struct bpf_raw_tracepoint_args *ctx)
 #endif
 }
 
-/* Those that the datapath gives as the decision of a flow. */
+/* Reasons by which the datapath says that a flow decided to drop. */
 static inline int is_by_flow(u32 reason)
 {
 #ifdef HAVE_OVS_DROP_LAST_ACTION
@@ -250,10 +250,10 @@ static inline int is_by_flow(u32 reason)
 #endif
 }
 
-/* What was called at a return address, if by a call of a distance; else 0. */
+/* The function whose call returns to this address. 0: not a relative call. */
 static inline u64 called_before(u64 location)
 {
-    u8 code[5] = {};        /* E8, and the distance from the next instruction */
+    u8 code[5] = {};        /* E8 and the distance from the next instruction */
 
 #ifdef bpf_target_x86
     bpf_probe_read_kernel(code, sizeof(code), (void *)location - sizeof(code));
@@ -265,8 +265,8 @@ static inline u64 called_before(u64 location)
 
 #define SUBSYSTEM(reason) ((reason) >> 16)
 
-/* A function that ends by jumping to kfree_skb leaves its caller's address behind. Compilers make such jumps from do_output to
- * ovs_vport_send, and from both to kfree_skb: then the ports tell whether the packet was too large. */
+/* A function that ends with a jump to kfree_skb (a tail call) leaves the address of its own caller. Compilers make such jumps from
+ * do_output to ovs_vport_send, and from both to kfree_skb. Then the ports tell whether the packet was too large. */
 static inline void account_error(void *ctx, struct sk_buff *skb, u64 location, u32 reason)
 {
     u64 called = called_before(location);
@@ -312,9 +312,9 @@ int freed_by_flow(struct bpf_raw_tracepoint_args *ctx)
 }
 #endif
 
-#define ACTIONS 24      /* more than that are not looked at: such a flow is taken for one with an output */
+#define ACTIONS 24      /* so many are read; a flow with more is taken for one with an output */
 
-/* Does the packet go anywhere? It does when the last action sends it or takes it over. Conntrack and meters account for what they drop. */
+/* Does the packet leave the datapath? It does when the last action sends it or takes it over. Conntrack and meters account for their drops. */
 static inline int has_output(struct sw_flow_actions *actions)
 {
     u32 length = NC_READ(actions, actions_len), at = 0;

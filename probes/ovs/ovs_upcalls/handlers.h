@@ -1,7 +1,7 @@
 /* handlers.h - the threads of ovs-vswitchd that answer upcalls: their CPU time, and how long they wait for a CPU.
  *
- * It is read from the scheduler's own books when one of them answers: hooks of the scheduler would run on every wake-up and context switch of
- * the host. What is booked are totals, so that nothing is lost between two looks.
+ * Both are read from the scheduler's own totals of a thread, when it answers an upcall. Hooks in the scheduler would run on every wake-up
+ * and context switch of the host. Totals lose nothing between two readings.
  */
 #ifndef OVS_UPCALLS_HANDLERS_H
 #define OVS_UPCALLS_HANDLERS_H
@@ -26,42 +26,42 @@ struct scheduled_key {
 };
 BPF_TABLE("hash", struct scheduled_key, struct nc_bucket, scheduled, NC_ROWS_scheduled);
 
-/* What the scheduler has booked for a thread, all of it at that moment. */
-struct books {
+/* The scheduler's totals of a thread at one moment. */
+struct sched_totals {
     u64 cpu_ns;
-    u64 slept, preempted;       /* how often it left its CPU */
+    u64 slept, preempted;       /* how often it gave up its CPU, and had it taken away */
     u64 ran;                    /* how often it was given one */
-    u64 waited_ns;              /* for that */
+    u64 waited_ns;              /* how long it waited for one */
 };
 
-/* What is known of a handler, by its thread's number. */
+/* A handler, by the number of its thread. */
 struct thread {
-    u64 task;           /* address: the number may be used again */
-    u64 tick;           /* of the last look */
-    struct books books;
+    u64 task;           /* address of the task: thread numbers are used again */
+    u64 tick;           /* of the last reading */
+    struct sched_totals totals;
     struct handler_key key;
 };
 BPF_TABLE("lru_hash", u32, struct thread, threads, 4096);
 
-/* CONFIG_SCHED_INFO, which comes with SCHEDSTATS and with TASK_DELAY_ACCT: without it nothing tells how long a thread has waited. */
-static inline void read_waits(struct books *books, struct task_struct *task)
+/* Needs CONFIG_SCHED_INFO, which SCHEDSTATS and TASK_DELAY_ACCT select. Without it nothing says how long a thread has waited. */
+static inline void read_waits(struct sched_totals *totals, struct task_struct *task)
 {
 #ifdef HAVE_sched_info_run_delay
     struct sched_info info = NC_READ(task, sched_info);
 
-    books->ran = info.pcount;
-    books->waited_ns = info.run_delay;
+    totals->ran = info.pcount;
+    totals->waited_ns = info.run_delay;
 #endif
 }
 
-static inline void read_runs(struct books *books, struct task_struct *task)
+static inline void read_runs(struct sched_totals *totals, struct task_struct *task)
 {
-    books->cpu_ns = NC_READ(task, se.sum_exec_runtime);
-    books->slept = NC_READ(task, nvcsw);
-    books->preempted = NC_READ(task, nivcsw);
+    totals->cpu_ns = NC_READ(task, se.sum_exec_runtime);
+    totals->slept = NC_READ(task, nvcsw);
+    totals->preempted = NC_READ(task, nivcsw);
 }
 
-/* A thread handler<N> of a process that began as ovs-vswitchd (udpif_start_threads, OVS ofproto/ofproto-dpif-upcall.c). NULL: it is none. */
+/* A thread named handler<N> of ovs-vswitchd (udpif_start_threads, OVS ofproto/ofproto-dpif-upcall.c). NULL: the task is none. */
 static inline struct thread *learn_handler(struct task_struct *task, u32 tid)
 {
     struct task_struct *leader = NC_READ(task, group_leader);
@@ -76,8 +76,8 @@ static inline struct thread *learn_handler(struct task_struct *task, u32 tid)
         return NULL;
     thread.key.tid = tid;
     thread.key.pid = NC_READ(task, tgid);
-    read_waits(&thread.books, task);
-    read_runs(&thread.books, task);
+    read_waits(&thread.totals, task);
+    read_runs(&thread.totals, task);
     threads.update(&tid, &thread);
     return threads.lookup(&tid);
 }
@@ -91,14 +91,14 @@ static inline void account_wait(struct thread *thread, u64 ns)
     nc_bucket_add(scheduled.lookup_or_try_init(&slot, &empty), ns);
 }
 
-/* This thread gives a packet back. CPU time is booked by ticks and switches: without either there is nothing new in the books. */
+/* This thread answers an upcall. The scheduler adds CPU time at ticks and switches: without either the totals have not changed. */
 static inline void count_answer(void)
 {
     struct task_struct *task = (void *)bpf_get_current_task();
     u32 tid = bpf_get_current_pid_tgid();
     struct thread *thread = threads.lookup(&tid);
     struct handler_row none = {}, *row;
-    struct books books = {};
+    struct sched_totals totals = {};
     u64 tick = ovs_tick();
 
     if (!thread || thread->task != (u64)task)
@@ -112,16 +112,16 @@ static inline void count_answer(void)
     }
     row->answered++;
     row->cpu = bpf_get_smp_processor_id();
-    read_waits(&books, task);
-    if (books.ran != thread->books.ran)
-        account_wait(thread, books.waited_ns - thread->books.waited_ns);
+    read_waits(&totals, task);
+    if (totals.ran != thread->totals.ran)
+        account_wait(thread, totals.waited_ns - thread->totals.waited_ns);
     else if (thread->tick == tick)
         return;
-    read_runs(&books, task);
-    row->cpu_ns += books.cpu_ns - thread->books.cpu_ns;
-    row->wakeups += books.slept - thread->books.slept;
-    row->switches += books.slept - thread->books.slept + books.preempted - thread->books.preempted;
-    thread->books = books;
+    read_runs(&totals, task);
+    row->cpu_ns += totals.cpu_ns - thread->totals.cpu_ns;
+    row->wakeups += totals.slept - thread->totals.slept;
+    row->switches += totals.slept - thread->totals.slept + totals.preempted - thread->totals.preempted;
+    thread->totals = totals;
     thread->tick = tick;
 }
 

@@ -1,13 +1,13 @@
-/* ovs_upcalls - what Open vSwitch's kernel datapath asks user space, how long the answer takes, and what is never answered.
+/* ovs_upcalls - upcalls of Open vSwitch's kernel datapath to user space: how long the answer takes, and which are never answered.
  *
- *   ovs_dp_upcall                    the datapath has no flow for a packet (miss), or its flow says so (action)
- *   queue_userspace_packet           a copy goes to the socket of a handler; a large packet (GSO) goes in segments
- *   ovs_flow_key_extract_userspace   user space gives the packet back (OVS_PACKET_CMD_EXECUTE)
- *   ovs_nla_get_identifier           or puts a flow
- *   ovs_nla_copy_actions             with these actions; a flow without any drops, and the packet does not come back
+ *   ovs_dp_upcall                    an upcall: no flow matches the packet (miss), or an action of its flow asks for it (action)
+ *   queue_userspace_packet           a copy is queued to the socket of a handler; a large packet (GSO) goes in segments
+ *   ovs_flow_key_extract_userspace   user space sends the packet back (OVS_PACKET_CMD_EXECUTE)
+ *   ovs_nla_get_identifier           or it puts a flow
+ *   ovs_nla_copy_actions             the actions of either; a flow without actions drops, and the packet does not come back
  *
- * The first two run with softirqs off, the others in a thread of ovs-vswitchd. The packet is known again by its flow and headers (ovs.h).
- * Counters, tables and waiting packets are in ovs_upcalls.h, the handlers in ovs_handlers.h, what is never answered in ovs_unanswered.h.
+ * The first two run with softirqs off, the others in a thread of ovs-vswitchd. A packet that comes back is recognised by its flow and
+ * headers (ovs.h). Counters, tables and waiting packets are in shared.h, the threads in handlers.h, missing answers in unanswered.h.
  */
 
 #include "../../common/netconsole.h"
@@ -19,7 +19,7 @@
 /* ---- the upcall ---- */
 
 #define KNOWN_PORTS_SHIFT 4     /* of 16 */
-#define KNOWN_TICKS_SHIFT 6     /* 0.06 to 0.6 s: a port may be renamed, or another made at the same addresses */
+#define KNOWN_TICKS_SHIFT 6     /* 0.06 to 0.6 s: a port may be renamed, or its memory used for another one */
 
 struct known_port {
     u64 vport, datapath, dev, ticks;
@@ -27,8 +27,8 @@ struct known_port {
 };
 BPF_PERCPU_ARRAY(known_ports, struct known_port, 1 << KNOWN_PORTS_SHIFT);
 
-/* The names of the port by which a packet came in and of its datapath, which are spread over half a dozen structures, from memory where
- * they were read a moment ago. */
+/* The names of the port by which a packet came in and of its datapath. They are spread over half a dozen structures, so each CPU keeps
+ * those that it read a moment ago. */
 static inline void name_port(struct port_key *port, struct sk_buff *skb, struct datapath *dp)
 {
     struct net_device *dev;
@@ -52,13 +52,13 @@ static inline void name_port(struct port_key *port, struct sk_buff *skb, struct 
     *port = known->port;
 }
 
-static inline void count_flow(struct desk *desk)
+static inline void count_flow(struct scratch *scratch)
 {
-    struct nc_place *port = &desk->packet.port.port;
+    struct nc_place *port = &scratch->packet.port.port;
     struct flow_key key = { .port = { port->device[0], port->device[1] }, .netns = port->netns };
     u64 none = 0, *count;
 
-    ovs_table_flow_of(&key.flow, &desk->flow);
+    ovs_table_flow_of(&key.flow, &scratch->flow);
     count = flows.lookup_or_try_init(&key, &none);
     if (count)
         __sync_fetch_and_add(count, 1);
@@ -66,57 +66,57 @@ static inline void count_flow(struct desk *desk)
         nc_ledger_add(NC_MAP_FULL);
 }
 
-static inline void list(struct desk *desk)
+static inline void account_rows(struct scratch *scratch)
 {
-    struct port_row *row = row_of(&desk->packet.port);
-    struct cpu_row *cpu = cpu_row_of(&desk->packet.port);
+    struct port_row *row = row_of(&scratch->packet.port);
+    struct cpu_row *cpu = cpu_row_of(&scratch->packet.port);
 
     if (row)
         nc_add(&row->upcalls, 1);
     if (cpu)
         nc_add(&cpu->upcalls, 1);
-    count_flow(desk);
+    count_flow(scratch);
 }
 
 static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow_key *key, struct dp_upcall_info *info)
 {
     struct nc_config *config = nc_config_get();
-    struct desk *desk = desk_of(UPCALL_DESK);
+    struct scratch *scratch = scratch_of(UPCALL_SCRATCH);
     struct port_key *port;
     struct ovs_flow *flow;
     u32 flags;
 
-    if (!config || !desk)
+    if (!config || !scratch)
         return 0;
     flags = config->flags;
-    if (desk->skb)              /* the end of the last one was missed */
+    if (scratch->skb)              /* the end of the last upcall was missed */
         nc_ledger_add(NC_JOIN_MISSED);
-    desk->skb = desk->queued = 0;
-    port = &desk->packet.port;
-    flow = &desk->packet.packet.flow;
+    scratch->skb = scratch->queued = 0;
+    port = &scratch->packet.port;
+    flow = &scratch->packet.packet.flow;
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_PLACE)
         name_port(port, skb, dp);
     if (!nc_place_wanted(config, &port->port))
         return 0;
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_FLOW) {
-        ovs_flow_of(flow, &desk->key, key);
-        ovs_plain_flow(&desk->flow, flow);
+        ovs_flow_of(flow, &scratch->key, key);
+        ovs_plain_flow(&scratch->flow, flow);
     }
-    if (!nc_flow_wanted(config, &desk->flow))
+    if (!nc_flow_wanted(config, &scratch->flow))
         return 0;
     nc_count(UPCALLS);
-    if (flags & NC_F_COUNTERS) {        /* the programs that follow it are not attached */
+    if (flags & NC_F_COUNTERS) {        /* the programs that see the rest are not attached */
         nc_ledger_add(NC_UNLISTED);
         return 0;
     }
     if (flow->l4 == NC_L4_UNPARSED)
         nc_ledger_add(NC_PARSE_FAILED);
     port->kind = NC_READ(info, cmd) == OVS_PACKET_CMD_MISS ? MISS : ACTION;
-    desk->skb = (u64)skb;
-    desk->packet.cpu = bpf_get_smp_processor_id();
-    desk->packet.since_ns = bpf_ktime_get_ns();
+    scratch->skb = (u64)skb;
+    scratch->packet.cpu = bpf_get_smp_processor_id();
+    scratch->packet.since_ns = bpf_ktime_get_ns();
     if (nc_may_list(config))
-        list(desk);
+        account_rows(scratch);
     nc_listed(config);
     return 0;
 }
@@ -131,46 +131,46 @@ int asked_probe(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, s
     return asked(dp, skb, key, info);
 }
 
-/* ---- its packets: in the map before they go, for the answer may come before this ends ---- */
+/* ---- the packets of an upcall: put into the map before they are queued, as the answer may come at once ---- */
 
 int queued(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, struct sw_flow_key *key, struct dp_upcall_info *info)
 {
     struct nc_config *config = nc_config_get();
-    struct desk *desk = desk_of(UPCALL_DESK);
+    struct scratch *scratch = scratch_of(UPCALL_SCRATCH);
     struct waiting_key *place;
     struct waiting *twin;
 
-    if (!config || !desk || !desk->skb)
+    if (!config || !scratch || !scratch->skb)
         return 0;
-    desk->queued++;
-    ovs_packet_of(&desk->packet.packet, skb);
-    place = &desk->last;
-    place->print = ovs_packet_print(&desk->packet.packet);
+    scratch->queued++;
+    ovs_packet_of(&scratch->packet.packet, skb);
+    place = &scratch->last;
+    place->fingerprint = ovs_packet_fingerprint(&scratch->packet.packet);
 #pragma unroll
     for (u32 i = 0; i < TWINS; i++) {
         place->twin = i;
-        if (!waiting.insert(place, &desk->packet)) {
-            remember(config, place, desk->packet.since_ns);
+        if (!waiting.insert(place, &scratch->packet)) {
+            remember(config, place, scratch->packet.since_ns);
             return 0;
         }
         twin = waiting.lookup(place);
         if (twin)
             twin->has_twins = 1;
     }
-    place->print = 0;
+    place->fingerprint = 0;
     nc_ledger_add(NC_JOIN_MISSED);
     return 0;
 }
 
-/* Of a large packet's segments the last one may be refused: no more are handed over then. */
-static inline void count_packets(struct desk *desk, struct port_row *row, int error)
+/* When a segment of a large packet is refused, it is the last one: no more are queued then. */
+static inline void count_packets(struct scratch *scratch, struct port_row *row, int error)
 {
     u32 slot = PACKETS;
-    u64 *counter = nc_counters.lookup(&slot), packets = desk->queued;
+    u64 *counter = nc_counters.lookup(&slot), packets = scratch->queued;
 
     if (error && packets) {
         packets--;
-        waiting.delete(&desk->last);
+        waiting.delete(&scratch->last);
     }
     if (counter)
         nc_add(counter, packets);
@@ -180,34 +180,34 @@ static inline void count_packets(struct desk *desk, struct port_row *row, int er
 
 int ended(struct pt_regs *ctx)
 {
-    struct desk *desk = desk_of(UPCALL_DESK);
+    struct scratch *scratch = scratch_of(UPCALL_SCRATCH);
     struct failure_key key = {};
     struct port_row *row;
     struct cpu_row *cpu;
     u64 *count, none = 0;
     int error = PT_REGS_RC(ctx);
 
-    if (!desk || !desk->skb)
+    if (!scratch || !scratch->skb)
         return 0;
-    desk->skb = 0;
-    row = row_of(&desk->packet.port);
-    count_packets(desk, row, error);
+    scratch->skb = 0;
+    row = row_of(&scratch->packet.port);
+    count_packets(scratch, row, error);
     if (!error) {
-        if (!desk->queued)      /* its hand-over was missed */
+        if (!scratch->queued)      /* its packets were missed */
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
     nc_count(FAILED);
     if (row)
         nc_add(&row->failed, 1);
-    cpu = cpu_row_of(&desk->packet.port);
+    cpu = cpu_row_of(&scratch->packet.port);
     if (cpu)
         nc_add(&cpu->failed, 1);
-    __builtin_memcpy(key.datapath, desk->packet.port.datapath, sizeof(key.datapath));
-    __builtin_memcpy(key.port, desk->packet.port.port.device, sizeof(key.port));
-    key.netns = desk->packet.port.port.netns;
+    __builtin_memcpy(key.datapath, scratch->packet.port.datapath, sizeof(key.datapath));
+    __builtin_memcpy(key.port, scratch->packet.port.port.device, sizeof(key.port));
+    key.netns = scratch->packet.port.port.netns;
     key.error = error;
-    key.kind = desk->packet.port.kind;
+    key.kind = scratch->packet.port.kind;
     count = failures.lookup_or_try_init(&key, &none);
     if (count)
         nc_add(count, 1);
@@ -216,18 +216,18 @@ int ended(struct pt_regs *ctx)
     return 0;
 }
 
-/* ---- the answer: ovs-vswitchd gives a packet back, or puts a flow. In both cases the datapath reads first the key and then the actions. ---- */
+/* ---- the answer: ovs-vswitchd sends a packet back, or puts a flow. The datapath reads first the key and then the actions ---- */
 
 struct request {        /* by the thread that makes it */
-    u64 key;            /* address; 0: its actions have been read */
-    u64 skb;            /* 0: it is a flow */
-    u64 whole;          /* address of the flow's key as it was before it was masked */
-    u64 print;          /* of that, where it is masked in place; else 0: few flows drop */
-    u64 resumed_ns;     /* as it was: its end may not be seen in mode counters */
+    u64 key;            /* address; 0: its actions were read */
+    u64 skb;            /* 0: the request puts a flow */
+    u64 whole;          /* address of the flow's key before it was masked */
+    u64 fingerprint;          /* of that key, where it is masked in place; 0: to be computed if the flow drops, as few do */
+    u64 resumed_ns;     /* at its begin: in mode counters its end may be missed */
 };
 BPF_TABLE("lru_hash", u32, struct request, requests, 4096);
 
-static inline void requested(u64 key, u64 skb, u64 whole, u64 print)
+static inline void requested(u64 key, u64 skb, u64 whole, u64 fingerprint)
 {
     u32 tid = bpf_get_current_pid_tgid();
     struct request none = {}, *request = requests.lookup_or_try_init(&tid, &none);
@@ -235,11 +235,11 @@ static inline void requested(u64 key, u64 skb, u64 whole, u64 print)
     if (!request)
         return;
     if (request->key && request->skb && request->resumed_ns == resumed_ns())
-        nc_count(REFUSED);      /* the one before never came to its actions */
+        nc_count(REFUSED);      /* the request before failed before its actions were read */
     request->key = key;
     request->skb = skb;
     request->whole = whole;
-    request->print = print;
+    request->fingerprint = fingerprint;
     request->resumed_ns = resumed_ns();
 }
 
@@ -249,36 +249,36 @@ int given_back(struct pt_regs *ctx, struct net *net, struct nlattr *attributes, 
     return 0;
 }
 
-static inline u64 print_of(u64 key)
+static inline u64 flow_fingerprint_at(u64 key)
 {
-    struct desk *desk = desk_of(ANSWER_DESK);
+    struct scratch *scratch = scratch_of(ANSWER_SCRATCH);
 
-    if (!desk)
+    if (!scratch)
         return 0;
-    ovs_flow_of(&desk->packet.packet.flow, &desk->key, nc_pointer(key));
-    return ovs_flow_print(&desk->packet.packet.flow);
+    ovs_flow_of(&scratch->packet.packet.flow, &scratch->key, nc_pointer(key));
+    return ovs_flow_fingerprint(&scratch->packet.packet.flow);
 }
 
-/* In ovs_flow_cmd_new, of all functions with the whole key the one that nothing else calls. The actions are read with the flow's own key,
- * which is masked by then; older kernels mask the whole key itself. */
+/* ovs_nla_get_identifier: of all functions that get the unmasked key, only this one is called by ovs_flow_cmd_new alone. The actions are
+ * read with the flow's own key, which is masked by then. Older kernels mask the whole key in place. */
 int put(struct pt_regs *ctx, struct sw_flow_id *id, struct nlattr *ufid, struct sw_flow_key *whole)
 {
     u64 own = (u64)id - offsetof(struct sw_flow, id) + offsetof(struct sw_flow, key);
 
-    requested(own, 0, (u64)whole, own == (u64)whole ? print_of(own) : 0);
+    requested(own, 0, (u64)whole, own == (u64)whole ? flow_fingerprint_at(own) : 0);
     return 0;
 }
 
-/* What is known of it beside the headers that are on the desk already, and the same. */
-static inline void recall(struct desk *desk, struct waiting *found)
+/* Copies what is known of the packet, besides the headers, which are in scratch already and the same. */
+static inline void copy_waiting(struct scratch *scratch, struct waiting *found)
 {
-    desk->packet.port = found->port;
-    desk->packet.since_ns = found->since_ns;
-    desk->packet.cpu = found->cpu;
+    scratch->packet.port = found->port;
+    scratch->packet.since_ns = found->since_ns;
+    scratch->packet.cpu = found->cpu;
 }
 
-/* Takes the packet of this fingerprint out of the map of waiting ones, of several the first that was followed; 0 when this has been done. */
-static inline int take(struct desk *desk, struct waiting_key *key)
+/* Takes the packet with this fingerprint out of the map; of twins the oldest one. Returns 0 when it was there. */
+static inline int take(struct scratch *scratch, struct waiting_key *key)
 {
     struct waiting *found = waiting.lookup(key);
     u64 since_ns = ~0ull, resumed = resumed_ns();
@@ -299,11 +299,11 @@ static inline int take(struct desk *desk, struct waiting_key *key)
     }
     if (!found || found->since_ns < resumed)
         return -1;
-    recall(desk, found);
+    copy_waiting(scratch, found);
     return waiting.delete(key);
 }
 
-static inline int take_overdue(struct desk *desk, struct waiting_key *key)
+static inline int take_overdue(struct scratch *scratch, struct waiting_key *key)
 {
     struct waiting *found;
 
@@ -312,39 +312,39 @@ static inline int take_overdue(struct desk *desk, struct waiting_key *key)
         key->twin = i;
         found = overdue.lookup(key);
         if (found) {
-            recall(desk, found);
+            copy_waiting(scratch, found);
             return overdue.delete(key);
         }
     }
     return -1;
 }
 
-static inline void sample(void *ctx, struct nc_config *config, struct desk *desk, u64 now, u64 latency_ns)
+static inline void sample(void *ctx, struct nc_config *config, struct scratch *scratch, u64 now, u64 latency_ns)
 {
-    struct upcall_event *event = &desk->event;
+    struct upcall_event *event = &scratch->event;
 
     if (config->flags & NC_F_THRESHOLD && latency_ns <= config->threshold_ns)
         return;
     if (!nc_event_allowed(config, now))
         return;
     event->mono_ns = now;
-    event->port = desk->packet.port;
-    ovs_plain_flow(&event->flow, &desk->packet.packet.flow);
-    event->length = desk->packet.packet.length;
+    event->port = scratch->packet.port;
+    ovs_plain_flow(&event->flow, &scratch->packet.packet.flow);
+    event->length = scratch->packet.packet.length;
     event->latency_ns = latency_ns;
-    event->cpu = desk->packet.cpu;
+    event->cpu = scratch->packet.cpu;
     event->handler = bpf_get_current_pid_tgid() >> 32;
     nc_submit(ctx, event, sizeof(*event));
 }
 
-/* A packet that nobody is known to have asked about: with a filter it may be one that was not wanted. */
+/* User space sends a packet for which no upcall is known. With a filter set, its upcall may not have passed it. */
 static inline void unexpected(struct nc_config *config, u64 now)
 {
     u64 resumed = resumed_ns();
 
     if (config->flags & (NC_F_PLACE | NC_F_FLOW))
         return;
-    if (resumed && between(resumed, now) < limit_ns(config))    /* asked in mode counters */
+    if (resumed && elapsed(resumed, now) < limit_ns(config))    /* its upcall was in mode counters */
         nc_ledger_add(NC_JOIN_MISSED);
     else
         nc_count(UNASKED);
@@ -353,34 +353,34 @@ static inline void unexpected(struct nc_config *config, u64 now)
 static inline void answered(void *ctx, u64 flow_key, u64 skb)
 {
     struct nc_config *config = nc_config_get();
-    struct desk *desk = desk_of(ANSWER_DESK);
+    struct scratch *scratch = scratch_of(ANSWER_SCRATCH);
     struct waiting_key key = {};
     u64 now = bpf_ktime_get_ns(), latency_ns;
     struct port_row *row;
     int late = 0;
 
-    if (!config || !desk || config->flags & NC_F_COUNTERS)      /* that mode ends or begins just now */
+    if (!config || !scratch || config->flags & NC_F_COUNTERS)      /* the mode changes at this moment */
         return;
-    ovs_flow_of(&desk->packet.packet.flow, &desk->key, nc_pointer(flow_key));
-    ovs_packet_of(&desk->packet.packet, nc_pointer(skb));
-    key.print = ovs_packet_print(&desk->packet.packet);
-    if (take(desk, &key)) {
-        if (take_overdue(desk, &key)) {
+    ovs_flow_of(&scratch->packet.packet.flow, &scratch->key, nc_pointer(flow_key));
+    ovs_packet_of(&scratch->packet.packet, nc_pointer(skb));
+    key.fingerprint = ovs_packet_fingerprint(&scratch->packet.packet);
+    if (take(scratch, &key)) {
+        if (take_overdue(scratch, &key)) {
             unexpected(config, now);
             return;
         }
         late = 1;
     }
-    latency_ns = between(desk->packet.since_ns, now);
-    row = row_of(&desk->packet.port);
+    latency_ns = elapsed(scratch->packet.since_ns, now);
+    row = row_of(&scratch->packet.port);
     nc_count(late ? LATE : ANSWERED);
     if (row && late)
         nc_add(&row->late, 1);
     else if (row)
         nc_add(&row->answered, 1);
-    add_latency(&desk->packet.port, latency_ns);
+    add_latency(&scratch->packet.port, latency_ns);
     if (config->flags & NC_F_DETAILS)
-        sample(ctx, config, desk, now, latency_ns);
+        sample(ctx, config, scratch, now, latency_ns);
     count_answer();
 }
 
@@ -388,7 +388,7 @@ int acted(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct s
 {
     u32 tid = bpf_get_current_pid_tgid();
     struct request *request = requests.lookup(&tid);
-    u64 print, now;
+    u64 fingerprint, now;
 
     if (!request || request->key != (u64)key)
         return 0;
@@ -396,16 +396,16 @@ int acted(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct s
     if (request->skb) {
         answered(ctx, (u64)key, request->skb);
     } else if (NC_READ(actions, nla_len) <= sizeof(struct nlattr)) {
-        print = request->print ? request->print : print_of(request->whole);
+        fingerprint = request->fingerprint ? request->fingerprint : flow_fingerprint_at(request->whole);
         now = bpf_ktime_get_ns();
-        drop_flows.update(&print, &now);
+        drop_flows.update(&fingerprint, &now);
     }
     return 0;
 }
 
 /* ---- what is not answered in time ---- */
 
-#define SWEEPS 8        /* of one ring, and each time another */
+#define SWEEPS 8        /* packets of one ring; each time of the next ring */
 
 struct turn {
     u64 tick;
@@ -414,7 +414,7 @@ struct turn {
 };
 BPF_PERCPU_ARRAY(turns, struct turn, 1);
 
-/* On every switch of tasks, for those come even when nothing else does. Only the first one of a tick looks for what is overdue. */
+/* Runs on every task switch, which happens even when no packet comes. Only the first one in a tick looks for overdue packets. */
 int switched(struct bpf_raw_tracepoint_args *ctx)
 {
     u32 zero = 0;

@@ -1,4 +1,4 @@
-/* shared.h - what the parts of the probe ovs_upcalls share: its counters, tables, and the packets that user space has. */
+/* shared.h - what the parts of ovs_upcalls share: counters, tables, and the packets that wait for an answer of user space. */
 #ifndef OVS_UPCALLS_SHARED_H
 #define OVS_UPCALLS_SHARED_H
 
@@ -49,7 +49,7 @@ struct cpu_key {
 struct cpu_row {
     u64 upcalls, failed;
 };
-BPF_TABLE("hash", struct cpu_key, struct cpu_row, cpus, NC_ROWS_cpus);      /* each row is one CPU's own */
+BPF_TABLE("hash", struct cpu_key, struct cpu_row, cpus, NC_ROWS_cpus);      /* only one CPU writes a row */
 
 struct flow_key {
     u64 port[2];
@@ -70,13 +70,13 @@ struct upcall_event {
     u32 pad;
 };
 
-/* ---- packets that user space has, by fingerprint; those that are alike by a number ---- */
+/* ---- packets that wait for an answer, by fingerprint; those with the same one are twins, told apart by a number ---- */
 
 #define WAITING 16384
 #define TWINS 8
 
 struct waiting_key {
-    u64 print;
+    u64 fingerprint;
     u32 twin;
     u32 pad;
 };
@@ -88,28 +88,28 @@ struct waiting {
     u32 has_twins;
 };
 BPF_TABLE("hash", struct waiting_key, struct waiting, waiting, WAITING);
-BPF_TABLE("lru_hash", struct waiting_key, struct waiting, overdue, WAITING);    /* unanswered, but may still come */
+BPF_TABLE("lru_hash", struct waiting_key, struct waiting, overdue, WAITING);    /* not answered in time; the answer may still come */
 
-/* When user space last put a flow without actions, by fingerprint of the flow. */
+/* When user space last put a flow without actions (a drop), by fingerprint of the flow. */
 BPF_TABLE("lru_hash", u64, u64, drop_flows, 4096);
 
-/* ---- desks: what a program works with, for the stack is too small; those of one desk never interrupt each other ---- */
+/* ---- working memory: the BPF stack is too small; programs that share one never interrupt each other ---- */
 
-enum { UPCALL_DESK, ANSWER_DESK, SWEEP_DESK, DESKS };
-struct desk {
+enum { UPCALL_SCRATCH, ANSWER_SCRATCH, SWEEP_SCRATCH, SCRATCHES };
+struct scratch {
     struct waiting packet;
     struct ovs_key key;
     struct nc_flow flow;
     struct upcall_event event;
-    u64 skb;                    /* the upcall that is under way; 0: none that is wanted */
-    u64 queued;                 /* packets of it */
-    struct waiting_key last;    /* of these */
+    u64 skb;                    /* of the upcall that is being made; 0: none, or it does not pass the filters */
+    u64 queued;                 /* how many packets of it were queued to user space */
+    struct waiting_key last;    /* of the last of these */
 };
-BPF_PERCPU_ARRAY(desks, struct desk, DESKS);
+BPF_PERCPU_ARRAY(scratches, struct scratch, SCRATCHES);
 
-static inline struct desk *desk_of(u32 which)
+static inline struct scratch *scratch_of(u32 which)
 {
-    return desks.lookup(&which);
+    return scratches.lookup(&which);
 }
 
 static inline struct port_row *row_of(struct port_key *port)
@@ -139,12 +139,12 @@ static inline void add_latency(struct port_key *port, u64 ns)
     nc_bucket_add(latency.lookup_or_try_init(&key, &none), ns);
 }
 
-static inline u64 between(u64 from, u64 to)     /* another CPU's clock may read a little less */
+static inline u64 elapsed(u64 from, u64 to)     /* clocks of two CPUs may differ a little */
 {
     return to > from ? to - from : 0;
 }
 
-/* Of the kernel's clock, without a call where the verifier inlines it. */
+/* The kernel's ticks. Where the verifier inlines it, this is no call. */
 static inline u64 ovs_tick(void)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 6, 0)
@@ -154,8 +154,8 @@ static inline u64 ovs_tick(void)
 #endif
 }
 
-/* Since when packets are followed, after mode counters, in which no answer is seen; 0: they always were. What was handed over before may have
- * been answered unseen: it counts as join_missed, not as unanswered. */
+/* When the answers were watched again after mode counters, which does not see them; 0: they always were. A packet that was queued before
+ * may have been answered unseen: it counts as join_missed, not as unanswered. */
 BPF_ARRAY(nc_resumed, u64, 1);
 
 static inline u64 resumed_ns(void)

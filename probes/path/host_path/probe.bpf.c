@@ -1,9 +1,9 @@
 /* host_path - how long packets take through the host between two sets of devices: from netif_receive_skb (net/core/dev.c,
- * __netif_receive_skb_core) to net_dev_start_xmit (net/core/dev.c, xmit_one), the last moment when a packet is not the driver's.
+ * __netif_receive_skb_core) to net_dev_start_xmit (net/core/dev.c, xmit_one), the last point before the driver owns the packet.
  *
- * All of these tracepoints fire with softirqs off, so no program of this probe ever interrupts another on its CPU. That holds for
- * packets that Open vSwitch's user space sends as well (net/openvswitch/datapath.c, ovs_packet_cmd_execute).
- * What the parts share is in host_path.h, the way through Open vSwitch in host_path_ovs.h, the stages in host_path_stages.h.
+ * All of these tracepoints fire with softirqs off, so no program of this probe ever interrupts another on its CPU. This also holds for
+ * packets that Open vSwitch's user space sends (net/openvswitch/datapath.c, ovs_packet_cmd_execute).
+ * Open vSwitch is in openvswitch.h, the stages in breakdown.h, what all parts share in shared.h.
  */
 
 #include "../../common/netconsole.h"
@@ -16,90 +16,90 @@
 
 /* ---- a packet enters ---- */
 
-static inline void begin(struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
+static inline void start_transit(struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
 {
     u32 zero = 0;
-    struct desk *desk = desks.lookup(&zero);
-    struct hand *hand = hands.lookup(&zero);
-    struct path_way *way;
+    struct scratch *scratch = scratches.lookup(&zero);
+    struct recent *recent = recents.lookup(&zero);
+    struct path_transit *transit;
     u64 address;
 
-    if (!desk || !hand)
+    if (!scratch || !recent)
         return;
-    hand->received = 0;
-    if (!flow_wanted(config, desk, skb, sent) || !nc_netns_wanted(config, dev))
+    recent->received = 0;
+    if (!flow_wanted(config, scratch, skb, sent) || !nc_netns_wanted(config, dev))
         return;
-    path_read(&desk->packet, skb, sent, 1);
-    if (desk->packet.broken)
+    path_read(&scratch->packet, skb, sent, 1);
+    if (scratch->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
-    address = path_address(&desk->address, skb);
-    way = place_for(address);
-    if (!way)
+    address = path_address(&scratch->address, skb);
+    transit = claim_for(address);
+    if (!transit)
         return;
-    way->address = address;
-    way->moment_ns[UPCALL] = way->moment_ns[ACTION] = way->moment_ns[TRACKING] = way->spent_ns = 0;
-    way->moment_ns[FIRST_QUEUE] = way->moment_ns[LAST_QUEUE] = 0;
-    way->device[0] = member->name[0];
-    way->device[1] = member->name[1];
-    path_print_of(&way->print, &desk->packet, nc_data_end(skb));
-    way->set = member->set;
-    way->mark = sent ? FROM_HOST_STACK : FROM_DEVICE;
-    way->state = PATH_UNDER_WAY;
-    hand->received = address;
+    transit->address = address;
+    transit->point_ns[UPCALL] = transit->point_ns[ACTION] = transit->point_ns[CONNTRACK] = transit->conntrack_ns = 0;
+    transit->point_ns[FIRST_QUEUE] = transit->point_ns[LAST_QUEUE] = 0;
+    transit->device[0] = member->name[0];
+    transit->device[1] = member->name[1];
+    path_fingerprint_of(&transit->fingerprint, &scratch->packet, nc_data_end(skb));
+    transit->set = member->set;
+    transit->tag = sent ? FROM_HOST_STACK : FROM_DEVICE;
+    transit->state = PATH_IN_TRANSIT;
+    recent->received = address;
     nc_count(RECEIVED);
-    way->since_ns = bpf_ktime_get_ns();
+    transit->since_ns = bpf_ktime_get_ns();
 }
 
-/* ---- on its way ---- */
+/* ---- a packet is queued to a device ---- */
 
-/* Is the packet that is queued the one of this way? What this CPU has in hand is; else an unseen end may have freed the address. What was not
- * received by this host is another one, unless it was known before a tunnel made it look so. */
-static inline int still_is(struct path_way *way, struct sk_buff *skb, struct hand *hand, struct desk *desk)
+/* Is the queued packet the one of this transit? It is when this CPU handled it last. Otherwise its end may have been missed, and the
+ * address may hold another packet. A packet that this host did not receive is another one, unless a tunnel has made it look so since. */
+static inline int is_same_transit(struct path_transit *transit, struct sk_buff *skb, struct recent *recent, struct scratch *scratch)
 {
-    struct path_print print;
+    struct path_fingerprint fingerprint;
 
-    if (way->state != PATH_UNDER_WAY || (!NC_GET(skb, skb_iif) && !way->mark && !way->moment_ns[FIRST_QUEUE]))
+    if (transit->state != PATH_IN_TRANSIT || (!NC_GET(skb, skb_iif) && !transit->tag && !transit->point_ns[FIRST_QUEUE]))
         return 0;
-    if (way->address == hand->received)
+    if (transit->address == recent->received)
         return 1;
-    path_read(&desk->packet, skb, 1, 1);
-    path_print_of(&print, &desk->packet, nc_data_end(skb));
-    return path_same(&print, &way->print);
+    path_read(&scratch->packet, skb, 1, 1);
+    path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
+    return path_same_packet(&fingerprint, &transit->fingerprint);
 }
 
-/* A copy (for another port of a switch) has an address of its own: it is made while its CPU still has the packet in hand. */
-static inline struct path_way *adopt(struct sk_buff *skb, struct hand *hand, struct desk *desk)
+/* A copy for another port of a switch has an address of its own. It is made while its CPU still handles the original. */
+static inline struct path_transit *start_copy(struct sk_buff *skb, struct recent *recent, struct scratch *scratch)
 {
-    u64 address = path_address(&desk->address, skb);
-    struct path_way *way = hand->received ? path_find(hand->received) : NULL;
+    u64 address = path_address(&scratch->address, skb);
+    struct path_transit *transit = recent->received ? path_find(recent->received) : NULL;
 
-    if (!way || way->address == address || (!NC_GET(skb, skb_iif) && !way->mark))
+    if (!transit || transit->address == address || (!NC_GET(skb, skb_iif) && !transit->tag))
         return NULL;
-    desk->way = *way;
-    path_read(&desk->packet, skb, 1, 1);
-    path_print_of(&desk->way.print, &desk->packet, nc_data_end(skb));
-    if (!desk->way.print.network || !path_same(&desk->way.print, &way->print))
+    scratch->transit = *transit;
+    path_read(&scratch->packet, skb, 1, 1);
+    path_fingerprint_of(&scratch->transit.fingerprint, &scratch->packet, nc_data_end(skb));
+    if (!scratch->transit.fingerprint.network || !path_same_packet(&scratch->transit.fingerprint, &transit->fingerprint))
         return NULL;
-    way = place_for(address);
-    if (!way)
+    transit = claim_for(address);
+    if (!transit)
         return NULL;
-    desk->way.address = address;
-    desk->way.state = PATH_UNDER_WAY;
-    desk->way.moment_ns[FIRST_QUEUE] = desk->way.moment_ns[LAST_QUEUE] = 0;
-    *way = desk->way;
+    scratch->transit.address = address;
+    scratch->transit.state = PATH_IN_TRANSIT;
+    scratch->transit.point_ns[FIRST_QUEUE] = scratch->transit.point_ns[LAST_QUEUE] = 0;
+    *transit = scratch->transit;
     nc_count(COPIES);
-    return way;
+    return transit;
 }
 
-/* A device may want a packet cut that is longer than its MTU: its segments are other packets. */
-static inline void expect_segments(struct sk_buff *skb, struct net_device *dev, struct hand *hand, struct desk *desk, u32 length)
+/* A packet longer than the device's MTU may be segmented before it is sent. Its segments are other sk_buffs. */
+static inline void expect_segments(struct sk_buff *skb, struct net_device *dev, struct recent *recent, struct scratch *scratch, u32 length)
 {
-    path_read(&desk->packet, skb, 1, 1);
-    hand->queued = path_address(&desk->address, skb);
-    hand->device = (u64)dev;
-    hand->length = length;
-    hand->ports = path_u32(&desk->packet, desk->packet.version == 4 ? 20 : 40);
-    hand->sequence = bpf_ntohl(path_u32(&desk->packet, desk->packet.version == 4 ? 24 : 44));
+    path_read(&scratch->packet, skb, 1, 1);
+    recent->queued = path_address(&scratch->address, skb);
+    recent->device = (u64)dev;
+    recent->length = length;
+    recent->ports = path_u32(&scratch->packet, scratch->packet.version == 4 ? 20 : 40);
+    recent->sequence = bpf_ntohl(path_u32(&scratch->packet, scratch->packet.version == 4 ? 24 : 44));
 }
 
 int on_queue(struct bpf_raw_tracepoint_args *ctx)
@@ -107,24 +107,24 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
     struct sk_buff *skb = NC_ARG(0);
     struct net_device *dev = NC_GET(skb, dev);
     u32 zero = 0, length = NC_GET(skb, len);
-    struct desk *desk = desks.lookup(&zero);
-    struct hand *hand = hands.lookup(&zero);
-    struct path_way *way;
+    struct scratch *scratch = scratches.lookup(&zero);
+    struct recent *recent = recents.lookup(&zero);
+    struct path_transit *transit;
     u64 now;
 
-    if (!desk || !hand)
+    if (!scratch || !recent)
         return 0;
-    way = path_find(path_address(&desk->address, skb));
-    if (!way || !still_is(way, skb, hand, desk))
-        way = adopt(skb, hand, desk);
-    if (!way)
+    transit = path_find(path_address(&scratch->address, skb));
+    if (!transit || !is_same_transit(transit, skb, recent, scratch))
+        transit = start_copy(skb, recent, scratch);
+    if (!transit)
         return 0;
     now = bpf_ktime_get_ns();
-    if (!way->moment_ns[FIRST_QUEUE])
-        way->moment_ns[FIRST_QUEUE] = now;
-    way->moment_ns[LAST_QUEUE] = now;
+    if (!transit->point_ns[FIRST_QUEUE])
+        transit->point_ns[FIRST_QUEUE] = now;
+    transit->point_ns[LAST_QUEUE] = now;
     if (length > NC_GET(dev, mtu) + ETH_HLEN + VLAN_HLEN)
-        expect_segments(skb, dev, hand, desk, length);
+        expect_segments(skb, dev, recent, scratch, length);
     return 0;
 }
 
@@ -135,14 +135,14 @@ int on_action(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nlattr *action = NC_ARG(3);
 
-    act(NC_ARG(1), ctx->args[1], NC_READ(action, nla_type) == OVS_ACTION_ATTR_CT);
+    account_action(NC_ARG(1), ctx->args[1], NC_READ(action, nla_type) == OVS_ACTION_ATTR_CT);
     return 0;
 }
 #endif
 
 int on_actions(struct pt_regs *ctx, void *datapath, struct sk_buff *skb)
 {
-    act(skb, (u64)skb, 0);
+    account_action(skb, (u64)skb, 0);
     return 0;
 }
 
@@ -151,13 +151,13 @@ int on_upcall(struct bpf_raw_tracepoint_args *ctx)
 {
     struct dp_upcall_info *upcall = NC_ARG(3);
 
-    ask(NC_ARG(1), ctx->args[1], NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
+    account_upcall(NC_ARG(1), ctx->args[1], NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
     return 0;
 }
 
 int on_upcall_function(struct pt_regs *ctx, void *datapath, struct sk_buff *skb, void *key, struct dp_upcall_info *upcall)
 {
-    ask(skb, (u64)skb, NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
+    account_upcall(skb, (u64)skb, NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
     return 0;
 }
 #endif
@@ -174,22 +174,22 @@ static inline u64 direction_of(u32 from, u32 to)
     return to == INSIDE ? IN : THROUGH;
 }
 
-static inline void account(void *ctx, struct nc_config *config, struct desk *desk, struct path_way *way, struct nc_member *member,
+static inline void account(void *ctx, struct nc_config *config, struct scratch *scratch, struct path_transit *transit, struct nc_member *member,
                            struct sk_buff *skb, int sent, u64 now)
 {
-    struct latency_sample *sample = &desk->event.sample;
-    u64 direction = direction_of(way->set, member->set);
+    struct latency_sample *sample = &scratch->event.sample;
+    u64 direction = direction_of(transit->set, member->set);
     int slow;
 
     sample->mono_ns = now;
-    __builtin_memcpy(sample->from, way->device, sizeof(sample->from));
+    __builtin_memcpy(sample->from, transit->device, sizeof(sample->from));
     __builtin_memcpy(sample->to, member->name, sizeof(sample->to));
-    sample->packets = path_packets(skb, &desk->packet);
+    sample->packets = path_packets(skb, &scratch->packet);
     if (!flow_is_inside(config))
-        path_read(&desk->packet, skb, sent, 0);
-    path_flow_of(&desk->flow, &desk->packet, skb);
-    latency_flow_of(&sample->flow, direction, &desk->flow);
-    sample->total_ns = split(&desk->event.took, way, now);
+        path_read(&scratch->packet, skb, sent, 0);
+    path_flow_of(&scratch->flow, &scratch->packet, skb);
+    latency_flow_of(&sample->flow, direction, &scratch->flow);
+    sample->total_ns = split(&scratch->event.took, transit, now);
     sample->length = NC_GET(skb, len);
     slow = latency_slow(config, sample->total_ns);
 
@@ -199,38 +199,38 @@ static inline void account(void *ctx, struct nc_config *config, struct desk *des
         nc_count(SLOW);
     if (nc_may_list(config)) {
         latency_add(sample, slow);
-        add_stages(direction, way, &desk->event.took);
+        add_stages(direction, transit, &scratch->event.took);
     }
     nc_listed(config);
     if (latency_event_wanted(config, slow, now))
-        nc_submit(ctx, &desk->event, sizeof(desk->event));
+        nc_submit(ctx, &scratch->event, sizeof(scratch->event));
 }
 
-/* Segments of a packet that was cut after it was queued: sent one after the other by the CPU that cut it. */
-static inline struct path_way *way_of_segment(struct desk *desk, struct net_device *dev)
+/* The transit of a packet that was segmented after it was queued. The CPU that segments it sends the segments one after another. */
+static inline struct path_transit *transit_of_segment(struct scratch *scratch, struct net_device *dev)
 {
     u32 zero = 0;
-    struct hand *hand = hands.lookup(&zero);
-    struct path_packet *packet = &desk->packet;
+    struct recent *recent = recents.lookup(&zero);
+    struct path_packet *packet = &scratch->packet;
     u32 sequence = bpf_ntohl(path_u32(packet, packet->version == 4 ? 24 : 44));
-    struct path_way *way;
+    struct path_transit *transit;
 
-    if (!hand || hand->device != (u64)dev || hand->ports != path_u32(packet, packet->version == 4 ? 20 : 40))
+    if (!recent || recent->device != (u64)dev || recent->ports != path_u32(packet, packet->version == 4 ? 20 : 40))
         return NULL;
-    if (packet->protocol == 6 && sequence - hand->sequence >= hand->length)
+    if (packet->protocol == 6 && sequence - recent->sequence >= recent->length)
         return NULL;
-    way = path_find(hand->queued);
-    if (!way || way->state == PATH_FREE)
+    transit = path_find(recent->queued);
+    if (!transit || transit->state == PATH_FREE)
         return NULL;
-    way->state = PATH_OVER;
+    transit->state = PATH_DONE;
     nc_count(SEGMENTS);
-    return way;
+    return transit;
 }
 
-/* An end without a start: a loss only when the packet did begin on a device of a set. */
-static inline void unmatched(u32 slot, struct nc_config *config, struct desk *desk, struct sk_buff *skb, struct net_device *dev, int sent)
+/* A packet leaves and no transit is known. It counts as missed only if it was received on a device of a set. */
+static inline void unmatched(u32 slot, struct nc_config *config, struct scratch *scratch, struct sk_buff *skb, struct net_device *dev, int sent)
 {
-    if (!flow_wanted(config, desk, skb, sent))
+    if (!flow_wanted(config, scratch, skb, sent))
         return;
     if (!NC_GET(skb, skb_iif)) {
         nc_count(FROM_HOST);
@@ -245,32 +245,32 @@ static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb,
 {
     u32 zero = 0;
     u64 now = bpf_ktime_get_ns();
-    struct desk *desk = desks.lookup(&zero);
-    struct path_way *way;
-    struct path_print print;
+    struct scratch *scratch = scratches.lookup(&zero);
+    struct path_transit *transit;
+    struct path_fingerprint fingerprint;
 
-    if (!desk)
+    if (!scratch)
         return;
-    way = path_find(path_address(&desk->address, skb));
-    path_read(&desk->packet, skb, sent, 1);
-    path_print_of(&print, &desk->packet, nc_data_end(skb));
-    if (way && way->state == PATH_OVER && path_same(&print, &way->print))
-        return;         /* its driver was busy and it is sent again, or it crosses another device of a set */
-    if (way && way->state == PATH_UNDER_WAY) {
-        int known = way->moment_ns[FIRST_QUEUE] || way->mark || NC_GET(skb, skb_iif);
-        way->state = PATH_OVER;
-        if (!known || !path_same(&print, &way->print)) {
-            unmatched(EXCHANGED, config, desk, skb, dev, sent);
+    transit = path_find(path_address(&scratch->address, skb));
+    path_read(&scratch->packet, skb, sent, 1);
+    path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
+    if (transit && transit->state == PATH_DONE && path_same_packet(&fingerprint, &transit->fingerprint))
+        return;         /* sent again because the driver was busy, or it crosses another device of a set */
+    if (transit && transit->state == PATH_IN_TRANSIT) {
+        int known = transit->point_ns[FIRST_QUEUE] || transit->tag || NC_GET(skb, skb_iif);
+        transit->state = PATH_DONE;
+        if (!known || !path_same_packet(&fingerprint, &transit->fingerprint)) {
+            unmatched(EXCHANGED, config, scratch, skb, dev, sent);
             return;
         }
     } else {
-        way = way_of_segment(desk, dev);
-        if (!way) {
-            unmatched(UNMATCHED, config, desk, skb, dev, sent);
+        transit = transit_of_segment(scratch, dev);
+        if (!transit) {
+            unmatched(UNMATCHED, config, scratch, skb, dev, sent);
             return;
         }
     }
-    account(ctx, config, desk, way, member, skb, sent, now);
+    account(ctx, config, scratch, transit, member, skb, sent, now);
 }
 
 int on_receive(struct bpf_raw_tracepoint_args *ctx)
@@ -285,7 +285,7 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     if (member->faces_host)
         end(ctx, config, skb, dev, member, 0);
     else
-        begin(config, skb, dev, member, 0);
+        start_transit(config, skb, dev, member, 0);
     return 0;
 }
 
@@ -299,7 +299,7 @@ int on_send(struct bpf_raw_tracepoint_args *ctx)
     if (!config || !member)
         return 0;
     if (member->faces_host)
-        begin(config, skb, dev, member, 1);
+        start_transit(config, skb, dev, member, 1);
     else
         end(ctx, config, skb, dev, member, 1);
     return 0;
