@@ -2,16 +2,16 @@
 #ifndef NETCONSOLE_ACCOUNTING_H
 #define NETCONSOLE_ACCOUNTING_H
 
-/* From 6.1 the kernel does not enter a raw tracepoint program that is running on this CPU already (it counts such runs as missed: the
- * ledger shows them), so what only one program writes needs a plain addition. Before, an interrupt could nest it: the addition must be
- * one instruction. The latter is also right for vendor kernels that took the guard over. */
+/* Adds to a value that only one program writes. From 6.1 the kernel does not enter a raw tracepoint program that already runs on this CPU
+ * (it counts such runs as missed, and the ledger shows them): a plain addition is enough. Before, an interrupt could nest the program:
+ * the addition must be one instruction. That is also right for vendor kernels that backported the guard. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 1, 0)
 #define nc_add(counter, n) (*(counter) += (n))
 #else
 #define nc_add(counter, n) __sync_fetch_and_add((counter), (n))
 #endif
 
-/* Counters of the manifest; a slot belongs to one program. */
+/* Counters of the manifest. Only one program writes a slot. */
 BPF_PERCPU_ARRAY(nc_counters, u64, 32);
 
 static inline void nc_count(u32 slot)
@@ -24,15 +24,15 @@ static inline void nc_count(u32 slot)
 enum nc_ledger_slot {
     NC_SEEN, NC_SUBMITTED, NC_SUPPRESSED, NC_LOST,      /* events */
     NC_MAP_FULL, NC_JOIN_MISSED, NC_PARSE_FAILED, NC_STACK_FAILED,
-    NC_BREAKER,         /* events that were seen and suppressed by the circuit breaker: the collector adds them to both */
+    NC_BREAKER,         /* events seen, and suppressed by the circuit breaker: the collector adds them to both */
     NC_UNLISTED,        /* counted, but in no row, by the circuit breaker or in mode counters */
     NC_UNMEASURED,      /* counted, but not timed */
-    NC_UNSAMPLED,       /* events that were seen and suppressed because of their flow: the collector adds them to both */
+    NC_UNSAMPLED,       /* events seen, and suppressed because of their flow: the collector adds them to both */
     NC_LEDGER_SLOTS = 16,
 };
 BPF_PERCPU_ARRAY(nc_ledger, u64, NC_LEDGER_SLOTS);
 
-/* The programs of a probe share the ledger and may interrupt each other: always one instruction. */
+/* The programs of a probe share the ledger and may interrupt each other: the addition is always one instruction. */
 static inline void nc_ledger_add_many(u32 slot, u64 n)
 {
     u64 *entry = nc_ledger.lookup(&slot);

@@ -1,12 +1,13 @@
-/* breaker.h - the circuit breaker: what the collector cannot do in time, or not at all when it is starved, stopped or dead.
+/* breaker.h - the circuit breaker: it bounds in the kernel what a probe does in a storm. The collector reacts too late for that, and not
+ * at all when it is starved, stopped or dead.
  *
- * In each window only so many runs do the work of details, or more than count, and only for so long. Runs are handed out to the CPUs by
- * the grant: only then the clock is read, and the CPUs meet at one cache line. The bounds may be exceeded by a grant for each CPU. So that a
- * grant of a storm does not hold for the few packets after it, it ends with the eighth tick as well: reading those is a plain load (the
- * verifier inlines it).
+ * Time is divided into windows. In a window only so many runs may do the work of details, only so many may do more than count, and all
+ * together may take only so much time. Each CPU gets runs in portions, called grants. Only at a new grant the clock is read and the CPUs
+ * share a cache line, so each CPU may exceed the bounds by one grant. A grant also ends after eight ticks, so that one from a storm does
+ * not hold for the few packets after it. Reading the ticks is a plain load, which the verifier inlines.
  *
- * Timing every run would cost as much as many a run: one of each grant is timed, and stands for all of it. What was taken over the bound,
- * by counting too, is owed by the windows that follow.
+ * Timing every run would cost as much as the run: one run of each grant is timed and stands for all of them. Time over the bound, which
+ * counting takes as well, is owed by the windows that follow.
  */
 #ifndef NETCONSOLE_BREAKER_H
 #define NETCONSOLE_BREAKER_H
@@ -14,19 +15,19 @@
 #include "config.h"
 #include "accounting.h"
 
-#define NC_WINDOW_SHIFT 27  /* of nanoseconds: 134 ms; no division */
+#define NC_WINDOW_SHIFT 27  /* a window is 2^27 ns, 134 ms: no division */
 #define NC_GRANT_RUNS 64
-#define NC_GRANT_TIMED 62   /* left: the second run, for the first one reads the clock for all of them */
+#define NC_GRANT_TIMED 62   /* runs left when one is timed: the second run, because the first one reads the clock for the grant */
 #define NC_GRANT_TICKS_SHIFT 3
-#define NC_LONGEST_NS (1 << 14)     /* what took longer was interrupted: it does not stand for the others */
-#define NC_CALL_NS 50       /* being called at all, which no run sees of itself */
-#define NC_OWED_WINDOWS 8   /* at most: a second, so that details are back soon after a storm */
-#define NC_ATTENDED 2       /* times the bound */
+#define NC_LONGEST_NS (1 << 14)     /* a run that took longer was interrupted: it does not stand for the others */
+#define NC_CALL_NS 50       /* the cost of being called, which a run cannot measure itself */
+#define NC_OWED_WINDOWS 8   /* at most so many windows (1 s) are owed: details are back soon after a storm */
+#define NC_ATTENDED 2       /* times the bound, while the governor is at work */
 
 struct nc_window {
     u64 number;
-    u64 runs;           /* that are over */
-    u64 took_ns;        /* by them, and what the windows before took too much */
+    u64 runs;           /* that have ended */
+    u64 took_ns;        /* by them, and what windows before took over the bound */
 };
 BPF_ARRAY(nc_window, struct nc_window, 1);
 
@@ -35,15 +36,15 @@ struct nc_grant {
     u64 number;         /* of the window */
     u32 left;           /* runs */
     u32 flags;          /* what they may do: NC_F_DETAILS, NC_F_COUNTERS (no more than that) */
-    u64 began_ns;       /* of the run that is being timed; 0: none is */
-    u64 took_ns;        /* by the last one that was */
+    u64 began_ns;       /* when the run began that is being timed; 0: none is */
+    u64 took_ns;        /* by the last run that was timed */
 };
 
-/* Runs that ask for their flags; and those that want to make rows and histograms of what was counted, in probes of several programs. */
+/* NC_FLAGS: runs that ask nc_flags. NC_ROWS: runs that ask to make rows and histograms, in probes of several programs. */
 enum { NC_FLAGS, NC_ROWS, NC_GRANTS };
 BPF_PERCPU_ARRAY(nc_grant, struct nc_grant, NC_GRANTS);
 
-/* Until which window somebody keeps the budget, by giving up in order and saying so: then the breaker leaves him room. */
+/* The last window in which the governor is known to be at work. It keeps the budget in order, so the breaker leaves it room until then. */
 BPF_ARRAY(nc_attended, u64, 1);
 
 static inline u64 nc_bound_ns(struct nc_config *config, u64 number)
@@ -84,9 +85,9 @@ static inline void nc_grant_more(struct nc_config *config, struct nc_grant *gran
 
     if (!window)
         return;
-    if (window->number != number)       /* of several CPUs that come here at once, some grants may not be counted */
+    if (window->number != number)       /* of several CPUs that come here at once, some grants are not counted */
         nc_window_begin(window, bound_ns, number);
-    if (grant->number == number) {      /* what is over counts, not what was handed out: many CPUs with a packet each are no storm */
+    if (grant->number == number) {      /* only runs that have ended count: many CPUs with one packet each are no storm */
         if (kind == NC_FLAGS)
             __sync_fetch_and_add(&window->runs, used);
         if (bound_ns)
@@ -102,7 +103,7 @@ static inline void nc_grant_more(struct nc_config *config, struct nc_grant *gran
     grant->left = NC_GRANT_RUNS;
 }
 
-/* One run of the CPU's grant; it stands for so many that take as long. */
+/* Takes one run of the CPU's grant. It counts as `times` runs of that length. */
 static inline struct nc_grant *nc_granted(struct nc_config *config, u32 kind, u32 times)
 {
     struct nc_grant *grant = nc_grant.lookup(&kind);
@@ -133,7 +134,7 @@ static inline void nc_grant_timed(struct nc_config *config, u32 kind)
     grant->began_ns = 0;
 }
 
-/* The flags as they hold for this run: without details, or with nothing but counters, when the window's runs are used up. */
+/* The flags for this run: without details, or with counters alone, when the window's runs are used up. */
 static inline u32 nc_flags(struct nc_config *config)
 {
     struct nc_grant *grant;
@@ -146,15 +147,15 @@ static inline u32 nc_flags(struct nc_config *config)
     return (config->flags & ~NC_F_DETAILS) | (config->flags & grant->flags & NC_F_DETAILS) | (grant->flags & NC_F_COUNTERS);
 }
 
-/* The end of a run that asked for nc_flags. */
+/* At the end of a run that asked nc_flags. */
 static inline void nc_leave(struct nc_config *config)
 {
     nc_grant_timed(config, NC_FLAGS);
 }
 
-/* For probes that join what several programs see of a packet: those go on, for an end that is not seen would leave a start behind, to be
- * taken for that of another packet at the same address. What is made of the joined packet is left out. So that what the programs before it
- * take is in the bound, too, a run counts twice. */
+/* For probes that join what several programs see of a packet. These programs always run: a missed end would leave its start behind, which
+ * would be taken for that of another packet at the same address. Only the rows of the joined packet are left out. A run counts twice, for
+ * the programs before it are not timed. */
 #define NC_TIMES_OF_A_ROW 2
 static inline int nc_within_bound(struct nc_config *config, u32 left_out)
 {
@@ -166,7 +167,7 @@ static inline int nc_within_bound(struct nc_config *config, u32 left_out)
     return 0;
 }
 
-/* May what was counted go into rows and histograms? After either answer comes nc_listed. */
+/* May this packet go into rows and histograms? Call nc_listed after either answer. */
 static inline int nc_may_list(struct nc_config *config)
 {
     return nc_within_bound(config, NC_UNLISTED);
@@ -177,7 +178,7 @@ static inline void nc_listed(struct nc_config *config)
     nc_grant_timed(config, NC_ROWS);
 }
 
-/* The same where the row is whole in any case, and the histograms are the dear part. */
+/* The same for probes whose rows are always whole and whose histograms are the expensive part. Call nc_measured after either answer. */
 static inline int nc_may_measure(struct nc_config *config)
 {
     return nc_within_bound(config, NC_UNMEASURED);

@@ -1,7 +1,7 @@
-/* checks.h - what a program believes of the kernel's structures, held against living objects while it runs.
+/* checks.h - checks of what a program assumes about the kernel's structures, on real objects while it runs.
  *
- * nc_check(slot, holds) counts what it is told and gives it back. The collector reads both counts: a check that has failed some times and
- * never held is a layout that is not what the type information says, and it detaches the programs that the manifest names for it.
+ * nc_check(slot, holds) counts the result and returns it. The collector reads both counts. A check that has failed several times and never
+ * held means that the layout is not what the type information says: the collector detaches the programs that the manifest names for it.
  */
 #ifndef NETCONSOLE_CHECKS_H
 #define NETCONSOLE_CHECKS_H

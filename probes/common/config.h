@@ -15,21 +15,22 @@
 #define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL)
 
 struct nc_config {
-    u32 flags;          /* NC_F_*: only filters that are set cost anything */
+    u32 flags;          /* NC_F_*: a filter that is not set costs nothing */
     u32 netns;          /* inode */
-    u64 device[2];      /* name, zero padded */
+    u64 device[2];      /* name, padded with zeros */
     u64 address[2];     /* network byte order, IPv4 as ::ffff:a.b.c.d */
     u64 mask[2];
     u16 port;           /* host byte order */
     u8 protocol;
-    u8 flow_shift;      /* details of one flow in 2^flow_shift */
+    u8 flow_shift;      /* details of one flow in 2 to the power of this */
     u8 pad[4];
     u64 threshold_ns;
-    u64 event_every_ns; /* budget: one event per CPU and so many ns ... */
-    u64 event_burst_ns; /* ... and this much saved up at most */
-    u64 details_runs;   /* circuit breaker: runs of a window, all CPUs together, that may do the work of details ... */
-    u64 rows_runs;      /* ... and that may do more than count; 0: all */
-    u64 bound_ns;       /* ... and what all of them may take; 0: what they want */
+    u64 event_every_ns; /* budget of events: each CPU may send one in so many ns */
+    u64 event_burst_ns; /* and may save up so much */
+    /* circuit breaker (breaker.h), in a window, all CPUs together: */
+    u64 details_runs;   /* so many runs may do the work of details */
+    u64 rows_runs;      /* so many runs may do more than count; 0: all */
+    u64 bound_ns;       /* so much time all runs may take; 0: no bound */
     u64 own[4];         /* knobs of this probe alone: read them by nc_knob */
 };
 BPF_ARRAY(nc_config, struct nc_config, 1);
@@ -44,8 +45,8 @@ static inline struct nc_config *nc_config_get(void)
     return nc_config.lookup(&zero);
 }
 
-/* A number that stands for a kernel object as long as the probe lives. The verifier lets a BTF-typed program compute nothing from a
- * pointer but its distance to another one: here to the configuration, which stays where it is. */
+/* A number that stands for a kernel object as long as the probe runs. All that the verifier lets a BTF-typed program compute from a
+ * pointer is its distance to another one: here to the configuration, which does not move. */
 static inline u64 nc_number_of(struct nc_config *config, void *pointer)
 {
     return (u64)pointer - (u64)config;

@@ -1,4 +1,4 @@
-/* devices.h - sets of devices: knobs named ..._devices, as the collector writes them (netconsole_collector/device_sets.py). */
+/* devices.h - sets of devices: knobs named ..._devices, as the collector writes them (netconsole_collector/probe/device_sets.py). */
 #ifndef NETCONSOLE_DEVICES_H
 #define NETCONSOLE_DEVICES_H
 
@@ -11,19 +11,19 @@ enum nc_pattern_kind { NC_PATTERN_UNUSED, NC_PATTERN_NAME, NC_PATTERN_KIND, NC_P
 
 struct nc_pattern {
     u64 value[2];
-    u64 mask[2];            /* a prefix leaves its rest out */
+    u64 mask[2];            /* 0 in the bytes that do not matter: those after a prefix */
     u32 kind;               /* NC_PATTERN_*; NC_PATTERN_KIND compares with the kind that `ip -d link` shows */
     u32 pad;
 };
 
 struct nc_sets {
-    u64 generation;         /* raised by every change: what was kept of a device is void then */
+    u64 generation;         /* raised by every change: what was remembered of devices is void then */
     struct nc_pattern pattern[NC_SETS * NC_PATTERNS];
 };
 BPF_ARRAY(nc_device_sets, struct nc_sets, 1);
 
-/* The set of a device: 0 none, 1 the first, 2 the second. A switch's own port (Open vSwitch, bridge) faces the host: what the
- * host sends by it enters the switch, what is received on it leaves the switch. */
+/* The set of a device: 0 none, 1 the first (NC_SET_<knob>), 2 the second. A switch's own port (Open vSwitch, bridge) faces the host: what
+ * the host sends through it enters the switch, and what is received on it leaves the switch. */
 struct nc_member {
     u64 name[2];
     u64 generation;
@@ -33,7 +33,7 @@ struct nc_member {
 #define NC_KNOWN_DEVICES 4096
 BPF_TABLE("lru_hash", u64, struct nc_member, nc_known_devices, NC_KNOWN_DEVICES);
 
-/* Which received packets belong to a set, by the index that they keep of their device: to tell a lost start from foreign traffic. */
+/* The set by device index, which a received packet keeps (skb_iif): it tells a missed start from packets that are not of a set. */
 struct nc_index {
     u64 net;
     u32 ifindex;
@@ -61,7 +61,7 @@ static inline u32 nc_set_of(struct nc_sets *sets, u64 *name, u64 *kind, int phys
     return 0;
 }
 
-/* Slow, and seldom: the first time, and when name or settings have changed. */
+/* Finds the set of a device. Slow but rare: the first time, and when name or settings have changed. */
 static inline struct nc_member *nc_learn(struct net_device *dev, u64 address, u64 *name, struct nc_sets *sets)
 {
     struct nc_member member = { .name = { name[0], name[1] }, .generation = sets->generation };
@@ -81,7 +81,7 @@ static inline struct nc_member *nc_learn(struct net_device *dev, u64 address, u6
     return nc_known_devices.lookup(&address);
 }
 
-/* What is known of a device, by its address: right as long as name and settings are the same. NULL: it is in no set. */
+/* The set of a device, remembered by its address while name and settings stay the same. NULL: it is in no set. */
 static inline struct nc_member *nc_member_of(struct net_device *dev)
 {
     u32 zero = 0;
@@ -102,7 +102,7 @@ static inline struct nc_member *nc_member_of(struct net_device *dev)
     return member && member->set ? member : NULL;
 }
 
-/* The namespace filter, for probes that know devices by their sets. */
+/* The filter by network namespace, for probes that select devices by sets. */
 static inline int nc_netns_wanted(struct nc_config *config, struct net_device *dev)
 {
     struct net *net;
@@ -113,7 +113,7 @@ static inline int nc_netns_wanted(struct nc_config *config, struct net_device *d
     return NC_GET(net, ns.inum) == config->netns;
 }
 
-/* Was this packet received on a device of a set? Asked only of packets whose start is not known. */
+/* Was this packet received on a device of a set? For packets whose start is not known. */
 static inline u32 nc_received_in(struct sk_buff *skb, struct net *net)
 {
     struct nc_index index = {};

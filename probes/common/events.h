@@ -1,4 +1,4 @@
-/* events.h - a budgeted sample of details. */
+/* events.h - events: a sample of details, within a budget. */
 #ifndef NETCONSOLE_EVENTS_H
 #define NETCONSOLE_EVENTS_H
 
@@ -14,11 +14,11 @@ BPF_RINGBUF_OUTPUT(nc_events, 64);      /* pages */
 BPF_PERF_OUTPUT(nc_events);
 #endif
 
-/* Token bucket per CPU in its GCRA form (no division). */
+/* A token bucket for each CPU, in its GCRA form, which needs no division. */
 struct nc_budget {
     u64 arrival_ns;     /* theoretical arrival time of the next event */
-    u64 filling;        /* the record of this CPU is being filled: an interrupt must not fill it too */
-    u64 began_ns;       /* when this was begun, in programs that are not timed as a whole; 0: in others */
+    u64 filling;        /* 1: this CPU's record is being filled, and an interrupt must not fill it too */
+    u64 began_ns;       /* when that began, in programs that are not timed as a whole; 0: in others */
 };
 BPF_PERCPU_ARRAY(nc_budget, struct nc_budget, 1);
 
@@ -28,7 +28,7 @@ static inline struct nc_budget *nc_budget_get(void)
     return nc_budget.lookup(&zero);
 }
 
-/* Is there budget for an event now? Counts what is seen, and what is suppressed. After a yes comes nc_submit. */
+/* Is there budget for an event now? Counts the event as seen, and as suppressed if there is none. After a yes, call nc_submit. */
 static inline int nc_event_in_budget(struct nc_config *config, u64 now)
 {
     struct nc_budget *budget = nc_budget_get();
@@ -43,7 +43,7 @@ static inline int nc_event_in_budget(struct nc_config *config, u64 now)
     return 1;
 }
 
-/* Details of one flow in so many: always the same ones, on every CPU and in both directions, so that what is seen of a flow is whole. */
+/* Details of one flow in so many. The same flows are taken on every CPU and in both directions, so a flow is seen whole or not at all. */
 #define NC_GOLDEN 0x9e3779b97f4a7c15ull
 static inline int nc_flow_sampled(struct nc_config *config, u64 *source, u64 *target, u32 source_port, u32 target_port)
 {
@@ -59,7 +59,7 @@ static inline int nc_flow_sampled(struct nc_config *config, u64 *source, u64 *ta
     return 0;
 }
 
-/* The same, within the circuit breaker's bounds: for programs that did not ask for nc_flags. Of those each event is timed: they are few. */
+/* nc_event_in_budget within the circuit breaker's bounds, for programs that do not ask nc_flags. Their events are few: each is timed. */
 static inline int nc_event_allowed(struct nc_config *config, u64 now)
 {
     struct nc_budget *budget;
@@ -85,7 +85,7 @@ static inline void nc_event_timed(u64 began_ns)
         __sync_fetch_and_add(&window->took_ns, bpf_ktime_get_ns() - began_ns);
 }
 
-/* The one place where events leave: no wake-up, the collector comes to fetch them. */
+/* The only place where events leave. Nobody is woken: the collector polls. */
 static inline void nc_submit(void *ctx, void *record, u64 size)
 {
     struct nc_budget *budget = nc_budget_get();
@@ -102,8 +102,8 @@ static inline void nc_submit(void *ctx, void *record, u64 size)
     budget->began_ns = budget->filling = 0;
 }
 
-/* The kernel stack goes into the record itself: a stack map's slots are used again and then show the wrong stack. The helper fills what
- * the stack does not need with zeros (kernel/bpf/stackmap.c). */
+/* Puts the kernel stack into the record itself: the slots of a stack map are used again, and would show a wrong stack then. The helper
+ * fills the rest of the array with zeros (kernel/bpf/stackmap.c). */
 static inline void nc_stack(void *ctx, u64 *stack, u32 size)
 {
     if (bpf_get_stack(ctx, stack, size, 0) < 0)

@@ -1,4 +1,4 @@
-/* histograms.h - eight slots per power of two, as netconsole.histogram counts them. */
+/* histograms.h - log-linear histograms: eight slots per power of two (src/netconsole/telemetry/histogram.py). */
 #ifndef NETCONSOLE_HISTOGRAMS_H
 #define NETCONSOLE_HISTOGRAMS_H
 
@@ -8,7 +8,7 @@ struct nc_bucket {
     u64 count;
     u64 sum;
     u64 max;
-    u64 min_inverted;   /* ~min, so that a bucket of zeros is an empty one */
+    u64 min_inverted;   /* ~min: so a bucket of zeros is an empty one */
 };
 
 static inline u32 nc_slot(u64 value)
@@ -27,7 +27,7 @@ static inline u32 nc_slot(u64 value)
     return (power - 2) * 8 + ((value >> (power - 3)) & 7);
 }
 
-/* bucket: what lookup_or_try_init gave, NULL when the map is full. */
+/* bucket: what lookup_or_try_init returned; NULL when the map is full. */
 static inline void nc_bucket_add(struct nc_bucket *bucket, u64 value)
 {
     if (!bucket) {
@@ -42,9 +42,9 @@ static inline void nc_bucket_add(struct nc_bucket *bucket, u64 value)
         bucket->min_inverted = ~value;
 }
 
-/* The same, whole, for each CPU in an array: BPF_PERCPU_ARRAY(late, struct nc_cpu_histogram, n). For hooks so hot that the call which a
- * hash costs would be half of their time. */
-#define NC_SLOTS 496    /* that a u64 can have */
+/* A whole histogram for each CPU in an array: BPF_PERCPU_ARRAY(late, struct nc_cpu_histogram, n). For hooks so hot that the call that a
+ * hash needs would be half of their time. */
+#define NC_SLOTS 496    /* for all values of a u64 */
 
 struct nc_cpu_histogram {
     u64 sum;

@@ -6,7 +6,7 @@
 #define bpf_probe_read_kernel bpf_probe_read
 #endif
 
-/* A BTF-typed program may load from kernel structures directly: one instruction; a bad pointer reads as 0. Others call a helper. */
+/* A BTF-typed program may load from kernel structures directly, by one instruction; a bad pointer reads as 0. Others call a helper. */
 #if NC_DIRECT
 #define NC_GET(pointer, member) ((pointer)->member)
 #else
@@ -16,15 +16,15 @@
     nc_value; })
 #endif
 
-/* By a helper in any case: for pointers that the verifier does not know, or may not trust. Off the common path. */
+/* Always by a helper: for pointers that the verifier does not know or does not trust. Not for the hot path. */
 #define NC_READ(pointer, member) ({                                                     \
     typeof((pointer)->member) nc_value;                                                 \
     bpf_probe_read_kernel(&nc_value, sizeof(nc_value), &(pointer)->member);             \
     nc_value; })
 
-/* Packets are bytes, not structures. From 6.2 a BTF-typed program may say what an address points to (bpf_rdonly_cast, undone by the
- * verifier: no call is made) and then load directly; the collector makes a call of that function from this number, for BCC cannot.
- * NC_HEADER(iphdr, BTF_ID_iphdr, ip, address) declares struct iphdr *ip, or a copy of it. */
+/* Packets are bytes, not structures. From 6.2 a BTF-typed program may say what an address points to (bpf_rdonly_cast, which the
+ * verifier removes: no call is made) and then load directly. BCC cannot call that function: it compiles a call of this number, and the
+ * collector replaces the number. NC_HEADER(iphdr, BTF_ID_iphdr, ip, address) declares struct iphdr *ip, or a copy of it. */
 #if NC_DIRECT && defined(HAVE_bpf_rdonly_cast) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 static void *(*nc_rdonly_cast)(u64 address, u32 type) = (void *)0x7ffffff0;
 #define NC_HEADER(type, id, name, address) struct type *name = nc_rdonly_cast(address, id)
@@ -34,14 +34,15 @@ static void *(*nc_rdonly_cast)(u64 address, u32 type) = (void *)0x7ffffff0;
     bpf_probe_read_kernel(name, sizeof(*name), (void *)(address))
 #endif
 
-/* The n-th argument of a tracepoint. The call hides from BCC that it points into the kernel: BCC would turn loads into helper calls. */
+/* The n-th argument of a tracepoint. The function hides from BCC that it points into the kernel: BCC would turn loads into
+ * helper calls. */
 static inline void *nc_pointer(u64 value)
 {
     return (void *)value;
 }
 #define NC_ARG(n) nc_pointer(ctx->args[n])
 
-/* Text in a key without a string: the bytes of a label, eight at a time. */
+/* Text in a key, eight bytes at a time: NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0). No string constant is needed. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define NC_CHAR(c, n) ((u64)(c) << (8 * (n)))
 #else

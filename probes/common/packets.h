@@ -1,4 +1,4 @@
-/* packets.h - where a packet is, what it is, and whether it passes the filters. */
+/* packets.h - the device and the flow of a packet, and whether they pass the filters. */
 #ifndef NETCONSOLE_PACKETS_H
 #define NETCONSOLE_PACKETS_H
 
@@ -6,7 +6,7 @@
 #include "config.h"
 #include "accounting.h"
 
-/* ---- where: a device is its name and its network namespace, for an index is only unique inside one, and may be used again ---- */
+/* ---- place: a device by its name and network namespace; an index is unique inside one namespace only, and is used again ---- */
 
 struct nc_place {
     u64 device[2];      /* name */
@@ -38,20 +38,20 @@ static inline int nc_place_wanted(struct nc_config *config, struct nc_place *pla
 
 #define NC_L4_NONE 0x100        /* not IP */
 #define NC_L4_UNPARSED 0x101    /* IP whose headers could not be read */
-#define NC_IPV6_EXTENSIONS 6    /* more than that is hostile */
+#define NC_IPV6_EXTENSIONS 6    /* a packet with more is hostile */
 
 struct nc_flow {
     u64 source[2];      /* network byte order, IPv4 as ::ffff:a.b.c.d */
     u64 target[2];
-    u16 source_port;    /* host byte order; 0 when there is none, as in later fragments */
+    u16 source_port;    /* host byte order; 0: none, as in later fragments */
     u16 target_port;
-    u16 ethertype;      /* behind VLAN tags */
+    u16 ethertype;      /* after VLAN tags */
     u16 vlan;           /* id of the outer tag; 0: none */
     u16 l4;             /* IP protocol, or NC_L4_* */
-    u16 l4_at;          /* offset of the transport header from skb->head; 0: no ports to be read */
+    u16 l4_at;          /* offset of the transport header from skb->head; 0: there are no ports to read */
 };
 
-/* Where the linear data ends: a header that goes beyond is not read. */
+/* The end of the linear data. A header that goes beyond it is not read. */
 static inline u32 nc_data_end(struct sk_buff *skb)
 {
     return NC_GET(skb, tail);
@@ -77,7 +77,7 @@ static inline int nc_load(void *to, u32 size, struct sk_buff *skb, u32 at)
 static inline u16 nc_vlan(struct sk_buff *skb)
 {
 #if defined(HAVE_sk_buff___pkt_vlan_present_offset)
-    /* up to 6.1 a bit says whether the tag is there; the lowest one, or the highest on big-endian machines */
+    /* Up to 6.1 a bit says whether there is a tag: the lowest one, or the highest on big-endian machines. */
     u8 flags = 0;
     bpf_probe_read_kernel(&flags, 1, &skb->__pkt_vlan_present_offset);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -150,7 +150,7 @@ static inline int nc_parse_ipv6(struct nc_flow *flow, struct sk_buff *skb, u32 a
     return 0;
 }
 
-/* Network layer of a packet. Headers that cannot be read are counted, and the flow is NC_L4_UNPARSED. */
+/* Fills the flow, without ports. When headers cannot be read, this is counted, and the flow's l4 is NC_L4_UNPARSED. */
 static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
 {
     u32 at = NC_GET(skb, network_header);
@@ -159,11 +159,11 @@ static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
 
     flow->vlan = nc_vlan(skb);
     flow->l4 = NC_L4_NONE;
-    /* Not set yet on the way from the driver to the protocols: there the data begins with it (eth_type_trans). */
+    /* Between the driver and the protocols the network header is not set yet. There the data begin with it (eth_type_trans). */
     if (at == 0 || at == 0xffff)
         at = NC_GET(skb, data) - NC_GET(skb, head);
-    /* Tags that are still in the packet, 802.1ad outside 802.1Q. Newer kernels set the network header behind the tags of what came from
-     * a packet socket (packet_parse_headers), others before: they are counted from the Ethernet header. */
+    /* Tags in the packet itself, 802.1ad outside 802.1Q. In packets from a packet socket, newer kernels set the network header after the
+     * tags (packet_parse_headers), others before them: so tags are read from the Ethernet header on. */
     mac = NC_GET(skb, mac_header);
     if (nc_is_tag(ethertype) && mac != 0xffff)
         at = mac + 14;
@@ -192,7 +192,7 @@ static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
     }
 }
 
-/* Ports, of what has them: TCP, UDP, SCTP, UDP-Lite, DCCP. Apart from nc_parse because it costs a second read. */
+/* Adds the ports of TCP, UDP, SCTP, UDP-Lite and DCCP. Not part of nc_parse because it costs a second read. */
 static inline void nc_parse_ports(struct nc_flow *flow, struct sk_buff *skb)
 {
     u16 port[2];

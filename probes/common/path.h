@@ -218,7 +218,7 @@ static inline void path_fingerprint_of(struct path_fingerprint *fingerprint, str
     if (packet->version == 4) {
         fingerprint->network = path_hash((u64)path_u16(packet, 4) << 32 | (path_u16(packet, 6) & 0x1fff) << 8 | packet->protocol);
         if (packet->l4 == 20 && packet->protocol == 6 && packet->at + 32 <= end)
-            fingerprint->transport = path_hash(packet->bytes[3]);                                  /* sequence and acknowledgement numbers */
+            fingerprint->transport = path_hash(packet->bytes[3]);   /* sequence and acknowledgement numbers */
         else if (packet->l4 == 20 && packet->at + 36 <= end)
             fingerprint->transport = path_hash((u64)path_u32(packet, 28) << 32 | path_u32(packet, 32));    /* first bytes of the payload */
     } else if (packet->version == 6) {

@@ -1,4 +1,4 @@
-/* stages.h - how long each step of a tap queue's path took, and all of them together: "S1-S2", "S2-S3", …, "total". */
+/* stages.h - how long each stage of a tap queue's path took, and the total: "S1-S2", "S2-S3", …, "total". */
 #ifndef NETCONSOLE_STAGES_H
 #define NETCONSOLE_STAGES_H
 
@@ -13,7 +13,7 @@ struct stage_key {
 };
 BPF_TABLE("hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
 
-/* ns: when each of the points was passed. Between CPUs the clock may go back a little (ktime_get_mono_fast_ns). */
+/* ns: when each point was passed. Between CPUs the clock may go back a little (ktime_get_mono_fast_ns). */
 static inline void put_in_order(u64 *ns, int points)
 {
 #pragma unroll
@@ -31,7 +31,7 @@ static inline void account_stage(struct stage_key *key, u64 ns)
     nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
 }
 
-/* All at once, so that the sums of the stages are the sum of the total. path: the letter of its points. */
+/* All stages at once, so that their sums add up to the sum of the total. path: the letter of its points. */
 static inline void account_stages(struct nc_place *place, u32 queue, char path, u64 *ns, int points)
 {
     struct stage_key key = { .place = *place, .queue = queue, .stage = { path, 0, '-', path } };

@@ -1,7 +1,7 @@
-/* tap.h - what the probes of a virtual machine's data path share: to which queue of which tap a packet, socket or virtqueue belongs.
+/* tap.h - the queue of a tap to which a packet, a socket or a virtqueue belongs.
  *
- * Private structures of tun and vhost_net are read where the modules' own BTF says. Nothing is believed because of that alone: each object
- * is checked against another that must point back to it, and one that does not is counted as a stranger and left alone. Needs checks.h.
+ * Private structures of tun and vhost_net are read by the modules' own BTF. That alone is not believed: each object is checked against
+ * another one that must point back to it. One that does not is counted as a stranger and ignored.
  */
 #ifndef NETCONSOLE_TAP_H
 #define NETCONSOLE_TAP_H
@@ -16,8 +16,8 @@ struct tap_queue {
     u32 slot;           /* of a histogram */
 };
 
-/* The sockets that a CPU has looked at last. To find out costs seven calls, to look here none: an array's look-up is inlined, and so is
- * reading the ticks. Taps are renamed and moved: after eight ticks each is looked at anew. */
+/* The sockets that a CPU has looked up last. A look-up costs seven helper calls, this table none: the look-up in an array is inlined, and
+ * so is reading the ticks. Taps are renamed and moved: each is looked up again after eight ticks. */
 #define RECENT_BITS 6
 struct recent_tap {
     u64 socket;
@@ -32,8 +32,8 @@ static inline u32 recent_index(u64 number)
     return (number * 0x9e3779b97f4a7c15ull) >> (64 - RECENT_BITS);  /* Fibonacci hashing */
 }
 
-/* A tap's queue is a tun_file; vhost knows its socket (drivers/net/tun.c). The device's table of queues must name it.
- * Returns 0 when it does; macvtap's sockets and a layout that is not what BTF says give -1. */
+/* A queue of a tap is a tun_file; vhost knows its socket (drivers/net/tun.c). The device's table of queues must point to it.
+ * Returns 0 when it does. Returns -1 for a socket of macvtap, and when the layout is not what BTF says. */
 static inline int tap_of_socket(struct tap_queue *tap, struct socket *sock)
 {
     struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket), *listed = NULL;
@@ -64,7 +64,7 @@ static inline int tap_of_socket(struct tap_queue *tap, struct socket *sock)
     return 0;
 }
 
-/* macvtap and ipvtap have sockets of another kind (drivers/net/tap.c): no queue of a tap, and no wrong layout either. */
+/* macvtap and ipvtap have sockets of another kind (drivers/net/tap.c). They are no queue of a tap, but no wrong layout either. */
 static inline int is_macvtap(struct socket *sock)
 {
     struct sock *sk = NC_READ(sock, sk);
@@ -75,7 +75,7 @@ static inline int is_macvtap(struct socket *sock)
     return name[0] == 't' && name[1] == 'a' && name[2] == 'p' && !name[3];
 }
 
-/* tap_of_socket, as the check that a probe has for what vhost calls its backend. */
+/* tap_of_socket for what vhost calls its backend, counted as a check of the probe. */
 static inline int checked_tap_of_socket(struct tap_queue *tap, struct socket *sock, u32 check)
 {
     int stranger = tap_of_socket(tap, sock);
@@ -85,7 +85,7 @@ static inline int checked_tap_of_socket(struct tap_queue *tap, struct socket *so
     return stranger;
 }
 
-/* What netdev_priv of a tun device gives (include/linux/netdevice.h: behind the device, at a multiple of 32 bytes). */
+/* netdev_priv of a tun device: after the device, at a multiple of 32 bytes (include/linux/netdevice.h). */
 static inline struct tun_struct *tun_of_device(struct net_device *dev)
 {
 #ifdef HAVE_net_device_priv
@@ -95,7 +95,7 @@ static inline struct tun_struct *tun_of_device(struct net_device *dev)
 #endif
 }
 
-/* The queue that tun_net_xmit puts a packet on. NULL when it drops the packet for want of that queue, or is no tun device after all. */
+/* The queue into which tun_net_xmit puts a packet. NULL: there is no such queue and the packet is dropped, or it is no tun device. */
 static inline struct tun_file *tap_queue_of_device(struct net_device *dev, u16 queue)
 {
     struct tun_struct *tun = tun_of_device(dev);

@@ -1,7 +1,7 @@
 /* kernel_drops - every packet that the kernel frees as dropped: the tracepoint kfree_skb (net/core/skbuff.c).
  *
- * The kernel has another tracepoint, consume_skb, for packets that ended well. From 6.3 a packet may also arrive here with the reason
- * SKB_CONSUMED (net_tx_action, and callers that found nothing wrong): it is not counted.
+ * Packets that ended well go by another tracepoint, consume_skb. From 6.3 some of them come here with the reason SKB_CONSUMED
+ * (net_tx_action, and callers that found nothing wrong): these are not counted.
  */
 
 #include "../../common/netconsole.h"
@@ -26,7 +26,7 @@ struct drop_event {
 };
 BPF_PERCPU_ARRAY(records, struct drop_event, 1);
 
-/* Kernels before 5.17 give no reason: the location alone tells. */
+/* Kernels before 5.17 give no reason: only the location tells. */
 static inline u32 drop_reason(struct bpf_raw_tracepoint_args *ctx)
 {
 #if NARGS_kfree_skb >= 3
@@ -36,8 +36,8 @@ static inline u32 drop_reason(struct bpf_raw_tracepoint_args *ctx)
 #endif
 }
 
-/* Sockets clear or overwrite skb->dev (tcp_v4_rcv, udp_set_dev_scratch): then the index of the receiving device, looked up as
- * dev_get_by_index_rcu does in the socket's namespace, tells where the packet came in. */
+/* Sockets clear or overwrite skb->dev (tcp_v4_rcv, udp_set_dev_scratch). Then the index of the receiving device tells where the packet
+ * came in. It is looked up in the socket's namespace, as dev_get_by_index_rcu does. */
 #define INDEX_HASH 256  /* NETDEV_HASHENTRIES */
 #define INDEX_CHAIN 8
 static inline void place_of_socket(struct nc_place *place, struct sk_buff *skb, struct sock *sk)
@@ -64,12 +64,13 @@ static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_
     struct net_device *dev = NC_GET(skb, dev);
     struct sock *sk = NULL;
 
-    /* While a packet is in a tree of TCP or of the defragmentation, the same memory holds a node: a device is what its queues say. */
+    /* While a packet is in a tree of TCP or of defragmentation, that memory holds a node of the tree. It is a
+     * device if its queues point back. */
     if (dev && (!NC_GET(skb, next) || NC_GET(NC_GET(dev, _tx), dev) == dev))
         nc_place_of(place, dev);
     if (place->device[0])
         return;
-#if NARGS_kfree_skb >= 4        /* by a helper: the verifiers of 6.11 and 6.12 do not know that it may be NULL */
+#if NARGS_kfree_skb >= 4        /* read by a helper: the verifiers of 6.11 and 6.12 do not know that it may be NULL */
     bpf_probe_read_kernel(&sk, sizeof(sk), &ctx->args[3]);
 #endif
     if (!sk)
@@ -143,7 +144,7 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         nc_ledger_add(NC_BREAKER);
 }
 
-/* Another probe's program on this tracepoint, which the collector puts there. */
+/* The collector puts another probe's program on this tracepoint here. */
 BPF_PROG_ARRAY(nc_followers, 1);
 
 int drop(struct bpf_raw_tracepoint_args *ctx)

@@ -1,6 +1,6 @@
-/* socket_drops - what goes wrong at one local socket: full receive buffers, retransmissions, resets.
+/* socket_drops - what goes wrong at each local socket: full receive buffers, retransmissions, resets.
  *
- * The key names the socket by its inode, so the members of a SO_REUSEPORT group are apart.
+ * The key has the socket's inode, which tells the members of a SO_REUSEPORT group apart.
  */
 
 #include "../../common/netconsole.h"
@@ -8,8 +8,8 @@
 enum { UDP_FAILED, QUEUE_FULL, RETRANSMITTED, RESET_RECEIVED, RESET_SENT };     /* counters */
 
 struct socket_key {
-    u64 inode;          /* 0: it has none any more (closing), or never had (a connection being accepted) */
-    u64 owner;          /* the same again: the collector shows it as the process that holds it */
+    u64 inode;          /* 0: none any more (closing), or none yet (a connection being accepted) */
+    u64 owner;          /* the inode again: the collector shows it as the process that holds the socket */
     u64 address[2];
     u64 peer[2];
     u32 netns;
@@ -66,16 +66,16 @@ static inline void socket_of(struct socket_key *key, struct sock *sk)
     } else {
         u32 peer = NC_GET(sk, __sk_common.skc_daddr);
         nc_map_ipv4(key->address, NC_GET(sk, __sk_common.skc_rcv_saddr));
-        if (peer)       /* else it is not connected: zeros, which is "none" */
+        if (peer)       /* else it is not connected: zeros mean none */
             nc_map_ipv4(key->peer, peer);
     }
     key->l4 = IPPROTO_TCP;
-    if (state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV) {  /* those two are only the common part of a socket */
+    if (state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV) {  /* in these states there is only the common part of a socket */
         key->l4 = NC_READ(sk, sk_protocol);
         key->inode = key->owner = inode_of(sk);
         if (NC_READ(sk, sk_type) == SOCK_RAW) {
-            key->port = 0;      /* this was its protocol (inet_create) */
-        } else if (!key->port) {        /* given back already (tcp_disconnect): the header of the reset is made from this */
+            key->port = 0;      /* skc_num is the protocol of a raw socket (inet_create) */
+        } else if (!key->port) {        /* the port was released already (tcp_disconnect): the header of the reset is made from this one */
             key->port = NC_READ((struct inet_sock *)sk, inet_sport);
             key->port = bpf_ntohs(key->port);
         }
@@ -111,7 +111,7 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     nc_submit(ctx, record, sizeof(*record));
 }
 
-/* The row of the socket, to be added to; NULL when nothing is. */
+/* Counts, and returns the row of the socket to add to. NULL: there is nothing to add. */
 static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, u32 counter, u64 n,
                                         char *what)
 {
@@ -148,7 +148,7 @@ static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, str
     return row;
 }
 
-/* The programs of this probe write different members of a row, except buffer_bytes, which is a maximum of what hardly changes. */
+/* Each program of this probe writes members of a row of its own, except buffer_bytes, a maximum that hardly changes. */
 static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, u64 n, char *what)
 {
     struct nc_config *config = nc_config_get();
@@ -165,7 +165,7 @@ int udp_failed(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "udp receive";
     struct socket_row *row = account(ctx, NC_ARG(1), UDP_FAILED, 1, what);
-    if (row && (s32)ctx->args[0] == -ENOMEM)    /* __udp_enqueue_schedule_skb: the buffer is full; else the memory of all of UDP is */
+    if (row && (s32)ctx->args[0] == -ENOMEM)    /* __udp_enqueue_schedule_skb: the buffer is full; otherwise all of UDP is out of memory */
         nc_add(&row->buffer_full, 1);
     else if (row)
         nc_add(&row->no_memory, 1);
@@ -181,7 +181,7 @@ int queue_full(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* Of one packet or, segmented on its way out, of many segments at once: what RetransSegs of nstat counts (__tcp_retransmit_skb). */
+/* One packet, or many segments at once. It counts what RetransSegs of nstat counts (__tcp_retransmit_skb). */
 int retransmitted(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "retransmit";
@@ -189,7 +189,7 @@ int retransmitted(struct bpf_raw_tracepoint_args *ctx)
     u64 segments = NC_READ(packet, tcp_gso_segs);
     struct socket_row *row;
 
-#if NARGS_tcp_retransmit_skb >= 3       /* from 6.17 it tells as well of attempts that sent nothing, with an error */
+#if NARGS_tcp_retransmit_skb >= 3       /* from 6.17 it also reports attempts that sent nothing, with an error */
     if ((s32)ctx->args[2])
         return 0;
 #endif
@@ -208,7 +208,7 @@ int reset_received(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* Without a socket (nobody listens) it is kernel_drops that shows the packet. */
+/* A reset without a socket (nobody listens) is not seen here: kernel_drops shows the packet. */
 int reset_sent(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "reset sent";

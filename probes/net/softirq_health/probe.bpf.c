@@ -1,7 +1,7 @@
 /* softirq_health - whether network softirqs start in time and finish their work: kernel/softirq.c, and napi_poll of net/core/dev.c.
  *
- * All softirqs pass here, so everything but the two of the network leaves at once. What is left costs is reading the clock, three times a
- * softirq: in a storm of them only the first of each few ticks are timed, and the others are taken to last as long. Counts stay exact.
+ * All softirqs come by here: all but the two of the network return at once. For those, the cost is reading the clock, three times for each
+ * softirq. In a storm only the first ones in a few ticks are timed, and the others are taken to last as long. Counts stay exact.
  */
 
 #include "../../common/netconsole.h"
@@ -14,8 +14,8 @@ struct cpu_row {
     u64 tx_runs;
     u64 tx_ns;
     u64 polls;
-    u64 packets;        /* work done by polls, as the drivers count it */
-    u64 exhausted;      /* polls that used all their budget: more was waiting */
+    u64 packets;        /* work done by polls, as drivers count it */
+    u64 exhausted;      /* polls that used all their budget: more packets were waiting */
     u64 rx_longest_ns;
 };
 BPF_ARRAY(cpus, struct cpu_row, NC_CPUS);
@@ -36,19 +36,19 @@ struct late_event {
     u32 softirq;
     u32 pid;
     u32 pad;
-    char process[16];   /* that the softirq had to wait for, or interrupted */
+    char process[16];   /* the one that the softirq waited for, or interrupted */
 };
 BPF_PERCPU_ARRAY(records, struct late_event, 1);
 
-#define TIMED_PER_TICKS 256     /* on one CPU, while nc_grant_ticks stands still */
+#define TIMED_PER_TICKS 256     /* on one CPU, while nc_grant_ticks stays the same */
 #define UNMEASURED 1            /* instead of a time */
 
 struct times {
     u64 raised_ns[2];   /* first raise since the last entry; 0: none */
     u64 entered_ns;
-    u64 mean_ns[2];     /* of the last that were timed: each new one counts an eighth */
+    u64 mean_ns[2];     /* of the last timed runs: a new one counts for an eighth */
     u64 ticks;
-    u64 timed;          /* in these ticks */
+    u64 timed;          /* how many in these ticks */
 };
 BPF_PERCPU_ARRAY(times, struct times, 1);
 
@@ -77,7 +77,8 @@ static inline u64 now_or_unmeasured(struct nc_config *config, struct times *time
         times->ticks = ticks;
         times->timed = 0;
     }
-    if (times->timed >= TIMED_PER_TICKS && !(nc_flags(config) & NC_F_DETAILS))     /* in details as many more as the breaker lets pass */
+    /* In mode details, as many more as the circuit breaker allows. */
+    if (times->timed >= TIMED_PER_TICKS && !(nc_flags(config) & NC_F_DETAILS))
         return UNMEASURED;
     times->timed++;
     return bpf_ktime_get_ns();
@@ -136,8 +137,8 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
     times->entered_ns = now;
     times->raised_ns[softirq == NET_RX_SOFTIRQ] = 0;
     if (!raised_ns) {
-        /* Raised by an interrupt after the kernel took the pending bits and before it came here: that raise found a stamp. Or it was
-         * raised before the probe was attached, when no raise was seen on this CPU. */
+        /* An interrupt raised it after the kernel took the pending bits and before this point: that raise found a time stamp already.
+         * Or it was raised before the probe was attached: then this CPU has seen no raise yet, and nothing was missed. */
         if (times->ticks)
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
@@ -152,7 +153,7 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* Of the run that ends; as long as the last ones where it was not timed. */
+/* How long the run took that ends; the mean of the last ones when it was not timed. */
 static inline u64 how_long(struct times *times, int is_rx)
 {
     u64 took;
@@ -209,7 +210,7 @@ int polled(struct bpf_raw_tracepoint_args *ctx)
     if (work < budget)
         return 0;
     nc_add(&row->exhausted, 1);
-    nc_place_of(&key.place, NC_GET(napi, dev));         /* the backlog of a CPU has no device: it stays empty */
+    nc_place_of(&key.place, NC_GET(napi, dev));         /* empty for the backlog of a CPU, which has no device */
     key.cpu = bpf_get_smp_processor_id();
     count = exhausted.lookup_or_try_init(&key, &none);
     if (count)

@@ -1,18 +1,20 @@
-/* tx_queue_latency - how long packets wait in a queueing discipline, and what becomes of those that do not leave it.
+/* tx_queue_latency - how long packets wait in a queueing discipline, and which are dropped there or refused by the driver.
  *
- * net_dev_queue stamps, net_dev_start_xmit takes the time, kfree_skb ends the wait of those that were dropped in the queue, and
- * net_dev_xmit tells what the driver said. A packet is only stamped when its device really queues: loopback, veth, bridges, taps without
- * a qdisc cost a few loads.
+ * A wait begins at net_dev_queue and ends at net_dev_start_xmit, or at kfree_skb for a packet that was dropped in the queue. net_dev_xmit
+ * tells what the driver returned. Only packets of devices that really queue are timed: loopback, veth, bridges and taps without a qdisc
+ * cost a few loads.
  */
 
 #include "../../common/netconsole.h"
 
 enum { QUEUED, SENT, DROPPED, REFUSED };        /* counters */
 
-/* ---- packets that wait, by address of the packet and its device: an array of sets, because its look-up is inlined and it cannot fill
- * up with packets that never left (segmented in software: the original is consumed). Their place is taken by the next packet with that
- * address, or by the next that finds the set full: both are counted as join_missed, so queued = sent + dropped + join_missed + waiting.
- * Two CPUs that stamp into one set in the same nanoseconds may take the same place; the one overwritten has no sample. ---- */
+/* ---- packets that wait, by the address of packet and device ----
+ *
+ * A set-associative table in an array, whose look-up is inlined. Some packets never leave: of one that is segmented in software, the
+ * original is consumed. Their entry is taken by the next packet with that address, or evicted when the set is full. Both are counted as
+ * join_missed, so queued = sent + dropped + join_missed + waiting. Two CPUs that write into one set in the same nanoseconds may take the
+ * same entry: the packet that was overwritten has no sample. */
 #define SETS 4096
 #define WAYS 4
 
@@ -25,7 +27,7 @@ struct wait_set {
 };
 BPF_ARRAY(waiting, struct wait_set, SETS);
 
-/* One number for packet and device, multiplied so that no distance between two devices is one between two packets. */
+/* One number for packet and device. The factor keeps pairs apart: no distance between two devices equals one between two packets. */
 #define GOLDEN 0x9e3779b97f4a7c15ull
 static inline u64 wait_key(struct nc_config *config, void *skb, void *dev)
 {
@@ -46,7 +48,7 @@ static inline void wait_begin(u64 key, u64 now)
     if (!set)
         return;
 #pragma unroll
-    for (int i = WAYS - 1; i >= 0; i--) {       /* the same packet's, else a free place, else the one that waits longest */
+    for (int i = WAYS - 1; i >= 0; i--) {       /* the entry of this packet, else a free one, else that of the longest wait */
         if (set->way[i].key == key) {
             chosen = i;
             break;
@@ -71,7 +73,7 @@ static inline u64 wait_end(u64 key)
     for (int i = 0; i < WAYS; i++) {
         if (set->way[i].key == key) {
             u64 since_ns = set->way[i].since_ns;
-            set->way[i].key = 0;        /* last: from here on the place may be taken */
+            set->way[i].key = 0;        /* last: from here on the entry may be taken */
             return since_ns;
         }
     }
@@ -111,8 +113,8 @@ struct wait_event {
 };
 BPF_PERCPU_ARRAY(records, struct wait_event, 1);
 
-/* A root without a function to enqueue that is also the queue's own qdisc is noqueue; the root of a multi-queue device (mq) has none
- * either, but its queues have qdiscs of their own. */
+/* Does the device queue? noqueue has no enqueue function and is the qdisc of the first queue itself. mq, the root of a multi-queue
+ * device, has no enqueue function either, but each of its queues has a qdisc of its own. */
 static inline int device_queues(struct net_device *dev)
 {
     struct Qdisc *root = NC_GET(dev, qdisc);
@@ -147,7 +149,7 @@ int queued(struct bpf_raw_tracepoint_args *ctx)
     if (!config || !device_queues(dev))
         return 0;
     if (!wanted(config, skb, dev)) {
-        /* It may have the address of one that was wanted and never left: that one's wait is not its own. */
+        /* Its address may be that of a wanted packet that never left: it must not end that one's wait. */
         if (wait_end(wait_key(config, skb, dev)))
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
@@ -181,10 +183,10 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     nc_submit(ctx, record, sizeof(*record));
 }
 
-/* Which queue a packet was handed over on, and whether its flow is wanted: net_dev_xmit, which is watched in mode details, comes when the
- * driver may have freed it already. */
+/* The queue of the packet that this CPU hands to a driver, and whether its flow passes the filters. net_dev_xmit, which is watched in mode
+ * details, comes when the driver may have freed the packet already. */
 struct handover {
-    u64 skb;            /* 0: its flow is not wanted */
+    u64 skb;            /* 0: its flow does not pass the filters */
     u64 dev;
     u32 queue;
     u32 pad;
@@ -265,7 +267,7 @@ int returned(struct bpf_raw_tracepoint_args *ctx)
     u64 *count, none = 0;
     int zero = 0;
 
-    if (code == 0)      /* NETDEV_TX_OK: the packet is the driver's and may be gone */
+    if (code == 0)      /* NETDEV_TX_OK: the driver owns the packet and may have freed it */
         return 0;
     config = nc_config_get();
     handover = handovers.lookup(&zero);

@@ -314,7 +314,8 @@ int freed_by_flow(struct bpf_raw_tracepoint_args *ctx)
 
 #define ACTIONS 24      /* so many are read; a flow with more is taken for one with an output */
 
-/* Does the packet leave the datapath? It does when the last action sends it or takes it over. Conntrack and meters account for their drops. */
+/* Does the packet leave the datapath? It does when the last action sends it or takes it over. Conntrack and meters account for what
+ * they drop. */
 static inline int has_output(struct sw_flow_actions *actions)
 {
     u32 length = NC_READ(actions, actions_len), at = 0;

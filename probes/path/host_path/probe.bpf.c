@@ -174,8 +174,8 @@ static inline u64 direction_of(u32 from, u32 to)
     return to == INSIDE ? IN : THROUGH;
 }
 
-static inline void account(void *ctx, struct nc_config *config, struct scratch *scratch, struct path_transit *transit, struct nc_member *member,
-                           struct sk_buff *skb, int sent, u64 now)
+static inline void account(void *ctx, struct nc_config *config, struct scratch *scratch, struct path_transit *transit,
+                           struct nc_member *member, struct sk_buff *skb, int sent, u64 now)
 {
     struct latency_sample *sample = &scratch->event.sample;
     u64 direction = direction_of(transit->set, member->set);
@@ -228,7 +228,8 @@ static inline struct path_transit *transit_of_segment(struct scratch *scratch, s
 }
 
 /* A packet leaves and no transit is known. It counts as missed only if it was received on a device of a set. */
-static inline void unmatched(u32 slot, struct nc_config *config, struct scratch *scratch, struct sk_buff *skb, struct net_device *dev, int sent)
+static inline void unmatched(u32 slot, struct nc_config *config, struct scratch *scratch, struct sk_buff *skb, struct net_device *dev,
+                             int sent)
 {
     if (!flow_wanted(config, scratch, skb, sent))
         return;

@@ -138,7 +138,8 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     scratch->received = address;
     path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
-    if (transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_SOCKET && path_same_packet(&fingerprint, &transit->fingerprint) &&
+    if (transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_SOCKET &&
+        path_same_packet(&fingerprint, &transit->fingerprint) &&
         (transit->device[0] != member->name[0] || transit->device[1] != member->name[1]))
         return 0;       /* it has come to an upper device: a bridge, a bond, a VLAN */
     start_transit(transit, address);
@@ -256,7 +257,8 @@ static inline u64 stamp_of(struct sk_buff *skb, struct path_packet *packet, u64 
 
 static inline int is_outbound(struct path_transit *transit, u64 address, struct path_fingerprint *fingerprint)
 {
-    return transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_DEVICE && path_same_packet(fingerprint, &transit->fingerprint);
+    return transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_DEVICE &&
+        path_same_packet(fingerprint, &transit->fingerprint);
 }
 
 int on_queue(struct bpf_raw_tracepoint_args *ctx)

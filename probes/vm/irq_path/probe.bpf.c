@@ -1,14 +1,14 @@
-/* irq_path - from the tap to the guest's interrupt, in five steps that are joined by the addresses of the objects they pass:
+/* irq_path - from the tap to the guest's interrupt, in five points. The address of an object joins each point to the next:
  *
  *   S1 tun_net_xmit: the stack gives a packet to the tap              (packet)
  *   S2 vhost_add_used_and_signal_n: vhost gives a batch to the guest  (packet -> socket -> virtqueue)
- *   S3 eventfd_signal: and tells it                                   (virtqueue -> eventfd)
- *   S4 irqfd_wakeup: KVM hears of it                                  (eventfd -> irqfd)
+ *   S3 eventfd_signal: vhost signals the guest's eventfd              (virtqueue -> eventfd)
+ *   S4 irqfd_wakeup: KVM is woken by it                               (eventfd -> irqfd)
  *   S5 kvm_apic_accept_irq: the virtual CPU's APIC takes it           (irqfd -> interrupt, in the same thread)
  *
- * An interrupt is timed from the first packet that it serves; the others of its batch, and batches that come while KVM still has to deliver
- * it, are counted as coalesced. A batch whose guest wants no interrupt, because it polls, is counted as polled. All stages of an interrupt
- * are accounted at once when it has arrived, so that their sums are the sum of the total.
+ * An interrupt is timed from the first packet that it serves. The others of its batch are counted as coalesced, and so are batches that
+ * come before KVM has delivered it. A batch is counted as polled when its guest polls and wants no interrupt. All stages of an interrupt
+ * are accounted at once when it has arrived, so that their sums add up to the sum of the total.
  */
 
 #include "../../common/netconsole.h"
@@ -19,7 +19,7 @@
 enum { INTERRUPTS };    /* counters */
 enum { BACKEND, LINE }; /* checks */
 
-/* ---- S1, by address of the packet: an array of sets (its look-up is inlined); a packet that never left is displaced by age ---- */
+/* ---- S1, by address of the packet: a set-associative table in an array, whose look-up is inlined; the oldest packet is evicted ---- */
 #define SETS 8192
 #define WAYS 4
 
@@ -38,9 +38,9 @@ static inline struct stamp_set *stamps_of(u64 packet)
     return stamps.lookup(&index);
 }
 
-/* ---- what is on its way ---- */
+/* ---- batches and interrupts in transit ---- */
 
-struct batch {          /* taken from the ring, not yet given to the guest */
+struct batch {          /* packets taken from the ring, not yet given to the guest */
     u64 first_ns;       /* S1 of its first packet; 0: not known */
     u64 packets;
 };
@@ -52,12 +52,12 @@ struct interrupt {
     s32 gsi;
     u64 ns[5];          /* S1 to S5 */
     u64 packets;
-    u64 awaited;        /* KVM has heard, and leaves it to its kernel worker: NOT_YET, or BEGUN to deliver */
+    u64 awaited;        /* KVM leaves it to its kernel worker, which has NOT_YET or has BEGUN to deliver it; 0: it does not */
 };
 enum { NOT_YET = 1, BEGUN };
 BPF_TABLE("lru_hash", u64, struct interrupt, interrupts, 8192);     /* by eventfd */
 
-/* The eventfd whose interrupt the thread delivers: with interrupts off, or in a worker that is bound to its CPU. */
+/* The eventfd whose interrupt this thread delivers: with interrupts off, or in a kernel worker bound to its CPU. */
 struct delivery {
     u64 eventfd;
     u64 thread;
@@ -109,7 +109,7 @@ int offered(struct pt_regs *ctx, struct sk_buff *skb, struct net_device *dev)
     if (!set)
         return 0;
 #pragma unroll
-    for (int i = WAYS - 1; i >= 0; i--) {       /* the same packet's, else a free place, else the oldest */
+    for (int i = WAYS - 1; i >= 0; i--) {       /* the entry of this packet, else a free one, else the oldest */
         if (set->way[i].packet == (u64)skb) {
             chosen = i;
             break;
@@ -117,7 +117,7 @@ int offered(struct pt_regs *ctx, struct sk_buff *skb, struct net_device *dev)
         if (set->way[chosen & (WAYS - 1)].packet && (!set->way[i].packet || set->way[i].ns < set->way[chosen & (WAYS - 1)].ns))
             chosen = i;
     }
-    set->way[chosen & (WAYS - 1)].packet = 0;   /* never a new time beside an old packet */
+    set->way[chosen & (WAYS - 1)].packet = 0;   /* no reader may see the new time with the old packet */
     set->way[chosen & (WAYS - 1)].ns = bpf_ktime_get_ns();
     set->way[chosen & (WAYS - 1)].packet = (u64)skb;
     return 0;
@@ -139,14 +139,14 @@ static inline u64 offered_at(u64 packet)
     return 0;
 }
 
-/* ---- between S1 and S2: vhost reads the packet, whose address it passes in msg_control ---- */
+/* ---- between S1 and S2: vhost reads the packet and passes its address in msg_control ---- */
 
 int received(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
 {
     u64 socket = (u64)sock, packet = (u64)NC_READ(message, msg_control), since;
     struct batch *batch, none = {};
 
-    if (!packet)        /* QEMU reads itself: without vhost */
+    if (!packet)        /* QEMU itself reads, without vhost */
         return 0;
     since = offered_at(packet);
     batch = batches.lookup_or_try_init(&socket, &none);
@@ -176,10 +176,10 @@ int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     struct tap_queue tap = {};
     struct queue_row *row;
 
-    /* The guest's transmit queue has the same socket, but no ring. */
+    /* The guest's transmit queue has the same socket but no ring. */
     if (!config || !NC_READ(nvq, rx_ring))
         return 0;
-    if (!batch) {               /* given without having been read from this socket: at most once, when this probe comes in between */
+    if (!batch) {               /* nothing was read from this socket: right at most once, when the probe was attached in between */
         nc_check(BACKEND, 0);
         return 0;
     }
@@ -192,9 +192,9 @@ int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
         return 0;
     eventfd = (u64)NC_READ(vq, call_ctx.ctx);
     earlier = interrupts.lookup(&eventfd);
-    if (earlier && earlier->awaited && is_of(earlier, &tap)) {      /* it will serve this batch, too */
+    if (earlier && earlier->awaited && is_of(earlier, &tap)) {      /* it will serve this batch as well */
         earlier->packets += interrupt.packets;
-        if (!*(volatile u64 *)&earlier->ns[3])      /* it has arrived meanwhile, perhaps without these */
+        if (!*(volatile u64 *)&earlier->ns[3])      /* it has arrived meanwhile, perhaps without these packets */
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
@@ -207,7 +207,7 @@ int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     interrupt.queue = tap.queue;
     if (earlier && earlier->ns[1]) {
         row = row_of(&earlier->place, earlier->queue);
-        if (earlier->ns[2]) {           /* told, but it has not arrived */
+        if (earlier->ns[2]) {           /* signalled, but it has not arrived */
             nc_ledger_add(NC_JOIN_MISSED);
         } else if (row) {
             row->polled_batches++;
@@ -218,7 +218,7 @@ int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     return 0;
 }
 
-/* The next batch finds nothing unfinished. */
+/* The interrupt is over: the next batch begins a new one. */
 static inline void forget(struct interrupt *interrupt)
 {
     interrupt->ns[1] = 0;
@@ -241,7 +241,7 @@ int told(struct pt_regs *ctx, struct eventfd_ctx *context)
 
 /* ---- S4 ---- */
 
-/* Told of every line, also of one that is not followed (0): what is accepted next in this thread is of that line. */
+/* Called for every line, and with 0 for one that is not followed: the interrupt accepted next in this thread is of that line. */
 static inline void deliver(u64 eventfd)
 {
     struct delivery *delivery;
@@ -272,14 +272,14 @@ int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync
         interrupt->gsi = NC_READ(irqfd, gsi);
         if (NC_READ(irqfd, irq_entry.type))
             nc_check(LINE, NC_READ(irqfd, irq_entry.gsi) == interrupt->gsi);
-        else                    /* several routes, or none: not without the worker */
+        else                    /* several routes, or none: the kernel worker delivers it */
             interrupt->awaited = NOT_YET;
     }
     deliver(eventfd);
     return 0;
 }
 
-/* It could not be delivered at once: a kernel worker does. */
+/* It could not be delivered at once: a kernel worker delivers it. */
 int deferred(struct pt_regs *ctx, struct work_struct *work)
 {
     struct kvm_kernel_irqfd *irqfd = (void *)work - offsetof(struct kvm_kernel_irqfd, inject);
@@ -291,7 +291,7 @@ int deferred(struct pt_regs *ctx, struct work_struct *work)
         deliver(0);
         return 0;
     }
-    if (interrupt->awaited == BEGUN) {      /* the worker's last run for it has delivered nothing */
+    if (interrupt->awaited == BEGUN) {      /* the worker's last run delivered nothing */
         nc_ledger_add(NC_JOIN_MISSED);
         forget(interrupt);
         deliver(0);
@@ -367,7 +367,7 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
     interrupt->ns[4] = bpf_ktime_get_ns();
     done = *interrupt;
     forget(interrupt);
-    done.packets = *(volatile u64 *)&interrupt->packets;    /* now none can be added any more */
+    done.packets = *(volatile u64 *)&interrupt->packets;    /* no more can be added now */
     put_in_order(done.ns, 5);
     account(config, &done);
     if (config->flags & NC_F_DETAILS)

@@ -1,7 +1,7 @@
 /* kvm_irqs - what interrupts KVM delivers to each VM, by the line that was signalled, and what its virtual CPUs do: halts and kicks.
  *
- * An irqfd is signalled with interrupts off, and kvm_apic_accept_irq follows in the same thread, so that the interrupt's vector and target
- * are those of the irqfd. When the line cannot be delivered so, a kernel worker does it later (irqfd_inject), once for all signals until then.
+ * An irqfd is signalled with interrupts off, and kvm_apic_accept_irq follows in the same thread: so its vector and target are those of the
+ * irqfd. When the interrupt cannot be delivered so, a kernel worker does it later (irqfd_inject), once for all signals until then.
  */
 
 #include "../../common/netconsole.h"
@@ -18,7 +18,7 @@ struct line_key {
 };
 struct line_row {
     u64 wakeups, msi, at_once, deferred, accepted;
-    u64 vector, apic;       /* gauges: of the last */
+    u64 vector, apic;       /* gauges: of the last interrupt */
 };
 BPF_TABLE("percpu_hash", struct line_key, struct line_row, lines, NC_ROWS_lines);
 
@@ -31,7 +31,7 @@ struct vcpu_row {
 };
 BPF_TABLE("percpu_hash", struct vcpu_key, struct vcpu_row, vcpus, NC_ROWS_vcpus);
 
-/* The line that this thread delivers at the moment. */
+/* The line whose interrupt this thread is delivering. */
 struct delivery {
     struct line_key line;
     u32 thread;
@@ -71,7 +71,7 @@ static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, int at_on
 int signalled(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
 {
     struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
-    u32 route = NC_READ(irqfd, irq_entry.type);     /* 0: none, or several, which takes a kernel worker */
+    u32 route = NC_READ(irqfd, irq_entry.type);     /* 0: none or several, which need a kernel worker */
     struct line_row *row;
 
     if (!((u64)key & EPOLLIN))
@@ -144,7 +144,7 @@ int halted(struct pt_regs *ctx, struct kvm_vcpu *vcpu)
     return 0;
 }
 
-/* kvm_vcpu_wakeup: how long it slept or polled; in the virtual CPU's own thread, at the end of what halted() saw. */
+/* kvm_vcpu_wakeup: how long it slept or polled. It runs in the virtual CPU's own thread, at the end of the halt that halted() saw. */
 int awake(struct bpf_raw_tracepoint_args *ctx)
 {
     u32 thread = bpf_get_current_pid_tgid();

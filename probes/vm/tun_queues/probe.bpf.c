@@ -1,7 +1,7 @@
 /* tun_queues - each queue of a tap: what the host's stack puts into its ring, how full the ring is, what does not fit, what leaves it.
  *
- * tun_net_xmit sees every packet before it is put in; the tracepoint kfree_skb tells exactly which of them found the ring full. What vhost
- * takes out is read off the ring's own position once per batch, so that the worker, the bottleneck of most guests, pays nothing per packet.
+ * tun_net_xmit sees every packet before it is put in. The tracepoint kfree_skb tells exactly which of them found the ring full. What vhost
+ * takes out is read from the ring's own position once per batch. So vhost's worker, the bottleneck of most guests, pays nothing per packet.
  */
 
 #include "../../common/netconsole.h"
@@ -24,30 +24,30 @@ struct queue_row {
 BPF_TABLE("percpu_hash", struct queue_key, struct queue_row, queues, NC_ROWS_queues);
 BPF_TABLE("percpu_hash", struct queue_key, struct nc_bucket, occupancy, NC_ROWS_occupancy);
 
-/* ---- flows, by the hash that a NIC, Open vSwitch or a socket has given them ---- */
+/* ---- how many flows share a queue, by the hash that a NIC, Open vSwitch or a socket gave each packet ---- */
 struct spread {
-    u64 flows;          /* gauge: parts that were seen in this period, or in the one before if those were more */
+    u64 flows;          /* gauge: parts seen in this period, or in the one before if there were more */
     u64 parts;          /* seen in this period: bit n is the n-th 64th of all hashes */
-    u64 earlier;        /* how many in the one before */
+    u64 earlier;        /* how many parts in the period before */
     u64 period;
 };
 BPF_TABLE("hash", struct queue_key, struct spread, spread, NC_ROWS_spread);
-#define PERIOD_SHIFT 33     /* of nanoseconds: 8.6 s; no division */
-#define PART_SHIFT 26       /* of a hash */
+#define PERIOD_SHIFT 33     /* a period is 2^33 ns, 8.6 s: no division */
+#define PART_SHIFT 26       /* of a hash: its highest 6 bits */
 
-/* The packet's own members, copied at once: to read five of them would be five calls. */
+/* A copy of the sk_buff: to read five members one by one would be five helper calls. */
 BPF_PERCPU_ARRAY(packet, struct sk_buff, 1);
 
-/* ---- how far vhost has come in a ring ---- */
+/* ---- vhost's position in a ring ---- */
 struct position {
     u32 consumed;       /* slots */
-    u32 waiting;        /* packets in vhost's own buffer: taken, but not delivered */
-    u64 taken_ns;       /* when vhost last took a batch; 0: not yet seen */
+    u32 waiting;        /* packets in vhost's own buffer: taken but not delivered */
+    u64 taken_ns;       /* when vhost last took a batch; 0: not seen yet */
 };
-BPF_TABLE("lru_hash", u64, struct position, positions, 8192);   /* by the ring's slots; its worker alone advances it */
+BPF_TABLE("lru_hash", u64, struct position, positions, 8192);   /* by the ring's array of slots; only its worker writes it */
 
-/* The queues that a CPU has given packets to last: what does not change from packet to packet costs six calls to find out, and none to
- * look up here. Looked at anew after eight ticks, and after each end of a queue, whose memory is soon that of another one. */
+/* The queues to which a CPU has sent packets last. What is the same for all packets of a queue costs six helper calls to read, and none
+ * to look up here. It is read again after eight ticks, and whenever a queue ends, whose memory may soon be used for another one. */
 struct recent_queue {
     u64 device;
     u64 ticks;
@@ -69,7 +69,7 @@ static inline struct queue_row *row_of(struct queue_key *key)
     return row;
 }
 
-/* A ring's ends, size and slots (include/linux/ptr_ring.h), copied at once. */
+/* A copy of a ring's ends, size and slots (include/linux/ptr_ring.h). */
 BPF_PERCPU_ARRAY(rings, struct ptr_ring, 1);
 
 static inline struct ptr_ring *copy_of(struct ptr_ring *ring)
@@ -83,8 +83,8 @@ static inline struct ptr_ring *copy_of(struct ptr_ring *ring)
     return copy;
 }
 
-/* Packets in the ring: its ends say how many, except that they meet when it is empty and when it is full. A slot that the consumer has
- * passed may keep its pointer until a batch of them is cleared, but never the slot where both ends meet. */
+/* How many packets are in the ring. Its two ends say so, but they meet when it is empty and when it is full. The slot where they meet
+ * tells: it has a pointer only when the ring is full. Other slots may keep a pointer for a while after they were read. */
 static inline u32 ring_occupancy(struct ptr_ring *ring)
 {
     u32 producer = ring->producer, consumer = ring->consumer_head;
@@ -96,7 +96,7 @@ static inline u32 ring_occupancy(struct ptr_ring *ring)
     return packet ? ring->size : 0;
 }
 
-/* From here on what vhost takes is counted. */
+/* Counts what vhost takes from now on. */
 static inline void start_from(struct ptr_ring *ring)
 {
     u64 slots = (u64)NC_READ(ring, queue);
@@ -105,7 +105,7 @@ static inline void start_from(struct ptr_ring *ring)
     positions.insert(&slots, &start);
 }
 
-/* NULL when there is no such queue, or the device is no tun device after all. */
+/* NULL: there is no such queue, or the device is no tun device. */
 static inline struct recent_queue *queue_of(struct net_device *dev, u32 queue)
 {
     u32 index = recent_index((u64)dev + queue);

@@ -1,12 +1,12 @@
-/* tx_kick_path - from a guest's kick to its packet in the host's stack, in four steps joined by the objects they pass:
+/* tx_kick_path - from a guest's kick to its packet in the host's stack, in four points. An object joins each point to the next:
  *
  *   K1 ioeventfd_write: the guest kicks, KVM signals the eventfd     (eventfd)
  *   K2 handle_tx_kick: vhost's worker begins its run                 (eventfd -> virtqueue)
- *   K3 tun_sendmsg: it hands over the first packet, or batch         (the same thread)
+ *   K3 tun_sendmsg: it sends the first packet, or batch              (the same thread)
  *   K4 netif_receive_skb: the host's stack receives the first        (the same thread, and the tap's device)
  *
- * A run is timed from the first kick that it answers; further kicks, and the packets behind the first, are counted. A run that no kick
- * began has no time: vhost stops after so many packets and queues itself again (vhost_exceeds_weight). What it moves is counted apart.
+ * A run is timed from the first kick that it answers. Further kicks and packets are counted. A run that no kick began is not timed: vhost
+ * stops after so many packets and queues itself again (vhost_exceeds_weight). What such runs move is counted separately.
  */
 
 #include "../../common/netconsole.h"
@@ -18,7 +18,7 @@ enum { RUNS };              /* counters */
 enum { BACKEND, KICK };     /* checks */
 
 struct kicks {
-    u64 first_ns;   /* K1 of the first that no run has answered */
+    u64 first_ns;   /* K1 of the first kick that no run has answered */
     u64 count;
     u64 answered;
 };
@@ -33,8 +33,8 @@ struct run {
 };
 BPF_TABLE("lru_hash", u32, struct run, runs, 8192);         /* by worker thread */
 
-/* The thread that has called tun_sendmsg and whose first packet is awaited: the stack is entered with softirqs off, on the same CPU, so
- * that the tracepoint, which sees every packet of the host, asks nothing but this. */
+/* The thread that called tun_sendmsg and whose first packet is expected. The packet enters the stack on the same CPU with softirqs off.
+ * The tracepoint of K4 sees every packet of the host, and for all others this is all that it reads. */
 struct handover {
     u64 device;
     u32 thread;
@@ -66,7 +66,7 @@ BPF_PERCPU_ARRAY(records, struct run_event, 1);
 
 /* ---- K1 ---- */
 
-/* As ioeventfd_in_range of virt/kvm/eventfd.c: KVM asks every eventfd at an address, of legacy devices those of all their queues. */
+/* As ioeventfd_in_range of virt/kvm/eventfd.c: KVM asks every eventfd at an address. Legacy devices have one address for all queues. */
 static inline int is_meant(struct _ioeventfd *one, u64 address, int length, void *value)
 {
     u64 written = 0;
@@ -80,7 +80,7 @@ static inline int is_meant(struct _ioeventfd *one, u64 address, int length, void
         return 0;
     if (NC_READ(one, wildcard))
         return 1;
-    bpf_probe_read_kernel(&written, sizeof(written), value);    /* KVM's buffer has 8 bytes whatever the length */
+    bpf_probe_read_kernel(&written, sizeof(written), value);    /* KVM's buffer always has 8 bytes */
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     written >>= (64 - 8 * length) & 63;
 #else
@@ -167,7 +167,7 @@ int ended(struct pt_regs *ctx)
     row->packets += run->packets;
     if (run->ns[3])
         row->runs++;
-    else                        /* nothing to send, or it was dropped or taken by XDP before the stack saw it */
+    else                        /* nothing to send, or the packet was dropped or taken by XDP before the stack */
         row->unseen++;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* bytes.h - how many bytes the batches hold that vhost gives back to a guest, and those that it hands to the tap. */
+/* bytes.h - how many bytes are in a batch: of buffers that vhost gives back to the guest, and of packets that it sends to the tap. */
 #ifndef VHOST_QUEUES_BYTES_H
 #define VHOST_QUEUES_BYTES_H
 
@@ -15,8 +15,8 @@ struct heads {
 };
 BPF_PERCPU_ARRAY(scratch, struct heads, 1);
 
-/* Bytes written to the guest: the lengths of the buffers given back, a chunk at a time. What is behind the last one is set to zero first,
- * so that the sum needs no branches: the verifier would follow each. */
+/* Bytes written to the guest: the lengths of the buffers given back, summed in chunks. What follows the last buffer is set to zero first,
+ * so that the sum needs no branches, each of which the verifier would follow. */
 static inline u64 bytes_of(struct vring_used_elem *heads, u32 count)
 {
     struct heads *chunk;
@@ -47,7 +47,7 @@ struct sent_batch {
 };
 BPF_PERCPU_ARRAY(sent_batch, struct sent_batch, 1);
 
-/* Copied as a whole: a call for each packet would cost more than all else here. */
+/* The batch is copied at once: a helper call for each packet would cost more than all the rest. */
 static inline u64 bytes_sent(struct tun_msg_ctl *control)
 {
     u32 count = control->num;
@@ -62,7 +62,7 @@ static inline u64 bytes_sent(struct tun_msg_ctl *control)
     }
     for (u32 i = 0; i < XDP_BATCH && i < count; i++) {
         bytes += (u64)copy->buffers[i].data_end - (u64)copy->buffers[i].data;
-        asm volatile("" : "+r"(i));     /* the verifier wants to see it counted up, not down */
+        asm volatile("" : "+r"(i));     /* the verifier needs a loop that counts up */
     }
     return bytes;
 }

@@ -1,8 +1,8 @@
-/* vhost_queues - what vhost's workers do for each virtqueue: how soon they come, what they move, and whether the guest is told.
+/* vhost_queues - what vhost's workers do for each virtqueue: how soon they run, what they move, and whether the guest is interrupted.
  *
- * A run is one call of the four work functions of vhost_net (drivers/vhost/net.c); only addresses of them are taken, so none is ever
- * inlined. What a run moves is collected in its worker's record (vhost_worker.h) and added to the queue's row when it ends: no hook is per
- * packet.
+ * A run is one call of one of the four work functions of vhost_net (drivers/vhost/net.c). They are called by their address alone, so none
+ * is ever inlined. What a run moves is collected in its worker's record (worker.h) and added to the queue's row when it ends: no hook runs
+ * per packet.
  */
 
 #include "../../common/netconsole.h"
@@ -29,7 +29,7 @@ BPF_TABLE("hash", struct tap_queue, struct queue_row, queues, NC_ROWS_queues);
 /* include/uapi/linux/vhost.h: _IOW(0xAF, 0x30, struct vhost_vring_file) */
 #define VHOST_NET_SET_BACKEND 0x4008AF30
 
-/* Written by the worker alone, see vhost_worker.h. */
+/* Written by the worker alone, see worker.h. */
 BPF_TABLE("hash", struct tap_queue, struct nc_bucket, run, NC_ROWS_run);
 BPF_TABLE("hash", struct tap_queue, struct nc_bucket, batch, NC_ROWS_batch);
 
@@ -40,7 +40,7 @@ static inline struct vhost_net_virtqueue *net_queue(struct vhost_virtqueue *vq)
     return (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
 }
 
-/* Packets that the worker has taken out of the tap's ring but not delivered. */
+/* Packets that the worker has taken from the tap's ring but not delivered. */
 static inline u32 packets_inside(struct vhost_virtqueue *vq)
 {
     struct vhost_net_buf inside = NC_READ(net_queue(vq), rxq);
@@ -70,7 +70,7 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
 
     if (!config)
         return 0;
-    if (!sock) {                /* the guest's driver has not set it up, or is gone: not for long, where vhost runs */
+    if (!sock) {                /* the guest's driver has not set it up yet, or is gone: where vhost runs, not for long */
         nc_check(BACKEND, 0);
         return 0;
     }
@@ -124,10 +124,10 @@ int tx_net(struct pt_regs *ctx, struct vhost_work *work)
 
 /* ---- what a run moves ---- */
 
-/* Buffers go back to the guest: vhost_add_used_and_signal_n. Its call crosses from one module to another, so it is never inlined. */
+/* Buffers go back to the guest: vhost_add_used_and_signal_n. One module calls it in another, so it is never inlined. */
 int flushed(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq, struct vring_used_elem *heads)
 {
-#if NARGS_vhost_add_used_and_signal_n == 5      /* 6.18: the number of buffers per packet came before it */
+#if NARGS_vhost_add_used_and_signal_n == 5      /* from 6.18 the number of buffers per packet comes before it */
     u32 count = PT_REGS_PARM5(ctx);
 #else
     u32 count = PT_REGS_PARM4(ctx);
@@ -161,7 +161,7 @@ int signalled(struct pt_regs *ctx, struct eventfd_ctx *eventfd)
     return 0;
 }
 
-/* Packets of the guest leave for the tap: one large one, or a batch. */
+/* Packets of the guest go to the tap: a large one, or a batch. */
 int sent(struct pt_regs *ctx, struct socket *sock, struct msghdr *message, u64 length)
 {
     struct worker *worker = worker_of_thread();
@@ -180,8 +180,8 @@ int sent(struct pt_regs *ctx, struct socket *sock, struct msghdr *message, u64 l
 
 /* ---- the end of a run ---- */
 
-/* Buffers that the guest has offered and vhost has not given back: the ring is shared (virtio 1.1, 2.6), the worker runs in the address
- * space of its owner. */
+/* Buffers that the guest has offered and vhost has not given back. The ring is shared memory (virtio 1.1, 2.6); the worker runs in the
+ * address space of its owner, and can read it. */
 static inline void look_at_ring(struct queue_row *row, struct vhost_virtqueue *vq)
 {
     struct vring_avail *avail = (void *)NC_READ(vq, avail);
@@ -199,11 +199,11 @@ static inline void account_rx(struct worker *worker, struct queue_row *row, stru
     u32 consumed = NC_READ(ring, consumer_head), size = NC_READ(ring, size), waiting = packets_inside(vq);
     u64 headers;
 
-    /* Taken from the ring, minus those that wait now, plus those that waited before. */
+    /* Packets delivered: taken from the ring, plus those that waited before the run, minus those that wait now. */
     if (size)
         worker->packets = (consumed + size - worker->consumed) % size + worker->waiting - waiting;
     headers = worker->packets * (NC_READ(nvq, sock_hlen) + NC_READ(nvq, vhost_hlen));
-    worker->bytes -= headers < worker->bytes ? headers : worker->bytes;     /* less when flushed() was missed: that is in the ledger */
+    worker->bytes -= headers < worker->bytes ? headers : worker->bytes;     /* fewer when flushed() was missed, which is in the ledger */
     row->starving = waiting && !row->depth_buffers;
     row->starved_runs += row->starving;
 }

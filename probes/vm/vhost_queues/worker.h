@@ -1,6 +1,6 @@
-/* worker.h - a thread of vhost: the run that it is in, how soon it has come after it was woken, and how long it waited for a CPU.
+/* worker.h - a worker thread of vhost: its present run, how soon it ran after it was woken, and how long it waited for a CPU.
  *
- * Its rows have no other writer than itself: plain hashes, not one copy per CPU of every queue of every machine. Needs tap.h.
+ * A worker is the only writer of its rows. So they are in plain hashes, without a copy for each CPU.
  */
 #ifndef VHOST_QUEUES_WORKER_H
 #define VHOST_QUEUES_WORKER_H
@@ -11,22 +11,22 @@
 struct worker {
     struct tap_queue tap;
     u64 vq;             /* 0: no run */
-    u64 call;           /* the eventfd that interrupts the guest; 0: there is none */
+    u64 call;           /* the eventfd that interrupts the guest; 0: none */
     u64 since_ns;
     u64 packets, buffers, bytes, batches, signals;
     u64 unsignalled;    /* buffers given back since the last interrupt of this run */
     u64 kicks, arrivals;
-    u64 ring;           /* the tap's ring ... */
-    u32 consumed;       /* ... vhost's position in it ... */
-    u32 waiting;        /* ... and packets taken from there but not delivered: at the start of the run */
-    /* what the scheduler had booked for the thread when its last run began: how often it was given a CPU, and how long it waited for one */
+    u64 ring;           /* the tap's ring */
+    u32 consumed;       /* vhost's position in it at the start of the run */
+    u32 waiting;        /* packets taken from it but not delivered, at the start of the run */
+    /* the scheduler's totals of the thread when its last run began: how often it got a CPU, and how long it waited for one */
     u64 pcount, run_delay;
-    /* ... and when its row was last brought up to date: CPU time, and how often it was given one */
+    /* when its row was last updated, and the totals then: CPU time, and how often it got a CPU */
     u64 booked, ran_ns, booked_pcount;
 };
 BPF_TABLE("lru_hash", u32, struct worker, threads, 8192);
 
-/* The worker that runs, when it is in a run. */
+/* The worker that is the current thread. NULL: it is none, or not in a run. */
 static inline struct worker *worker_of_thread(void)
 {
     u32 tid = bpf_get_current_pid_tgid();
@@ -34,12 +34,12 @@ static inline struct worker *worker_of_thread(void)
     return worker && worker->vq ? worker : NULL;
 }
 
-/* ---- wake-ups, by the work that they queue ---- */
+/* ---- wake-ups, by the work item that they queue ---- */
 
 BPF_TABLE("hash", struct tap_queue, struct nc_bucket, wake, NC_ROWS_wake);
 
 struct wakeups {
-    u64 since_ns;       /* the first that no run has answered */
+    u64 since_ns;       /* time of the first wake-up that no run has answered */
     u64 count;
     u64 answered;
 };
@@ -85,7 +85,7 @@ static inline void account_wakeups(struct worker *worker, u64 work, u64 now, int
     wakeup->since_ns = 0;
 }
 
-/* ---- the worker as the scheduler sees it: in its own books, for hooks of its would run on every context switch of the host ---- */
+/* ---- CPU time and waits, from the scheduler's own totals: hooks in the scheduler would run on every context switch of the host ---- */
 
 BPF_TABLE("hash", struct tap_queue, struct nc_bucket, scheduled, NC_ROWS_scheduled);
 
@@ -100,7 +100,8 @@ struct worker_row {
 };
 BPF_TABLE("hash", struct worker_key, struct worker_row, workers, NC_ROWS_workers);
 
-/* How long the worker has waited for a CPU since its last run began. Less than then is another thread of that number. */
+/* How long the worker has waited for a CPU since its last run began. Lower totals than then are of another thread with
+ * its number. */
 static inline void account_delay(struct worker *worker)
 {
 #ifdef HAVE_sched_info_run_delay
@@ -110,7 +111,7 @@ static inline void account_delay(struct worker *worker)
     struct nc_bucket none = {};
     u64 delay_ns = booked.run_delay - worker->run_delay;
 
-    /* Not when this is the first look, or it had its CPU all the time. */
+    /* Not at the first reading, and not when it kept its CPU all the time. */
     if (worker->pcount && booked.pcount > worker->pcount && booked.run_delay >= worker->run_delay) {
         key.direction[0] = key.direction[1] = 0;
         key.slot = nc_slot(delay_ns);
@@ -121,9 +122,9 @@ static inline void account_delay(struct worker *worker)
 #endif
 }
 
-#define BOOKED_SHIFT 22     /* of nanoseconds: 4 ms, a tick, for so late the scheduler may be itself; no division */
+#define BOOKED_SHIFT 22     /* 2^22 ns, 4 ms, about a tick: the scheduler's totals may be that late; no division */
 
-/* At most once in that time: these are totals, so that nothing is lost. */
+/* Updates the row at most once in that time. Totals lose nothing in between. */
 static inline void account_cpu(struct worker *worker, u64 now)
 {
     struct worker_key key = { .place = worker->tap.place, .queue = worker->tap.queue };

@@ -1,7 +1,7 @@
 /* virtio_guest - inside a guest: how its virtio network queues are polled and interrupted, and whether the receive ring could be refilled.
  *
- * From tracepoints: napi_poll tells of every poll, irq_handler_entry of every interrupt. Which of them are virtio_net's is seen from the
- * objects: a virtqueue belongs to a virtio device whose driver data is a virtnet_info that points back at both.
+ * The tracepoint napi_poll sees every poll, irq_handler_entry every interrupt. The objects tell which of them are virtio_net's: a virtqueue
+ * belongs to a virtio device whose driver data is a virtnet_info that points back to both.
  */
 
 #include "../../common/netconsole.h"
@@ -29,7 +29,7 @@ BPF_TABLE("percpu_hash", struct nc_place, struct device_row, devices, NC_ROWS_de
 
 #define VIRTIO_ID_NET 1     /* include/uapi/linux/virtio_ids.h */
 
-/* The network device of a virtqueue; NULL when it is none, whatever the pointer leads to. */
+/* The network device of a virtqueue. NULL when it is no virtqueue of virtio_net, whatever the pointer points to. */
 static inline struct net_device *device_of(struct virtqueue *vq)
 {
     struct virtio_device *vdev = NC_READ(vq, vdev);
@@ -40,7 +40,7 @@ static inline struct net_device *device_of(struct virtqueue *vq)
     return NC_READ(info, dev);
 }
 
-/* A network device on the virtio bus is virtio_net's (or that of CAIF, which nobody has). */
+/* A network device on the virtio bus is virtio_net's (or CAIF's, which nobody has). */
 static inline int is_on_virtio_bus(struct net_device *dev)
 {
     struct device *parent = NC_READ(dev, dev.parent);
@@ -112,7 +112,7 @@ int polled(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* With an interrupt of its own, a virtqueue is what its handler is registered for (vring_interrupt). */
+/* A virtqueue with an interrupt of its own is the argument of the interrupt's handler (vring_interrupt). */
 int interrupted(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
@@ -134,7 +134,7 @@ int interrupted(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* The receive ring could not be filled for want of memory: refill_work tries again later (and once when a device is opened). */
+/* There was no memory to fill the receive ring: refill_work tries again later. It also runs once when a device is opened. */
 int refilled(struct pt_regs *ctx, struct work_struct *item)
 {
     struct virtnet_info *info = (void *)item - offsetof(struct virtnet_info, refill.work);
