@@ -1,4 +1,4 @@
-"""Records the shipped sample "vhost" in the lab (lab.md): a booted guest on vhost-net, its traffic, two faults.
+"""Records the shipped sample "vhost" in the lab (docs/design/lab.md): a guest on vhost-net, its traffic, two faults.
 
 usage: python tools/record_vhost_sample.py FILE.ncrec       (needs what the lab needs; a few minutes; nothing is left)
 """

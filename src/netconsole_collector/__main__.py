@@ -1,4 +1,4 @@
-"""The collector's command line: `python3 -m netconsole_collector`; see collector.md for other ways to start it."""
+"""The collector's command line: `python3 -m netconsole_collector`; docs/design/collector.md has other ways."""
 
 import argparse
 import sys

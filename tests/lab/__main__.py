@@ -1,4 +1,4 @@
-"""`python -m tests.lab`: a hypervisor for people, with a switch, guests and some traffic (`make lab`; lab.md)."""
+"""`python -m tests.lab`: a hypervisor for people, with switch, guests and traffic (`make lab`; docs/design/lab.md)."""
 
 from __future__ import annotations
 

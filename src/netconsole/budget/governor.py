@@ -34,7 +34,7 @@ AIM = 0.9
 ROOM = 0.6
 """Up to this share of the limit, something is taken back: well below AIM, so that it does not swing."""
 BURST = 1.25
-"""A burst of events is no excess: the kernel's token buckets save up a quarter of a second's worth (collector.md)."""
+"""A burst is allowed: the kernel's token buckets save up a quarter of a second's events (docs/design/collector.md)."""
 OVERHEAD_AFTER = 10
 """Intervals in a row before what our processes take counts: starting up is dear, and over by then."""
 BLIND_S = 0.5

@@ -1,1 +1,1 @@
-"""What the probes cost on this host, measured in pairs with and without under load of our own (calibrate.md)."""
+"""What the probes cost on this host, measured in pairs with and without, under our own load (docs/use/calibrate.md)."""

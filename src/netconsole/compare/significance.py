@@ -1,4 +1,4 @@
-"""The statistics of a comparison (comparison.md): is a change more than chance, and how far are two shapes apart.
+"""The statistics of a comparison (docs/use/comparison.md): is a change beyond chance, and how far apart are two shapes.
 
 Pure functions of counts and numbers, standard library only. Every ``p`` is the probability of a change at least as
 large when nothing changed; ``n`` are samples, and never more of them than EFFECTIVE_SAMPLES are believed.

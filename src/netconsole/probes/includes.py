@@ -1,4 +1,4 @@
-"""A probe's C as one text: each header stands where the first `#include` names it (probes.md).
+"""A probe's C as one text: each header stands where the first `#include` names it (docs/reference/probes.md).
 
 Only two forms of `#include` are read, and neither can name a file elsewhere: `"name.h"`, a header beside the file, and
 `"../../common/name.h"`, one that several probes share. The shared ones are those of the probe's own tree where it has

@@ -1,4 +1,4 @@
-"""What a probe is (probes.md): programs, counters, tables, histograms, events and rules, as its manifest says."""
+"""A probe's manifest (docs/reference/probes.md): its programs, counters, tables, histograms, events and rules."""
 
 from __future__ import annotations
 

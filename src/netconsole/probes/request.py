@@ -10,7 +10,7 @@ from netconsole.telemetry.frames import Mode, Scalar
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """A probe to run. ``spec`` is the manifest as the collector takes it (probes.md), ``code`` its C."""
+    """A probe to run. ``spec`` is the manifest as the collector takes it (docs/reference/probes.md), ``code`` its C."""
 
     name: str
     mode: Mode = "summary"

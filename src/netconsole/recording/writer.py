@@ -1,4 +1,4 @@
-"""Writes the file of a recording (recording.md): blocks in, the oldest blocks out, readable whatever happens."""
+"""Writes the file of a recording (docs/use/recording.md). It adds blocks and removes the oldest ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`netconsole doctor`: what this host can do, found out by doing it, and what would help where it cannot.
 
-The collector tries everything once (its `--doctor`, collector.md); what keeps the collector itself from running
+The collector tries everything once (`--doctor`, docs/design/collector.md); what keeps the collector itself from running
 is found here. Nothing stays behind.
 """
 

@@ -1,4 +1,4 @@
-"""Reads snapshots (snapshot.md): the shape as types, bounded in size, every mistake one line with file and key.
+"""Reads snapshots (docs/use/snapshot.md): the shape as types, a limit of size, each mistake one line with file and key.
 
 Unknown keys are left alone, so that a later version may add some; what is here was in version 1 and stays.
 """

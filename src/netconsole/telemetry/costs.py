@@ -83,7 +83,7 @@ class ProbeCost:
 
     @property
     def unmeasured(self) -> int:
-        """What was counted in the last interval and is in no histogram, to keep the cost down (frames.md)."""
+        """What was counted in the last interval but is in no histogram, to save cost (docs/reference/frames.md)."""
         entry = self.ledger.get("unmeasured")
         return entry.delta if entry else 0
 

@@ -1,7 +1,7 @@
 """The frames: one JSON object per line, the only thing that readers of a measurement ever see.
 
-The words for people are in frames.md; a test compares the two. Everything decodes through :func:`decode`, so
-that a live collector, a recording and a remote host are held to the same rules.
+docs/reference/frames.md is the page for people; a test compares the two. Everything decodes through :func:`decode`, so
+that the same rules hold for a live collector, a recording and a remote host.
 """
 
 from __future__ import annotations

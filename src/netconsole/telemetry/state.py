@@ -92,7 +92,7 @@ class ProbeState:
 
     @property
     def counters_are_exact(self) -> bool:
-        """Whether its counters are, even if its rows are not: what is ``unlisted`` is in them (frames.md)."""
+        """Whether its counters are, even if its rows are not: ``unlisted`` is in them (docs/reference/frames.md)."""
         return not self.at_least().keys() - {"unlisted"}
 
     def counter_history(self, name: str, count: int = SAMPLES) -> list[float | None]:

@@ -1,6 +1,6 @@
 """The compile worker: loads and attaches one probe, hands all descriptors to the collector, and ends.
 
-A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh"} (collector.md); for tests
+A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh"} (docs/design/collector.md); for tests
 also "btf" and "release" of another kernel (or its "headers") with "compile_only", and "plain": no BTF-typed programs.
 For another kernel, a module counts as loaded when its BTF lies beside that of vmlinux.
 

@@ -1,8 +1,8 @@
 """Probes compiled on this machine for a kernel of the lab, where a compile takes twenty times as long.
 
-The collector keeps what it compiles under a name that stands for all that a compile reads (collector.md). Of the
-lab's kernels all of that is known here. The collector inside asks for the very name, so that what it finds is what it
-would have compiled; where it finds nothing it compiles.
+The collector keeps what it compiles under a name that stands for all that a compile reads (docs/design/collector.md).
+All of that is known here for the lab's kernels. The collector inside asks for that name, so what it finds is what it
+would have compiled. If it finds nothing, it compiles.
 """
 
 from __future__ import annotations

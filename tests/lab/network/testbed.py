@@ -90,7 +90,7 @@ class Testbed:
         return self.hypervisor.address_of(BRIDGE, BRIDGE_IP)
 
     def rest(self) -> None:
-        """Stops the guests, for what does not need them (lab.md says why). Their `revive` starts them again."""
+        """Stops the guests if a test does not need them (docs/design/lab.md says why). `revive` starts them."""
         for guest in self.guests:
             guest.stop()
 

@@ -21,7 +21,7 @@ ONE_IN = 4
 HARDLY_ANYTHING_PCT = 0.01
 """Of a core: 13 us in a window, which a few rows take."""
 GRANT_RUNS, OWED_S = 64, 8 * 0.134
-"""Of the circuit breaker (governor.md): a grant of such rows is more than can be owed, and paid after so long."""
+"""Of the circuit breaker (docs/design/governor.md): such a grant of rows exceeds any debt, paid after so long."""
 DROPPED = "priority=100,udp,in_port=vdrop,tp_dst=4444"
 
 WIRE = f"""

@@ -1,4 +1,4 @@
-"""The frames: the words of frames.md and the types agree, and whatever bytes come, decoding ends in one error."""
+"""Frames: docs/reference/frames.md and the types agree; whatever bytes come, decoding ends in one error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The facts of the host: how it is configured, each with its source, for the snapshot and for comparisons.
 
-A fact is keyed ``area/thing/property`` (``nic/eth0/offload/tx-tcp-segmentation``); facts.md lists the areas.
+A fact's key is ``area/thing/property`` (``nic/eth0/offload/tx-tcp-segmentation``); docs/reference/facts.md has all.
 """
 
 from __future__ import annotations
