@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from netconsole.profile.profile import Budget
-from netconsole.telemetry.state import SourceState, State
+from netconsole.telemetry.source import SourceState
+from netconsole.telemetry.state import State
 
 Word: TypeAlias = Literal["ok", "near", "over", "no limit", "?"]
 Limit: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "memory_mb", "events_per_s"]
@@ -104,14 +105,14 @@ def user_cpu_pct(state: State) -> float | None:
 
 def steady_cpu_pct(source: SourceState) -> float | None:
     """The median of the last intervals: what one of our processes takes when it does not happen to start or tidy up."""
-    known = sorted(v for v in source.usage.cpu_history(source.timeline, STEADY_INTERVALS) if v is not None)
+    known = sorted(v for v in source.cpu_history(STEADY_INTERVALS) if v is not None)
     return known[(len(known) - 1) // 2] if known else None
 
 
 def memory_kb(state: State) -> int | None:
     """Memory of collector and console: PSS where it is known, else RSS; None while nothing is known."""
-    usages = [source.usage for source in state.sources.values()]
-    known = [kb for u in usages if (kb := u.rss_kb if u.pss_kb is None else u.pss_kb) is not None]
+    used = [source.rss_kb if source.pss_kb is None else source.pss_kb for source in state.sources.values()]
+    known = [kb for kb in used if kb is not None]
     return sum(known) if known else None
 
 

@@ -30,7 +30,8 @@ from netconsole.snapshot.document import Profile as ProfileData
 from netconsole.telemetry import histogram
 from netconsole.telemetry.action import Action
 from netconsole.telemetry.frames import Buckets
-from netconsole.telemetry.state import ProbeState, SourceState, State
+from netconsole.telemetry.source import SourceState
+from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import HistogramsState, RowKey, TableState
 
 NEVER_SETTLED = "was not attached in time"
@@ -72,7 +73,7 @@ def mark(state: State) -> Mark:
         mono_ns,
         wall_ns,
         state.collector.restarts,
-        {name: source.usage.cpu_ns for name, source in state.sources.items()},
+        {name: source.cpu_ns for name, source in state.sources.items()},
         {name: _probe_mark(probe) for name, probe in state.probes.items()},
         {name: source.closed_mono_ns for name, source in state.sources.items()},
     )
@@ -348,12 +349,11 @@ def _cost(state: State, probes: Mapping[str, ProbeData], since: Mark, duration_n
 
 
 def _usage(source: SourceState, cpu_ns_before: int, duration_ns: int) -> dict[str, float | int | None]:
-    usage = source.usage
-    used = usage.cpu_ns - cpu_ns_before if usage.rss_kb is not None else None
+    used = source.cpu_ns - cpu_ns_before if source.rss_kb is not None else None
     return {
         "cpu_pct": 100 * used / duration_ns if used is not None and duration_ns else None,
-        "rss_kb": usage.rss_kb,
-        "pss_kb": usage.pss_kb,
+        "rss_kb": source.rss_kb,
+        "pss_kb": source.pss_kb,
     }
 
 

@@ -1,28 +1,36 @@
-"""What watching costs and what it missed: run time of each program, memory and CPU of our processes, the ledger."""
+"""What a probe costs and what it missed: the run time of each program, and the ledger."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, field
 
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import LEDGER_COUNTS, LEDGER_SAMPLES, Count
-from netconsole.telemetry.series import Series, Timeline
+from netconsole.telemetry.frames import LEDGER_COUNTS, LEDGER_SAMPLES, Count, Name, Natural, Text
+from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 
 MAX_PROGRAMS = 64
 
 
-@dataclass(slots=True)
-class ProgramCost:
-    """One BPF program. Sums are of the statistics windows alone; ``scaled`` figures are for the whole time."""
+class ProgramCost(SavedValues):
+    """One BPF program. Sums are of the statistics windows alone."""
 
-    name: str
-    attach: str
-    window_ns: int = 0
-    run_count: int = 0
-    run_time_ns: int = 0
-    missed: int | None = None
+    MOST: ClassVar = MAX_PROGRAMS
+
+    name: Name
+    attach: Text
+    window_ns: Natural = 0
+    run_count: Natural = 0
+    run_time_ns: Natural = 0
+    missed: Natural | None = None
     last_ns_per_run: float | None = None
     last_cpu_pct: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What it is found by."""
+        return self.name
 
     @property
     def ns_per_run(self) -> float | None:
@@ -35,20 +43,24 @@ class ProgramCost:
         return 100 * self.run_time_ns / self.window_ns if self.window_ns else None
 
 
-@dataclass(slots=True)
-class ProbeCost:
+class ProbeCost(Saved):
     """The cost and the loss ledger of one probe. ``estimated``: measured in windows and scaled up."""
 
-    programs: dict[str, ProgramCost] = field(default_factory=dict)
+    _programs: Keyed[str, ProgramCost] = field(default_factory=Keyed)
     estimated: bool = False
-    elapsed_ns: int = 0
+    elapsed_ns: Natural = 0
     kernel_cpu_pct: float | None = None
     """In-kernel time in the last statistics window, in percent of one core; None before the first window."""
-    maps_kb: int | None = None
-    events: dict[str, Count] = field(default_factory=dict)
-    ledger: dict[str, Count] = field(default_factory=dict)
+    maps_kb: Natural | None = None
+    events: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
+    ledger: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
     measurable: bool = True
     """Whether the kernel tells run times at all, as far as is known."""
+
+    @property
+    def programs(self) -> dict[str, ProgramCost]:
+        """By name."""
+        return self._programs.by_key
 
     def apply(self, frame: frames.Cost) -> None:
         """Take over the cost frame of a probe."""
@@ -93,32 +105,3 @@ class ProbeCost:
 
     def _entries(self, names: tuple[str, ...]) -> dict[str, int]:
         return {name: self.ledger[name].total for name in names if name in self.ledger and self.ledger[name].total}
-
-
-@dataclass(slots=True)
-class UsageState:
-    """CPU and memory of one of our processes. Percent of one core; None where the host does not tell."""
-
-    cpu_pct: float | None = None
-    cpu_ns: int = 0
-    """CPU time in all since this state began."""
-    rss_kb: int | None = None
-    pss_kb: int | None = None
-    history: Series = field(default_factory=Series)
-
-    def apply(self, frame: frames.Cost, tick: int) -> None:
-        """Take over the usage of a process."""
-        usage = frame.usage
-        if usage is None:
-            self.cpu_pct = None
-            return
-        self.rss_kb, self.pss_kb = usage.rss_kb, usage.pss_kb
-        self.cpu_pct = None
-        if usage.cpu_ns is not None and frame.interval_ns > 0:
-            self.cpu_pct = 100 * usage.cpu_ns / frame.interval_ns
-            self.cpu_ns += usage.cpu_ns
-        self.history.put(tick, self.cpu_pct)
-
-    def cpu_history(self, timeline: Timeline, count: int) -> list[float | None]:
-        """Percent of one core, oldest first; None is unknown."""
-        return self.history.values(timeline, count)

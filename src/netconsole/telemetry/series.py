@@ -11,6 +11,9 @@ import math
 from array import array
 from collections import deque
 
+from netconsole.telemetry.frames import Int, Natural
+from netconsole.telemetry.saved import Saved
+
 SAMPLES = 600
 """Ten minutes at one sample a second."""
 
@@ -19,14 +22,15 @@ _IDLE = -1.0
 """Nothing was written; no figure that has a history is ever negative."""
 
 
-class Timeline:
+class Timeline(Saved):
     """Counts intervals, and remembers which were missed (lost frames, a collector that was away)."""
 
-    def __init__(self) -> None:
-        self.tick = 0
-        self.last_mono_ns: int | None = None
+    tick: Natural = 0
+    last_mono_ns: Int | None = None
+    _begun: bool = False
+
+    def __post_init__(self) -> None:
         self._missed: deque[int] = deque(maxlen=SAMPLES)
-        self._begun = False
 
     def begin(self, mono_ns: int, interval_ns: int) -> int:
         """A figure read at ``mono_ns`` arrived; the first of an interval shows how many were missed before it."""

@@ -8,57 +8,77 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, field
 
 from netconsole.telemetry import frames
-from netconsole.telemetry.costs import ProbeCost, UsageState
-from netconsole.telemetry.frames import AnyFrame, Mode, Scalar, Source
+from netconsole.telemetry.costs import ProbeCost
+from netconsole.telemetry.frames import AnyFrame, Mode, Name, Natural, Scalar, Sentence, Source, Text
+from netconsole.telemetry.saved import Keyed, Saved
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
-from netconsole.telemetry.tables import CountState, HistogramsState, TableState, per_second
+from netconsole.telemetry.source import SourceState
+from netconsole.telemetry.tables import MAX_NAMES, CountState, HistogramsState, TableState, per_second
 
 PerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
 """By probe and mode: a counter of it, and the ns in the kernel that one count of it was found to cost."""
 
 MAX_PROBES = 64
-MAX_NAMES = 64
-"""Counters, tables or histograms of one probe: a manifest has at most a dozen."""
 MAX_EVENTS = 500
 """Events of one probe that are kept; more than this in one interval are counted as shed."""
 
 
-@dataclass(slots=True)
-class CounterState:
-    """A counter with its history."""
+class CounterState(Saved, array_like=True):
+    """A counter with its history, and the interval that last spoke of it."""
 
     count: CountState
-    tick: int
-    series: Series = field(default_factory=Series)
+    tick: Natural
+
+    def __post_init__(self) -> None:
+        self.series = Series()
 
 
-@dataclass(slots=True)
-class ProbeState:
+class ProbeState(Saved):
     """Everything known of one probe. ``status`` is one of :data:`netconsole.telemetry.frames.ProbeState`."""
 
-    name: str
+    name: Name
     source: Source
-    timeline: Timeline
     status: frames.ProbeState = "off"
     mode: Mode = "summary"
-    why: str | None = None
-    help: str | None = None
-    attach: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    knobs: dict[str, Scalar] = field(default_factory=dict)
-    counters: dict[str, CounterState] = field(default_factory=dict)
-    tables: dict[str, TableState] = field(default_factory=dict)
-    histograms: dict[str, HistogramsState] = field(default_factory=dict)
-    events: deque[frames.Event] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
-    events_arrived: int = 0
-    events_shed: int = 0
+    why: Sentence | None = None
+    help: Sentence | None = None
+    attach: Annotated[list[Text], Meta(max_length=256)] = field(default_factory=list)
+    missing: Annotated[list[Text], Meta(max_length=256)] = field(default_factory=list)
+    knobs: Annotated[dict[Name, Scalar], Meta(max_length=64)] = field(default_factory=dict)
+    counters: Annotated[dict[Name, CounterState], Meta(max_length=MAX_NAMES)] = field(default_factory=dict)
+    _tables: Keyed[str, TableState] = field(default_factory=Keyed)
+    _histograms: Keyed[str, HistogramsState] = field(default_factory=Keyed)
+    events_arrived: Natural = 0
+    events_shed: Natural = 0
+    _arrived_now: Natural = 0
     cost: ProbeCost = field(default_factory=ProbeCost)
-    _arrived_now: int = 0
-    per_count: PerCount = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.events: deque[frames.Event] = deque(maxlen=MAX_EVENTS)
+        self.per_count: PerCount = {}
+
+    def follow(self, timeline: Timeline) -> None:
+        """Count intervals by the timeline of its source. Call it before anything else."""
+        self.timeline: Timeline = timeline
+        for table in self.tables.values():
+            table.follow(timeline)
+        for group in self.histograms.values():
+            group.follow(timeline)
+
+    @property
+    def tables(self) -> dict[str, TableState]:
+        """By name."""
+        return self._tables.by_key
+
+    @property
+    def histograms(self) -> dict[str, HistogramsState]:
+        """By name."""
+        return self._histograms.by_key
 
     @property
     def kernel_cpu_pct(self) -> float | None:
@@ -116,13 +136,20 @@ class ProbeState:
                     counter.count, counter.tick = CountState(sent.total, sent.delta, rate), tick
                     counter.series.put(tick, rate)
             case frames.Table():
-                if frame.name not in self.tables and len(self.tables) >= MAX_NAMES:
-                    return
-                self.tables.setdefault(frame.name, TableState(frame.name, self.timeline)).apply(frame, tick)
+                table = self.tables.get(frame.name)
+                if table is None:
+                    if len(self.tables) >= MAX_NAMES:
+                        return
+                    table = self.tables[frame.name] = TableState(frame.name)
+                    table.follow(self.timeline)
+                table.apply(frame, tick)
             case frames.Histogram():
-                if frame.name not in self.histograms and len(self.histograms) >= MAX_NAMES:
-                    return
-                group = self.histograms.setdefault(frame.name, HistogramsState(frame.name, self.timeline))
+                group = self.histograms.get(frame.name)
+                if group is None:
+                    if len(self.histograms) >= MAX_NAMES:
+                        return
+                    group = self.histograms[frame.name] = HistogramsState(frame.name)
+                    group.follow(self.timeline)
                 group.apply(frame, tick)
             case frames.Event():
                 self.events_arrived += 1
@@ -156,43 +183,6 @@ class ProbeState:
         self.cost = ProbeCost()
 
 
-@dataclass(slots=True)
-class SourceState:
-    """The stream of one source: is it whole, how old is it, what does its process use."""
-
-    timeline: Timeline = field(default_factory=Timeline)
-    usage: UsageState = field(default_factory=UsageState)
-    intervals: int = 0
-    interval_ns: int | None = None
-    closed_mono_ns: int | None = None
-    """When the figures of the last whole interval were read (CLOCK_MONOTONIC of the measured host)."""
-    closed_wall_ns: int | None = None
-    restarts: int = 0
-    frames_lost: int = 0
-    """Frames that never came, by gaps in their numbers."""
-    intervals_missed: int = 0
-    bye: str | None = None
-    _first_seq: int | None = None
-    _last_seq: int = 0
-    _received: int = 0
-    _lost_before: int = 0
-
-    def number(self, seq: int) -> None:
-        """Account for the number of a frame; the order of arrival does not matter."""
-        if self._first_seq is None:
-            self._first_seq = self._last_seq = seq
-        self._last_seq = max(self._last_seq, seq)
-        self._received += 1
-        lost = self._last_seq - self._first_seq + 1 - self._received
-        self.frames_lost = self._lost_before + max(0, lost)
-
-    def restart(self) -> None:
-        """A new stream begins: its numbers start anew."""
-        self._lost_before = self.frames_lost
-        self._first_seq, self._last_seq, self._received = None, 0, 0
-        self.bye = None
-
-
 class State:
     """The picture after the frames that were applied. Read it between intervals (``Session.view``)."""
 
@@ -206,7 +196,6 @@ class State:
         self.first_wall_ns: int | None = None
         self.per_count: PerCount = {}
         """What a count costs on this host: for kernels that do not tell run times."""
-        self._lost_seen: dict[Source, int] = {"collector": 0, "console": 0}
 
     @property
     def collector(self) -> SourceState:
@@ -291,12 +280,14 @@ class State:
         name = frame.probe or ""
         probe = self.probes.get(name)
         if probe is None and len(self.probes) < MAX_PROBES:
-            probe = self.probes[name] = ProbeState(name, frame.source, self.sources[frame.source].timeline)
+            probe = self.probes[name] = ProbeState(name, frame.source)
+            probe.follow(self.sources[frame.source].timeline)
             probe.per_count = self.per_count
         is_told_of = isinstance(frame, frames.Status) and frame.source == "console"
         if probe is not None and probe.source != frame.source and not is_told_of:
             # The console may speak of a collector's probe (it is lost), but who measures it owns its clock.
-            probe.source, probe.timeline = frame.source, self.sources[frame.source].timeline
+            probe.source = frame.source
+            probe.follow(self.sources[frame.source].timeline)
         return probe
 
     def _hello(self, frame: frames.Hello, source: SourceState) -> None:
@@ -309,14 +300,9 @@ class State:
         self.host, self.capabilities, self.collector_info = frame.host, frame.capabilities, frame.collector
 
     def _close(self, frame: frames.Cost, source: SourceState) -> None:
-        whole = source.frames_lost == self._lost_seen[frame.source]
-        self._lost_seen[frame.source] = source.frames_lost
         tick = source.timeline.tick + 1
-        source.usage.apply(frame, tick)
+        source.use(frame, tick)
         for probe in self.probes.values():
             if probe.source == frame.source:
                 probe._close(tick)
-        source.timeline.close(frame.mono_ns, whole)
-        source.intervals += 1
-        source.interval_ns = frame.interval_ns
-        source.closed_mono_ns, source.closed_wall_ns = frame.mono_ns, frame.wall_ns
+        source.close(frame)

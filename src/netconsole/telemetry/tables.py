@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from itertools import islice
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from msgspec import Meta, field
 
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import Buckets, Label
+from netconsole.telemetry.frames import Buckets, Int, Label, Labels, Name, Natural, Text
 from netconsole.telemetry.histogram import EMPTY, percentile
+from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 
+MAX_NAMES = 64
+"""Counters, tables or histograms of one probe: a manifest has at most a dozen."""
 MAX_ROWS = 10_000
 """More rows of one table than this are not kept (`omitted` says how many): the collector never sends so many."""
 MAX_HISTORY_ROWS = 200
@@ -27,7 +32,7 @@ RowKey: TypeAlias = tuple[tuple[str, Label], ...]
 
 def row_key(labels: dict[str, Label]) -> RowKey:
     """The key of a row, whatever the order of its labels in the frame."""
-    return tuple(sorted(labels.items(), key=lambda item: item[0]))
+    return tuple(sorted(labels.items()))  # the names differ, so that no two values are ever compared
 
 
 def per_second(delta: int | None, interval_ns: int) -> float | None:
@@ -35,25 +40,33 @@ def per_second(delta: int | None, interval_ns: int) -> float | None:
     return None if delta is None or interval_ns <= 0 else delta * 1e9 / interval_ns
 
 
-@dataclass(slots=True)
-class CountState:
+class CountState(SavedValues):
     """An exact count: since the probe was attached, in the last interval, and per second. None: not known."""
 
-    total: int
-    delta: int | None
+    total: Natural
+    delta: Int | None
     per_s: float | None
 
 
-@dataclass(slots=True)
-class RowState:
-    """One row: counts by name, gauges as they are now, and when it was first and last seen moving (wall clock, ns)."""
+class RowState(SavedValues):
+    """One row: counts by name, gauges as they are now, and when it was first and last seen moving (wall clock, ns).
 
-    key: RowKey
-    labels: dict[str, Label]
-    counts: dict[str, CountState]
-    gauges: dict[str, int | float | None]
-    first_seen_ns: int
-    last_active_ns: int
+    ``moving``: a count of it moved in the last interval, or may have.
+    """
+
+    MOST: ClassVar = MAX_ROWS
+
+    labels: Labels
+    counts: Annotated[dict[Name, CountState], Meta(max_length=MAX_VALUES)]
+    gauges: Annotated[dict[Name, Int | float | None], Meta(max_length=MAX_VALUES)]
+    first_seen_ns: Int
+    last_active_ns: Int
+    moving: bool = False
+
+    @property
+    def key(self) -> RowKey:
+        """What it is found by."""
+        return row_key(self.labels)
 
     def per_s(self, name: str) -> float | None:
         """Rate of a count; None when the row has no such count or the rate is not known."""
@@ -66,23 +79,35 @@ class RowState:
         return None if count is None else count.total
 
 
-@dataclass(slots=True)
-class TableState:
+class TableState(Saved):
     """The rows of one table. ``omitted`` rows did not fit into the frame (or here)."""
 
-    name: str
-    timeline: Timeline
-    rows: dict[RowKey, RowState] = field(default_factory=dict)
-    omitted: int = 0
-    tick: int = 0
-    _moving: set[RowKey] = field(default_factory=set)
-    _history: dict[RowKey, dict[str, Series]] = field(default_factory=dict)
-    _sums: dict[str, Series] = field(default_factory=dict)
-    _began: int = field(init=False)
+    MOST: ClassVar = MAX_NAMES
+
+    name: Name
+    omitted: Natural = 0
+    tick: Natural = 0
+    _rows: Keyed[RowKey, RowState] = field(default_factory=Keyed)
 
     def __post_init__(self) -> None:
-        """Its history begins here: nothing moved before a row did."""
-        self._began = self.timeline.tick
+        self._moving = [row for row in self.rows.values() if row.moving]
+        self._history: dict[RowKey, dict[str, Series]] = {}
+        self._sums: dict[str, Series] = {}
+
+    def follow(self, timeline: Timeline) -> None:
+        """Count intervals by this timeline. The history begins here: nothing moved before a row did."""
+        self.timeline: Timeline = timeline
+        self._began: int = timeline.tick
+
+    @property
+    def key(self) -> str:
+        """What it is found by."""
+        return self.name
+
+    @property
+    def rows(self) -> dict[RowKey, RowState]:
+        """By their labels."""
+        return self._rows.by_key
 
     def sums(self, count: int = SAMPLES) -> dict[str, list[float | None]]:
         """Of every column, what all rows together moved by, per second, oldest first; None is unknown."""
@@ -95,33 +120,34 @@ class TableState:
 
     def moving(self) -> list[RowState]:
         """The rows of which a count moved in the last interval, or may have: all of them, when nothing is known."""
-        return [self.rows[key] for key in self._moving if key in self.rows]
+        return [row for row in self._moving if row.moving]
 
     def apply(self, frame: frames.Table, tick: int) -> None:
         """Take over the rows of a frame; what a full frame does not name is gone."""
         self._stand_still(tick)
+        rows = self.rows
         seen: set[RowKey] = set()
         refused = 0
         moved: dict[str, int] = {}
         for sent in frame.rows:
             key = row_key(sent.labels)
-            row = self.rows.get(key)
+            row = rows.get(key)
             if row is None:
-                if len(self.rows) >= MAX_ROWS and not frame.full:
+                if len(rows) >= MAX_ROWS and not frame.full:
                     refused += 1
                     continue
                 if len(seen) >= MAX_ROWS:
                     refused += 1
                     continue
-                row = RowState(key, sent.labels, {}, {}, frame.wall_ns, frame.wall_ns)
-                self.rows[key] = row
+                row = rows[key] = RowState(sent.labels, {}, {}, frame.wall_ns, frame.wall_ns)
             seen.add(key)
-            self._update(row, sent, frame, tick, moved)
+            self._update(key, row, sent, frame, tick, moved)
         for name, delta in moved.items():
             self._sum_of(name).put(tick, per_second(delta, frame.interval_ns))
         self.omitted = frame.omitted + refused
         if frame.full:
-            self.rows = {key: row for key, row in self.rows.items() if key in seen}
+            for key in rows.keys() - seen:
+                rows.pop(key).moving = False
 
     def close(self, tick: int) -> None:
         """Interval ``tick`` ends: without a frame (it was lost, its source fails) no rate of it is known."""
@@ -131,18 +157,20 @@ class TableState:
         for row in self.rows.values():
             for count in row.counts.values():
                 count.delta = count.per_s = None
+            row.moving = True
         for series in (*self._sums.values(), *(one for row in self._history.values() for one in row.values())):
             series.put(tick, None)
-        self._moving = set(self.rows)
+        self._moving = list(self.rows.values())
 
     def _stand_still(self, tick: int) -> None:
         """Interval ``tick`` is spoken of: what moved before it, or was unknown, stands still until it is named."""
         if self.tick == tick:
             return
         self.tick = tick
-        for row in self.moving():
+        for row in self._moving:
             for count in row.counts.values():
                 count.delta, count.per_s = 0, 0.0
+            row.moving = False
         self._moving.clear()
 
     def forget(self) -> None:
@@ -156,7 +184,9 @@ class TableState:
             self._sums[name].put(self._began, 0.0)
         return self._sums[name]
 
-    def _update(self, row: RowState, sent: frames.Row, frame: frames.Table, tick: int, sums: dict[str, int]) -> None:
+    def _update(
+        self, key: RowKey, row: RowState, sent: frames.Row, frame: frames.Table, tick: int, sums: dict[str, int]
+    ) -> None:
         moved = False
         for name, count in sent.counts.items():
             known = row.counts.get(name)
@@ -172,8 +202,10 @@ class TableState:
         if not moved:
             return
         row.last_active_ns = frame.wall_ns
-        self._moving.add(row.key)
-        history = self._history_of(row.key)
+        if not row.moving:
+            row.moving = True
+            self._moving.append(row)
+        history = self._history_of(key)
         if history is not None:
             for name, state in row.counts.items():
                 if state.delta or name in history:
@@ -184,45 +216,67 @@ class TableState:
         known = self._history.pop(key, None)
         if known is None and len(self._history) >= MAX_HISTORY_ROWS:
             idlest = next(iter(self._history))
-            if idlest in self._moving:
+            row = self.rows.get(idlest)
+            if row is not None and row.moving:
                 return None
             del self._history[idlest]
         self._history[key] = history = {} if known is None else known
         return history
 
 
-@dataclass(slots=True)
-class HistogramState:
+class HistogramState(SavedValues):
     """One histogram of one set of labels: of the last interval (``delta``) and since attached (``total``)."""
 
-    key: RowKey
-    labels: dict[str, Label]
-    unit: str
+    MOST: ClassVar = MAX_HISTOGRAMS
+
+    labels: Labels
+    unit: Text
     delta: Buckets
     total: Buckets
     per_s: float | None
-    tick: int
-    last_active_ns: int
-    p99: Series | None = None
+    tick: Natural
+    last_active_ns: Int
+
+    @property
+    def key(self) -> RowKey:
+        """What it is found by."""
+        return row_key(self.labels)
 
     def percentile(self, percent: float, of: Literal["delta", "total"] = "total") -> float | None:
         """Value in ``unit`` below which ``percent`` of the samples lie, to within 6.25 %; None without samples."""
         return percentile(self.delta if of == "delta" else self.total, percent)
 
 
-@dataclass(slots=True)
-class HistogramsState:
+class HistogramsState(Saved):
     """All histograms of one name, by labels."""
 
-    name: str
-    timeline: Timeline
-    rows: dict[RowKey, HistogramState] = field(default_factory=dict)
-    omitted: int = 0
+    MOST: ClassVar = MAX_NAMES
+
+    name: Name
+    omitted: Natural = 0
+    _rows: Keyed[RowKey, HistogramState] = field(default_factory=Keyed)
+
+    def __post_init__(self) -> None:
+        self._p99 = {key: Series() for key in islice(self.rows, MAX_HISTOGRAM_HISTORIES)}
+
+    def follow(self, timeline: Timeline) -> None:
+        """Count intervals by this timeline."""
+        self.timeline: Timeline = timeline
+
+    @property
+    def key(self) -> str:
+        """What it is found by."""
+        return self.name
+
+    @property
+    def rows(self) -> dict[RowKey, HistogramState]:
+        """By their labels."""
+        return self._rows.by_key
 
     def history(self, key: RowKey, count: int = SAMPLES) -> list[float | None]:
         """p99 of each interval in the histogram's unit, oldest first; None where nothing was sampled or known."""
-        row = self.rows.get(key)
-        return [] if row is None or row.p99 is None else row.p99.values(self.timeline, count, idle=None)
+        series = self._p99.get(key)
+        return [] if series is None else series.values(self.timeline, count, idle=None)
 
     def apply(self, frame: frames.Histogram, tick: int) -> None:
         """Take over one histogram."""
@@ -232,21 +286,22 @@ class HistogramsState:
             if len(self.rows) >= MAX_HISTOGRAMS:
                 self.omitted += 1
                 return
-            row = HistogramState(key, frame.labels, frame.unit, EMPTY, EMPTY, None, tick, frame.wall_ns)
-            if sum(other.p99 is not None for other in self.rows.values()) < MAX_HISTOGRAM_HISTORIES:
-                row.p99 = Series()
+            row = HistogramState(frame.labels, frame.unit, EMPTY, EMPTY, None, tick, frame.wall_ns)
             self.rows[key] = row
+            if len(self._p99) < MAX_HISTOGRAM_HISTORIES:
+                self._p99[key] = Series()
         row.unit, row.delta, row.total, row.tick = frame.unit, frame.delta, frame.total, tick
         row.per_s = per_second(frame.delta.count, frame.interval_ns)
         if frame.delta.count:
             row.last_active_ns = frame.wall_ns
-            if row.p99 is not None:
-                row.p99.put(tick, row.percentile(99, "delta"))
+            if key in self._p99:
+                self._p99[key].put(tick, row.percentile(99, "delta"))
 
     def close(self, tick: int) -> None:
         """End of the interval: a histogram that was not sent did not change; one long unsent is gone."""
-        for row in list(self.rows.values()):
+        for key, row in list(self.rows.items()):
             if row.tick < tick - GONE_AFTER_INTERVALS:
-                del self.rows[row.key]
+                del self.rows[key]
+                self._p99.pop(key, None)
             elif row.tick != tick and row.delta.count:
                 row.delta, row.per_s = EMPTY, 0.0

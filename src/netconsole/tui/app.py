@@ -445,7 +445,7 @@ def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> s
     """For after the exit, in lines that fit 80 columns: how long, what it cost, what is left."""
     with session.view() as state:
         elapsed = figure.elapsed(time.monotonic() - started_s)
-        used = sum(source.usage.cpu_ns for source in state.sources.values())
+        used = sum(source.cpu_ns for source in state.sources.values())
         kernel = sum(
             (program.cpu_pct or 0.0) / 100 * probe.cost.elapsed_ns
             for probe in state.probes.values()

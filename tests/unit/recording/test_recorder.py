@@ -77,7 +77,7 @@ def test_what_went_in_comes_out(tmp_path: Path) -> None:
     replayed = recording.state(2)
     for frame in recording.frames(2):
         replayed.apply(frame)
-    assert checkpoint.take(replayed) == checkpoint.take(state)
+    assert checkpoint.encode(replayed) == checkpoint.encode(state)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -238,7 +238,7 @@ def test_bounded_in_size_the_oldest_goes_first(tmp_path: Path) -> None:
     replayed = recording.state(0)
     for frame in found:
         replayed.apply(frame)
-    assert checkpoint.take(replayed) == checkpoint.take(state)
+    assert checkpoint.encode(replayed) == checkpoint.encode(state)
 
 
 def test_bounded_in_time_the_oldest_goes_first(tmp_path: Path) -> None:

@@ -41,25 +41,25 @@ def player(path: Path) -> Player:
 
 
 @pytest.fixture(scope="module")
-def live() -> list[tuple[int, checkpoint.Checkpoint, list[Incident]]]:
+def live() -> list[tuple[int, bytes, list[Incident]]]:
     """What a live session was like at the end of every interval of the collector."""
     state, findings, known = State(), Incidents(MANIFESTS, Budget()), []
     for batch in Stream(rows=5).batches(1200):
         for frame in batch:
             ended = state.apply(frame)
         if ended and batch[-1].source == "collector":
-            known.append((batch[-1].mono_ns, checkpoint.take(state), list(findings.update(state))))
+            known.append((batch[-1].mono_ns, checkpoint.encode(state), list(findings.update(state))))
     return known
 
 
-Live = list[tuple[int, checkpoint.Checkpoint, list[Incident]]]
+Live = list[tuple[int, bytes, list[Incident]]]
 
 
 def test_played_through_it_is_what_the_live_session_was(long: Path, live: Live) -> None:
     replay = player(long)
     for at_ns, expected, findings in live:
         assert replay.step()
-        assert replay.place.at_ns == at_ns and checkpoint.take(replay.place.state) == expected
+        assert replay.place.at_ns == at_ns and checkpoint.encode(replay.place.state) == expected
         assert list(replay.place.standing) == findings
     assert not replay.step() and replay.at_end and replay.at_s == pytest.approx(replay.length_s, abs=1)
 
@@ -75,11 +75,11 @@ def test_a_jump_lands_in_what_the_live_session_was(long: Path, live: Live, targe
     replay = player(long)
     at_ns, expected, findings = live[target]
     replay.seek((at_ns - replay.begin_ns) / 1e9)
-    assert replay.place.at_ns == at_ns and checkpoint.take(replay.place.state) == expected
+    assert replay.place.at_ns == at_ns and checkpoint.encode(replay.place.state) == expected
     assert [finding.sentence for finding in replay.place.standing] == [finding.sentence for finding in findings]
     assert replay.step() == (target < 1199)
     if target < 1199:
-        assert checkpoint.take(replay.place.state) == live[target + 1][1]
+        assert checkpoint.encode(replay.place.state) == live[target + 1][1]
 
 
 def test_after_a_jump_histories_are_there_as_far_as_they_go_back(long: Path) -> None:
@@ -100,10 +100,10 @@ def test_back_is_the_way_that_it_came(long: Path) -> None:
     seen = []
     for _ in range(70):
         replay.step()
-        seen.append(checkpoint.take(replay.place.state))
+        seen.append(checkpoint.encode(replay.place.state))
     for expected in seen[-2::-1]:
         replay.back()
-        assert checkpoint.take(replay.place.state) == expected
+        assert checkpoint.encode(replay.place.state) == expected
     replay.back()
     replay.back()
     assert replay.at_s < 1 and replay.step()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import string
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from netconsole.telemetry import checkpoint
 from netconsole.telemetry.checkpoint import CheckpointError
 from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import RowState
 from tests.support.recorded import Stream
 
 
@@ -29,15 +29,32 @@ def test_goes_on_exactly_where_it_was(intervals: int) -> None:
     stream = Stream(rows=5)
     state = after(intervals, stream)
     restored = checkpoint.decode(checkpoint.encode(state))
-    assert checkpoint.take(restored) == checkpoint.take(state)
+    assert checkpoint.encode(restored) == checkpoint.encode(state)
     for _ in range(12):
         for batch in stream.interval():
             for frame in batch:
                 assert state.apply(frame) == restored.apply(frame)
-        assert checkpoint.take(restored) == checkpoint.take(state)
+        assert checkpoint.encode(restored) == checkpoint.encode(state)
     assert [row.key for row in restored.probes["kernel_drops"].tables["drops"].moving()] == [
         row.key for row in state.probes["kernel_drops"].tables["drops"].moving()
     ]
+
+
+def test_a_kernel_that_does_not_tell_run_times_is_remembered() -> None:
+    state = after(3)
+    state.probes["kernel_drops"].cost.measurable = False
+    assert not checkpoint.decode(checkpoint.encode(state)).probes["kernel_drops"].cost.measurable
+
+
+def test_what_is_saved_of_a_state_is_all_but_what_its_session_gives_it() -> None:
+    assert set(checkpoint.Checkpoint.__struct_fields__) == vars(State()).keys() - {"per_count"}
+
+
+def test_a_table_of_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = checkpoint.encode(after(10))
+    monkeypatch.setattr(RowState, "MOST", 5)
+    with pytest.raises(CheckpointError, match="more than 5 of RowState"):
+        checkpoint.decode(content)
 
 
 def test_histories_begin_at_the_checkpoint_with_what_is_unknown() -> None:
@@ -51,7 +68,7 @@ def test_histories_begin_at_the_checkpoint_with_what_is_unknown() -> None:
 
 
 def test_a_state_without_a_frame_can_be_saved() -> None:
-    assert checkpoint.take(checkpoint.decode(checkpoint.encode(State()))) == checkpoint.take(State())
+    assert checkpoint.encode(checkpoint.decode(checkpoint.encode(State()))) == checkpoint.encode(State())
 
 
 @pytest.mark.parametrize("broken", [b"", b"[]", b"{}", b"null", b'{"host": 1}', b"\xff", b"[" * 100_000])
@@ -79,4 +96,4 @@ def test_damaged_ones_are_refused_or_make_a_state_that_works(seed: int, changes:
     for batch in Stream().batches(3):
         for frame in batch:
             state.apply(frame)
-    assert msgspec.json.encode(checkpoint.take(state))
+    assert checkpoint.encode(state)

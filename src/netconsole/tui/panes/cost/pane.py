@@ -96,16 +96,15 @@ def process_rows(scene: Scene) -> list[Row]:
     }
     rows = []
     for name, source in state.sources.items():
-        usage = source.usage
-        history = partial(usage.cpu_history, source.timeline, 40)
+        history = partial(source.cpu_history, 40)
         rows.append(
             Row(
                 Evidence("", "probe", name, ()),
                 {
                     "process": Cell(name, name),
-                    "cpu": Cell(core_share(usage.cpu_pct), usage.cpu_pct),
-                    "rss": Cell(figure.memory(usage.rss_kb), usage.rss_kb),
-                    "pss": Cell(figure.memory(usage.pss_kb), usage.pss_kb),
+                    "cpu": Cell(core_share(source.cpu_pct), source.cpu_pct),
+                    "rss": Cell(figure.memory(source.rss_kb), source.rss_kb),
+                    "pss": Cell(figure.memory(source.pss_kb), source.pss_kb),
                     "history": Cell("", history=history),
                     "note": Cell(notes[name], None, "dim"),
                 },

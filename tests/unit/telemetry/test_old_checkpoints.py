@@ -1,0 +1,31 @@
+"""What recordings of the version before have of a state is read whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from netconsole.recording.format import MARK, SKIPPABLE, Recording
+from netconsole.telemetry import checkpoint
+
+ROOT = Path(__file__).parents[3]
+RECORDINGS = [
+    ROOT / "tests/support/data/recording-version-1.ncrec",
+    ROOT / "recordings/drops.ncrec",
+    ROOT / "recordings/vhost.ncrec",
+]
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_nothing_that_was_saved_is_lost(path: Path) -> None:
+    recording = Recording(path)
+    for block in recording.blocks:
+        _, size = recording._skippable(block.offset)
+        start = block.offset + SKIPPABLE.size
+        saved = recording._unpacked(start + MARK.size, start + size, checkpoint.MAX_BYTES)
+        found = msgspec.json.decode(checkpoint.encode(checkpoint.decode(saved)))
+        for probe in found["probes"]:
+            assert probe["cost"].pop("measurable") is True  # newer than these recordings
+        assert found == msgspec.json.decode(saved)
