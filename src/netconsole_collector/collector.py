@@ -4,12 +4,10 @@ import os
 import platform
 import select
 import signal
-from collections import deque
-from typing import Any, Deque, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from netconsole_collector import VERSION, capabilities, commands
 from netconsole_collector.commands import BadCommand
-from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
@@ -17,13 +15,13 @@ from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.kernel.usage import UsageReader
+from netconsole_collector.load_queue import Load, LoadQueue, failure
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe import config, decode, followers
 from netconsole_collector.probe.running import RunningProbe
 from netconsole_collector.probe.spec import spec_problem
 from netconsole_collector.types import header_tree
 
-MAX_WORKERS = 2
 DEFAULT_INTERVAL_MS = 1000
 MIN_INTERVAL_MS = 50
 MAX_INTERVAL_MS = 3600 * 1000
@@ -38,16 +36,6 @@ _READ_BYTES = 65536
 Json = Dict[str, Any]
 
 
-class _Load:
-    """A load command that waits for a worker, or compiles."""
-
-    def __init__(self, command: Json) -> None:
-        self.id: int = command["id"]
-        self.name: str = command["probe"]
-        self.command = command
-        self.job: Optional[CompileJob] = None
-
-
 class Collector:
     """One run. ``python`` is the interpreter for compile workers. ``keep_in`` is where they keep compiled programs."""
 
@@ -55,16 +43,13 @@ class Collector:
         self._stdin = stdin
         self._output = FrameWriter(stdout)
         self._python = python
-        self._keep_in = keep_in
         self._lookups = Lookups()
         self._usage = UsageReader()
         self._statistics = StatisticsWindow(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
         self._probes: Dict[str, RunningProbe] = {}
         self._bound_pct = 0.0
-        self._waiting: Deque[_Load] = deque()
-        self._compiling: List[_Load] = []
         header_tree.sweep()
-        self._has_ring = capabilities.has_ring_buffer()
+        self._loads = LoadQueue(python, keep_in, capabilities.has_ring_buffer())
         self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
         self._last_ns = mono_ns()
         self._next_ns = self._last_ns + self._interval_ns
@@ -116,9 +101,8 @@ class Collector:
         poller.register(self._stdin, select.POLLIN if self._output.is_idle else 0)
         if not self._output.is_idle:
             poller.register(self._output.fd, select.POLLOUT)
-        for load in self._compiling:
-            if load.job:
-                poller.register(load.job.fileno(), select.POLLIN)
+        for fd in self._loads.fds():
+            poller.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poller.poll(self._timeout_ms())}
         if self._why is not None:
             return
@@ -126,7 +110,7 @@ class Collector:
             self._why = "the process that started it has gone"
             return
         self._output.flush()
-        self._advance_jobs()
+        self._finish_loads()
         if self._stdin in ready:
             self._read_commands()
         now = mono_ns()
@@ -212,7 +196,7 @@ class Collector:
             if not isinstance(command.get(key), kind):
                 raise BadCommand("load: {} is missing or of the wrong type".format(key))
         name = command["probe"]
-        if name in self._probes or any(load.name == name for load in [*self._waiting, *self._compiling]):
+        if name in self._probes or self._loads.of_probe(name) is not None:
             raise BadCommand("probe {} is loaded already".format(name))
         problem = spec_problem(command["spec"])
         if problem:
@@ -224,19 +208,19 @@ class Collector:
         bound_pct = commands.bound_pct(command, self._bound_pct)
         raw = config.pack(mode, wanted, len(cpus.possible_cpus()), bound_pct)  # wrong knobs are refused at once
         command["config"] = raw.hex()
-        self._waiting.append(_Load(command))
+        self._loads.add(Load(command))
         self._status(name, "compiling", mode, wanted)
-        self._start_jobs()
+        self._start_loads()
         return False
 
     def _unload(self, command: Json) -> bool:
         name = command.get("probe")
-        for load in [*self._waiting, *self._compiling]:
-            if load.name == name:
-                self._forget(load)
-                self._reply(load.id, "unloaded before it was attached")
-                self._status(load.name, "off", commands.mode(load.command), commands.knobs(load.command))
-                return True
+        load = self._loads.of_probe(name)
+        if load is not None:
+            self._loads.cancel(load)
+            self._reply(load.id, "unloaded before it was attached")
+            self._status(load.probe, "off", commands.mode(load.command), commands.knobs(load.command))
+            return True
         probe = self._probes.get(str(name))
         if probe is None:
             raise BadCommand("probe {} is not loaded".format(name))
@@ -285,36 +269,24 @@ class Collector:
 
     # ---- loading ----
 
-    def _start_jobs(self) -> None:
-        while self._waiting and len(self._compiling) < MAX_WORKERS:
-            load = self._waiting.popleft()
-            job = {key: load.command[key] for key in ("spec", "source", "config")}
-            job.update(cpus=cpus.nr_cpu_ids(), ring=self._has_ring, keep_in=self._keep_in)
-            try:
-                load.job = CompileJob(job, self._python)
-            except OSError as error:
-                why = "the compile worker cannot start: {}: {}".format(self._python, error.strerror)
-                self._refused(load, {"state": "failed", "why": why, "help": None, "missing": []})
+    def _start_loads(self) -> None:
+        for load, answer in self._loads.start():
+            self._refuse(load, answer)
+
+    def _finish_loads(self) -> None:
+        for load, answer in self._loads.answered():
+            if answer["ok"]:
+                self._accept(load, answer)
             else:
-                self._compiling.append(load)
+                self._refuse(load, answer)
+        self._start_loads()
 
-    def _advance_jobs(self) -> None:
-        for load in list(self._compiling):
-            if load.job and load.job.advance():
-                self._compiling.remove(load)
-                answer = load.job.answer or {}
-                if answer["ok"]:
-                    self._accept(load, answer)
-                else:
-                    self._refused(load, answer)
-        self._start_jobs()
-
-    def _accept(self, load: _Load, answer: Json) -> None:
+    def _accept(self, load: Load, answer: Json) -> None:
         """The probe is attached and counts. From here on its descriptors are ours."""
         try:
-            probe = RunningProbe(load.name, load.command["spec"], answer, self._lookups, mono_ns())
+            probe = RunningProbe(load.probe, load.command["spec"], answer, self._lookups, mono_ns())
         except (decode.LayoutError, OSError, KeyError, ValueError) as error:
-            self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
+            self._refuse(load, failure(str(error)))
             return
         probe.bound_pct = commands.bound_pct(load.command, self._bound_pct)
         probe.has_own_bound = load.command.get("kernel_cpu_pct") is not None
@@ -322,22 +294,22 @@ class Collector:
             probe.configure(commands.mode(load.command), commands.knobs(load.command))
         except (config.KnobError, OSError) as error:
             probe.close()
-            self._refused(load, {"state": "failed", "why": str(error), "help": None, "missing": []})
+            self._refuse(load, failure(str(error)))
             return
         probe.note = commands.why(load.command)
-        self._probes[load.name] = probe
+        self._probes[load.probe] = probe
         for fd in probe.program_fds:
             self._statistics.add(fd, mono_ns())
         self._settle(list(self._probes.values()))
         self._attached_status(probe)
         self._reply(load.id)
 
-    def _refused(self, load: _Load, answer: Json) -> None:
+    def _refuse(self, load: Load, answer: Json) -> None:
         missing = [one["point"] for program in answer["missing"] for one in program["tried"]]
         command = load.command
         mode = commands.mode(command)
         knobs = config.merged(command["spec"].get("knobs", {}), {}, commands.knobs(command))
-        self._status(load.name, answer["state"], mode, knobs, answer["why"], answer["help"], [], missing)
+        self._status(load.probe, answer["state"], mode, knobs, answer["why"], answer["help"], [], missing)
         self._reply(load.id, answer["why"])
 
     def _attached_status(self, probe: RunningProbe) -> None:
@@ -364,14 +336,6 @@ class Collector:
 
     # ---- ends ----
 
-    def _forget(self, load: _Load) -> None:
-        if load in self._waiting:
-            self._waiting.remove(load)
-        else:
-            self._compiling.remove(load)
-        if load.job:
-            load.job.cancel()
-
     def _settle_without(self, probe: RunningProbe) -> None:
         """Before a probe goes: programs that run behind one of its programs are attached by themselves."""
         self._settle([other for other in self._probes.values() if other is not probe])
@@ -391,8 +355,7 @@ class Collector:
 
     def _finish(self) -> None:
         """Detaches everything, sends the final figures, and says goodbye if the reader still reads."""
-        for load in [*self._waiting, *self._compiling]:
-            self._forget(load)
+        self._loads.cancel_all()
         for probe in self._probes.values():
             probe.detach()
         if self._output.is_idle:
@@ -401,8 +364,7 @@ class Collector:
         self._output.drain(FLUSH_S)
 
     def _release(self) -> None:
-        for load in [*self._waiting, *self._compiling]:
-            self._forget(load)
+        self._loads.cancel_all()
         self._statistics.close(mono_ns())
         for probe in self._probes.values():
             probe.detach()  # all of them first: a program may run behind another probe's

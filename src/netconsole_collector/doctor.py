@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, TextIO
 
 from netconsole_collector import VERSION, capabilities
-from netconsole_collector.collector import MAX_WORKERS
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
+from netconsole_collector.load_queue import MAX_WORKERS
 from netconsole_collector.probe.spec import spec_problem
 
 SCHEMA = "netconsole.collector-doctor/1"

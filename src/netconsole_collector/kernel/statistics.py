@@ -69,9 +69,8 @@ class StatisticsWindow:
             if not _always_on():
                 self.why_not = "the kernel has no run-time statistics ({})".format(error.strerror)
                 return
-            self._fd = os.open(
-                os.devnull, os.O_RDONLY | os.O_CLOEXEC
-            )  # somebody keeps them on: we have windows all the same
+            # Somebody keeps them on: the window needs no descriptor of ours, only a number that it can close.
+            self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._opened_ns = now_ns
         self._rebase(now_ns)
 

@@ -1,4 +1,4 @@
-"""Knobs → struct nc_config of probes/common/config.h, as it lies in the map nc_config."""
+"""Packs the knobs of a probe into struct nc_config of probes/common/config.h, the value of the map nc_config."""
 
 import ipaddress
 import struct
@@ -21,26 +21,26 @@ MAX_FLOWS_ONE_IN = 65536
 MODES = ("counters", "summary", "details")
 
 DETAILS_RUNS_PER_S = 20000
-"""Circuit breaker: so many runs a second, all CPUs together, do the work of details. They take some 0.1 to 0.2 us more
-than others: 0.4 % of a core at most, whatever the storm."""
+"""Circuit breaker: at most so many runs a second, on all CPUs together, do the work of details. Such a run takes 0.1 to
+0.2 us longer: 0.4 % of a core at most, in any storm."""
 _WINDOW_SHIFT = 27
 """NC_WINDOW_SHIFT of breaker.h."""
 _WINDOW_NS = 1 << _WINDOW_SHIFT
 _ATTENDED_S = 3
-"""So long after a reading somebody is taken to keep the budget: intervals of a second, and some delay."""
+"""For so long after a reading the programs assume that somebody keeps the budget: an interval of 1 s, and delays."""
 _NS_PER_US = 1000
 _NS_PER_S = 1000000000
 _MAX_BURST_EVENTS = 64
 _BURST_SHARE = 4
-"""A burst is at most a quarter of a second's budget: what a ring of 256 kB holds many times over."""
+"""A burst is at most a quarter of the budget of a second. A ring of 256 kB has room for many bursts."""
 
 
 class KnobError(ValueError):
-    """A knob that cannot be set so; the message names it and the expected form."""
+    """A knob cannot have this value. The message names the knob and the expected form."""
 
 
 def merged(defaults: Dict[str, Any], current: Dict[str, Any], changes: Dict[str, Any]) -> Dict[str, Any]:
-    """The knobs after a change. Raises KnobError for one that the probe does not have."""
+    """The knobs after a change. Raises KnobError for a knob that the probe does not have."""
     for name in changes:
         if name not in defaults:
             known = ", ".join(sorted(defaults)) or "none"
@@ -116,18 +116,18 @@ def attended(mono_ns: int) -> bytes:
 
 
 def _runs(per_s: float) -> int:
-    """Runs of a window of the circuit breaker; 0 is no bound, so that a bound is at least 1."""
+    """Runs in one window of the circuit breaker. 0 means no bound, so a bound is at least 1."""
     return max(1, int(per_s * _WINDOW_NS / _NS_PER_S)) if per_s else 0
 
 
 def _flow_shift(knobs: Dict[str, Any]) -> int:
-    """One flow in 1, 2, 4 ... as its binary logarithm, rounded up."""
+    """The binary logarithm of one flow in 1, 2, 4 ..., rounded up."""
     one_in = _number(knobs, "flows_one_in", MAX_FLOWS_ONE_IN) or 1
     return (one_in - 1).bit_length()
 
 
 def empty_budget(cpus: int) -> bytes:
-    """A value of nc_budget with which a new budget counts at once."""
+    """A value of nc_budget that makes a new budget count at once."""
     return bytes(_BUDGET_BYTES * cpus)
 
 
@@ -142,11 +142,11 @@ def _device(value: Any) -> bytes:
 
 
 def _network(value: Any) -> "Optional[List[bytes]]":
-    """Address and mask, IPv4 as ::ffff:a.b.c.d."""
+    """Address and mask. IPv4 is written as ::ffff:a.b.c.d."""
     if not value:
         return None
     try:
-        network = ipaddress.ip_network(str(value), strict=False)  # of a number it would make an address
+        network = ipaddress.ip_network(str(value), strict=False)  # a number would be taken as an address
     except ValueError:
         raise KnobError("knob address: expected an address or a prefix, such as 192.0.2.7 or 2001:db8::/32") from None
     packed, mask = network.network_address.packed, network.netmask.packed
