@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,29 @@ def test_more_sockets_than_are_kept_are_found_one_scan_later(
         clock[0] += 10
         found.refresh()
     assert found.of_socket(125) == "server (25)"
+
+
+def test_sockets_are_found_at_their_process(tmp_path: Path) -> None:
+    (tmp_path / str(os.getpid())).symlink_to("/proc/self")  # of all processes' only some are looked at in one scan
+    processes = of_host.Processes(str(tmp_path))
+    with socket.socket() as one:
+        inode = os.fstat(one.fileno()).st_ino
+        label = processes.of_socket(inode)
+    comm = Path("/proc/self/comm").read_text().strip()
+    assert label == f"{comm} ({os.getpid()})"
+    assert processes.of_pid(os.getpid()) == label
+
+
+def test_an_owner_is_looked_for_seldom_and_kept(tmp_path: Path) -> None:
+    process = tmp_path / "42"
+    (process / "fd").mkdir(parents=True)
+    (process / "comm").write_bytes(b"evil\x1b[31m\xff\n")
+    (process / "fd" / "3").symlink_to("socket:[777]")
+    (tmp_path / "not-a-process").mkdir()
+    processes = of_host.Processes(str(tmp_path))
+    assert processes.of_socket(777) == "evil\x1b[31m\\xff (42)"
+    (process / "fd" / "3").unlink()
+    assert processes.of_socket(777) == "evil\x1b[31m\\xff (42)"
+    (process / "fd" / "4").symlink_to("socket:[778]")
+    assert processes.of_socket(778) is None  # not before the next scan
+    assert processes.of_socket(0) is None

@@ -7,48 +7,16 @@ from typing import Any
 
 import pytest
 
-from netconsole.telemetry import histogram
-from netconsole_collector.kernel.bpf_maps import MapInfo
-from netconsole_collector.names.drop_reasons import DropReasons
-from netconsole_collector.names.labels import Labels
-from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import histograms, map_reader, tables
+from netconsole_collector.probe import map_reader, tables
 from netconsole_collector.probe.decode import LayoutError
+from tests.support.fake_map import FakeMap, labels
 
-CPUS = 3
 KEY = [{"name": "queue", "type": "u32"}, {"name": "protocol", "type": "u32", "as": "l4"}]
 VALUE = [
     {"name": "count", "type": "u64"},
     {"name": "bytes", "type": "u64"},
     {"name": "deepest", "type": "u64", "kind": "max"},
 ]
-
-
-def labels() -> Labels:
-    return Labels(Lookups(), DropReasons({}))
-
-
-class FakeMap:
-    """A per-CPU hash in this process."""
-
-    is_array = False
-
-    def __init__(self, key_size: int = 8, value_size: int = 24, max_entries: int = 8) -> None:
-        self.info = MapInfo(5, 1, key_size, value_size, max_entries, 0, "fake")
-        self.slot_bytes = (value_size + 7) // 8 * 8
-        self.value_bytes = self.slot_bytes * CPUS
-        self.content: dict[bytes, bytes] = {}
-
-    def items(self) -> list[tuple[bytes, bytes]]:
-        return list(self.content.items())
-
-    def delete(self, key: bytes) -> bool:
-        return self.content.pop(key, None) is not None
-
-    def put(self, queue: int, protocol: int, *values: tuple[int, int, int]) -> None:
-        """One value for each CPU."""
-        raw = b"".join(struct.pack("=3Q", *value) for value in values)
-        self.content[struct.pack("=II", queue, protocol)] = raw.ljust(self.value_bytes, b"\0")
 
 
 @pytest.fixture
@@ -201,110 +169,3 @@ def test_values_that_are_not_all_of_64_bits() -> None:
 def test_a_key_that_does_not_fit_is_refused() -> None:
     with pytest.raises(LayoutError, match="key of table queues: 8 bytes in the manifest, 12 in the program"):
         make(FakeMap(key_size=12))
-
-
-class Buckets(FakeMap):
-    """A map of struct nc_bucket by CPU number and slot."""
-
-    def __init__(self) -> None:
-        super().__init__(key_size=8, value_size=32, max_entries=1000)
-
-    def add(self, cpu: int, value: int, on: int = 0) -> None:
-        key = struct.pack("=II", cpu, histogram.index(value))
-        slots = [
-            list(struct.unpack_from("=4Q", self.content.get(key, bytes(self.value_bytes)), 32 * n)) for n in range(CPUS)
-        ]
-        count, total, high, low = slots[on]
-        slots[on] = [count + 1, total + value, max(high, value), max(low, ~value & (1 << 64) - 1)]
-        self.content[key] = b"".join(struct.pack("=4Q", *slot) for slot in slots)
-
-
-def test_histograms_agree_with_the_values() -> None:
-    fake = Buckets()
-    spec = {"key": [{"name": "cpu", "type": "u32"}], "unit": "ns"}
-    found = histograms.HistogramReader("late", spec, fake, labels())  # type: ignore[arg-type]
-    values = [0, 3, 3, 8, 1000, 1001, 987654321]
-    for number, value in enumerate(values):
-        fake.add(4, value, on=number % CPUS)
-    (one,) = found.read(full=False)
-    assert one["labels"] == {"cpu": 4}
-    total = one["total"]
-    assert (total["count"], total["sum"], total["min"], total["max"]) == (7, sum(values), 0, 987654321)
-    assert total["buckets"] == sorted(
-        [slot, [histogram.index(v) for v in values].count(slot)] for slot in {*map(histogram.index, values)}
-    )
-    assert one["delta"] == total
-    assert found.read(full=False) == []
-    fake.add(4, 5000)
-    fake.add(5, 1)
-    four, five = found.read(full=False)
-    assert (four["delta"]["count"], four["delta"]["sum"], four["total"]["count"]) == (1, 5000, 8)
-    assert (four["delta"]["min"], four["delta"]["max"]) == (0, 987654321)
-    assert (five["labels"], five["total"]["min"]) == ({"cpu": 5}, 1)
-    assert [one["labels"]["cpu"] for one in found.read(full=True)] == [4, 5]
-
-
-class CpuArray:
-    """A per-CPU array of whole histograms, of which only the last index counts."""
-
-    cpus = (0, 1, 8)
-    """Numbers of CPUs may be left out."""
-    slot_bytes = 8 * (3 + histograms.SLOTS)
-
-    def __init__(self, value_size: int = slot_bytes) -> None:
-        self.info = MapInfo(6, 1, 4, value_size, 4, 0, "fake")
-        self._words = [[0] * (3 + histograms.SLOTS) for _ in range(CPUS)]
-
-    def add(self, cpu: int, value: int) -> None:
-        words = self._words[cpu]
-        words[0] += value
-        words[1], words[2] = max(words[1], value), max(words[2], ~value & (1 << 64) - 1)
-        words[3 + histogram.index(value)] += 1
-
-    def items(self) -> list[tuple[bytes, bytes]]:
-        values = b"".join(struct.pack(f"={len(words)}Q", *words) for words in self._words)
-        return [(struct.pack("=I", index), bytes(len(values)) if index < 3 else values) for index in range(4)]
-
-
-CPU_SPEC = {"key": [{"name": "cpu", "type": "u32"}, {"name": "softirq", "type": "u32", "as": "softirq"}], "unit": "ns"}
-
-
-def test_histograms_of_cpus_agree_with_the_values() -> None:
-    fake = CpuArray()
-    found = histograms.CpuHistogramReader("late", CPU_SPEC, fake, labels())  # type: ignore[arg-type]
-    assert found.read(full=True) == []
-    values = [0, 3, 3, 1000, 1 << 63]
-    for value in values:
-        fake.add(1, value)
-    (one,) = found.read(full=False)
-    assert one["labels"] == {"cpu": 1, "softirq": "NET_RX"}
-    assert one["delta"] == one["total"]
-    assert (one["total"]["count"], one["total"]["sum"]) == (5, sum(values))
-    assert (one["total"]["min"], one["total"]["max"]) == (0, values[-1])
-    assert one["total"]["buckets"] == [[0, 1], [3, 2], [histogram.index(1000), 1], [histogram.index(values[-1]), 1]]
-    assert found.read(full=False) == []
-    fake.add(1, 1000)
-    (one,) = found.read(full=False)
-    assert one["delta"]["buckets"] == [[histogram.index(1000), 1]] and one["total"]["count"] == 6
-    assert one["delta"]["sum"] == 1000
-    assert [one["total"]["count"] for one in found.read(full=True)] == [6]
-    fake.add(2, 7)
-    (one,) = found.read(full=False)
-    assert (one["labels"]["cpu"], one["total"]["sum"]) == (8, 7)
-
-
-def test_a_sample_that_is_only_half_added_has_no_minimum() -> None:
-    half = struct.pack("=4Q", 1, 0, 0, 0)
-    fake, array = Buckets(), CpuArray()
-    fake.content[struct.pack("=II", 4, 0)] = half.ljust(fake.value_bytes, b"\0")
-    array._words[1][3] = 1
-    spec = {"key": [{"name": "cpu", "type": "u32"}], "unit": "ns"}
-    found = histograms.HistogramReader("late", spec, fake, labels()).read(full=False)  # type: ignore[arg-type]
-    found += histograms.CpuHistogramReader("late", CPU_SPEC, array, labels()).read(full=False)  # type: ignore[arg-type]
-    for one in found:
-        assert (one["total"]["count"], one["total"]["min"], one["total"]["max"]) == (1, None, None)
-
-
-def test_histograms_of_cpus_of_another_size_are_refused() -> None:
-    with pytest.raises(LayoutError, match="nc_cpu_histogram"):
-        histograms.CpuHistogramReader("late", CPU_SPEC, CpuArray(value_size=32), labels())  # type: ignore[arg-type]

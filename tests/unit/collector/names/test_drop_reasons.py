@@ -1,0 +1,29 @@
+"""What a drop reason means, on kernels that name it and on those that do not."""
+
+from __future__ import annotations
+
+from netconsole_collector.names.drop_reasons import DropReasons
+
+
+def test_kernels_without_reasons_have_them_inferred() -> None:
+    described = DropReasons({}).labels(0, "__udp4_lib_rcv")
+    assert described == {"reason": "NO_SOCKET", "class": "benign", "provenance": "inferred"}
+    assert DropReasons({}).labels(0, "nobody_knows") == {
+        "reason": "unknown",
+        "class": "unknown",
+        "provenance": "inferred",
+    }
+
+
+def test_drops_of_open_vswitch_have_a_reason_on_every_kernel() -> None:
+    def reason(names: dict[str, str], location: str, value: int = 1) -> str:
+        described = DropReasons({"1": "NOT_SPECIFIED", **names}).labels(value, location)
+        assert (described["class"], described["provenance"]) == ("suspicious", "inferred")
+        return described["reason"]
+
+    assert reason({}, "do_output", 0x7FFF0003) == "OVS_TOO_LARGE"
+    assert reason({}, "do_output") == "OVS_NO_PORT"
+    assert reason({}, "do_execute_actions") == "OVS_ACTION_FAILED"
+    since_6_7 = {"196610": "OVS_DROP_ACTION_ERROR"}
+    for function in ("ovs_vport_send", "do_output", "do_execute_actions"):
+        assert reason(since_6_7, function) == "OVS_TOO_LARGE"

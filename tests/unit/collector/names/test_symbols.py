@@ -1,0 +1,69 @@
+"""Kernel addresses have the name of the function that holds them, in little memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole_collector.names.symbols import Symbols
+
+KALLSYMS = """\
+ffffffff81000000 T _stext
+ffffffff81000000 T first
+ffffffff81000100 t __pfx_second
+ffffffff81000110 t second
+ffffffff81000180 D some_data
+ffffffff81000200 W third
+ffffffffc0002000 t late\t[tun]
+ffffffffc0001000 t tun_net_xmit\t[tun]
+ffffffffc0005000 t vhost_poll\t[vhost]
+"""
+
+
+@pytest.fixture
+def symbols(tmp_path: Path) -> Symbols:
+    path = tmp_path / "kallsyms"
+    path.write_text(KALLSYMS)
+    return Symbols(str(path))
+
+
+@pytest.mark.parametrize(
+    ("address", "function", "frame"),
+    [
+        (0xFFFFFFFF81000110, "second", "second+0x0"),
+        (0xFFFFFFFF81000150, "second", "second+0x40"),
+        (0xFFFFFFFF81000190, "second", "second+0x80"),
+        (0xFFFFFFFF81000204, "third", "third+0x4"),
+        (0xFFFFFFFFC0001010, "tun_net_xmit", "tun_net_xmit+0x10"),
+        (0xFFFFFFFFC0002FFF, "late", "late+0xfff"),
+        (0xFFFFFFFFC0005001, "vhost_poll", "vhost_poll+0x1"),
+        (0x1000, "0x1000", "0x1000"),
+        (0xFFFFFFFFF0000000, "0xfffffffff0000000", "0xfffffffff0000000"),
+    ],
+)
+def test_addresses_have_the_function_that_holds_them(symbols: Symbols, address: int, function: str, frame: str) -> None:
+    assert symbols.function(address) == function
+    assert symbols.frame(address) == frame
+
+
+def test_hidden_addresses_are_shown_as_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "kallsyms"
+    path.write_text("0000000000000000 T first\n0000000000000000 T second\n")
+    assert Symbols(str(path)).function(0xFFFFFFFF81000000) == "0xffffffff81000000"
+    assert Symbols(str(tmp_path / "missing")).function(7) == "0x7"
+
+
+def test_the_running_kernel_s_symbols_take_little_memory() -> None:
+    lines = [line.split() for line in Path("/proc/kallsyms").read_text().splitlines()]
+    functions = {int(line[0], 16): line[2] for line in lines if line[1] in "tT" and not line[2].startswith("__pfx_")}
+    if len(functions) < 1000:
+        pytest.skip("cannot run here: kallsyms hides addresses")
+    found = Symbols()
+    by_address: dict[int, set[str]] = {}
+    for line in lines:
+        by_address.setdefault(int(line[0], 16), set()).add(line[2])
+    for address in list(functions)[::97]:
+        assert found.function(address) in by_address[address]
+    packed = sum(len(block) for run in found._runs for block in run.blocks)
+    assert packed + 8 * sum(len(run.addresses) for run in found._runs) < 4_000_000
