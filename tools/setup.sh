@@ -39,6 +39,7 @@ if [ "$purpose" = test ]; then
     need xz-utils command -v xz
     need tmux command -v tmux
     need iperf3 command -v iperf3
+    need nftables command -v nft
     need bpftool command -v bpftool
     need chromium command -v chromium
 fi

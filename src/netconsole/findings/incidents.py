@@ -213,6 +213,8 @@ class Incidents:
                 and one.cause == group.lead.cause
                 and is_same_place(one.place, group.place)
             ]
+            if not known and self._explained(group):
+                continue
             if not known:
                 self._numbers += 1
                 since_ns = self._begin_ns(group.lead, state, now_ns)
@@ -234,6 +236,14 @@ class Incidents:
                         one.since_ns = min(one.since_ns, other.since_ns)
                         self._drop(other)
         return {number: group for number, group in reached.items() if any(one.number == number for one in self._open)}
+
+    def _explained(self, group: _Group) -> bool:
+        """Whether it only follows from an open incident, whose evidence it becomes."""
+        for one in self._open:
+            if not one.ended and group.lead.cause in one.lead.explains and shares_place(one.place, group.place):
+                one.evidence.update({match.evidence: match for match in group.matches})
+                return True
+        return False
 
     def _drop(self, one: _Open) -> None:
         """It was never an incident of its own."""

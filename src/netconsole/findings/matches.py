@@ -134,9 +134,14 @@ class Packets:
 
 
 def is_lower_bound(probe: ProbeState) -> bool:
-    """Whether the probe missed some of what it counts in the last interval."""
+    """Whether the probe missed some of what it counts in the last interval.
+
+    A packet that could not be parsed is counted all the same, unless a filter asks for what was not found in it.
+    """
     ledger = probe.cost.ledger
-    return any(ledger[entry].delta for entry in LEDGER_COUNTS if entry in ledger)
+    is_filtered = any(probe.knobs.get(name) for name in ("address", "port", "protocol"))
+    entries = [entry for entry in LEDGER_COUNTS if entry != "parse_failed" or is_filtered]
+    return any(ledger[entry].delta for entry in entries if entry in ledger)
 
 
 def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:

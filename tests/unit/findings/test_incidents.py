@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from netconsole.findings import matches as matches_module
-from netconsole.findings.incidents import ENDED_SHOWN, LEAVES_AFTER, Incidents, told
+from netconsole.findings.incidents import ENDED_SHOWN, LEAVES_AFTER, Incidents, is_same_place, shares_place, told
 from netconsole.findings.matches import OVER_BUDGET_AFTER, Match, looked_at
-from netconsole.findings.rules import fits, say
+from netconsole.findings.rules import commands, fits, say
 from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
@@ -342,3 +344,87 @@ def test_what_starting_up_costs_is_no_finding(stream: Stream, manifests: dict[st
         stream.end()
         listed.append(len(findings.update(stream.state)))
     assert listed == [0] * (OVER_BUDGET_AFTER - 1) + [1]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["seen", "not sent", "off", "counters", "unlisted", "lost", "restarted"]),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_nothing_is_called_ended_while_its_counter_moves(what_happens: list[str]) -> None:
+    """Through every move of the governor, a lost collector, and losses of the measurement."""
+    manifests = {"p": catalogue.shipped("kernel_drops")}
+    stream, findings, total = Stream(State()), Incidents(manifests), 1000
+    stream.hello()
+    stream.status()
+    labels: dict[str, frames.Label] = {"device": "eth0", "netns": "host", "reason": "IP_CSUM", "class": "suspicious"}
+    labels |= {"location": "ip_rcv_core", "protocol": "UDP", "ethertype": "IPv4", "provenance": "kernel"}
+    for what in ["seen", "seen", *what_happens]:
+        total += 500
+        connection = None
+        if what == "restarted":
+            stream.hello()
+            total = 500
+        stream.status("off" if what == "off" else "attached", **({"why": "over its budget"} if what == "off" else {}))
+        row = Row(labels=labels, counts={"count": Count(delta=500, total=total)})
+        if what in ("seen", "restarted"):
+            stream.state.apply(frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=False, rows=[row]))
+        elif what == "unlisted":
+            stream.cost(ledger={"unlisted": Count(delta=500, total=total)})
+            nothing(stream)
+        if what == "lost":
+            connection = Connection("lost", "killed", 1.0)
+        else:
+            stream.end()
+        listed = [one for one in findings.update(stream.state, connection) if one.cause == "kernel-drop"]
+        assert [one.ended_ns for one in listed] == [None]
+
+
+def test_one_cause_at_one_place_is_one_incident(stream: Stream) -> None:
+    """A full receive buffer is seen by three probes: the one that names the socket says it."""
+    names = ("kernel_drops", "socket_drops", "socket_groups")
+    manifests = {name: catalogue.shipped(name) for name in names}
+    findings = Incidents(manifests)
+    drop = {"device": "lo", "netns": "host", "protocol": "UDP", "reason": "SOCKET_RCVBUFF", "class": "suspicious"}
+    drop |= {"location": "__udp_enqueue_schedule_skb", "ethertype": "IPv4", "provenance": "kernel"}
+    sock = {"process": "dns-cache (1782)", "protocol": "UDP", "port": 5353, "netns": "host", "peer": None}
+    sock |= {"address": "127.0.0.1", "peer_port": 0}
+    for total in (955, 1910):
+        for probe, table, value, labels in (
+            ("kernel_drops", "drops", "count", drop),
+            ("socket_drops", "sockets", "buffer_full", sock),
+        ):
+            status = frames.Status(**stream.stamp(probe), state="attached", mode="summary")
+            stream.state.apply(status)
+            row = Row(labels=labels, counts={value: Count(delta=955, total=total)})
+            stamp = stream.stamp(probe)
+            stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=[row]))
+        stream.end()
+        (one,) = findings.update(stream.state)
+    assert one.sentence == "dns-cache (1782) UDP port 5353 loses 955/s: its receive buffer is full"
+    assert (one.level, one.cause, one.total) == ("!!", "receive-buffer-full", 1910)
+    assert {evidence.probe for evidence in one.evidence} == {"kernel_drops", "socket_drops"}
+    assert one.where == {
+        "device": "lo",
+        "netns": "host",
+        "process": "dns-cache (1782)",
+        "address": "127.0.0.1",
+        "port": 5353,
+    }
+
+
+def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
+    assert is_same_place({"device": "lo"}, {"netns": "blue"})
+    assert is_same_place({"device": "lo", "port": None}, {"device": "lo", "port": 53})
+    assert not is_same_place({"device": "lo", "port": 80}, {"device": "lo", "port": 53})
+    assert shares_place({"device": "lo"}, {"device": "lo"}) and not shares_place({"device": "lo"}, {"netns": "blue"})
+
+
+def test_commands_are_filled_in_and_quoted() -> None:
+    manifest = catalogue.shipped("kernel_drops")
+    rule = next(rule for rule in manifest.findings if rule.cause == "qdisc-drops")
+    assert commands(rule, {"device": "vnet7"}) == ("tc -s qdisc show dev vnet7",)
+    assert commands(rule, {"device": "a; rm -rf /\x1b"}) == ("tc -s qdisc show dev 'a; rm -rf /\\x1b'",)
+    assert commands(rule, {"device": ""}) == ()

@@ -1,0 +1,258 @@
+"""Faults made by hand: each is one incident, which says cause and place, and counts exactly what was lost.
+
+The faults are data (faults.toml). All are made side by side, each in two namespaces of its own, on one running session.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netconsole.base.errors import read_toml
+from netconsole.findings.incidents import Incident, Incidents
+from netconsole.probes.catalogue import load_all
+from netconsole.profile.profile import load, plan
+from netconsole.run.assembly import session_of
+from tests.support.live.network import BARE_PYTHON, Namespace, SleepingReceiver, Wire
+
+pytestmark = pytest.mark.starting
+
+PROBES = ("kernel_drops", "tx_queue_latency", "socket_drops", "socket_groups", "link_rates", "softnet")
+LIMIT_S = 120.0
+PORT = 9
+SECOND_NS = 1_000_000_000
+PACED = """
+import socket, sys, time
+family, kind, target, port, count, per_s = (sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7]))
+sender = socket.socket(getattr(socket, family), getattr(socket, kind))
+payloads = [bytes.fromhex(one) for one in sys.argv[7:]]
+if family == "AF_PACKET":
+    sender.bind((target, 0))
+started = time.monotonic()
+for number in range(count):
+    while number > per_s * (time.monotonic() - started):
+        time.sleep(0.001)
+    payload = payloads[number % len(payloads)]
+    try:
+        sender.send(payload) if family == "AF_PACKET" else sender.sendto(payload, (target, port))
+    except OSError:  # a firewall refuses it, or the device is down: it is dropped all the same
+        pass
+"""
+READER = """
+import socket, sys
+reader = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+reader.bind(("", 9))
+print("ready", flush=True)
+while True:
+    reader.recv(64)
+"""
+GROUP = """
+import os, socket, sys, threading
+def make():
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    one.bind(("", 9))
+    return one
+sleeper, *readers = [make() for _ in range(3)]
+def read(one):
+    while True:
+        one.recv(64)
+for one in readers:
+    threading.Thread(target=read, args=(one,), daemon=True).start()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@dataclass
+class Fault:
+    """One fault of faults.toml, and what it needs while it lasts."""
+
+    name: str
+    send: str
+    count: int
+    per_s: int
+    cause: str
+    says: str
+    make: Sequence[str] = ()
+    lost: int | None = None
+    is_small: bool = False
+    needs: str = ""
+    a: Namespace = field(default_factory=Namespace)
+    b: Namespace = field(default_factory=Namespace)
+    running: list[subprocess.Popen[str]] = field(default_factory=list)
+    sender: subprocess.Popen[str] | None = None
+
+    def prepare(self, stack: ExitStack) -> None:
+        """The wire, what stands at its ends, and the fault itself."""
+        stack.callback(self.b.remove)
+        stack.callback(self.a.remove)
+        wire = Wire(self.a, self.b)
+        if self.send == "udp6":
+            wire.use_ipv6()
+        if "reader" in self.send:
+            self._stand(stack, READER)
+        if "group" in self.send:
+            self._stand(stack, GROUP)
+        if "sleeper" in self.send:
+            self.port = stack.enter_context(SleepingReceiver(self.b)).port
+        for line in self.make:
+            end, _, command = line.partition(" ")
+            try:
+                {"a": self.a, "b": self.b}[end].run(*command.split())
+            except AssertionError as error:
+                if not self.needs or self.needs not in str(error):
+                    raise
+                self.cannot = str(error)
+        if "198.51.100.7" in self.send:
+            self.a.ip("route", "add", "198.51.100.0/24", "via", Wire.ADDRESSES[1])
+
+    port: int = PORT
+    cannot: str = ""
+    """What this kernel lacks for it."""
+
+    def _stand(self, stack: ExitStack, code: str) -> None:
+        process = self.b.start(code)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+
+    def begin(self) -> None:
+        """Start to send."""
+        if self.send.startswith("frame"):
+            words = ("AF_PACKET", "SOCK_RAW", Wire.DEVICES[0], 0, self.count, self.per_s, frame(self.send).hex())
+        elif self.send == "udp6":
+            words = ("AF_INET6", "SOCK_DGRAM", Wire.ADDRESSES6[1], PORT, self.count, self.per_s, "78" * 64)
+        else:
+            target = "198.51.100.7" if "198.51.100.7" in self.send else Wire.ADDRESSES[1]
+            words = ("AF_INET", "SOCK_DGRAM", target, self.port, self.count, self.per_s, "78" * 64)
+        self.sender = self.a.start(PACED, *words, python=BARE_PYTHON)
+
+    def is_of(self, incident: Incident) -> bool:
+        """Whether an incident lies in this fault's namespaces."""
+        names = {self.a.name, self.b.name, str(self.a.inode), str(self.b.inode)}
+        labels = [dict(evidence.key).get("netns") for evidence in incident.evidence]
+        return bool(names & {str(label) for label in (*labels, incident.where.get("netns"))})
+
+
+def checksum(data: bytes) -> int:
+    """Of the internet protocols (RFC 1071)."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data[: len(data) & ~1])) + (data[-1] << 8 if len(data) % 2 else 0)
+    total = (total & 0xFFFF) + (total >> 16)
+    return int(~((total & 0xFFFF) + (total >> 16)) & 0xFFFF)
+
+
+def frame(kind: str) -> bytes:
+    """An Ethernet frame from a to b, with what its kind says is wrong with it."""
+    source = kind.rpartition("from ")[2] if " from " in kind else Wire.ADDRESSES[0]
+    ends = socket.inet_aton(source) + socket.inet_aton(Wire.ADDRESSES[1])
+    protocol = 6 if "TCP" in kind else 253 if "253" in kind else 17
+    if protocol == 6:
+        body = struct.pack("!HHIIBBHHH", 40000, PORT, 1, 0, 5 << 4, 2, 1024, 0xDEAD, 0)
+    else:
+        wrong = 0xDEAD if "UDP checksum" in kind else 0
+        body = struct.pack("!HHHH", 40000, PORT, 8 + 16, wrong) + b"x" * 16
+    length = 20 + len(body) + (100 if "is cut" in kind else 0)
+    words = 4 if "short IP header" in kind else 5
+    head = struct.pack("!BBHHHBBH", 4 << 4 | words, 0, length, 1, 0, 64, protocol, 0) + ends
+    right = checksum(head) ^ (0x5555 if "IP checksum" in kind else 0)
+    head = head[:10] + struct.pack("!H", right) + head[12:]
+    macs = b"".join(bytes.fromhex(mac.replace(":", "")) for mac in (Wire.MACS[1], Wire.MACS[0]))
+    return macs + b"\x08\x00" + head + body
+
+
+class Watch:
+    """The incidents of a live session, as the console would follow them."""
+
+    def __init__(self) -> None:
+        manifests = load_all()
+        profile = load("summary", manifests)
+        requests = [one for one in plan(profile, manifests, PROBES) if one.name in PROBES]
+        self._session = session_of(requests, profile, manifests)
+        self._incidents = Incidents(manifests)
+        self._changed = threading.Condition()
+        self.intervals = 0
+        self.first_ns: dict[int, int] = {}
+        """When each incident was first listed, by its number (wall clock of the frames)."""
+        self._session.on_news(self._note)
+        self._session.start()
+
+    def _note(self, _news: object) -> None:
+        with self._session.view() as state:
+            for one in self._incidents.update(state, self._session.connection()):
+                self.first_ns.setdefault(one.number, state.collector.closed_wall_ns or 0)
+            intervals = state.collector.intervals
+        with self._changed:
+            self.intervals = intervals
+            self._changed.notify_all()
+
+    def until(self, true: Callable[[], bool], limit_s: float = LIMIT_S) -> bool:
+        """Wait; False at the limit."""
+        with self._changed:
+            return self._changed.wait_for(true, limit_s)
+
+    def settled(self) -> bool:
+        return self._session.settled() and self.intervals > 1
+
+    def of(self, fault: Fault) -> list[Incident]:
+        """All incidents of a fault since the start."""
+        with self._session.view():
+            return [one for one in list(self._incidents.log) if fault.is_of(one)]
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def faults() -> list[dict[str, Any]]:
+    found: Any = read_toml(Path(__file__).with_name("faults.toml"))["fault"]
+    return list(found)
+
+
+@pytest.fixture(scope="module")
+def after() -> Iterator[tuple[Watch, dict[str, tuple[Fault, list[Incident]]]]]:
+    """Every fault that this kernel can have, after it is over, with its incidents."""
+    with ExitStack() as stack:
+        watch = Watch()
+        stack.callback(watch.close)
+        made = [Fault(**one) for one in faults()]
+        for one in made:
+            one.prepare(stack)
+        made = [one for one in made if not one.cannot]
+        assert watch.until(watch.settled)
+        for one in made:
+            one.begin()
+        for one in made:
+            assert one.sender is not None
+            one.sender.communicate(timeout=LIMIT_S)
+        watch.until(lambda: all(found and all(i.ended_ns for i in found) for found in map(watch.of, made)), 45.0)
+        yield watch, {one.name: (one, watch.of(one)) for one in made}
+
+
+@pytest.mark.parametrize("name", [one["name"] for one in faults()])
+def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
+    name: str, after: tuple[Watch, dict[str, tuple[Fault, list[Incident]]]]
+) -> None:
+    watch, known = after
+    if name not in known:
+        pytest.skip("cannot run here: the kernel lacks what the fault is made with")
+    fault, incidents = known[name]
+    assert [one.cause for one in incidents] == [fault.cause], [one.sentence for one in incidents]
+    (one,) = incidents
+    assert re.search(fault.says, one.sentence), one.sentence
+    assert one.ended_ns is not None, "it goes on"
+    assert one.peak is not None and one.peak > 0
+    assert fault.is_small or watch.first_ns[one.number] - one.since_ns <= 3 * SECOND_NS
+    if fault.lost != 0:
+        assert (one.total, one.at_least) == (fault.lost or fault.count, False)
