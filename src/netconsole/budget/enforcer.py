@@ -22,7 +22,7 @@ from netconsole.host.identity import require
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Choice, Profile, plan
 from netconsole.session.protocol import Expandable, News
-from netconsole.telemetry.action import Action, said
+from netconsole.telemetry.action import BudgetAction, said
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.state import ProbeState, State
 
@@ -58,8 +58,8 @@ class Enforcer:
         self._over_per_packet = 0
         self._windows_ns: int | None = None
         """Statistics windows that were looked at: the same figures twice are no news."""
-        self._actions: list[Action] = []
-        self._callbacks: list[Callable[[Action], None]] = []
+        self._actions: list[BudgetAction] = []
+        self._callbacks: list[Callable[[BudgetAction], None]] = []
         self.yields_first: Callable[[str], bool] | None = None
         """Asked to give up what was added (for a reason) before probes of the profile are; True when it did."""
 
@@ -71,19 +71,19 @@ class Enforcer:
     def leave_out(self, because: Mapping[str, str]) -> None:
         """Remember what was not started, because of its cost."""
         for probe, why in because.items():
-            self.note(Action(time.monotonic(), probe, "not started", why))
+            self.note(BudgetAction(time.monotonic(), probe, "not started", why))
 
-    def on_action(self, callback: Callable[[Action], None]) -> None:
+    def on_action(self, callback: Callable[[BudgetAction], None]) -> None:
         """Call ``callback`` for everything that is done, from a thread of the session or the one that asked."""
         self._callbacks.append(callback)
 
-    def note(self, action: Action) -> None:
+    def note(self, action: BudgetAction) -> None:
         """Remember and tell something that somebody else did to the probes."""
         with self._lock:
             self._tell(action)
 
     @property
-    def actions(self) -> Sequence[Action]:
+    def actions(self) -> Sequence[BudgetAction]:
         """What was done so far, oldest first; ``at_s`` is CLOCK_MONOTONIC of the measured host."""
         with self._lock:
             return tuple(self._actions)
@@ -134,7 +134,7 @@ class Enforcer:
         with self._session.view() as state:
             at_s = _now_s(state) or 0.0
         self._begun.add(manifest.name)
-        self.note(Action(at_s, manifest.name, f"started: {request.mode}", "the user asked for it"))
+        self.note(BudgetAction(at_s, manifest.name, f"started: {request.mode}", "the user asked for it"))
         return self._session.load(request)
 
     # ---- every interval ----
@@ -217,7 +217,7 @@ class Enforcer:
         self._asked[name] = self._wishes[name] = (mode, knobs)
         self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name))
         if asked is not None:
-            self._tell(Action(at_s, name, f"now {mode}", "the user changed it"))
+            self._tell(BudgetAction(at_s, name, f"now {mode}", "the user changed it"))
 
     def _carry_out(self, moves: Sequence[Move]) -> None:
         for move in moves:
@@ -251,7 +251,7 @@ class Enforcer:
                 self._asked.pop(probe, None)
                 self._governor.remove(probe)
                 at_s = self._actions[-1].at_s if self._actions else 0.0
-                self._tell(Action(at_s, probe, "could not be changed", str(error)))
+                self._tell(BudgetAction(at_s, probe, "could not be changed", str(error)))
 
     def _end_of_time(self, at_s: float) -> None:
         """The profile's time to live has ended: back to what it inherits."""
@@ -274,8 +274,8 @@ class Enforcer:
             self._governor.add(name, self._ladder(name, wish), pinned)
             if wish != self._asked[name]:
                 self._ask(name, wish, because)
-                self._tell(Action(at_s, name, wish[0] if wish[0] != "off" else "detached", because))
-        self._tell(Action(at_s, "", f"profile {base.name}", because))
+                self._tell(BudgetAction(at_s, name, wish[0] if wish[0] != "off" else "detached", because))
+        self._tell(BudgetAction(at_s, "", f"profile {base.name}", because))
 
     def _ladder(self, name: str, wish: Wish) -> tuple[Rung, ...]:
         manifest = self._manifests[name]
@@ -289,7 +289,7 @@ class Enforcer:
     def _is_pinned_by_profile(self, name: str) -> bool:
         return name in self.profile.probes and self.profile.probes[name].pin
 
-    def _tell(self, action: Action) -> None:
+    def _tell(self, action: BudgetAction) -> None:
         self._actions.append(action)
         del self._actions[:-MAX_ACTIONS]
         self._session.say_action(action.probe, action.action, action.because, action.measured, action.limit)

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from netconsole.budget.ladder import Rung
 from netconsole.profile.profile import Budget
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 
 Limited: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "events_per_s"]
 """What every probe has a share in: it is kept by giving up some of the dearest one."""
@@ -57,7 +57,7 @@ class Reading:
 class Move:
     """A probe goes to a rung. Without one the action only says something."""
 
-    action: Action
+    action: BudgetAction
     rung: Rung | None = None
 
 
@@ -122,7 +122,7 @@ class Governor:
         lowered, standing.at = standing.at > 0, 0
         self._note_move(standing, at_s)
         says = f"back to {standing.rung.says}, and pinned" if lowered else "pinned"
-        return Move(Action(at_s, probe, says, "the user asked for it"), standing.rung if lowered else None)
+        return Move(BudgetAction(at_s, probe, says, "the user asked for it"), standing.rung if lowered else None)
 
     def unpin(self, probe: str, at_s: float) -> Move | None:
         """The governor may change the probe again; None for one that is not governed."""
@@ -131,7 +131,7 @@ class Governor:
             return None
         standing.pinned = False
         self._over.clear()  # what it may save has not been tried yet
-        return Move(Action(at_s, probe, "no longer pinned", "the user asked for it"))
+        return Move(BudgetAction(at_s, probe, "no longer pinned", "the user asked for it"))
 
     def observe(
         self, at_s: float, readings: Mapping[str, Reading], overheads: Mapping[Overhead, float | None] | None = None
@@ -157,7 +157,7 @@ class Governor:
                 self._over[limited] = 0
                 if limited in self._told and total <= AIM * limit:
                     self._told.discard(limited)
-                    moves.append(Move(Action(at_s, "", "within the budget again", _WORDS[limited], total, limit)))
+                    moves.append(Move(BudgetAction(at_s, "", "within the budget again", _WORDS[limited], total, limit)))
         moves += self._keep_overheads(at_s, overheads or {})
         raised = self._raise(at_s, readings, may=not is_over and not self._stopped)
         moves += raised
@@ -223,7 +223,9 @@ class Governor:
             if standing.raised_s is not None and at_s - standing.raised_s < RELAPSE_S:
                 standing.settle_s = min(MAX_SETTLE_S, standing.settle_s * 2)
             self._note_move(standing, at_s)
-            moves.append(Move(Action(at_s, name, standing.rung.says, _WORDS[limited], total, limit), standing.rung))
+            moves.append(
+                Move(BudgetAction(at_s, name, standing.rung.says, _WORDS[limited], total, limit), standing.rung)
+            )
         left = sum(cost or 0.0 for name, cost in costs.items() if name not in targets)
         if left > limit:
             held = sorted(name for name in self.pinned if costs.get(name))
@@ -264,7 +266,7 @@ class Governor:
             if not standing.pinned and standing.rung.mode != "off":
                 standing.at = len(standing.ladder) - 1
                 self._note_move(standing, at_s)
-                moves.append(Move(Action(at_s, name, "stopped", _WORDS[limited], total, limit), standing.rung))
+                moves.append(Move(BudgetAction(at_s, name, "stopped", _WORDS[limited], total, limit), standing.rung))
         self._stopped = self._stopped or bool(moves)
         return moves or self._tell(at_s, limited, total, limit, "over the budget, and what is left is pinned")
 
@@ -273,7 +275,7 @@ class Governor:
         if limited in self._told:
             return []
         self._told.add(limited)
-        return [Move(Action(at_s, "", says, _WORDS[limited], total, limit))]
+        return [Move(BudgetAction(at_s, "", says, _WORDS[limited], total, limit))]
 
     # ---- up ----
 
@@ -307,7 +309,7 @@ class Governor:
         limit = self._budget.kernel_cpu_pct
         says = f"back to {standing.rung.mode}" if at == 0 else f"back up: {standing.rung.says}"
         because = f"there was room for {standing.settle_s:g} s"
-        return [Move(Action(at_s, name, says, because, total, limit), standing.rung)]
+        return [Move(BudgetAction(at_s, name, says, because, total, limit), standing.rung)]
 
     def _room(self, name: str, standing: _Standing, readings: Mapping[str, Reading]) -> tuple[int, float] | None:
         """The highest rung that is expected to fit, and what it would add in the kernel; None without one.

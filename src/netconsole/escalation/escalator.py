@@ -31,7 +31,7 @@ from netconsole.recording.format import Header
 from netconsole.session.protocol import Expandable, News
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.state import State
 
 MAX_FILES = 200
@@ -82,7 +82,7 @@ class Escalator:
         self._quiet_until_s: dict[int, float] = {}
         """By place of the rule in the profile."""
         self._lock = threading.RLock()
-        self._to_tell: list[Action] = []
+        self._to_tell: list[BudgetAction] = []
         """Who is told may ask the session: so not while it is looked at."""
         self._writers: list[threading.Thread] = []
 
@@ -247,7 +247,7 @@ class Escalator:
 
     def _tell(self, at_s: float, probe: str, action: str, because: str, crossing: Crossing | None = None) -> None:
         measured, limit = (crossing.measured, crossing.rule.over) if crossing is not None else (None, None)
-        self._to_tell.append(Action(at_s, probe, action, because, measured, limit))
+        self._to_tell.append(BudgetAction(at_s, probe, action, because, measured, limit))
 
     def _tell_now(self) -> None:
         told, self._to_tell = self._to_tell, []
@@ -257,4 +257,4 @@ class Escalator:
     def _tell_later(self, armed: _Armed, action: str, because: str) -> None:
         with self._session.view() as state:
             at_s = (state.collector.closed_mono_ns or 0) / 1e9
-        self._enforcer.note(Action(at_s, armed.name, action, because))
+        self._enforcer.note(BudgetAction(at_s, armed.name, action, because))

@@ -16,7 +16,7 @@ from netconsole.profile.profile import Budget
 from netconsole.recording.format import Damaged, Recording
 from netconsole.snapshot.builder import Mark, mark
 from netconsole.telemetry import frames
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import AnyFrame
 from netconsole.telemetry.series import SAMPLES
 from netconsole.telemetry.state import State
@@ -44,7 +44,7 @@ class Place:
     state: State
     findings: Incidents
     standing: Sequence[Incident]
-    actions: list[Action]
+    actions: list[BudgetAction]
     at_ns: int
     lead_ns: int
     wall_ns: int
@@ -231,7 +231,7 @@ def _ends_batch(frame: AnyFrame) -> bool:
 def _note(place: Place, frame: frames.Action) -> None:
     place.has_actions = True
     said = frame.action, frame.because, frame.measured, frame.limit
-    place.actions.append(Action(frame.mono_ns / 1e9, frame.probe or "", *said))
+    place.actions.append(BudgetAction(frame.mono_ns / 1e9, frame.probe or "", *said))
     del place.actions[:-MAX_ACTIONS]
 
 
@@ -240,5 +240,5 @@ def _note_status(place: Place, frame: frames.Status) -> None:
     if frame.why is None or frame.probe is None or frame.state not in ("attached", "off"):
         return
     what, _, because = frame.why.partition(": ")
-    place.actions.append(Action(frame.mono_ns / 1e9, frame.probe, what, because))
+    place.actions.append(BudgetAction(frame.mono_ns / 1e9, frame.probe, what, because))
     del place.actions[:-MAX_ACTIONS]

@@ -15,7 +15,7 @@ from netconsole.findings.incidents import Incident
 from netconsole.recording.player import Player
 from netconsole.session.protocol import CommandError, Connection, News
 from netconsole.snapshot.builder import Mark
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Host, Mode, Scalar
 from netconsole.telemetry.state import State
 
@@ -129,7 +129,7 @@ class ReplaySession:
         """What stands out at this moment."""
         return self._player.place.standing
 
-    def actions(self) -> Sequence[Action]:
+    def actions(self) -> Sequence[BudgetAction]:
         """What had been done to keep the budget, as far as it was played."""
         return tuple(self._player.place.actions)
 

@@ -15,7 +15,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 from netconsole.session.live import LiveSession
 from netconsole.session.protocol import News
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 
 WAY_IN = "e starts it all the same"
 
@@ -75,10 +75,10 @@ class DeferredStart:
         try:
             forecasts = look_ahead(wanted).forecasts
         except Unable as error:
-            self._enforcer.note(Action(time.monotonic(), "", "no forecast", str(error)))
+            self._enforcer.note(BudgetAction(time.monotonic(), "", "no forecast", str(error)))
             return {}
         for one in forecasts:
-            self._enforcer.note(Action(time.monotonic(), one.probe, "forecast", forecast.said(one)))
+            self._enforcer.note(BudgetAction(time.monotonic(), one.probe, "forecast", forecast.said(one)))
         with self._session.view() as state:
             others_pct = running_pct(state)
             packets = packets_per_s(state)

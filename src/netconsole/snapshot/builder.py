@@ -28,7 +28,7 @@ from netconsole.snapshot.document import (
 )
 from netconsole.snapshot.document import Profile as ProfileData
 from netconsole.telemetry import histogram
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import ProbeState, State
@@ -91,7 +91,7 @@ def build(
     since: Mark,
     facts: Mapping[str, FactData] | None = None,
     note: str | None = None,
-    actions: Iterable[Action] = (),
+    actions: Iterable[BudgetAction] = (),
     incidents: Sequence[IncidentData] | None = None,
 ) -> Snapshot:
     """The snapshot of what happened from the mark to the last whole interval. Call it inside ``Session.view``."""

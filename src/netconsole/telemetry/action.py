@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class BudgetAction:
     """What was done, for people and for snapshots. ``at_s`` is on the clock of the observations."""
 
     at_s: float
@@ -29,7 +29,7 @@ class Action:
         }
 
 
-def said(action: Action) -> str:
+def said(action: BudgetAction) -> str:
     """An action in one sentence: ``counters alone: in-kernel time of all probes …: 5.03, limit 2``."""
     figures = "" if action.measured is None else f": {action.measured:.3g}"
     limit = "" if action.limit is None else f", limit {action.limit:g}"

@@ -27,7 +27,7 @@ from netconsole.profile.profile import Choice, Profile
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FactData, Snapshot
-from netconsole.telemetry.action import Action, said
+from netconsole.telemetry.action import BudgetAction, said
 from netconsole.telemetry.state import State
 from netconsole.tui import actions
 from netconsole.tui.panes.catalogue import panes
@@ -308,7 +308,7 @@ class ConsoleApp(App[None]):
         if enforcer is None or probe is None or not enforcer.toggle_pin(probe):
             self._main.say("choose the table or row of a running BPF probe to pin", "look")
 
-    def _heard(self, action: Action) -> None:
+    def _heard(self, action: BudgetAction) -> None:
         """Runs in a thread of the session, or in ours."""
         probe = f"{figure.safe(action.probe, 48)}: " if action.probe else ""
         self.call_later(self._main.say, f"{probe}{figure.safe(said(action), 200)}", "look")

@@ -17,7 +17,7 @@ from netconsole.profile.profile import load_file, plan
 from netconsole.recording.format import Recording
 from netconsole.run.assembly import session_of
 from netconsole.telemetry import frames
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 from tests.support.live.measurement import Measurement, manifest_of
 from tests.support.live.network import Namespace, Wire, send_udp
 from tests.support.live.storm import CLOSED_PORT, Storm
@@ -70,11 +70,11 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
     kept = tmp_path / "kept"
     escalator = Escalator(session, enforcer, manifests, kept)
     changed = threading.Condition()
-    actions: list[Action] = []
+    actions: list[BudgetAction] = []
 
     def notify(news: object) -> None:
         with changed:
-            if isinstance(news, Action):
+            if isinstance(news, BudgetAction):
                 actions.append(news)
             changed.notify_all()
 

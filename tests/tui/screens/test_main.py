@@ -21,7 +21,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Choice
 from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.panes.overview import stands_out
 from netconsole.tui.screens import knobs as form_of_knobs
@@ -488,7 +488,9 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
 
 async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> None:
     because = "14 % of a core in all, the budget is 10 %. vhost_queues in summary: at least 900 ns a run"
-    told = SimpleNamespace(actions=(Action(0.0, "vhost_queues", "not started", because),), on_action=lambda _: None)
+    told = SimpleNamespace(
+        actions=(BudgetAction(0.0, "vhost_queues", "not started", because),), on_action=lambda _: None
+    )
     told.pinned, told.lowered, told.profile = frozenset(), (), PROFILE
     session = PlayedSession(host(12))
     app = ConsoleApp(session, PROFILE, load_all([PROBE_DIRECTORY]), enforcer=told)  # type: ignore[arg-type]

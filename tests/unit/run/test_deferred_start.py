@@ -22,7 +22,7 @@ from netconsole.profile.profile import Budget, Choice, Profile, load, plan
 from netconsole.run import deferred_start
 from netconsole.run.preflight import put_off
 from netconsole.session.protocol import News
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Mode, ProbeState
 from netconsole.telemetry.state import State
 
@@ -70,10 +70,10 @@ class FakeGoverning:
 
     def __init__(self) -> None:
         self.profile = Profile("summary", budget=Budget(kernel_cpu_pct=10.0))
-        self.told: list[Action] = []
+        self.told: list[BudgetAction] = []
         self.left_out: dict[str, str] = {}
 
-    def note(self, action: Action) -> None:
+    def note(self, action: BudgetAction) -> None:
         self.told.append(action)
 
     def leave_out(self, because: dict[str, str]) -> None:

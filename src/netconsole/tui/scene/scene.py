@@ -14,7 +14,7 @@ from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress
 from netconsole.recording.replay_session import Position
 from netconsole.session.protocol import Connection
-from netconsole.telemetry.action import Action
+from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 from netconsole.tui.widgets.look import Tone
@@ -54,7 +54,7 @@ class Scene:
     output: Output = Output()
     findings: Sequence[Incident] = ()
     """What stands out, ranked."""
-    actions: Sequence[Action] = ()
+    actions: Sequence[BudgetAction] = ()
     """What the governor did, oldest first."""
     pinned: frozenset[str] = frozenset()
     """Probes that the governor leaves alone."""
