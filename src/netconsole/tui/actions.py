@@ -24,7 +24,7 @@ Scope: TypeAlias = Literal["app", "main", "table", "over", "facts", "replay"]
 
 
 @dataclass(frozen=True)
-class Action:
+class Hotkey:
     """Something that a key does. ``keys`` as Textual names them, separated by commas; ``call`` is the method's call."""
 
     id: str
@@ -37,59 +37,59 @@ class Action:
     """How it is written in the footer, when it is there at all."""
 
 
-ACTIONS: tuple[Action, ...] = (
-    Action("pane.1", "1", "Overview", "what stands out, and every topic in short", "pane('overview')", "main"),
-    Action("pane.2", "2", "vhost", "vhost queues", "pane('vhost')", "main"),
-    Action("pane.3", "3", "OVS", "Open vSwitch", "pane('ovs')", "main"),
-    Action("pane.4", "4", "Drops", "dropped packets by reason and place, sockets that drop", "pane('drops')", "main"),
-    Action("pane.5", "5", "Queues", "how long packets wait in transmit queues", "pane('queues')", "main"),
-    Action("pane.6", "6", "Host", "softirqs, sockets and links", "pane('host')", "main"),
-    Action("pane.7", "7", "Cost", "what watching costs, and the state of every probe", "pane('cost')", "main"),
-    Action("pane.8", "8", "Events", "sampled details, newest first", "pane('events')", "main"),
-    Action("pane.9", "9", "Path", "how long packets take, by direction, stage and flow", "pane('path')", "main"),
-    Action("next", "tab,right", "Next table", "to the next table or tab", "next_table(1)", "main"),
-    Action("previous", "shift+tab,left", "Previous table", "to the table or tab before", "next_table(-1)", "main"),
-    Action("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
-    Action("unfilter", "escape", "Show all", "take the filter away", "unfilter", "main"),
-    Action("knobs", "e", "Edit knobs", "filters, budget and mode of a running probe", "app.knobs", "main", "e knobs"),
-    Action("pin", "u", "Undo, pin", "a probe as it was asked for, whatever it costs; again: unpin", "app.pin", "main"),
-    Action("table.up", "up,k", "Up", "one row up", "cursor(-1)", "table"),
-    Action("table.down", "down,j", "Down", "one row down", "cursor(1)", "table"),
-    Action("table.page_up", "pageup", "Page up", "one page up", "page(-1)", "table"),
-    Action("table.page_down", "pagedown", "Page down", "one page down", "page(1)", "table"),
-    Action("table.first", "home,g", "First row", "to the first row", "edge(-1)", "table"),
-    Action("table.last", "end,G", "Last row", "to the last row", "edge(1)", "table"),
-    Action("table.open", "enter", "Details", "history, histogram, losses, advice", "open", "table", "Enter details"),
-    Action("table.sort", "greater_than_sign,o", "Sort", "by the next column", "sort(1)", "table", "< > sort"),
-    Action("table.sort_back", "less_than_sign", "Sort back", "by the column before", "sort(-1)", "table"),
-    Action("table.reverse", "r", "Reverse", "the other way round", "reverse", "table", "r reverse"),
-    Action("facts", "f", "Facts", "how the host is configured, and where that was read", "app.facts", "main"),
-    Action("baseline", "b", "Baseline", "hold every figure against a baseline, or none", "app.baseline", "main"),
-    Action("facts.filter", "slash", "Filter facts", "only facts that contain a text; Esc: all", "filter", "facts"),
-    Action("over.back", "escape,backspace", "Back", "exactly where one was", "back", "over", "Esc back"),
-    Action("pause", "p,space", "Pause", "holds the order of rows, then the screen", "pause", label="p pause"),
-    Action("snapshot", "s", "Snapshot", "measure and write a file for a ticket", "app.snapshot", "main", "s snapshot"),
-    Action("screenshot", "S", "Screenshot", "write this screen as SVG to a file", "screenshot"),
-    Action("record", "w", "Record", "write everything from now on to a file, to be replayed; again: end it", "record"),
-    Action("replay.on", "full_stop", "Step on", "one interval on, and stand still there", "step(1)", "replay"),
-    Action("replay.back", "comma", "Step back", "one interval back, and stand still there", "step(-1)", "replay"),
-    Action("replay.forward", "right_square_bracket", "10 s on", "ten seconds on", "jump_by(10)", "replay"),
-    Action("replay.rewind", "left_square_bracket", "10 s back", "ten seconds back", "jump_by(-10)", "replay"),
-    Action("replay.far_forward", "right_curly_bracket", "A minute on", "a minute on", "jump_by(60)", "replay"),
-    Action("replay.far_rewind", "left_curly_bracket", "A minute back", "a minute back", "jump_by(-60)", "replay"),
-    Action("replay.faster", "plus,equals_sign", "Faster", "the next speed up", "speed(1)", "replay"),
-    Action("replay.slower", "minus", "Slower", "the next speed down", "speed(-1)", "replay"),
-    Action("replay.time", "t", "Go to a time", "a time of day, or from the beginning, or from here", "time", "replay"),
-    Action("replay.since", "m", "Mark", "a snapshot (s) is of the stretch from this moment on", "since", "replay"),
-    Action("help", "question_mark,f1", "Help", "what is measured, how, and what is not seen", "help", label="? help"),
-    Action("palette", "colon,ctrl+p", "Commands", "every action by name", "command_palette", label=": commands"),
-    Action("quit", "q,ctrl+c", "Quit", "end: every probe is gone before the prompt is back", "leave", label="q quit"),
+ACTIONS: tuple[Hotkey, ...] = (
+    Hotkey("pane.1", "1", "Overview", "what stands out, and every topic in short", "pane('overview')", "main"),
+    Hotkey("pane.2", "2", "vhost", "vhost queues", "pane('vhost')", "main"),
+    Hotkey("pane.3", "3", "OVS", "Open vSwitch", "pane('ovs')", "main"),
+    Hotkey("pane.4", "4", "Drops", "dropped packets by reason and place, sockets that drop", "pane('drops')", "main"),
+    Hotkey("pane.5", "5", "Queues", "how long packets wait in transmit queues", "pane('queues')", "main"),
+    Hotkey("pane.6", "6", "Host", "softirqs, sockets and links", "pane('host')", "main"),
+    Hotkey("pane.7", "7", "Cost", "what watching costs, and the state of every probe", "pane('cost')", "main"),
+    Hotkey("pane.8", "8", "Events", "sampled details, newest first", "pane('events')", "main"),
+    Hotkey("pane.9", "9", "Path", "how long packets take, by direction, stage and flow", "pane('path')", "main"),
+    Hotkey("next", "tab,right", "Next table", "to the next table or tab", "next_table(1)", "main"),
+    Hotkey("previous", "shift+tab,left", "Previous table", "to the table or tab before", "next_table(-1)", "main"),
+    Hotkey("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
+    Hotkey("unfilter", "escape", "Show all", "take the filter away", "unfilter", "main"),
+    Hotkey("knobs", "e", "Edit knobs", "filters, budget and mode of a running probe", "app.knobs", "main", "e knobs"),
+    Hotkey("pin", "u", "Undo, pin", "a probe as it was asked for, whatever it costs; again: unpin", "app.pin", "main"),
+    Hotkey("table.up", "up,k", "Up", "one row up", "cursor(-1)", "table"),
+    Hotkey("table.down", "down,j", "Down", "one row down", "cursor(1)", "table"),
+    Hotkey("table.page_up", "pageup", "Page up", "one page up", "page(-1)", "table"),
+    Hotkey("table.page_down", "pagedown", "Page down", "one page down", "page(1)", "table"),
+    Hotkey("table.first", "home,g", "First row", "to the first row", "edge(-1)", "table"),
+    Hotkey("table.last", "end,G", "Last row", "to the last row", "edge(1)", "table"),
+    Hotkey("table.open", "enter", "Details", "history, histogram, losses, advice", "open", "table", "Enter details"),
+    Hotkey("table.sort", "greater_than_sign,o", "Sort", "by the next column", "sort(1)", "table", "< > sort"),
+    Hotkey("table.sort_back", "less_than_sign", "Sort back", "by the column before", "sort(-1)", "table"),
+    Hotkey("table.reverse", "r", "Reverse", "the other way round", "reverse", "table", "r reverse"),
+    Hotkey("facts", "f", "Facts", "how the host is configured, and where that was read", "app.facts", "main"),
+    Hotkey("baseline", "b", "Baseline", "hold every figure against a baseline, or none", "app.baseline", "main"),
+    Hotkey("facts.filter", "slash", "Filter facts", "only facts that contain a text; Esc: all", "filter", "facts"),
+    Hotkey("over.back", "escape,backspace", "Back", "exactly where one was", "back", "over", "Esc back"),
+    Hotkey("pause", "p,space", "Pause", "holds the order of rows, then the screen", "pause", label="p pause"),
+    Hotkey("snapshot", "s", "Snapshot", "measure and write a file for a ticket", "app.snapshot", "main", "s snapshot"),
+    Hotkey("screenshot", "S", "Screenshot", "write this screen as SVG to a file", "screenshot"),
+    Hotkey("record", "w", "Record", "write everything from now on to a file, to be replayed; again: end it", "record"),
+    Hotkey("replay.on", "full_stop", "Step on", "one interval on, and stand still there", "step(1)", "replay"),
+    Hotkey("replay.back", "comma", "Step back", "one interval back, and stand still there", "step(-1)", "replay"),
+    Hotkey("replay.forward", "right_square_bracket", "10 s on", "ten seconds on", "jump_by(10)", "replay"),
+    Hotkey("replay.rewind", "left_square_bracket", "10 s back", "ten seconds back", "jump_by(-10)", "replay"),
+    Hotkey("replay.far_forward", "right_curly_bracket", "A minute on", "a minute on", "jump_by(60)", "replay"),
+    Hotkey("replay.far_rewind", "left_curly_bracket", "A minute back", "a minute back", "jump_by(-60)", "replay"),
+    Hotkey("replay.faster", "plus,equals_sign", "Faster", "the next speed up", "speed(1)", "replay"),
+    Hotkey("replay.slower", "minus", "Slower", "the next speed down", "speed(-1)", "replay"),
+    Hotkey("replay.time", "t", "Go to a time", "a time of day, or from the beginning, or from here", "time", "replay"),
+    Hotkey("replay.since", "m", "Mark", "a snapshot (s) is of the stretch from this moment on", "since", "replay"),
+    Hotkey("help", "question_mark,f1", "Help", "what is measured, how, and what is not seen", "help", label="? help"),
+    Hotkey("palette", "colon,ctrl+p", "Commands", "every action by name", "command_palette", label=": commands"),
+    Hotkey("quit", "q,ctrl+c", "Quit", "end: every probe is gone before the prompt is back", "leave", label="q quit"),
 )  # fmt: skip
 
 _BY_ID = {action.id: action for action in ACTIONS}
 
 
-def get(action_id: str) -> Action:
+def get(action_id: str) -> Hotkey:
     """The action of an id. Raises KeyError."""
     return _BY_ID[action_id]
 
@@ -101,7 +101,7 @@ def bindings(scope: Scope) -> Iterator[Binding]:
             yield Binding(action.keys, action.call, action.title, show=False, id=action.id)
 
 
-def written(action: Action, keymap: Mapping[str, str]) -> str:
+def written(action: Hotkey, keymap: Mapping[str, str]) -> str:
     """The keys of an action as people write them: ``p, space``."""
     return ", ".join(
         _NAMES.get(key, key if len(key) == 1 else key.capitalize())
@@ -176,7 +176,7 @@ _NEVER_TOGETHER: tuple[set[Scope], ...] = ({"main", "over"}, {"main", "facts"})
 
 def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Keys that two actions claim which may be there at the same time."""
-    taken: dict[str, Action] = {}
+    taken: dict[str, Hotkey] = {}
     for action in ACTIONS:
         for key in keymap.get(action.id, action.keys).split(","):
             other = taken.setdefault(key, action)

@@ -422,7 +422,7 @@ class ConsoleApp(App[None]):
         for name in self._startable():
             yield SystemCommand(f"Start {name}", self.manifests[name].summary, partial(self.action_knobs, name))
 
-    def _runner(self, action: actions.Action):  # type: ignore[no-untyped-def]
+    def _runner(self, action: actions.Hotkey):  # type: ignore[no-untyped-def]
         async def run() -> None:
             namespace = self._main if action.scope == "main" else self
             await self.run_action(action.call, default_namespace=namespace)
