@@ -23,10 +23,10 @@ from netconsole.profile.escalation_rules import Escalation
 from netconsole.telemetry.frames import Mode, Scalar
 
 ProfileMode: TypeAlias = Mode | Literal["off"]
-Action: TypeAlias = Literal["degrade", "warn", "stop"]
+Enforcement: TypeAlias = Literal["degrade", "warn", "stop"]
 
 MODES: tuple[ProfileMode, ...] = ("counters", "summary", "details", "off")
-ACTIONS: tuple[Action, ...] = ("degrade", "warn", "stop")
+ACTIONS: tuple[Enforcement, ...] = ("degrade", "warn", "stop")
 
 MAX_INHERITED = 8
 
@@ -61,7 +61,7 @@ class Budget:
     memory_mb: float | None = None
     events_per_s: float | None = None
     record_mb_per_min: float | None = None
-    action: Action = "warn"
+    action: Enforcement = "warn"
 
     def as_dict(self) -> dict[str, float | str | None]:
         """All limits and the action, by their names in a profile."""
@@ -275,7 +275,7 @@ def _budget(section: Checker) -> dict[str, float | str]:
 
 def _merged_budget(base: Budget, limits: Mapping[str, float | str]) -> Budget:
     values = {**base.as_dict(), **limits}
-    action = cast("Action", values.pop("action"))
+    action = cast("Enforcement", values.pop("action"))
     return Budget(**cast("dict[str, float | None]", values), action=action)
 
 

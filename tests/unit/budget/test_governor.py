@@ -21,7 +21,7 @@ from netconsole.budget.governor import (
     Reading,
 )
 from netconsole.budget.ladder import MAX_FLOWS_ONE_IN, Rung, ladder
-from netconsole.profile.profile import Action, Budget
+from netconsole.profile.profile import Budget, Enforcement
 
 LIMIT_PCT = 2.0
 DETAILS = ladder("details", {"events_per_s": 100, "threshold_us": 0}, ("counters", "summary", "details"))
@@ -266,7 +266,7 @@ def test_time_per_packet_is_kept_like_time() -> None:
 
 
 @pytest.mark.parametrize("action", ["warn", "degrade", "stop"])
-def test_what_our_processes_take_is_said_once_or_ends_it(action: Action) -> None:
+def test_what_our_processes_take_is_said_once_or_ends_it(action: Enforcement) -> None:
     governor = Governor(Budget(user_cpu_pct=5.0, memory_mb=100.0, action=action))
     governor.add("drops", DETAILS)
     governor.add("queues", DETAILS, pinned=True)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput
-from netconsole.profile.profile import Action, Budget
+from netconsole.profile.profile import Budget, Enforcement
 from netconsole.recording.format import (
     CHECKPOINT_MAGIC,
     FOOTER,
@@ -250,7 +250,7 @@ def test_bounded_in_time_the_oldest_goes_first(tmp_path: Path) -> None:
     assert 40 * SECOND < recording.end.mono_ns - recording.begin.mono_ns <= 80 * SECOND
 
 
-def mb_per_min(limit: float, action: Action) -> Budget:
+def mb_per_min(limit: float, action: Enforcement) -> Budget:
     return Budget(record_mb_per_min=limit, action=action)
 
 
