@@ -20,7 +20,7 @@ from netconsole.budget.run_times import RunTimes
 from netconsole.budget.sampling import Attention, Glance, counted_per_s
 from netconsole.host.identity import require
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Choice, Profile, plan
+from netconsole.profile.profile import ProbeChoice, Profile, plan
 from netconsole.session.protocol import Expandable, News
 from netconsole.telemetry.action import BudgetAction, said
 from netconsole.telemetry.frames import Mode, Scalar
@@ -123,7 +123,7 @@ class Enforcer:
         with self._session.view() as state:
             return said_forecast(one), excess_beside(state, one, self.profile.budget)
 
-    def begin(self, manifest: Manifest, choice: Choice) -> Future[None]:
+    def begin(self, manifest: Manifest, choice: ProbeChoice) -> Future[None]:
         """Run a probe that the session lacks, as if the profile had chosen it so; from then on it is governed, too.
 
         Raises Unable without the privileges that it needs.

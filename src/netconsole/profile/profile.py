@@ -69,7 +69,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ProbeChoice:
     """What a profile wants of one probe; ``knobs`` are those that it sets."""
 
     mode: ProfileMode = "summary"
@@ -91,7 +91,7 @@ class Profile:
     ttl_s: float | None = None
     budget: Budget = field(default_factory=Budget)
     filters: Mapping[str, Scalar] = field(default_factory=dict)
-    probes: Mapping[str, Choice] = field(default_factory=dict)
+    probes: Mapping[str, ProbeChoice] = field(default_factory=dict)
     escalations: Sequence[Escalation] = ()
     stated: frozenset[str] = frozenset()
     """What its own file says, as dotted keys: probes.kernel_drops.port."""
@@ -138,7 +138,7 @@ def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str
     names = [pick(manifests, name).name for name in dict.fromkeys(only)] if only else list(profile.probes)
     requests = []
     for name in names:
-        choice = profile.probes.get(name, Choice())
+        choice = profile.probes.get(name, ProbeChoice())
         mode = choice.mode
         if mode == "off":
             if not only:
@@ -161,10 +161,10 @@ def chosen_by(profile: Profile, probe: str) -> str | None:
     return None
 
 
-def choice(values: Mapping[str, object], manifest: Manifest) -> Choice:
+def choice(values: Mapping[str, object], manifest: Manifest) -> ProbeChoice:
     """What was typed for one probe, checked as the section of a profile. Raises BadInput; its keys are those given."""
     item = Checker("", values)
-    found = _choice(item, manifest, Choice())
+    found = _choice(item, manifest, ProbeChoice())
     if item.problems:
         raise BadInput(item.problems)
     return found
@@ -189,7 +189,7 @@ def _load(
     inherited = base or Profile(name)
     choices = dict(inherited.probes)
     for key, item in _probes(root.table("probes"), manifests):
-        choices[key] = _choice(item, manifests[key], inherited.probes.get(key, Choice()))
+        choices[key] = _choice(item, manifests[key], inherited.probes.get(key, ProbeChoice()))
     budget = _merged_budget(inherited.budget, budget_limits)
     escalations = _escalations(root, manifests, budget, choices) if root.has("escalate") else inherited.escalations
     if root.problems:
@@ -287,7 +287,7 @@ def _filters(section: Checker) -> dict[str, Scalar]:
 
 
 def _escalations(
-    root: Checker, manifests: Mapping[str, Manifest], budget: Budget, choices: Mapping[str, Choice]
+    root: Checker, manifests: Mapping[str, Manifest], budget: Budget, choices: Mapping[str, ProbeChoice]
 ) -> list[Escalation]:
     """The rules of a profile; they replace all that it inherits. What they may cost must fit into its budget."""
     items = root.tables("escalate")
@@ -298,7 +298,7 @@ def _escalations(
         rule = escalation_rules.parse(item, manifests)
         if rule is None:
             continue
-        if choices.get(rule.probe, Choice("off")).mode == "off":
+        if choices.get(rule.probe, ProbeChoice("off")).mode == "off":
             item.wrong("probe", f"{rule.probe} does not run in this profile: there is no summary to watch")
         for name in ("kernel_cpu_pct", "events_per_s"):
             limit, asked = getattr(budget, name), getattr(rule, name)
@@ -317,7 +317,7 @@ def _probes(section: Checker, manifests: Mapping[str, Manifest]) -> list[tuple[s
     return [(name, item) for name, item in section.each() if name in manifests]
 
 
-def _choice(item: Checker, manifest: Manifest, inherited: Choice) -> Choice:
+def _choice(item: Checker, manifest: Manifest, inherited: ProbeChoice) -> ProbeChoice:
     _unknown(item, ("mode", "pin", *manifest.knobs))
     mode = cast("ProfileMode", item.text("mode", inherited.mode, MODES))
     if mode != "off" and mode not in manifest.modes:
@@ -326,10 +326,10 @@ def _choice(item: Checker, manifest: Manifest, inherited: Choice) -> Choice:
     knobs = _values(item, manifest.knobs)
     _contradictions(item, knobs)
     if mode != "off":
-        return Choice(mode, pin, {**inherited.knobs, **knobs})
+        return ProbeChoice(mode, pin, {**inherited.knobs, **knobs})
     for name in (*knobs, *(["pin"] if item.has("pin") and pin else [])):
         item.wrong(name, 'contradicts mode "off"')
-    return Choice("off")
+    return ProbeChoice("off")
 
 
 def _values(section: Checker, defaults: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -23,7 +23,7 @@ from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
 from netconsole.findings.incidents import Incident, Incidents, document
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Choice, Profile
+from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FactData, Snapshot
@@ -291,7 +291,7 @@ class ConsoleApp(App[None]):
         with self.session.view() as state:
             return [] if self._enforcer is None else [name for name in self.manifests if name not in state.probes]
 
-    def _begin(self, manifest: Manifest, wanted: Choice) -> Future[None]:
+    def _begin(self, manifest: Manifest, wanted: ProbeChoice) -> Future[None]:
         """Run a probe that the session lacks, and give it its tables. Raises Unable."""
         assert self._enforcer is not None
         future = self._enforcer.begin(manifest, wanted)

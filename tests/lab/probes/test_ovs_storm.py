@@ -15,7 +15,7 @@ import pytest
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.governor import REACTION_S
 from netconsole.probes.catalogue import load_all
-from netconsole.profile.profile import Budget, Choice, Profile, load, plan
+from netconsole.profile.profile import Budget, ProbeChoice, Profile, load, plan
 from netconsole.session import live
 from netconsole.session.protocol import News
 from netconsole.telemetry.state import State
@@ -103,7 +103,7 @@ class Governed:
 
     def __init__(self) -> None:
         self._manifests = load_all()
-        self._profile = Profile("storm", probes={PROBE: Choice("summary")})
+        self._profile = Profile("storm", probes={PROBE: ProbeChoice("summary")})
         self.session = live.LiveSession((), plan(self._profile, self._manifests), is_close=True)
         self.enforcer: Enforcer | None = None
         self.intervals: list[Interval] = []

@@ -15,7 +15,7 @@ from netconsole.budget import hook_rates
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.forecast import forecast, said
 from netconsole.probes.catalogue import load_all
-from netconsole.profile.profile import Budget, Choice, Profile, plan
+from netconsole.profile.profile import Budget, ProbeChoice, Profile, plan
 from netconsole.run.assembly import session_of
 from netconsole.telemetry.frames import Scalar
 from netconsole.telemetry.state import State
@@ -84,10 +84,10 @@ def test_a_probe_that_the_session_lacks_is_started_and_governed(first: str, name
     """Whether a collector runs already or not; and beside it what the console measures itself."""
     budget = Budget(kernel_cpu_pct=0.001, action="degrade")
     filters: dict[str, Scalar] = {"netns": namespace.inode}
-    with Following(Profile("x", budget=budget, filters=filters, probes={first: Choice()})) as one:
+    with Following(Profile("x", budget=budget, filters=filters, probes={first: ProbeChoice()})) as one:
         one.until(lambda state: first in state.probes and state.probes[first].measuring)
-        one.enforcer.begin(one.manifests[PROBE], Choice()).result(LIMIT_S)
-        one.enforcer.begin(one.manifests["softnet"], Choice()).result(LIMIT_S)
+        one.enforcer.begin(one.manifests[PROBE], ProbeChoice()).result(LIMIT_S)
+        one.enforcer.begin(one.manifests["softnet"], ProbeChoice()).result(LIMIT_S)
         one.until(
             lambda state: all(name in state.probes and state.probes[name].measuring for name in (PROBE, "softnet"))
         )
@@ -107,7 +107,7 @@ def test_a_running_probe_is_forecast_by_what_it_takes_now(storm: Storm) -> None:
         probe = state.probes.get(PROBE)
         return probe is not None and any(one.ns_per_run for one in probe.cost.programs.values())
 
-    profile = Profile("x", budget=Budget(kernel_cpu_pct=0.00001, action="warn"), probes={PROBE: Choice()})
+    profile = Profile("x", budget=Budget(kernel_cpu_pct=0.00001, action="warn"), probes={PROBE: ProbeChoice()})
     with Following(profile) as one:
         one.until(has_run)
         text, above = one.enforcer.look_ahead(one.manifests[PROBE], "details")

@@ -18,7 +18,7 @@ from textual.widgets import Input
 from netconsole.base.errors import Unable
 from netconsole.probes.catalogue import load_all
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Choice
+from netconsole.profile.profile import ProbeChoice
 from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
@@ -457,10 +457,10 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
     async with running() as one:
         lacking = "socket_drops"
         del one.session.state.probes[lacking]
-        begun: list[tuple[str, Choice]] = []
+        begun: list[tuple[str, ProbeChoice]] = []
         done: Future[None] = Future()
 
-        def begin(manifest: Manifest, wanted: Choice) -> Future[None]:
+        def begin(manifest: Manifest, wanted: ProbeChoice) -> Future[None]:
             begun.append((manifest.name, wanted))
             if len(begun) == 1:
                 raise Unable("needs root")

@@ -15,7 +15,7 @@ from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.sampling import CLOSELY_S
 from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
-from netconsole.profile.profile import Budget, Choice, Profile
+from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.session.protocol import CommandError, News
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Mode, Scalar
@@ -25,9 +25,9 @@ NAME = "kernel_drops"
 MANIFEST = shipped(NAME)
 DETAILS = {**MANIFEST.knobs, "events_per_s": 100}
 PROFILE = Profile(
-    "test", budget=Budget(kernel_cpu_pct=2.0, action="degrade"), probes={NAME: Choice("details", knobs=DETAILS)}
+    "test", budget=Budget(kernel_cpu_pct=2.0, action="degrade"), probes={NAME: ProbeChoice("details", knobs=DETAILS)}
 )
-SUMMARY = replace(PROFILE, probes={NAME: Choice("summary", knobs=DETAILS)})
+SUMMARY = replace(PROFILE, probes={NAME: ProbeChoice("summary", knobs=DETAILS)})
 SECOND_NS = 1_000_000_000
 RUN_NS = 150
 
@@ -245,7 +245,7 @@ def test_a_refused_command_is_said() -> None:
 
 @pytest.mark.parametrize("is_pinned", [False, True])
 def test_after_its_time_the_profile_goes_back_to_what_it_inherits(is_pinned: bool) -> None:
-    base = Profile("base", budget=Budget(action="warn"), probes={NAME: Choice("summary")})
+    base = Profile("base", budget=Budget(action="warn"), probes={NAME: ProbeChoice("summary")})
     session, enforcer = governed(replace(PROFILE, ttl_s=5.0, base=base))
     if is_pinned:
         enforcer.toggle_pin(NAME)
@@ -265,7 +265,7 @@ def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_h
     session, enforcer = governed(replace(PROFILE, ttl_s=5.0, base=base, filters={"port": 53}))
     session.status("off", "details", {})
     session.second(0.1)
-    enforcer.begin(MANIFEST, Choice("summary")).result(0)
+    enforcer.begin(MANIFEST, ProbeChoice("summary")).result(0)
     assert session.done[-1][:2] == ("load", "summary") and session.state.probes[NAME].knobs["port"] == 53
     assert (enforcer.actions[-1].action, enforcer.actions[-1].because) == (
         "started: summary",

@@ -26,7 +26,7 @@ from netconsole.budget.forecaster import Outlook, excess_beside
 from netconsole.calibrate.result import Calibration, Entry, PerCount, ProgramTime, ToolUse
 from netconsole.cli.listing import probe_json, probe_text
 from netconsole.probes.catalogue import shipped
-from netconsole.profile.profile import Budget, Choice, Profile, plan
+from netconsole.profile.profile import Budget, ProbeChoice, Profile, plan
 from netconsole.run import preflight
 from netconsole.snapshot.document import Host
 from netconsole.telemetry.frames import Mode
@@ -111,10 +111,10 @@ def test_the_limits_are_held_against_all_that_runs() -> None:
 
 def test_details_and_what_runs_with_every_packet_are_dear() -> None:
     assert is_dear(DROPS, "details") and not is_dear(DROPS, "summary") and is_dear(QUEUES, "summary")
-    both = Profile("x", probes={"kernel_drops": Choice("details"), "tx_queue_latency": Choice("summary")})
+    both = Profile("x", probes={"kernel_drops": ProbeChoice("details"), "tx_queue_latency": ProbeChoice("summary")})
     assert [one.name for one in wanted(plan(both, MANIFESTS), MANIFESTS)] == ["kernel_drops"]
     taps = {"tun_queues": shipped("tun_queues")}
-    requests = plan(Profile("x", probes={"tun_queues": Choice("summary")}), taps)
+    requests = plan(Profile("x", probes={"tun_queues": ProbeChoice("summary")}), taps)
     assert [one.name for one in wanted(requests, taps)] == ["tun_queues"], "kprobes, with every packet"
 
 
@@ -128,7 +128,7 @@ def test_what_would_be_over_the_budget_is_refused_before_it_starts(
 ) -> None:
     one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", ""))
     monkeypatch.setattr(forecaster, "look_ahead", lambda _: Outlook([one], 200_000.0))
-    profile = Profile("x", budget=Budget(kernel_cpu_pct=limit), probes={"kernel_drops": Choice("details")})
+    profile = Profile("x", budget=Budget(kernel_cpu_pct=limit), probes={"kernel_drops": ProbeChoice("details")})
     if starts:
         preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
     else:
@@ -157,7 +157,7 @@ def test_what_is_too_dear_of_the_first_glance_is_left_out_and_said(
     one = forecast(DROPS, mode, STORM, Times({"drop": 420.0}, "calibrated", ""))
     monkeypatch.setattr(forecaster, "look_ahead", lambda _: Outlook([one], 200_000.0))
     monkeypatch.setattr(module_forecast, "wanted", lambda requests, manifests: [DROPS])
-    chosen = {"kernel_drops": Choice(mode), "tx_queue_latency": Choice("summary")}
+    chosen = {"kernel_drops": ProbeChoice(mode), "tx_queue_latency": ProbeChoice("summary")}
     stated = frozenset(f"probes.{probe}.mode" for probe in chosen)
     glance = Profile(name, budget=Budget(kernel_cpu_pct=2.0), probes=chosen, stated=stated)
     profile = Profile("mine", base=glance, budget=glance.budget, probes=chosen)
@@ -189,7 +189,7 @@ def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(
         raise Unable("no BPF here")
 
     monkeypatch.setattr(forecaster, "look_ahead", fails)
-    profile = Profile("x", budget=Budget(kernel_cpu_pct=1.0), probes={"kernel_drops": Choice("details")})
+    profile = Profile("x", budget=Budget(kernel_cpu_pct=1.0), probes={"kernel_drops": ProbeChoice("details")})
     preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS))
     assert "no forecast of what it will cost: no BPF here" in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ from netconsole.escalation.escalator import Escalator
 from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
-from netconsole.profile.profile import Budget, Choice, Profile, load_file
+from netconsole.profile.profile import Budget, ProbeChoice, Profile, load_file
 from netconsole.recording.flight_recorder import MAX_WEIGHT, FlightRecorder
 from netconsole.recording.format import Recording
 from netconsole.recording.recorder import describe
@@ -32,7 +32,7 @@ NAME = "kernel_drops"
 MANIFESTS = {name: shipped(name) for name in (NAME, "tx_queue_latency")}
 RULE = Escalation(NAME, "drops", "count", None, 100.0, {"reason": "FULL_RING"}, for_s=3.0, keep_s=2.0, pause_s=10.0)
 LATE = Escalation("tx_queue_latency", "wait", "", 99.0, 1_000_000.0)
-PROFILE = Profile("night", probes={NAME: Choice()}, escalations=[RULE])
+PROFILE = Profile("night", probes={NAME: ProbeChoice()}, escalations=[RULE])
 SECOND_NS = 1_000_000_000
 LABELS = {"device": "tap0", "netns": "7", "reason": "FULL_RING", "protocol": "UDP"}
 

@@ -18,7 +18,7 @@ from netconsole.budget.forecaster import Outlook
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
-from netconsole.profile.profile import Budget, Choice, Profile, load, plan
+from netconsole.profile.profile import Budget, ProbeChoice, Profile, load, plan
 from netconsole.run import deferred_start
 from netconsole.run.preflight import put_off
 from netconsole.session.protocol import News
@@ -128,5 +128,5 @@ def test_only_summaries_that_nobody_named_wait(monkeypatch: pytest.MonkeyPatch) 
     requests = plan(profile, MANIFESTS)
     assert {one.name for one in put_off(profile, MANIFESTS, requests, [])} == {QUEUES, RINGS}
     assert {one.name for one in put_off(profile, MANIFESTS, requests, [QUEUES])} == {RINGS}
-    own = Profile("mine", probes={QUEUES: Choice("summary")}, stated=frozenset({f"probes.{QUEUES}.mode"}))
+    own = Profile("mine", probes={QUEUES: ProbeChoice("summary")}, stated=frozenset({f"probes.{QUEUES}.mode"}))
     assert put_off(own, MANIFESTS, plan(own, MANIFESTS), []) == []

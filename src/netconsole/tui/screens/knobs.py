@@ -19,7 +19,7 @@ from netconsole.base.errors import BadInput, Unable
 from netconsole.budget.forecast import is_dear
 from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Choice, choice
+from netconsole.profile.profile import ProbeChoice, choice
 from netconsole.session.protocol import Session
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.tui import actions
@@ -35,7 +35,7 @@ RANK = (OFF, "counters", "summary", "details")
 """Modes by what they cost."""
 LookAhead: TypeAlias = Callable[[Manifest, Mode], tuple[str, str | None]]
 """What a probe would cost in a mode, in one line, and which limit of the budget it would exceed. Raises Unable."""
-Begin: TypeAlias = Callable[[Manifest, Choice], Future[None]]
+Begin: TypeAlias = Callable[[Manifest, ProbeChoice], Future[None]]
 """Runs a probe that the session lacks. Raises Unable."""
 
 
@@ -68,7 +68,7 @@ class KnobsScreen(Screen[None]):
         self._look_ahead = look_ahead
         self._begin = begin
         self._filters = filters or {}
-        self._asked: Choice | None = None
+        self._asked: ProbeChoice | None = None
         """What was refused for the budget, and is done when it is asked for again."""
         self._session = session
         self._manifests = manifests
@@ -130,7 +130,7 @@ class KnobsScreen(Screen[None]):
         ask = partial(self._forecast, self._look_ahead, manifest, wanted)
         in_thread(self, ask, self._forecast_failed)
 
-    def _is_dearer(self, wanted: Choice) -> bool:
+    def _is_dearer(self, wanted: ProbeChoice) -> bool:
         """Whether it has to be forecast: a mode that costs more than the one that runs."""
         with self._session.view() as state:
             known = state.probes.get(self.probe)
@@ -138,7 +138,7 @@ class KnobsScreen(Screen[None]):
         dear = wanted.mode != "off" and is_dear(self._manifests[self.probe], wanted.mode)
         return dear and RANK.index(wanted.mode) > RANK.index(now)
 
-    def _forecast(self, look_ahead: LookAhead, manifest: Manifest, wanted: Choice) -> None:
+    def _forecast(self, look_ahead: LookAhead, manifest: Manifest, wanted: ProbeChoice) -> None:
         """In a thread."""
         if wanted.mode == "off":
             return
@@ -152,7 +152,7 @@ class KnobsScreen(Screen[None]):
         if self.is_mounted:
             self._tell(why, "act")
 
-    def _forecast_made(self, probe: str, wanted: Choice, said: str, above: str | None) -> None:
+    def _forecast_made(self, probe: str, wanted: ProbeChoice, said: str, above: str | None) -> None:
         if not self.is_mounted or probe != self.probe:
             return
         if above is None:
@@ -161,7 +161,7 @@ class KnobsScreen(Screen[None]):
             self._asked = wanted
             self._tell(f"over the budget: {above}; Enter again does it all the same. {said}", "act")
 
-    def _apply_now(self, wanted: Choice, said: str = "") -> None:
+    def _apply_now(self, wanted: ProbeChoice, said: str = "") -> None:
         self._asked = None
         self._tell(f"asking the collector… {said}", "")
         with self._session.view() as state:
