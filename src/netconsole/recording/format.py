@@ -106,7 +106,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RecordedBlock:
     """A stretch of frames that can be read on its own.
 
     ``end`` is the offset of what follows it in the file; ``bytes`` is how many bytes of frames are in it, at most.
@@ -250,7 +250,7 @@ class Recording:
             raise bad(self.path, "header.schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
         return header, end
 
-    def _by_index(self, begin: int) -> tuple[list[Block], Mark] | None:
+    def _by_index(self, begin: int) -> tuple[list[RecordedBlock], Mark] | None:
         """Blocks and end by the index; None when there is none, or when it does not fit the file."""
         footer = self._read(self.size - FOOTER.size, FOOTER.size)
         if len(footer) < FOOTER.size:
@@ -275,7 +275,7 @@ class Recording:
         blocks = [_block(offset, end, mark, after) for (offset, mark), (end, after) in pairwise(table)]
         return blocks, table[-1][1]
 
-    def _by_search(self, begin: int) -> tuple[list[Block], Mark]:
+    def _by_search(self, begin: int) -> tuple[list[RecordedBlock], Mark]:
         """Blocks and end by walking through the file, as far as it is whole."""
         self.whole = False
         found: list[tuple[int, int, Mark]] = []
@@ -296,7 +296,7 @@ class Recording:
         if not found:
             return [], Mark(0, 0, 0, 0)
         blocks = [_block(offset, end, mark, after) for (offset, end, mark), (_, _, after) in pairwise(found)]
-        self.blocks = [*blocks, Block(*found[-1], MAX_BLOCK_BYTES)]
+        self.blocks = [*blocks, RecordedBlock(*found[-1], MAX_BLOCK_BYTES)]
         return self.blocks, self._end_of_last()
 
     def _end_of_last(self) -> Mark:
@@ -326,8 +326,8 @@ class _Part(io.RawIOBase):
         return chunk
 
 
-def _block(offset: int, end: int, mark: Mark, after: Mark) -> Block:
-    return Block(offset, end, mark, min(after.bytes - mark.bytes, MAX_BLOCK_BYTES))
+def _block(offset: int, end: int, mark: Mark, after: Mark) -> RecordedBlock:
+    return RecordedBlock(offset, end, mark, min(after.bytes - mark.bytes, MAX_BLOCK_BYTES))
 
 
 def _in_order(marks: Iterable[Mark]) -> bool:

@@ -27,9 +27,9 @@ from netconsole.recording.format import (
     HEADER_MAGIC,
     MARK,
     SKIPPABLE,
-    Block,
     Damaged,
     Mark,
+    RecordedBlock,
     Recording,
 )
 from netconsole.recording.recorder import BLOCK_S, Recorder
@@ -401,7 +401,7 @@ def test_an_index_that_lies_is_not_believed(
 ) -> None:
     """What is found, by the lie or by searching instead, is read the first time that it is found."""
     content = bytearray(three_blocks.read_bytes())
-    read: set[tuple[Block, ...]] = set()
+    read: set[tuple[RecordedBlock, ...]] = set()
     start, _ = FOOTER.unpack(content[-FOOTER.size :])
     chance = random.Random(1)
     path = tmp_path / "lies.ncrec"
