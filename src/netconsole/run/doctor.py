@@ -50,7 +50,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     programs: list[Program] = []
 
 
-class Capability(msgspec.Struct, frozen=True):
+class CapabilityCheck(msgspec.Struct, frozen=True):
     """Something that the host can do or not, why, and what would help."""
 
     ok: bool
@@ -59,7 +59,7 @@ class Capability(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    capabilities: dict[str, Capability] = {}
+    capabilities: dict[str, CapabilityCheck] = {}
     probes: dict[str, ProbeResult] = {}
     host: dict[str, Any] = {}
 
@@ -69,7 +69,7 @@ class Report:
     """The whole examination."""
 
     host: Mapping[str, Any]
-    capabilities: Mapping[str, Capability]
+    capabilities: Mapping[str, CapabilityCheck]
     probes: Mapping[str, ProbeResult]
     broken: Sequence[str] = field(default_factory=list)
 
@@ -97,7 +97,10 @@ def examine() -> Report:
     manifests = load_all()
     broken = [str(problem) for error in manifests.broken.values() for problem in error.problems]
     answer, why = _ask_collector(manifests)
-    own = {"console": Capability(True, f"Python {sys.version.split()[0]}"), "collector": Capability(why is None, why)}
+    own = {
+        "console": CapabilityCheck(True, f"Python {sys.version.split()[0]}"),
+        "collector": CapabilityCheck(why is None, why),
+    }
     probes = dict(answer.probes)
     for manifest in manifests.values():
         if manifest.source != "bpf":
