@@ -32,7 +32,7 @@ _NAME_WIDTH = 18
 _MAX_OUTPUT = 4 * 1024 * 1024
 
 
-class Program(msgspec.Struct, frozen=True):
+class ProgramCheck(msgspec.Struct, frozen=True):
     """A program: where it attached, or what was tried in vain."""
 
     name: str
@@ -47,7 +47,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     why: str | None = None
     help: str | None = None
     types: str | None = None
-    programs: list[Program] = []
+    programs: list[ProgramCheck] = []
 
 
 class CapabilityCheck(msgspec.Struct, frozen=True):
