@@ -20,7 +20,7 @@ class Span(msgspec.Struct, frozen=True):
     high: float
 
 
-class Change(msgspec.Struct, frozen=True):
+class LoadChange(msgspec.Struct, frozen=True):
     """One figure of the load: without and with (medians), and by how much it changed, in percent."""
 
     metric: str
@@ -83,7 +83,7 @@ class Entry(msgspec.Struct, frozen=True):
     window_s: float
     busy_pct: float
     """How busy the machine was before."""
-    changes: list[Change]
+    changes: list[LoadChange]
     kernel: list[InKernel]
     programs: list[ProgramTime]
     per_count: dict[str, PerCount]

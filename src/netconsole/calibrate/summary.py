@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, mean_interval, verdict
 from netconsole.calibrate.load import METRICS, WORKLOADS
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
-from netconsole.calibrate.result import Change, Entry, InKernel, PerCount, ProgramTime, Span, ToolUse
+from netconsole.calibrate.result import Entry, InKernel, LoadChange, PerCount, ProgramTime, Span, ToolUse
 from netconsole.calibrate.tool import Program
 from netconsole.probes.manifest import Manifest
 
@@ -50,7 +50,7 @@ def entry(
     )
 
 
-def _changes(measured: Measured, nothing: Measured) -> list[Change]:
+def _changes(measured: Measured, nothing: Measured) -> list[LoadChange]:
     found = []
     for metric in METRICS:
         pairs = measured.figures.get(metric.name)
@@ -59,7 +59,7 @@ def _changes(measured: Measured, nothing: Measured) -> list[Change]:
         change = change_pct([log_ratio(*pair) for pair in pairs])
         floor = change_pct([log_ratio(*pair) for pair in nothing.figures[metric.name]]).farther_end
         found.append(
-            Change(
+            LoadChange(
                 metric=metric.name,
                 title=metric.title,
                 unit=metric.unit,
@@ -102,7 +102,7 @@ def _in_kernel(measured: Measured, empty_ns: Mapping[str, float]) -> list[InKern
     return found
 
 
-def _per_count(manifest: Manifest, measured: Measured, changes: list[Change], together: int) -> PerCount | None:
+def _per_count(manifest: Manifest, measured: Measured, changes: list[LoadChange], together: int) -> PerCount | None:
     """By run times where the kernel has them; else by what the sender lost, if that was measurable and it was alone."""
     counter = next(iter(manifest.counters), None)
     if counter is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from netconsole.base import figure
 from netconsole.calibrate.estimate import CONFIDENCE
-from netconsole.calibrate.result import Calibration, Change, Entry, InKernel, ProgramTime
+from netconsole.calibrate.result import Calibration, Entry, InKernel, LoadChange, ProgramTime
 from netconsole.report.blocks import Block, Document, Heading, Note, Table
 
 _CHANGES = ["figure", "without", "with", "change", f"{CONFIDENCE:.0%} interval", "noise floor", "verdict"]
@@ -50,7 +50,7 @@ def _entry(entry: Entry) -> list[Block]:
     return [*blocks, Note(used)]
 
 
-def _change(one: Change) -> list[str]:
+def _change(one: LoadChange) -> list[str]:
     return [
         one.title,
         f"{figure.number(one.before)} {one.unit}",
