@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
-from netconsole.sources.ovs.netlink import Datapath, OvsNetlink
+from netconsole.sources.ovs.netlink import KernelDatapath, OvsNetlink
 from netconsole.sources.ovs.unixctl import UnixctlError, directories
 from netconsole.sources.ovs.vswitchd import (
     EXECUTED,
@@ -160,7 +160,7 @@ class OvsFlows:
 
     # ---- rows ----
 
-    def _kernel(self, datapaths: Sequence[Datapath], revalidation: dict[str, Revalidation]) -> Iterator[Reading]:
+    def _kernel(self, datapaths: Sequence[KernelDatapath], revalidation: dict[str, Revalidation]) -> Iterator[Reading]:
         for one in datapaths:
             sockets = one.sockets if one.per_cpu else self._port_sockets.get(one.name)
             gauges: dict[str, int | float | None] = {
@@ -179,7 +179,7 @@ class OvsFlows:
             gauges = _table_gauges(one.flows, revalidation.get(f"netdev@{one.name}"))
             yield {"datapath": one.name, "kind": USERSPACE}, (one.hits, one.misses, one.lost), gauges
 
-    def _masks_per_packet(self, one: Datapath) -> float | None:
+    def _masks_per_packet(self, one: KernelDatapath) -> float | None:
         """Masks that were tried for a packet, on average of the interval (net/openvswitch/flow_table.c)."""
         if one.mask_hits is None:
             return None
@@ -190,7 +190,7 @@ class OvsFlows:
             return None
         return round((one.mask_hits - last[1]) / (packets - last[0]), 2)
 
-    def _read_ports(self, datapaths: Sequence[Datapath], interval_s: float) -> None:
+    def _read_ports(self, datapaths: Sequence[KernelDatapath], interval_s: float) -> None:
         self._ports_in -= 1
         if self._ports_in > 0:
             return
@@ -241,7 +241,7 @@ class OvsFlows:
 
     # ---- flows in words ----
 
-    def _new_flows(self, make: FrameMaker, datapaths: Sequence[Datapath], answers: Answers) -> Iterator[AnyFrame]:
+    def _new_flows(self, make: FrameMaker, datapaths: Sequence[KernelDatapath], answers: Answers) -> Iterator[AnyFrame]:
         if time.monotonic() < self._dump_at:
             return
         self._dump_at = time.monotonic() + DUMP_EVERY_S

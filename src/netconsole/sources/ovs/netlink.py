@@ -31,7 +31,7 @@ _PORT_STATS_LAYOUT = struct.Struct("=8Q")
 
 
 @dataclass(frozen=True, slots=True)
-class Datapath:
+class KernelDatapath:
     """A datapath of the kernel: its counters since it was made. None: this kernel does not tell.
 
     ``sockets`` are those of handlers to which upcalls go; a datapath that has none loses all of them. ``per_cpu`` says
@@ -79,12 +79,12 @@ class OvsNetlink:
             self._netlink.close()
             raise
 
-    def datapaths(self) -> list[Datapath]:
+    def datapaths(self) -> list[KernelDatapath]:
         """Those of this network namespace. Raises OSError."""
         request = _OVS.pack(_CMD_GET, 2, 0)
         return [_datapath(body) for body in self._netlink.dump(self._datapaths, request)]
 
-    def ports(self, datapath: Datapath) -> list[Port]:
+    def ports(self, datapath: KernelDatapath) -> list[Port]:
         """The ports of a datapath. Raises OSError."""
         request = _OVS.pack(_CMD_GET, 1, datapath.index)
         return [_port(body) for body in self._netlink.dump(self._ports, request)]
@@ -101,7 +101,7 @@ class OvsNetlink:
         return found
 
 
-def _datapath(body: memoryview) -> Datapath:
+def _datapath(body: memoryview) -> KernelDatapath:
     _, _, index = _OVS.unpack_from(body)
     values = dict(attributes(body, _OVS.size))
     hits, misses, lost, flows = _STATS.unpack_from(values[_DP_STATS])
@@ -112,7 +112,7 @@ def _datapath(body: memoryview) -> Datapath:
     per_cpu = bool((_number(values, _DP_USER_FEATURES) or 0) & _DISPATCH_PER_CPU)
     # A kernel that does not tell the list looks like one that has none: unknown.
     sockets = _sockets(values[_DP_PER_CPU_PIDS]) if per_cpu and _DP_PER_CPU_PIDS in values else None
-    return Datapath(
+    return KernelDatapath(
         index, _text(values[_DP_NAME]), hits, misses, lost, flows, masks, mask_hits,
         cache_hits if cache_size is not None else None, cache_size, per_cpu, sockets,
     )  # fmt: skip
