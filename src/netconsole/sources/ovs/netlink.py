@@ -35,7 +35,7 @@ class KernelDatapath:
     """A datapath of the kernel: its counters since it was made. None: this kernel does not tell.
 
     ``sockets`` are those of handlers to which upcalls go; a datapath that has none loses all of them. ``per_cpu`` says
-    that it has one list of them; else (always before 5.15) every port has its own: see :class:`Port`.
+    that it has one list of them; else (always before 5.15) every port has its own: see :class:`Vport`.
     """
 
     index: int
@@ -53,7 +53,7 @@ class KernelDatapath:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class Vport:
     """A port; ``counts`` are rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_drops, tx_drops."""
 
     number: int
@@ -84,7 +84,7 @@ class OvsNetlink:
         request = _OVS.pack(_CMD_GET, 2, 0)
         return [_datapath(body) for body in self._netlink.dump(self._datapaths, request)]
 
-    def ports(self, datapath: KernelDatapath) -> list[Port]:
+    def ports(self, datapath: KernelDatapath) -> list[Vport]:
         """The ports of a datapath. Raises OSError."""
         request = _OVS.pack(_CMD_GET, 1, datapath.index)
         return [_port(body) for body in self._netlink.dump(self._ports, request)]
@@ -118,13 +118,13 @@ def _datapath(body: memoryview) -> KernelDatapath:
     )  # fmt: skip
 
 
-def _port(body: memoryview) -> Port:
+def _port(body: memoryview) -> Vport:
     values = dict(attributes(body, _OVS.size))
     number = _number(values, _PORT_NUMBER) or 0
     kind = _number(values, _PORT_TYPE) or 0
     counts = _PORT_STATS_LAYOUT.unpack_from(values[_PORT_STATS])
     name = _text(values[_PORT_NAME])
-    return Port(number, name, _TYPES.get(kind, str(kind)), counts, _sockets(values.get(_PORT_UPCALL_PID)))
+    return Vport(number, name, _TYPES.get(kind, str(kind)), counts, _sockets(values.get(_PORT_UPCALL_PID)))
 
 
 def _sockets(pids: memoryview | None) -> int:
