@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole.tui.terminal.flow_control import GIVE_UP_S, GIVE_UP_TIMES, QUESTION, TERMINAL_BUFFER_BYTES, Flow
+from netconsole.tui.terminal.flow_control import GIVE_UP_S, GIVE_UP_TIMES, QUESTION, TERMINAL_BUFFER_BYTES, FlowControl
 from netconsole.tui.terminal.lifeline import DEADLINE_S, EXIT_INTERRUPTED, RESTORE, Lifeline
 from netconsole.tui.terminal.pump import Pump
 
@@ -104,7 +104,7 @@ class Clock:
 class TestFlow:
     def test_an_answer_ends_the_wait_and_tells_the_delay(self) -> None:
         clock = Clock()
-        flow = Flow(True, clock)
+        flow = FlowControl(True, clock)
         assert flow.question() == QUESTION
         assert flow.question() == "", "one at a time"
         clock.now_s += 0.4
@@ -116,7 +116,7 @@ class TestFlow:
 
     def test_while_an_answer_is_late_the_delay_grows(self) -> None:
         clock = Clock()
-        flow = Flow(True, clock)
+        flow = FlowControl(True, clock)
         flow.question()
         flow.answer()
         flow.question()
@@ -125,7 +125,7 @@ class TestFlow:
 
     def test_a_terminal_that_never_answers_is_left_alone(self) -> None:
         clock = Clock()
-        flow = Flow(True, clock)
+        flow = FlowControl(True, clock)
         for _ in range(GIVE_UP_TIMES):
             assert flow.question() == QUESTION
             assert not flow.busy(), "it may be one that cannot answer"
@@ -135,7 +135,7 @@ class TestFlow:
 
     def test_without_answers_a_full_buffer_is_known_by_its_waiting(self) -> None:
         clock = Clock()
-        flow = Flow(False, clock)
+        flow = FlowControl(False, clock)
         flow.wrote(20_000, waited_s=1.0, taken_waiting=8_000)
         assert flow.busy()
         assert flow.delay_s() > TERMINAL_BUFFER_BYTES / 8_000
@@ -144,19 +144,19 @@ class TestFlow:
 
     def test_a_reader_that_becomes_faster_is_believed(self) -> None:
         clock = Clock()
-        flow = Flow(False, clock)
+        flow = FlowControl(False, clock)
         flow.wrote(20_000, waited_s=1.0, taken_waiting=1_000)
         before = flow.delay_s()
         flow.wrote(8_000, 0.0, 0)
         assert flow.delay_s() < before
 
     def test_a_reader_that_keeps_up_costs_nothing(self) -> None:
-        flow = Flow(False, Clock())
+        flow = FlowControl(False, Clock())
         flow.wrote(50_000, 0.0, 0)
         assert not flow.busy() and flow.delay_s() == 0.0
 
     def test_leaving_waits_for_an_answer_that_is_due(self) -> None:
-        flow = Flow(True)
+        flow = FlowControl(True)
         flow.question()
         threading.Timer(0.05, flow.answer).start()
         flow.stop_asking(LIMIT_S)

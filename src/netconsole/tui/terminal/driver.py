@@ -21,7 +21,7 @@ from textual.events import CursorPosition
 from textual.message import Message
 
 from netconsole.tui.terminal.capabilities import Terminal, to_ascii
-from netconsole.tui.terminal.flow_control import Flow
+from netconsole.tui.terminal.flow_control import FlowControl
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -36,7 +36,7 @@ _POLL_MS = 100
 class Output:
     """A terminal written without blocking: counts bytes, tells how they flow, can be cut short."""
 
-    def __init__(self, fd: int, unicode: bool, flow: Flow) -> None:
+    def __init__(self, fd: int, unicode: bool, flow: FlowControl) -> None:
         self.flow = flow
         self._fd, self._owned = _reopen(fd)
         self._unicode = unicode
@@ -118,7 +118,7 @@ class ConsoleDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=False, size=size)
         assert sys.__stdout__ is not None
-        self.flow = Flow(asks=not self.terminal.plain)
+        self.flow = FlowControl(asks=not self.terminal.plain)
         self.output = Output(sys.__stdout__.fileno(), self.terminal.unicode, self.flow)
         self._file = cast(Any, self.output)
 

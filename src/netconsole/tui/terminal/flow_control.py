@@ -24,7 +24,7 @@ TERMINAL_BUFFER_BYTES = 8192 + 4096
 _SMALL_BYTES = 256
 
 
-class Flow:
+class FlowControl:
     """What is under way to the reader. Used by the event loop, the writer's thread and the input's thread."""
 
     def __init__(self, asks: bool, clock: Callable[[], float] = time.monotonic) -> None:
