@@ -61,7 +61,7 @@ def read_baseline(content: bytes, folder: Path) -> None:
     file = folder / "netconsole/baselines/a.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
-    baseline.summaries(snapshot_file.Host(name="h", kernel="6.1.0"), None)
+    baseline.summaries(snapshot_file.HostData(name="h", kernel="6.1.0"), None)
     try:
         read = baseline.load("a")
     except BadInput as error:

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from netconsole.calibrate.estimate import Verdict
-from netconsole.snapshot.document import Host
+from netconsole.snapshot.document import HostData
 
 SCHEMA = "netconsole.calibration/1"
 
@@ -96,6 +96,6 @@ class Calibration(msgspec.Struct, frozen=True):
 
     schema: str
     netconsole: str
-    host: Host
+    host: HostData
     method: str
     entries: dict[str, Entry]

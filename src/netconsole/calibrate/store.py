@@ -19,7 +19,7 @@ from netconsole.calibrate.estimate import METHOD
 from netconsole.calibrate.result import SCHEMA, Calibration, Entry
 from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
-from netconsole.snapshot.document import Host
+from netconsole.snapshot.document import HostData
 from netconsole.telemetry.frames import Mode
 from netconsole.telemetry.state import PerCount
 
@@ -73,7 +73,7 @@ def _is_of(entry: Entry, probe: str, manifests: Mapping[str, Manifest]) -> bool:
 def made(entries: Iterable[Entry]) -> Calibration:
     """A calibration of this host that holds these."""
     here = describe()
-    host = Host(here.name, here.kernel, here.arch, here.os, here.cpus, here.boot_id)
+    host = HostData(here.name, here.kernel, here.arch, here.os, here.cpus, here.boot_id)
     return Calibration(SCHEMA, netconsole.__version__, host, METHOD, {entry.name: entry for entry in entries})
 
 

@@ -96,7 +96,7 @@ def compare(
 
 def _here() -> Any:
     from netconsole.host.identity import describe
-    from netconsole.snapshot.document import Host
+    from netconsole.snapshot.document import HostData
 
     host = describe()
-    return Host(name=host.name, kernel=host.kernel)
+    return HostData(name=host.name, kernel=host.kernel)

@@ -17,7 +17,7 @@ from netconsole.base.errors import BadInput, bad, read_bytes
 from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
 from netconsole.compare.judge import SPREAD_SNAPSHOTS
-from netconsole.snapshot.document import MEASURED, Host, Snapshot, check
+from netconsole.snapshot.document import MEASURED, HostData, Snapshot, check
 from netconsole.snapshot.document import load as load_snapshot
 
 SCHEMA = "netconsole.baseline/1"
@@ -130,7 +130,7 @@ def names() -> list[str]:
     return sorted(name.removesuffix(_ENDING) for name in found if name.endswith(_ENDING) and _valid(name))
 
 
-def summaries(here: Host | None, profile: str | None, now: datetime | None = None) -> list[Summary]:
+def summaries(here: HostData | None, profile: str | None, now: datetime | None = None) -> list[Summary]:
     """All baselines with what they are good for, on this host and with this profile (None: not known)."""
     result = []
     for name in names():
@@ -142,7 +142,7 @@ def summaries(here: Host | None, profile: str | None, now: datetime | None = Non
     return result
 
 
-def summary(baseline: Baseline, here: Host | None, profile: str | None, now: datetime | None = None) -> Summary:
+def summary(baseline: Baseline, here: HostData | None, profile: str | None, now: datetime | None = None) -> Summary:
     """What a baseline is good for: same host, kernel and profile? how old? does it have a spread?"""
     snapshots = baseline.snapshots
     hosts = list(dict.fromkeys(one.host.name for one in snapshots))

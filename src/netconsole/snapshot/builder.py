@@ -19,7 +19,7 @@ from netconsole.snapshot.document import (
     Counter,
     FactData,
     HistogramData,
-    Host,
+    HostData,
     IncidentData,
     Label,
     ProbeData,
@@ -157,11 +157,13 @@ def _probe_mark(probe: ProbeState) -> _ProbeMark:
     )
 
 
-def _host(state: State) -> Host:
+def _host(state: State) -> HostData:
     host = state.host
     if host is None:
         host = describe()
-    return Host(name=host.name, kernel=host.kernel, arch=host.arch, os=host.os, cpus=host.cpus, boot_id=host.boot_id)
+    return HostData(
+        name=host.name, kernel=host.kernel, arch=host.arch, os=host.os, cpus=host.cpus, boot_id=host.boot_id
+    )
 
 
 # ---- one probe ----

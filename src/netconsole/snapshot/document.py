@@ -34,7 +34,7 @@ MEASURED = ("attached", "degraded")
 """A probe in one of these states has figures."""
 
 
-class Host(msgspec.Struct, frozen=True):
+class HostData(msgspec.Struct, frozen=True):
     """Where it was measured."""
 
     name: str
@@ -175,7 +175,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     schema: Annotated[str, Meta(extra_json_schema={"const": SCHEMA})]
     created: str
     netconsole: str
-    host: Host
+    host: HostData
     profile: Profile
     duration_s: Seconds
     clock: dict[str, int | None] = {}

@@ -28,7 +28,7 @@ from netconsole.cli.listing import probe_json, probe_text
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.profile import Budget, ProbeChoice, Profile, plan
 from netconsole.run import preflight
-from netconsole.snapshot.document import Host
+from netconsole.snapshot.document import HostData
 from netconsole.telemetry.frames import Mode
 from netconsole.telemetry.state import State
 
@@ -57,7 +57,7 @@ def entry(mode: Mode, ns: float, created: str = "2026-11-01T00:00:00Z", version:
 
 
 def calibration(*entries: Entry) -> Calibration:
-    host = Host("h", "6.18", "x86_64", "Linux", 2, "")
+    host = HostData("h", "6.18", "x86_64", "Linux", 2, "")
     return Calibration("netconsole.calibration/1", "1", host, "t", {str(n): one for n, one in enumerate(entries)})
 
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput
 from netconsole.compare import baseline
-from netconsole.snapshot.document import Host
+from netconsole.snapshot.document import HostData
 from tests.support import made_up
 
 SCHEMA = Path(__file__).parents[3] / "docs/reference/schema/baseline-1.json"
 NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
-HERE = Host(name="hv-017", kernel="6.1.0")
+HERE = HostData(name="hv-017", kernel="6.1.0")
 
 
 @pytest.fixture(autouse=True)
@@ -78,11 +78,11 @@ def test_it_says_what_it_is_good_for(tmp_path: Path) -> None:
     [summary] = baseline.summaries(HERE, "summary", NOW)
     assert summary.notes == ["this host", "the same profile: summary", "14 days old", "spread from 5 runs"]
     assert summary.probes == ["kernel_drops", "link_rates", "tx_queue_latency"]
-    [other] = baseline.summaries(Host(name="hv-2", kernel="6.1.0"), "drops", NOW.replace(year=2027))
+    [other] = baseline.summaries(HostData(name="hv-2", kernel="6.1.0"), "drops", NOW.replace(year=2027))
     assert other.notes[:2] == ["another host: hv-017", "another profile than drops: summary"]
     assert other.notes[2].endswith("days old: old")
     baseline.save("five", files(tmp_path, 1))
-    [single] = baseline.summaries(Host(name="hv-017", kernel="6.12"), None, NOW)
+    [single] = baseline.summaries(HostData(name="hv-017", kernel="6.12"), None, NOW)
     assert "another kernel: 6.1.0" in single.notes
     assert "no spread: 1 of 3 runs" in single.notes
 

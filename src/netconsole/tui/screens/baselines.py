@@ -16,7 +16,7 @@ from netconsole.base.errors import BadInput
 from netconsole.compare import baseline
 from netconsole.compare.baseline import Summary
 from netconsole.host import identity
-from netconsole.snapshot.document import Host, Snapshot
+from netconsole.snapshot.document import HostData, Snapshot
 from netconsole.tui import actions
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.columns import Cell, Column, Row
@@ -76,7 +76,7 @@ class BaselinesScreen(Screen[None]):
 
     def _read(self) -> None:
         here = identity.describe()
-        found = baseline.summaries(Host(name=here.name, kernel=here.kernel), self._profile)
+        found = baseline.summaries(HostData(name=here.name, kernel=here.kernel), self._profile)
         self.app.call_later(self._show, found)
 
     def _show(self, found: Sequence[Summary]) -> None:
