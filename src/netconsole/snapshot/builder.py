@@ -23,10 +23,10 @@ from netconsole.snapshot.document import (
     IncidentData,
     Label,
     ProbeData,
+    ProfileData,
     Snapshot,
     TableColumns,
 )
-from netconsole.snapshot.document import Profile as ProfileData
 from netconsole.telemetry import histogram
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Buckets

@@ -45,7 +45,7 @@ class HostData(msgspec.Struct, frozen=True):
     boot_id: str = ""
 
 
-class Profile(msgspec.Struct, frozen=True):
+class ProfileData(msgspec.Struct, frozen=True):
     """What was measured, and what it was allowed to cost."""
 
     name: str
@@ -176,7 +176,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     created: str
     netconsole: str
     host: HostData
-    profile: Profile
+    profile: ProfileData
     duration_s: Seconds
     clock: dict[str, int | None] = {}
     note: str | None = None
