@@ -32,7 +32,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class SummaryLines:
     """The summary of something."""
 
     lines: list[Line]
@@ -67,7 +67,7 @@ class Curve:
     values: list[float | None]
 
 
-Block: TypeAlias = Heading | Note | Lines | Table | Bars | Curve
+Block: TypeAlias = Heading | Note | SummaryLines | Table | Bars | Curve
 
 
 @dataclass(frozen=True, slots=True)

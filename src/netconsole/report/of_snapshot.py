@@ -11,7 +11,7 @@ from netconsole.budget.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS
 from netconsole.findings.of_snapshot import standing_out, value_at
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Note, SummaryLines, Table
 from netconsole.report.of_samples import samples
 from netconsole.snapshot.document import (
     MEASURED,
@@ -55,7 +55,7 @@ def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = N
     blocks: list[Block] = []
     if snapshot.note:
         blocks += [Heading(NOTE), Note(snapshot.note)]
-    blocks += [Heading("What stands out"), Lines(_summary(snapshot, manifests))]
+    blocks += [Heading("What stands out"), SummaryLines(_summary(snapshot, manifests))]
     blocks += [Heading("Budget"), *_budget(snapshot)]
     blocks += [Heading(SUMMARY_ENDS), *_not_measured(snapshot)]
     for name, probe in snapshot.probes.items():

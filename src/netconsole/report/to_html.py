@@ -6,7 +6,7 @@ from html import escape as _escape
 
 from netconsole.base.figure import safe
 from netconsole.report import charts
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Note, SummaryLines, Table
 
 # The page may load nothing and run nothing, whatever a name in it says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -73,7 +73,7 @@ def _block(block: Block) -> str:
             return f"<h2>{escape(text)}</h2>"
         case Note(text):
             return f"<p>{escape(text, 2000)}</p>"
-        case Lines(lines):
+        case SummaryLines(lines):
             return f"<ul>{''.join(map(_line, lines))}</ul>"
         case Table():
             return _table(block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from netconsole.base.figure import safe
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Note, SummaryLines, Table
 
 _ALWAYS = re.compile(r"[\\`*\[\]|~$#]")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -42,7 +42,7 @@ def _block(block: Block) -> list[str]:
             return [f"## {escape(text)}"]
         case Note(text):
             return [escape(text, 2000)]
-        case Lines(lines):
+        case SummaryLines(lines):
             return [_line(line) for line in lines]
         case Table():
             return _table(block)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netconsole.base.figure import fit, safe, width
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Lines, Note, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Note, SummaryLines, Table
 
 MAX_COLUMN = 72
 """A wider cell is cut: metric names are long, and terminals are not."""
@@ -23,7 +23,7 @@ def _block(block: Block) -> list[str]:
             return ["", safe(text).upper()]
         case Note(text):
             return [safe(text, 2000)]
-        case Lines(lines):
+        case SummaryLines(lines):
             return [line for one in lines for line in _line(one)]
         case Table():
             return _table(block)
