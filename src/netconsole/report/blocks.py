@@ -23,7 +23,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SummaryLine:
     """One line of a summary: a word for its state (ok, !, !!, ?, worse …), a sentence, and what follows from it."""
 
     word: str
@@ -35,7 +35,7 @@ class Line:
 class SummaryLines:
     """The summary of something."""
 
-    lines: list[Line]
+    lines: list[SummaryLine]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netconsole.base import figure
 from netconsole.compare.document import Comparison, Condition, Finding, Side, said
-from netconsole.report.blocks import Block, Document, Heading, Line, Note, SummaryLines, Table
+from netconsole.report.blocks import Block, Document, Heading, Note, SummaryLine, SummaryLines, Table
 
 MAX_CHANGES = 100
 MAX_LEFT_OUT = 50
@@ -27,7 +27,7 @@ def of_comparison(comparison: Comparison) -> Document:
     if certain:
         blocks.append(
             SummaryLines(
-                [Line(_word(one), f"{one.rank}. {one.metric}: {one.why}", _causes(one)) for one in certain][
+                [SummaryLine(_word(one), f"{one.rank}. {one.metric}: {one.why}", _causes(one)) for one in certain][
                     :MAX_SUMMARY
                 ]
             )

@@ -11,7 +11,7 @@ from netconsole.budget.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS
 from netconsole.findings.of_snapshot import standing_out, value_at
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Note, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, Table
 from netconsole.report.of_samples import samples
 from netconsole.snapshot.document import (
     MEASURED,
@@ -70,17 +70,17 @@ def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = N
     return Document(f"netconsole snapshot of {host.name}", subtitle, blocks)
 
 
-def _summary(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Line]:
-    lines = [Line(one.level, one.text, one.next) for one in standing_out(snapshot, manifests)]
+def _summary(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[SummaryLine]:
+    lines = [SummaryLine(one.level, one.text, one.next) for one in standing_out(snapshot, manifests)]
     for name, probe in snapshot.probes.items():
         missed = {entry: n for entry, n in probe.ledger.items() if n and entry in LEDGER_COUNTS}
         if missed:
             what = ", ".join(f"{entry} {figure.count(n)}" for entry, n in missed.items())
-            lines.append(Line("?", f"{name}: counts are a lower bound (≥): {what}"))
+            lines.append(SummaryLine("?", f"{name}: counts are a lower bound (≥): {what}"))
     measured = [name for name, probe in snapshot.probes.items() if probe.status in MEASURED]
     if not lines and measured:
-        lines.append(Line("ok", f"nothing stands out in {len(measured)} probes: {', '.join(measured)}"))
-    return lines or [Line("?", "no probe measured anything")]
+        lines.append(SummaryLine("ok", f"nothing stands out in {len(measured)} probes: {', '.join(measured)}"))
+    return lines or [SummaryLine("?", "no probe measured anything")]
 
 
 def _budget(snapshot: Snapshot) -> Iterator[Block]:

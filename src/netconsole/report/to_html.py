@@ -6,7 +6,7 @@ from html import escape as _escape
 
 from netconsole.base.figure import safe
 from netconsole.report import charts
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Note, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, Table
 
 # The page may load nothing and run nothing, whatever a name in it says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -83,7 +83,7 @@ def _block(block: Block) -> str:
             return charts.curve(block)
 
 
-def _line(line: Line) -> str:
+def _line(line: SummaryLine) -> str:
     kind = _CLASSES.get(line.word.split(" ")[0], "")
     more = f'<span class="more">{escape(line.more, 1000)}</span>' if line.more else ""
     return f'<li class="{kind}"><b>{escape(line.word)}</b> {escape(line.text, 1000)}{more}</li>'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from netconsole.base.figure import safe
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Note, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, Table
 
 _ALWAYS = re.compile(r"[\\`*\[\]|~$#]")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -50,7 +50,7 @@ def _block(block: Block) -> list[str]:
             return []  # the figures are in the table above
 
 
-def _line(line: Line) -> str:
+def _line(line: SummaryLine) -> str:
     more = f" → {escape(line.more, 1000)}" if line.more else ""
     return f"- **{escape(line.word)}** {escape(line.text, 1000)}{more}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netconsole.base.figure import fit, safe, width
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Line, Note, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, Table
 
 MAX_COLUMN = 72
 """A wider cell is cut: metric names are long, and terminals are not."""
@@ -31,7 +31,7 @@ def _block(block: Block) -> list[str]:
             return []  # the figures are in the table above
 
 
-def _line(line: Line) -> list[str]:
+def _line(line: SummaryLine) -> list[str]:
     first = f"{safe(line.word):<2} {safe(line.text, 1000)}"
     return [first, f"   {safe(line.more, 1000)}"] if line.more else [first]
 

@@ -21,7 +21,7 @@ from netconsole.compare.compare import compare
 from netconsole.findings.of_snapshot import value_at
 from netconsole.probes.catalogue import load_all
 from netconsole.report import Document, of_comparison, of_snapshot, to_html, to_markdown, to_text
-from netconsole.report.blocks import Bars, Block, Curve, Heading, Line, Note, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Heading, Note, SummaryLine, SummaryLines, Table
 from netconsole.report.of_samples import samples
 from netconsole.report.to_markdown import escape
 from netconsole.snapshot.document import HistogramData, Snapshot, load
@@ -147,7 +147,7 @@ def test_any_document_becomes_text_markdown_and_html(rows: list[list[str]], text
     blocks: list[Block] = [
         Heading(text),
         Note(text),
-        SummaryLines([Line("!", text, text)]),
+        SummaryLines([SummaryLine("!", text, text)]),
         Table([text, "b"], rows, frozenset({1}), 3),
     ]
     curve = Curve(text, "per s", [None, 0.0, 3.0])
