@@ -39,7 +39,7 @@ class SummaryLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """Rows of text; ``numeric`` columns are set to the right. ``omitted`` rows are only in the JSON document."""
 
     columns: list[str]
@@ -67,7 +67,7 @@ class Curve:
     values: list[float | None]
 
 
-Block: TypeAlias = Heading | Note | SummaryLines | Table | Bars | Curve
+Block: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve
 
 
 @dataclass(frozen=True, slots=True)

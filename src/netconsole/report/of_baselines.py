@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from netconsole.base import figure
 from netconsole.compare.baseline import Baseline, Summary
-from netconsole.report.blocks import Block, Document, Heading, Note, Table
+from netconsole.report.blocks import Block, Document, Heading, Note, TextTable
 from netconsole.snapshot.document import MEASURED, number
 
 
@@ -19,7 +19,7 @@ def of_baselines(summaries: Sequence[Summary]) -> Document:
         for one in summaries
     ]
     head = ["name", "runs", "host", "profile", "last run", "good for"]
-    return Document("Baselines", f"{len(summaries)} in all", [Table(head, rows, frozenset({1}))])
+    return Document("Baselines", f"{len(summaries)} in all", [TextTable(head, rows, frozenset({1}))])
 
 
 def of_baseline(baseline: Baseline, summary: Summary) -> Document:
@@ -35,7 +35,7 @@ def of_baseline(baseline: Baseline, summary: Summary) -> Document:
         Heading("Good for"),
         Note("; ".join(summary.notes)),
         Heading("Runs"),
-        Table(
+        TextTable(
             ["file", "created", "time", "host", "kernel", "profile", "probes", "machine busy"],
             rows,
             frozenset({2, 6, 7}),

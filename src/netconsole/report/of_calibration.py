@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from netconsole.base import figure
 from netconsole.calibrate.estimate import CONFIDENCE
 from netconsole.calibrate.result import Calibration, Entry, InKernel, LoadChange, ProgramTime
-from netconsole.report.blocks import Block, Document, Heading, Note, Table
+from netconsole.report.blocks import Block, Document, Heading, Note, TextTable
 
 _CHANGES = ["figure", "without", "with", "change", f"{CONFIDENCE:.0%} interval", "noise floor", "verdict"]
 _KERNEL = ["in the kernel, less empty programs", "runs", "ns", f"{CONFIDENCE:.0%} interval"]
@@ -36,17 +36,17 @@ def _entry(entry: Entry) -> list[Block]:
         f" the machine was {figure.percent(entry.busy_pct)} busy before."
     )
     blocks: list[Block] = [Heading(entry.name), Note(f"{mode}; {made}.")]
-    blocks.append(Table(_CHANGES, [_change(one) for one in entry.changes], frozenset({1, 2, 3, 4, 5})))
+    blocks.append(TextTable(_CHANGES, [_change(one) for one in entry.changes], frozenset({1, 2, 3, 4, 5})))
     passing = [one for one in entry.kernel if one.runs >= _HARDLY]
     if passing:
-        blocks.append(Table(_KERNEL, [_kernel(one) for one in passing], frozenset({1, 2, 3})))
+        blocks.append(TextTable(_KERNEL, [_kernel(one) for one in passing], frozenset({1, 2, 3})))
     if not entry.kernel:
         blocks.append(Note("This kernel does not tell what programs take in it."))
     elif aside := [one.title for one in entry.kernel if one not in passing]:
         blocks.append(Note(f"It has no hook on the way of: {', '.join(aside)}."))
     ran = [one for one in entry.programs if one.ns_per_run is not None]
     if ran:
-        blocks.append(Table(_PROGRAMS, [_program(one) for one in ran], frozenset({2, 3})))
+        blocks.append(TextTable(_PROGRAMS, [_program(one) for one in ran], frozenset({2, 3})))
     return [*blocks, Note(used)]
 
 

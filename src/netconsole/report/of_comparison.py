@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netconsole.base import figure
 from netconsole.compare.document import Comparison, Condition, Finding, Side, said
-from netconsole.report.blocks import Block, Document, Heading, Note, SummaryLine, SummaryLines, Table
+from netconsole.report.blocks import Block, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
 
 MAX_CHANGES = 100
 MAX_LEFT_OUT = 50
@@ -48,19 +48,19 @@ def of_comparison(comparison: Comparison) -> Document:
             for change in changes[:MAX_CHANGES]
         ]
         omitted = max(0, len(changes) - MAX_CHANGES)
-        blocks.append(Table(["fact", "baseline", "current", "may explain finding"], rows, omitted=omitted))
+        blocks.append(TextTable(["fact", "baseline", "current", "may explain finding"], rows, omitted=omitted))
     else:
         blocks.append(Note("No fact of the host is known to differ."))
     if comparison.conditions:
         rows = [[one.condition, _range(one), figure.quantity(one.current, one.unit)] for one in comparison.conditions]
-        blocks += [Heading("Conditions"), Table(["what", "baseline", "current"], rows, frozenset({1, 2}))]
+        blocks += [Heading("Conditions"), TextTable(["what", "baseline", "current"], rows, frozenset({1, 2}))]
     if uncertain:
         blocks += [Heading("Large, but may be chance"), _table(uncertain)]
     if comparison.not_comparable:
         left_out = comparison.not_comparable
         rows = [[one.metric, one.why] for one in left_out[:MAX_LEFT_OUT]]
         blocks.append(Heading("Not compared"))
-        blocks.append(Table(["what", "why"], rows, omitted=max(0, len(left_out) - MAX_LEFT_OUT)))
+        blocks.append(TextTable(["what", "why"], rows, omitted=max(0, len(left_out) - MAX_LEFT_OUT)))
     return Document("netconsole comparison", _sides(comparison), blocks)
 
 
@@ -78,7 +78,7 @@ def _side(side: Side) -> str:
     return f"{name}{side.host}, {side.created}, profile {side.profile}, {side.duration_s:.3g} s"
 
 
-def _table(findings: list[Finding]) -> Table:
+def _table(findings: list[Finding]) -> TextTable:
     rows = []
     for one in findings:
         rows.append(
@@ -95,7 +95,7 @@ def _table(findings: list[Finding]) -> Table:
             ]
         )
     head = ["", "direction", "metric", "figure", "baseline", "current", "ratio", "difference", "spread"]
-    return Table(head, rows, frozenset({0, 4, 5, 6, 7, 8}))
+    return TextTable(head, rows, frozenset({0, 4, 5, 6, 7, 8}))
 
 
 def _range(condition: Condition) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from netconsole.base import figure
-from netconsole.report.blocks import Block, Note, Table
+from netconsole.report.blocks import Block, Note, TextTable
 
 MAX_ROWS = 10
 """Of samples, and of stacks: the commonest; all of them are in the JSON document."""
@@ -36,11 +36,11 @@ def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         [str(len(same)), _clock(same[0].get("wall_ns")), *(_text(name, same[0].get(name)) for name in columns)]
         for same in ordered[:MAX_ROWS]
     ]
-    yield Table(["samples", "first at (UTC)", *columns], rows, frozenset({0}), max(0, len(ordered) - MAX_ROWS))
+    yield TextTable(["samples", "first at (UTC)", *columns], rows, frozenset({0}), max(0, len(ordered) - MAX_ROWS))
     stacks = Counter(" < ".join(map(str, stack)) for event in events if isinstance(stack := event.get("stack"), list))
     if stacks:
         commonest = [[str(count), stack] for stack, count in stacks.most_common(MAX_ROWS)]
-        yield Table(
+        yield TextTable(
             ["samples", "kernel stack, innermost first"], commonest, frozenset({0}), len(stacks) - len(commonest)
         )
 

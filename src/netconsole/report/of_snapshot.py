@@ -11,7 +11,7 @@ from netconsole.budget.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS
 from netconsole.findings.of_snapshot import standing_out, value_at
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
 from netconsole.report.of_samples import samples
 from netconsole.snapshot.document import (
     MEASURED,
@@ -101,7 +101,7 @@ def _budget(snapshot: Snapshot) -> Iterator[Block]:
         state = "? not measured" if value is None else "! over" if value > limit else "ok"
         rows.append([what, figure.quantity(value, unit), figure.quantity(number(limit), unit), state])
     if rows:
-        yield Table(["what", "measured", "budget", "state"], rows, frozenset({1, 2}))
+        yield TextTable(["what", "measured", "budget", "state"], rows, frozenset({1, 2}))
     else:
         yield Note("The profile sets no budget.")
 
@@ -121,7 +121,7 @@ def _not_measured(snapshot: Snapshot) -> Iterator[Block]:
         if probe.status != "attached":
             rows.append([name, probe.status, probe.why or "no reason given"])
     if rows:
-        yield Table(["probe", "state", "why"], rows)
+        yield TextTable(["probe", "state", "why"], rows)
     else:
         yield Note("Every probe of the profile was attached.")
 
@@ -131,7 +131,7 @@ def _blind(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[Bl
     rows = [row for row in rows if row[1]]
     if rows:
         yield Heading("What the probes cannot see")
-        yield Table(["probe", "what it cannot see"], rows)
+        yield TextTable(["probe", "what it cannot see"], rows)
 
 
 def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest | None) -> list[Block]:
@@ -143,7 +143,7 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
             [counter, figure.count(data.total, at_least), figure.rate(data.per_s, data.unit, at_least)]
             for counter, data in probe.counters.items()
         ]
-        blocks.append(Table(["counter", "total", "per second"], rows, frozenset({1, 2})))
+        blocks.append(TextTable(["counter", "total", "per second"], rows, frozenset({1, 2})))
     blocks += [
         Curve(counter, "per s", values)
         for counter, values in probe.history.items()
@@ -162,7 +162,7 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     return blocks
 
 
-def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: float, at_least: bool) -> Table:
+def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: float, at_least: bool) -> TextTable:
     if columns is None or not columns.values:
         return _rows(rows)
     main = next(iter(columns.values))
@@ -181,7 +181,7 @@ def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: f
         for name in values:
             cells += _cells(row.get(name), columns.values[name], span_s, at_least)
         shown.append(cells)
-    return Table(head, shown, frozenset(range(len(labels), len(head))), max(0, len(rows) - MAX_ROWS))
+    return TextTable(head, shown, frozenset(range(len(labels), len(head))), max(0, len(rows) - MAX_ROWS))
 
 
 def _cells(value: Label, column: ColumnData, span_s: float, at_least: bool) -> list[str]:
@@ -213,7 +213,7 @@ def _histogram(name: str, data: HistogramData) -> Iterator[Block]:
         return
     head = [*labels, "samples", "mean", "p50", "p90", "p99", "p99.9", "max"]
     yield Note(f"{name}: slowest first.")
-    yield Table(head, rows, frozenset(range(len(labels), len(head))), max(0, len(parts) - MAX_ROWS))
+    yield TextTable(head, rows, frozenset(range(len(labels), len(head))), max(0, len(parts) - MAX_ROWS))
     for part in parts[:MAX_HISTOGRAMS]:
         where = ", ".join(f"{label} {_text(value)}" for label, value in part.labels.items())
         marks = {f"p{percent}": value for percent in (50, 90, 99) if (value := value_at(part, percent)) is not None}
@@ -222,7 +222,7 @@ def _histogram(name: str, data: HistogramData) -> Iterator[Block]:
 
 def _cost(snapshot: Snapshot) -> Iterator[Block]:
     cost = snapshot.cost
-    yield Table(
+    yield TextTable(
         ["what", "measured"],
         [
             ["in the kernel, of one core", figure.percent(number(cost.get("kernel_cpu_pct")))],
@@ -246,7 +246,7 @@ def _cost(snapshot: Snapshot) -> Iterator[Block]:
             runs = figure.number(number(probe.cost.get("run_count")))
             rows.append([name, runs, per_run, figure.percent(share), estimated])
     if rows:
-        yield Table(["probe", "runs", "per run", "of one core", ""], rows, frozenset({1, 2, 3}))
+        yield TextTable(["probe", "runs", "per run", "of one core", ""], rows, frozenset({1, 2, 3}))
 
 
 def _facts(snapshot: Snapshot) -> Iterator[Block]:
@@ -258,14 +258,14 @@ def _facts(snapshot: Snapshot) -> Iterator[Block]:
         rows.append(
             [name, value if fact.value is not None else f"unknown: {fact.why or 'no reason given'}", fact.source]
         )
-    yield Table(["fact", "value", "source"], rows, omitted=len(snapshot.facts) - len(rows))
+    yield TextTable(["fact", "value", "source"], rows, omitted=len(snapshot.facts) - len(rows))
 
 
-def _rows(rows: list[dict[str, Any]]) -> Table:
+def _rows(rows: list[dict[str, Any]]) -> TextTable:
     """Any rows as they are."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     shown = [[_text(row.get(name)) for name in columns] for row in rows[:MAX_ROWS]]
-    return Table(columns, shown, omitted=max(0, len(rows) - MAX_ROWS))
+    return TextTable(columns, shown, omitted=max(0, len(rows) - MAX_ROWS))
 
 
 def _text(value: object) -> str:

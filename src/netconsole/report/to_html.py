@@ -6,7 +6,7 @@ from html import escape as _escape
 
 from netconsole.base.figure import safe
 from netconsole.report import charts
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
 
 # The page may load nothing and run nothing, whatever a name in it says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -75,7 +75,7 @@ def _block(block: Block) -> str:
             return f"<p>{escape(text, 2000)}</p>"
         case SummaryLines(lines):
             return f"<ul>{''.join(map(_line, lines))}</ul>"
-        case Table():
+        case TextTable():
             return _table(block)
         case Bars():
             return charts.bars(block)
@@ -89,7 +89,7 @@ def _line(line: SummaryLine) -> str:
     return f'<li class="{kind}"><b>{escape(line.word)}</b> {escape(line.text, 1000)}{more}</li>'
 
 
-def _table(table: Table) -> str:
+def _table(table: TextTable) -> str:
     head = "".join(_cell("th", cell, column, table) for column, cell in enumerate(table.columns))
     rows = "\n".join(
         f"<tr>{''.join(_cell('td', cell, column, table) for column, cell in enumerate(row))}</tr>" for row in table.rows
@@ -98,6 +98,6 @@ def _table(table: Table) -> str:
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
 
 
-def _cell(tag: str, text: str, column: int, table: Table) -> str:
+def _cell(tag: str, text: str, column: int, table: TextTable) -> str:
     kind = ' class="n"' if column in table.numeric else ""
     return f"<{tag}{kind}>{escape(text)}</{tag}>"

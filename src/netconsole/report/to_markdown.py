@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from netconsole.base.figure import safe
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
 
 _ALWAYS = re.compile(r"[\\`*\[\]|~$#]")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -44,7 +44,7 @@ def _block(block: Block) -> list[str]:
             return [escape(text, 2000)]
         case SummaryLines(lines):
             return [_line(line) for line in lines]
-        case Table():
+        case TextTable():
             return _table(block)
         case Bars() | Curve():
             return []  # the figures are in the table above
@@ -55,7 +55,7 @@ def _line(line: SummaryLine) -> str:
     return f"- **{escape(line.word)}** {escape(line.text, 1000)}{more}"
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: TextTable) -> list[str]:
     lines = [
         _row(table.columns),
         "|" + "|".join("---:" if column in table.numeric else "---" for column in range(len(table.columns))) + "|",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netconsole.base.figure import fit, safe, width
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
 
 MAX_COLUMN = 72
 """A wider cell is cut: metric names are long, and terminals are not."""
@@ -25,7 +25,7 @@ def _block(block: Block) -> list[str]:
             return [safe(text, 2000)]
         case SummaryLines(lines):
             return [line for one in lines for line in _line(one)]
-        case Table():
+        case TextTable():
             return _table(block)
         case Bars() | Curve():
             return []  # the figures are in the table above
@@ -36,7 +36,7 @@ def _line(line: SummaryLine) -> list[str]:
     return [first, f"   {safe(line.more, 1000)}"] if line.more else [first]
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: TextTable) -> list[str]:
     cells = [[safe(cell, 1000) for cell in row] for row in (table.columns, *table.rows)]
     widths = [min(MAX_COLUMN, max(width(row[column]) for row in cells)) for column in range(len(table.columns))]
     lines = []

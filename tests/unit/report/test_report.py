@@ -21,7 +21,7 @@ from netconsole.compare.compare import compare
 from netconsole.findings.of_snapshot import value_at
 from netconsole.probes.catalogue import load_all
 from netconsole.report import Document, of_comparison, of_snapshot, to_html, to_markdown, to_text
-from netconsole.report.blocks import Bars, Block, Curve, Heading, Note, SummaryLine, SummaryLines, Table
+from netconsole.report.blocks import Bars, Block, Curve, Heading, Note, SummaryLine, SummaryLines, TextTable
 from netconsole.report.of_samples import samples
 from netconsole.report.to_markdown import escape
 from netconsole.snapshot.document import HistogramData, Snapshot, load
@@ -148,7 +148,7 @@ def test_any_document_becomes_text_markdown_and_html(rows: list[list[str]], text
         Heading(text),
         Note(text),
         SummaryLines([SummaryLine("!", text, text)]),
-        Table([text, "b"], rows, frozenset({1}), 3),
+        TextTable([text, "b"], rows, frozenset({1}), 3),
     ]
     curve = Curve(text, "per s", [None, 0.0, 3.0])
     document = Document(text, text, [*blocks, Bars(text, "us", [(0.0, 1.0, 5)], {"p50": 0.5}), curve])
@@ -254,12 +254,12 @@ def test_samples_that_differ_in_time_alone_are_one_row_and_a_stack_is_told_once(
     events += [{"name": "drop", "wall_ns": 1 << 80, "reason": "QDISC_DROP", "stack": "no list"}, {"name": "drop"}]
     note, kinds, stacks = samples(events)
     assert isinstance(note, Note) and note.text.startswith("9 samples, name drop;")
-    assert isinstance(kinds, Table) and kinds.columns == ["samples", "first at (UTC)", "reason"]
+    assert isinstance(kinds, TextTable) and kinds.columns == ["samples", "first at (UTC)", "reason"]
     assert kinds.rows == [["7", "09:00:00.000", "NO_SOCKET"], ["1", "–", "QDISC_DROP"], ["1", "–", "–"]]
-    assert isinstance(stacks, Table) and stacks.rows == [["7", "a < b"]]
+    assert isinstance(stacks, TextTable) and stacks.rows == [["7", "a < b"]]
     assert list(samples([])) == []
 
 
 def test_samples_of_times_are_told_slowest_first_with_their_unit() -> None:
     _, kinds = samples([{"name": "wait", "waited_ns": one} for one in (1_500, 2_000_000, None)])
-    assert isinstance(kinds, Table) and [row[-1] for row in kinds.rows] == ["2 ms", "1.50 us", "–"]
+    assert isinstance(kinds, TextTable) and [row[-1] for row in kinds.rows] == ["2 ms", "1.50 us", "–"]
