@@ -67,7 +67,7 @@ class Curve:
     values: list[float | None]
 
 
-Block: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve
+ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +76,4 @@ class Document:
 
     title: str
     subtitle: str
-    blocks: list[Block]
+    blocks: list[ReportBlock]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from netconsole.base import figure
 from netconsole.compare.baseline import Baseline, Summary
-from netconsole.report.blocks import Block, Document, Heading, Note, TextTable
+from netconsole.report.blocks import Document, Heading, Note, ReportBlock, TextTable
 from netconsole.snapshot.document import MEASURED, number
 
 
@@ -31,7 +31,7 @@ def of_baseline(baseline: Baseline, summary: Summary) -> Document:
         busy = figure.percent(number(one.cost.get("machine_cpu_pct")))
         length = f"{one.duration_s:.3g} s"
         rows.append([name, one.created, length, one.host.name, one.host.kernel, profile, str(measured), busy])
-    blocks: list[Block] = [
+    blocks: list[ReportBlock] = [
         Heading("Good for"),
         Note("; ".join(summary.notes)),
         Heading("Runs"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from netconsole.base import figure
 from netconsole.calibrate.estimate import CONFIDENCE
 from netconsole.calibrate.result import Calibration, Entry, InKernel, LoadChange, ProgramTime
-from netconsole.report.blocks import Block, Document, Heading, Note, TextTable
+from netconsole.report.blocks import Document, Heading, Note, ReportBlock, TextTable
 
 _CHANGES = ["figure", "without", "with", "change", f"{CONFIDENCE:.0%} interval", "noise floor", "verdict"]
 _KERNEL = ["in the kernel, less empty programs", "runs", "ns", f"{CONFIDENCE:.0%} interval"]
@@ -18,7 +18,7 @@ _PROGRAMS = ["program", "attached to", "ns a run", "of that an empty one"]
 
 def of_calibration(calibration: Calibration, names: Sequence[str] | None = None) -> Document:
     """All entries, or those of these names."""
-    blocks: list[Block] = []
+    blocks: list[ReportBlock] = []
     for name in names if names is not None else list(calibration.entries):
         blocks += _entry(calibration.entries[name])
     blocks += [Heading("Method"), Note(calibration.method)]
@@ -26,7 +26,7 @@ def of_calibration(calibration: Calibration, names: Sequence[str] | None = None)
     return Document("What watching costs here", f"{host.name}, kernel {host.kernel}, {host.cpus} CPUs", blocks)
 
 
-def _entry(entry: Entry) -> list[Block]:
+def _entry(entry: Entry) -> list[ReportBlock]:
     mode = ", ".join(f"{probe} in {mode}" for probe, mode in entry.probes.items())
     made = f"{entry.created}; {entry.pairs} pairs of {figure.duration(entry.window_s, 's')} for each workload"
     tool = entry.tool
@@ -35,7 +35,7 @@ def _entry(entry: Entry) -> list[Block]:
         f" probes) and {figure.memory(tool.pss_kb)} (PSS), and wrote {figure.rate(tool.written_bytes_per_s, 'B')};"
         f" the machine was {figure.percent(entry.busy_pct)} busy before."
     )
-    blocks: list[Block] = [Heading(entry.name), Note(f"{mode}; {made}.")]
+    blocks: list[ReportBlock] = [Heading(entry.name), Note(f"{mode}; {made}.")]
     blocks.append(TextTable(_CHANGES, [_change(one) for one in entry.changes], frozenset({1, 2, 3, 4, 5})))
     passing = [one for one in entry.kernel if one.runs >= _HARDLY]
     if passing:

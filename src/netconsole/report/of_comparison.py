@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netconsole.base import figure
 from netconsole.compare.document import Comparison, Condition, Finding, Side, said
-from netconsole.report.blocks import Block, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
+from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 
 MAX_CHANGES = 100
 MAX_LEFT_OUT = 50
@@ -20,7 +20,7 @@ def of_comparison(comparison: Comparison) -> Document:
     """The report of a comparison."""
     certain = [finding for finding in comparison.findings if finding.significant]
     uncertain = [finding for finding in comparison.findings if not finding.significant]
-    blocks: list[Block] = [
+    blocks: list[ReportBlock] = [
         Heading("Verdict"),
         Note(f"{_SAID[comparison.verdict]} {comparison.compared} figures compared."),
     ]

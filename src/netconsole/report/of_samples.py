@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from netconsole.base import figure
-from netconsole.report.blocks import Block, Note, TextTable
+from netconsole.report.blocks import Note, ReportBlock, TextTable
 
 MAX_ROWS = 10
 """Of samples, and of stacks: the commonest; all of them are in the JSON document."""
@@ -17,7 +17,7 @@ _EACH_ITS_OWN = frozenset({"wall_ns", "mono_ns", "cpu", "length_bytes", "stack"}
 _NOTHING = (None, "", 0)
 
 
-def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[ReportBlock]:
     """Nothing without samples."""
     if not events:
         return

@@ -11,7 +11,17 @@ from netconsole.budget.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS
 from netconsole.findings.of_snapshot import standing_out, value_at
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
+from netconsole.report.blocks import (
+    Bars,
+    Curve,
+    Document,
+    Heading,
+    Note,
+    ReportBlock,
+    SummaryLine,
+    SummaryLines,
+    TextTable,
+)
 from netconsole.report.of_samples import samples
 from netconsole.snapshot.document import (
     MEASURED,
@@ -52,7 +62,7 @@ def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = N
         f"kernel {host.kernel} ({host.arch}), {host.os}, {figure.count(host.cpus)} CPUs; "
         f"netconsole {snapshot.netconsole}"
     )
-    blocks: list[Block] = []
+    blocks: list[ReportBlock] = []
     if snapshot.note:
         blocks += [Heading(NOTE), Note(snapshot.note)]
     blocks += [Heading("What stands out"), SummaryLines(_summary(snapshot, manifests))]
@@ -83,7 +93,7 @@ def _summary(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Summ
     return lines or [SummaryLine("?", "no probe measured anything")]
 
 
-def _budget(snapshot: Snapshot) -> Iterator[Block]:
+def _budget(snapshot: Snapshot) -> Iterator[ReportBlock]:
     cost, rows = snapshot.cost, []
     user = _sum(cost, "cpu_pct")
     memory = _sum(cost, "pss_kb")
@@ -115,7 +125,7 @@ def _ns_per_packet(snapshot: Snapshot) -> float | None:
     return None if kernel_pct is None or per_s < MIN_PACKETS_PER_S else kernel_pct / 100 * 1e9 / per_s
 
 
-def _not_measured(snapshot: Snapshot) -> Iterator[Block]:
+def _not_measured(snapshot: Snapshot) -> Iterator[ReportBlock]:
     rows = []
     for name, probe in snapshot.probes.items():
         if probe.status != "attached":
@@ -126,7 +136,7 @@ def _not_measured(snapshot: Snapshot) -> Iterator[Block]:
         yield Note("Every probe of the profile was attached.")
 
 
-def _blind(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[Block]:
+def _blind(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[ReportBlock]:
     rows = [[name, manifests[name].cannot_see] for name in snapshot.probes if name in manifests]
     rows = [row for row in rows if row[1]]
     if rows:
@@ -134,9 +144,9 @@ def _blind(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[Bl
         yield TextTable(["probe", "what it cannot see"], rows)
 
 
-def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest | None) -> list[Block]:
+def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest | None) -> list[ReportBlock]:
     title = f"{manifest.title} ({name})" if manifest else name
-    blocks: list[Block] = [Heading(title)]
+    blocks: list[ReportBlock] = [Heading(title)]
     at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
     if probe.counters:
         rows = [
@@ -195,7 +205,7 @@ def _cells(value: Label, column: ColumnData, span_s: float, at_least: bool) -> l
     return [figure.count(value if isinstance(value, int) else None, at_least), figure.number(per_s, at_least)]
 
 
-def _histogram(name: str, data: HistogramData) -> Iterator[Block]:
+def _histogram(name: str, data: HistogramData) -> Iterator[ReportBlock]:
     parts = sorted(data.by or [data], key=lambda part: -(value_at(part, 99) or 0.0))
     parts = [part for part in parts if part.count]
     labels = list(dict.fromkeys(label for part in parts for label in part.labels))
@@ -220,7 +230,7 @@ def _histogram(name: str, data: HistogramData) -> Iterator[Block]:
         yield Bars(f"{name} {where}".strip(), part.unit or data.unit, part.buckets, marks)
 
 
-def _cost(snapshot: Snapshot) -> Iterator[Block]:
+def _cost(snapshot: Snapshot) -> Iterator[ReportBlock]:
     cost = snapshot.cost
     yield TextTable(
         ["what", "measured"],
@@ -249,7 +259,7 @@ def _cost(snapshot: Snapshot) -> Iterator[Block]:
         yield TextTable(["probe", "runs", "per run", "of one core", ""], rows, frozenset({1, 2, 3}))
 
 
-def _facts(snapshot: Snapshot) -> Iterator[Block]:
+def _facts(snapshot: Snapshot) -> Iterator[ReportBlock]:
     chosen = [name for area in FACT_AREAS for name in snapshot.facts if name.startswith(area)]
     rows = []
     for name in chosen[:MAX_FACTS]:

@@ -9,7 +9,7 @@ import msgspec
 from netconsole.compare import baseline
 from netconsole.compare.compare import compare
 from netconsole.probes.manifest import Manifest
-from netconsole.report.blocks import Block, Document, Heading
+from netconsole.report.blocks import Document, Heading, ReportBlock
 from netconsole.report.of_comparison import of_comparison
 from netconsole.report.of_snapshot import NOTE, SUMMARY_ENDS, of_snapshot
 from netconsole.report.to_html import to_html
@@ -63,7 +63,7 @@ def _with(document: Document, compared: Document) -> Document:
     summary = 1 + blocks.index(Heading(SUMMARY_ENDS))
     while summary < len(blocks) and not isinstance(blocks[summary], Heading):
         summary += 1
-    headings: list[Block] = [
+    headings: list[ReportBlock] = [
         Heading(f"Compared with the baseline: {block.text.lower()}") if isinstance(block, Heading) else block
         for block in compared.blocks
     ]

@@ -6,7 +6,17 @@ from html import escape as _escape
 
 from netconsole.base.figure import safe
 from netconsole.report import charts
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
+from netconsole.report.blocks import (
+    Bars,
+    Curve,
+    Document,
+    Heading,
+    Note,
+    ReportBlock,
+    SummaryLine,
+    SummaryLines,
+    TextTable,
+)
 
 # The page may load nothing and run nothing, whatever a name in it says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -67,7 +77,7 @@ def escape(text: str, limit: int = 500) -> str:
     return _escape(safe(text, limit), quote=True)
 
 
-def _block(block: Block) -> str:
+def _block(block: ReportBlock) -> str:
     match block:
         case Heading(text):
             return f"<h2>{escape(text)}</h2>"

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 
 from netconsole.base.figure import safe
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
+from netconsole.report.blocks import (
+    Bars,
+    Curve,
+    Document,
+    Heading,
+    Note,
+    ReportBlock,
+    SummaryLine,
+    SummaryLines,
+    TextTable,
+)
 
 _ALWAYS = re.compile(r"[\\`*\[\]|~$#]")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -36,7 +46,7 @@ def escape(text: str, limit: int = 500) -> str:
     return f"\\{marked}" if not start[0].isdigit() else f"{start[0]}\\{marked[start.end() :]}"
 
 
-def _block(block: Block) -> list[str]:
+def _block(block: ReportBlock) -> list[str]:
     match block:
         case Heading(text):
             return [f"## {escape(text)}"]

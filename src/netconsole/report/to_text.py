@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from netconsole.base.figure import fit, safe, width
-from netconsole.report.blocks import Bars, Block, Curve, Document, Heading, Note, SummaryLine, SummaryLines, TextTable
+from netconsole.report.blocks import (
+    Bars,
+    Curve,
+    Document,
+    Heading,
+    Note,
+    ReportBlock,
+    SummaryLine,
+    SummaryLines,
+    TextTable,
+)
 
 MAX_COLUMN = 72
 """A wider cell is cut: metric names are long, and terminals are not."""
@@ -17,7 +27,7 @@ def to_text(document: Document) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _block(block: Block) -> list[str]:
+def _block(block: ReportBlock) -> list[str]:
     match block:
         case Heading(text):
             return ["", safe(text).upper()]

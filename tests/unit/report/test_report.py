@@ -21,7 +21,7 @@ from netconsole.compare.compare import compare
 from netconsole.findings.of_snapshot import value_at
 from netconsole.probes.catalogue import load_all
 from netconsole.report import Document, of_comparison, of_snapshot, to_html, to_markdown, to_text
-from netconsole.report.blocks import Bars, Block, Curve, Heading, Note, SummaryLine, SummaryLines, TextTable
+from netconsole.report.blocks import Bars, Curve, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 from netconsole.report.of_samples import samples
 from netconsole.report.to_markdown import escape
 from netconsole.snapshot.document import HistogramData, Snapshot, load
@@ -144,7 +144,7 @@ def test_any_text_renders_as_itself_in_markdown(text: str) -> None:
 
 @given(st.lists(st.lists(st.text(max_size=20), min_size=2, max_size=2), max_size=5), st.text(max_size=20))
 def test_any_document_becomes_text_markdown_and_html(rows: list[list[str]], text: str) -> None:
-    blocks: list[Block] = [
+    blocks: list[ReportBlock] = [
         Heading(text),
         Note(text),
         SummaryLines([SummaryLine("!", text, text)]),
