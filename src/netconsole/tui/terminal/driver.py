@@ -33,7 +33,7 @@ LAST_ANSWER_S = 0.3
 _POLL_MS = 100
 
 
-class Output:
+class TerminalOutput:
     """A terminal written without blocking: counts bytes, tells how they flow, can be cut short."""
 
     def __init__(self, fd: int, unicode: bool, flow: FlowControl) -> None:
@@ -119,7 +119,7 @@ class ConsoleDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=False, size=size)
         assert sys.__stdout__ is not None
         self.flow = FlowControl(asks=not self.terminal.plain)
-        self.output = Output(sys.__stdout__.fileno(), self.terminal.unicode, self.flow)
+        self.output = TerminalOutput(sys.__stdout__.fileno(), self.terminal.unicode, self.flow)
         self._file = cast(Any, self.output)
 
     def backlog(self) -> int:
