@@ -32,7 +32,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class LoadMetric:
     """One figure of a workload. ``worse`` is the direction in which a host gets slower."""
 
     name: str
@@ -68,20 +68,20 @@ def stretch_s(workload: Workload, seconds: float) -> float:
     return max(1.0, round(seconds)) if workload in IPERF3 else seconds
 
 
-def _metrics() -> Iterator[Metric]:
+def _metrics() -> Iterator[LoadMetric]:
     for load in (*WORKLOADS, *IPERF3):
         if load.unit == "byte":
-            yield Metric(f"{load.name}.mb_per_s", load.name, f"{load.title}: throughput", "MB/s", "down")
-            yield Metric(f"{load.name}.cpu_ns_per_kb", load.name, f"{load.title}: CPU of both ends", "ns/kB", "up")
+            yield LoadMetric(f"{load.name}.mb_per_s", load.name, f"{load.title}: throughput", "MB/s", "down")
+            yield LoadMetric(f"{load.name}.cpu_ns_per_kb", load.name, f"{load.title}: CPU of both ends", "ns/kB", "up")
         elif load.unit == "round trip":
             for name in ("mean", "p50", "p90", "p99"):
-                yield Metric(f"{load.name}.{name}_us", load.name, f"{load.title}: {name}", "us", "up")
+                yield LoadMetric(f"{load.name}.{name}_us", load.name, f"{load.title}: {name}", "us", "up")
         else:
-            yield Metric(f"{load.name}.per_s", load.name, f"{load.title}: rate", "packets/s", "down")
-            yield Metric(f"{load.name}.cpu_ns", load.name, f"{load.title}: CPU of the sender", "ns/packet", "up")
+            yield LoadMetric(f"{load.name}.per_s", load.name, f"{load.title}: rate", "packets/s", "down")
+            yield LoadMetric(f"{load.name}.cpu_ns", load.name, f"{load.title}: CPU of the sender", "ns/packet", "up")
 
 
-METRICS: tuple[Metric, ...] = tuple(_metrics())
+METRICS: tuple[LoadMetric, ...] = tuple(_metrics())
 
 
 @dataclass(frozen=True, slots=True)
