@@ -11,7 +11,7 @@ import psutil
 from netconsole.base.errors import Unable
 from netconsole.calibrate import empty
 from netconsole.calibrate.load import METRICS, WORKLOADS, Load, Workload, stretch_s
-from netconsole.calibrate.tool import Program, Runs, Tool
+from netconsole.calibrate.tool import ProgramRuns, Runs, Tool
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 
@@ -182,13 +182,13 @@ def _empty(tool: Tool, load: Load, manifests: Sequence[Manifest], workloads: Seq
     """Nanoseconds that a run of an empty program takes, by attach point; nothing where the kernel does not tell."""
     request = empty.request(manifests)
     tool.attach(request)
-    together: dict[str, Program] = {}
+    together: dict[str, ProgramRuns] = {}
     for workload in workloads:
         if workload in TIMED:
             with tool.run_times() as runs:
                 load.run(workload, _RUN_TIMES_S)
             for program in runs.programs.values():
-                total = together.setdefault(program.attach, Program(program.attach))
+                total = together.setdefault(program.attach, ProgramRuns(program.attach))
                 total.run_count += program.run_count
                 total.run_time_ns += program.run_time_ns
     tool.detach(request.name)

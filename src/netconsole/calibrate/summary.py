@@ -10,7 +10,7 @@ from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, mean_
 from netconsole.calibrate.load import METRICS, WORKLOADS
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
 from netconsole.calibrate.result import Entry, InKernel, LoadChange, PerCount, ProgramTime, Span, ToolUse
-from netconsole.calibrate.tool import Program
+from netconsole.calibrate.tool import ProgramRuns
 from netconsole.probes.manifest import Manifest
 
 
@@ -73,13 +73,13 @@ def _changes(measured: Measured, nothing: Measured) -> list[LoadChange]:
     return found
 
 
-def _programs(measured: Measured) -> dict[tuple[str, str], Program]:
+def _programs(measured: Measured) -> dict[tuple[str, str], ProgramRuns]:
     """Every program over all workloads."""
-    together: dict[tuple[str, str], Program] = {}
+    together: dict[tuple[str, str], ProgramRuns] = {}
     for stretches in measured.runs.values():
         for runs, _ in stretches:
             for key, program in runs.programs.items():
-                total = together.setdefault(key, Program(program.attach))
+                total = together.setdefault(key, ProgramRuns(program.attach))
                 total.run_count += program.run_count
                 total.run_time_ns += program.run_time_ns
     return together

@@ -29,7 +29,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
-class Program:
+class ProgramRuns:
     """Runs of one program and the time that they took."""
 
     attach: str
@@ -41,7 +41,7 @@ class Program:
 class Runs:
     """What ran in the kernel during a stretch: programs by probe and name, and what the probes counted meanwhile."""
 
-    programs: dict[tuple[str, str], Program] = field(default_factory=dict)
+    programs: dict[tuple[str, str], ProgramRuns] = field(default_factory=dict)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     measured: bool = False
     """False where the kernel has no run-time statistics."""
@@ -186,7 +186,7 @@ def _add_programs(runs: Runs, probe: str, frame: frames.Cost) -> None:
     runs.measured = runs.measured or frame.statistics is not None
     runs.elapsed_ns[probe] = runs.elapsed_ns.get(probe, 0) + frame.interval_ns
     for sent in frame.programs:
-        program = runs.programs.setdefault((probe, sent.name), Program(sent.attach))
+        program = runs.programs.setdefault((probe, sent.name), ProgramRuns(sent.attach))
         program.run_count += sent.run_count
         program.run_time_ns += sent.run_time_ns
 

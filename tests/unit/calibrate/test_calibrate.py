@@ -20,7 +20,7 @@ from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, t_qua
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
 from netconsole.calibrate.result import Entry
 from netconsole.calibrate.summary import entry
-from netconsole.calibrate.tool import Program, Runs
+from netconsole.calibrate.tool import ProgramRuns, Runs
 from netconsole.cli.main import run
 from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
@@ -92,7 +92,7 @@ def outcome(measured: bool = True, cost_ns: float = 2000.0) -> tuple[Treatment, 
         count = 10_000
         run_time_ns = round(count * 2100 * dice.gauss(1, 0.01)) if measured else 0
         runs = Runs(
-            {("kernel_drops", "drop"): Program("raw_tracepoint:kfree_skb", count if measured else 0, run_time_ns)},
+            {("kernel_drops", "drop"): ProgramRuns("raw_tracepoint:kfree_skb", count if measured else 0, run_time_ns)},
             {("kernel_drops", "drops"): count},
             measured,
         )
