@@ -52,7 +52,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ProcessUsage:
     """What the collector's process used so far, as pidstat would show it."""
 
     cpu_s: float
@@ -116,13 +116,13 @@ class Tool:
                 self._runs = None
         self._command(command="interval", ms=INTERVAL_MS)
 
-    def usage(self) -> Usage:
+    def usage(self) -> ProcessUsage:
         """CPU, memory and output of the collector."""
         process = psutil.Process(self._process.pid)
         times = process.cpu_times()
         pss = getattr(process.memory_full_info(), "pss", None)
         written = process.io_counters().write_chars
-        return Usage(times.user + times.system, written, None if pss is None else int(pss) // 1024)
+        return ProcessUsage(times.user + times.system, written, None if pss is None else int(pss) // 1024)
 
     # ---- the collector's words ----
 
