@@ -14,7 +14,7 @@ from functools import partial
 
 from netconsole.budget import spending
 from netconsole.budget.forecast import said as said_forecast
-from netconsole.budget.governor import PATIENCE, Governor, Move, Overhead, Reading
+from netconsole.budget.governor import PATIENCE, Decision, Governor, Overhead, Reading
 from netconsole.budget.ladder import Level, Rung, ladder
 from netconsole.budget.run_times import RunTimes
 from netconsole.budget.sampling import Attention, Glance, counted_per_s
@@ -219,7 +219,7 @@ class Enforcer:
         if asked is not None:
             self._tell(BudgetAction(at_s, name, f"now {mode}", "the user changed it"))
 
-    def _carry_out(self, moves: Sequence[Move]) -> None:
+    def _carry_out(self, moves: Sequence[Decision]) -> None:
         for move in moves:
             if move.rung is not None:
                 self._attention.changed(move.action.at_s)

@@ -54,7 +54,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Decision:
     """A probe goes to a rung. Without one the action only says something."""
 
     action: BudgetAction
@@ -113,7 +113,7 @@ class Governor:
         """The probes that are left alone."""
         return frozenset(name for name, one in self._probes.items() if one.pinned)
 
-    def pin(self, probe: str, at_s: float) -> Move | None:
+    def pin(self, probe: str, at_s: float) -> Decision | None:
         """The user wants a probe as it was asked for, whatever it costs; None for one that is not governed."""
         standing = self._probes.get(probe)
         if standing is None:
@@ -122,24 +122,24 @@ class Governor:
         lowered, standing.at = standing.at > 0, 0
         self._note_move(standing, at_s)
         says = f"back to {standing.rung.says}, and pinned" if lowered else "pinned"
-        return Move(BudgetAction(at_s, probe, says, "the user asked for it"), standing.rung if lowered else None)
+        return Decision(BudgetAction(at_s, probe, says, "the user asked for it"), standing.rung if lowered else None)
 
-    def unpin(self, probe: str, at_s: float) -> Move | None:
+    def unpin(self, probe: str, at_s: float) -> Decision | None:
         """The governor may change the probe again; None for one that is not governed."""
         standing = self._probes.get(probe)
         if standing is None:
             return None
         standing.pinned = False
         self._over.clear()  # what it may save has not been tried yet
-        return Move(BudgetAction(at_s, probe, "no longer pinned", "the user asked for it"))
+        return Decision(BudgetAction(at_s, probe, "no longer pinned", "the user asked for it"))
 
     def observe(
         self, at_s: float, readings: Mapping[str, Reading], overheads: Mapping[Overhead, float | None] | None = None
-    ) -> list[Move]:
+    ) -> list[Decision]:
         """The figures of an interval. Returns what to do; the governor reckons with its being done."""
         if self._acted_s is not None and at_s - self._acted_s < BLIND_S:
             return []
-        moves: list[Move] = []
+        moves: list[Decision] = []
         is_over = False
         for limited, limit in self._limits():
             costs = {name: _cost(reading, limited) for name, reading in readings.items()}
@@ -157,7 +157,9 @@ class Governor:
                 self._over[limited] = 0
                 if limited in self._told and total <= AIM * limit:
                     self._told.discard(limited)
-                    moves.append(Move(BudgetAction(at_s, "", "within the budget again", _WORDS[limited], total, limit)))
+                    moves.append(
+                        Decision(BudgetAction(at_s, "", "within the budget again", _WORDS[limited], total, limit))
+                    )
         moves += self._keep_overheads(at_s, overheads or {})
         raised = self._raise(at_s, readings, may=not is_over and not self._stopped)
         moves += raised
@@ -182,8 +184,8 @@ class Governor:
             return False
         return limited == "ns_per_packet" or total <= BURST * limit
 
-    def _keep_overheads(self, at_s: float, overheads: Mapping[Overhead, float | None]) -> list[Move]:
-        moves: list[Move] = []
+    def _keep_overheads(self, at_s: float, overheads: Mapping[Overhead, float | None]) -> list[Decision]:
+        moves: list[Decision] = []
         limits: dict[Overhead, float | None] = {
             "user_cpu_pct": self._budget.user_cpu_pct,
             "memory_mb": self._budget.memory_mb,
@@ -208,7 +210,7 @@ class Governor:
 
     def _exceeded(
         self, at_s: float, limited: Limited, costs: Mapping[str, float | None], total: float, limit: float
-    ) -> list[Move]:
+    ) -> list[Decision]:
         if self._budget.action == "warn":
             return self._tell(
                 at_s, limited, total, limit, "over the budget; the profile asks for no more than to say so"
@@ -224,7 +226,7 @@ class Governor:
                 standing.settle_s = min(MAX_SETTLE_S, standing.settle_s * 2)
             self._note_move(standing, at_s)
             moves.append(
-                Move(BudgetAction(at_s, name, standing.rung.says, _WORDS[limited], total, limit), standing.rung)
+                Decision(BudgetAction(at_s, name, standing.rung.says, _WORDS[limited], total, limit), standing.rung)
             )
         left = sum(cost or 0.0 for name, cost in costs.items() if name not in targets)
         if left > limit:
@@ -258,7 +260,7 @@ class Governor:
                 expected[dearest] = (costs[dearest] or 0.0) * (share / now if now else 0.0)
         return targets
 
-    def _stop(self, at_s: float, limited: Limited | Overhead, total: float, limit: float) -> list[Move]:
+    def _stop(self, at_s: float, limited: Limited | Overhead, total: float, limit: float) -> list[Decision]:
         if self._over[limited] < PATIENCE:  # a single window may be a hiccup, and stopping is for good
             return []
         moves = []
@@ -266,20 +268,22 @@ class Governor:
             if not standing.pinned and standing.rung.mode != "off":
                 standing.at = len(standing.ladder) - 1
                 self._note_move(standing, at_s)
-                moves.append(Move(BudgetAction(at_s, name, "stopped", _WORDS[limited], total, limit), standing.rung))
+                moves.append(
+                    Decision(BudgetAction(at_s, name, "stopped", _WORDS[limited], total, limit), standing.rung)
+                )
         self._stopped = self._stopped or bool(moves)
         return moves or self._tell(at_s, limited, total, limit, "over the budget, and what is left is pinned")
 
-    def _tell(self, at_s: float, limited: Limited | Overhead, total: float, limit: float, says: str) -> list[Move]:
+    def _tell(self, at_s: float, limited: Limited | Overhead, total: float, limit: float, says: str) -> list[Decision]:
         """Said once for each time that the limit is exceeded."""
         if limited in self._told:
             return []
         self._told.add(limited)
-        return [Move(BudgetAction(at_s, "", says, _WORDS[limited], total, limit))]
+        return [Decision(BudgetAction(at_s, "", says, _WORDS[limited], total, limit))]
 
     # ---- up ----
 
-    def _raise(self, at_s: float, readings: Mapping[str, Reading], may: bool) -> list[Move]:
+    def _raise(self, at_s: float, readings: Mapping[str, Reading], may: bool) -> list[Decision]:
         """Takes back what there has been room for during the settling time; one probe at a time, the cheapest first."""
         ready: list[tuple[float, str, int]] = []
         for name, standing in self._probes.items():
@@ -309,7 +313,7 @@ class Governor:
         limit = self._budget.kernel_cpu_pct
         says = f"back to {standing.rung.mode}" if at == 0 else f"back up: {standing.rung.says}"
         because = f"there was room for {standing.settle_s:g} s"
-        return [Move(BudgetAction(at_s, name, says, because, total, limit), standing.rung)]
+        return [Decision(BudgetAction(at_s, name, says, because, total, limit), standing.rung)]
 
     def _room(self, name: str, standing: _Standing, readings: Mapping[str, Reading]) -> tuple[int, float] | None:
         """The highest rung that is expected to fit, and what it would add in the kernel; None without one.

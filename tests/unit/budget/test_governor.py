@@ -14,9 +14,9 @@ from netconsole.budget.governor import (
     PATIENCE,
     REACTION_S,
     SETTLE_S,
+    Decision,
     Governor,
     Limited,
-    Move,
     Overhead,
     Reading,
 )
@@ -38,7 +38,7 @@ class Host:
     limited: Limited = "kernel_cpu_pct"
     """The limit that the load is held against."""
     at_s: float = 0.0
-    told: list[Move] = field(default_factory=list)
+    told: list[Decision] = field(default_factory=list)
 
     def cost(self, probe: str, load_pct: float) -> float:
         rung = self.governor.rung(probe)
@@ -47,7 +47,7 @@ class Host:
             return 0.0
         return load_pct * self.shares[probe][_LADDER.index(rung)]
 
-    def second(self, load: dict[str, float]) -> tuple[float, list[Move]]:
+    def second(self, load: dict[str, float]) -> tuple[float, list[Decision]]:
         """A second at this load: what it cost in all, and what was done about it."""
         self.at_s += 1.0
         costs = {probe: self.cost(probe, load[probe]) for probe in self.shares}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netconsole.budget.governor import REACTION_S, Governor, Move, Reading
+from netconsole.budget.governor import REACTION_S, Decision, Governor, Reading
 from netconsole.budget.ladder import ladder
 from netconsole.budget.run_times import RunTimes
 from netconsole.budget.sampling import UNKNOWN_NS
@@ -40,7 +40,7 @@ class Host:
     def __post_init__(self) -> None:
         self.governor.add(NAME, ladder("details", {}, ("counters", "summary", "details")))
 
-    def second(self, runs_per_s: float, taken_ns: int = 0, run_ns: float = RUN_NS) -> tuple[float, list[Move]]:
+    def second(self, runs_per_s: float, taken_ns: int = 0, run_ns: float = RUN_NS) -> tuple[float, list[Decision]]:
         """What it really took in a second, in percent, and what was done because of what was measured in it."""
         self.at_s += 1
         rung = self.governor.rung(NAME)
