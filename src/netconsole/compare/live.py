@@ -28,7 +28,7 @@ FACTS_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ComparedWindow:
     """The last whole window. ``findings`` were there in the window before too: one alone may be chance."""
 
     comparison: Comparison
@@ -51,7 +51,7 @@ class LiveComparison:
         read_facts: Callable[[], Mapping[str, FactData]] | None = None,
     ) -> None:
         self.reference = reference
-        self.standing: Standing | None = None
+        self.standing: ComparedWindow | None = None
         """None until the first two windows are over."""
         self.error: str | None = None
         self._session = session
@@ -115,7 +115,7 @@ class LiveComparison:
             lasting = tuple(
                 one for one in comparison.findings if one.significant and self._before.get(one.metric) == one.direction
             )
-            self.standing = Standing(comparison, lasting, taken.duration_s, time.monotonic())
+            self.standing = ComparedWindow(comparison, lasting, taken.duration_s, time.monotonic())
         self._before = {metric: str(direction) for metric, direction in certain.items()}
         if unknown and self._read_facts is not None and time.monotonic() - self._facts_s > FACTS_EVERY_S:
             self._facts_s = time.monotonic()
