@@ -65,7 +65,7 @@ class _Typical:
 
 
 @dataclass(slots=True)
-class _Group:
+class _RowGroup:
     """The rows of one table by what they stand for, as long as the table has the same rows."""
 
     rows: object = None
@@ -86,7 +86,7 @@ class Reference:
     def learn(self, facts: Mapping[str, FactData]) -> None:
         """Take over newer facts of the host that is measured."""
         self._names = Names(facts)
-        self._groups: dict[tuple[str, str], _Group] = {}
+        self._groups: dict[tuple[str, str], _RowGroup] = {}
         self._typical: dict[tuple[Identity, str], _Typical | None] = {}
         self._usable: dict[str, tuple[tuple[object, ...], list[Metrics], str | None]] = {}
 
@@ -219,9 +219,9 @@ class Reference:
         rows: Mapping[RowKey, RowState] | Mapping[RowKey, HistogramState],
         wanted: RowKey,
         order: Sequence[str] | None = None,
-    ) -> _Group:
+    ) -> _RowGroup:
         """The rows of a table by what they stand for; ``order`` is that of its labels, by default each row's own."""
-        group = self._groups.setdefault((probe, name), _Group())
+        group = self._groups.setdefault((probe, name), _RowGroup())
         if group.rows is rows and group.size == len(rows) and wanted in group.labels:
             return group
         known, group.rows, group.size = group.labels, rows, len(rows)
