@@ -61,7 +61,7 @@ class LiveComparison:
         self._read_facts = read_facts
         self._facts_s = time.monotonic()
         self._newer: Mapping[str, FactData] | None = None
-        self._mark: builder.Mark | None = None
+        self._mark: builder.Totals | None = None
         self._due_ns = 0
         self._window_s = WINDOW_S
         self._before: dict[str, str] | None = None

@@ -49,7 +49,7 @@ class _Armed:
     crossing: Crossing
     name: str
     """Of the second instance."""
-    since: builder.Mark
+    since: builder.Totals
     armed_s: float
     stem: str
     began_s: float | None = None

@@ -14,7 +14,7 @@ from netconsole.findings.incidents import Incident, Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.recording.format import Damaged, Recording
-from netconsole.snapshot.builder import Mark, mark
+from netconsole.snapshot.builder import Totals, mark
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import AnyFrame
@@ -65,7 +65,7 @@ class Player:
         """What could not be read, in one line; reading goes on behind it."""
         self.place = self._at(0)
         self._begin = _mark(self.place)
-        self.since: Mark = self._begin
+        self.since: Totals = self._begin
         """What a snapshot counts from: the beginning, or where :meth:`set_since` was called."""
         self._batches: Iterator[Sequence[AnyFrame]] = self._following(0)
         self._next: Sequence[AnyFrame] | None = next(self._batches, None)
@@ -215,10 +215,10 @@ class Player:
             place.standing = place.findings.update(place.state)
 
 
-def _mark(place: Place) -> Mark:
+def _mark(place: Place) -> Totals:
     """What a snapshot counts from that begins here; a session that has just begun has no figures yet."""
     if place.state.first_mono_ns is None:
-        return Mark(place.at_ns, place.wall_ns)
+        return Totals(place.at_ns, place.wall_ns)
     return mark(place.state)
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from netconsole.findings.incidents import Incident
 from netconsole.recording.player import Player
 from netconsole.session.protocol import CommandError, Connection, News
-from netconsole.snapshot.builder import Mark
+from netconsole.snapshot.builder import Totals
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Host, Mode, Scalar
 from netconsole.telemetry.state import State
@@ -133,7 +133,7 @@ class ReplaySession:
         """What had been done to keep the budget, as far as it was played."""
         return tuple(self._player.place.actions)
 
-    def since(self) -> Mark:
+    def since(self) -> Totals:
         """What a snapshot of this moment counts from."""
         return self._player.since
 

@@ -54,7 +54,7 @@ _NOTHING = _ProbeMark({}, {}, {}, {}, 0, {}, {}, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Totals:
     """All totals at the end of one interval: what a snapshot counts from. Times in ns."""
 
     mono_ns: int
@@ -66,10 +66,10 @@ class Mark:
     """When the last interval of each source ended: they are not read at the same moments."""
 
 
-def mark(state: State) -> Mark:
+def mark(state: State) -> Totals:
     """The totals now. Call it inside ``Session.view``."""
     mono_ns, wall_ns = _closed(state)
-    return Mark(
+    return Totals(
         mono_ns,
         wall_ns,
         state.collector.restarts,
@@ -79,16 +79,16 @@ def mark(state: State) -> Mark:
     )
 
 
-def beginning(state: State) -> Mark:
+def beginning(state: State) -> Totals:
     """A mark at the first frame: a snapshot since it holds everything since the probes were attached."""
-    return Mark(state.first_mono_ns or 0, state.first_wall_ns or 0)
+    return Totals(state.first_mono_ns or 0, state.first_wall_ns or 0)
 
 
 def build(
     state: State,
     manifests: Mapping[str, Manifest],
     profile: Profile,
-    since: Mark,
+    since: Totals,
     facts: Mapping[str, FactData] | None = None,
     note: str | None = None,
     actions: Iterable[BudgetAction] = (),
@@ -335,7 +335,7 @@ def _calibrated(probe: ProbeState, start: _ProbeMark) -> int | None:
     return round((counter.count.total - start.counters.get(known[0], 0)) * known[1])
 
 
-def _cost(state: State, probes: Mapping[str, ProbeData], since: Mark, duration_ns: int) -> dict[str, Any]:
+def _cost(state: State, probes: Mapping[str, ProbeData], since: Totals, duration_ns: int) -> dict[str, Any]:
     times = [probe.cost.get("run_time_ns") for probe in probes.values() if probe.cost]
     known = [ns for ns in times if ns is not None]
     submitted = _total(probes, "submitted")

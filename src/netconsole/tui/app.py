@@ -321,7 +321,7 @@ class ConsoleApp(App[None]):
 
         self.push_screen(SnapshotScreen(self.session, self._take, self._write, self._written))
 
-    def _take(self, since: builder.Mark, note: str | None) -> Snapshot:
+    def _take(self, since: builder.Totals, note: str | None) -> Snapshot:
         """In a thread."""
         facts = self._read_facts() if self._read_facts is not None else {}
         with self.session.view() as state:

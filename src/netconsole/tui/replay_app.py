@@ -104,7 +104,7 @@ class ReplayApp(ConsoleApp):
         stretch = f"of the recording, from {begin} to {figure.elapsed(place.at_s)}"
         self.push_screen(SnapshotScreen(self.session, self._take, self._write, self._written, stretch))
 
-    def _take(self, _since: builder.Mark, note: str | None) -> Snapshot:
+    def _take(self, _since: builder.Totals, note: str | None) -> Snapshot:
         with self.session.view() as state:
             since, actions = self.replayed.since(), self.replayed.actions()
             incidents = document(self.replayed.standing(), since.wall_ns)

@@ -68,7 +68,7 @@ def interval(stream: Stream, delta: int, total: int, row_total: int | None = Non
     stream.mono_ns += SECOND
 
 
-def take(stream: Stream, manifests: dict[str, Manifest], since: builder.Mark) -> Snapshot:
+def take(stream: Stream, manifests: dict[str, Manifest], since: builder.Totals) -> Snapshot:
     taken = builder.build(stream.state, manifests, PROFILE, since)
     # What is written must be what the readers of snapshots take.
     assert parse(encode(taken), "test") == taken

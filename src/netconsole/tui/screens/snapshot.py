@@ -71,7 +71,7 @@ class SnapshotScreen(Screen[None]):
     def __init__(
         self,
         session: Session,
-        take: Callable[[builder.Mark, str | None], Snapshot],
+        take: Callable[[builder.Totals, str | None], Snapshot],
         write: Callable[[Snapshot, Wanted], None],
         written: Callable[[Path], None],
         stretch: str | None = None,
@@ -90,7 +90,7 @@ class SnapshotScreen(Screen[None]):
         self._wanted: Wanted | None = None
         self._taken: Snapshot | None = None
         """Was measured and could not be written: the next Enter writes it elsewhere, and measures nothing anew."""
-        self._mark: builder.Mark | None = None
+        self._mark: builder.Totals | None = None
         self._until_s = 0.0
 
     def compose(self) -> ComposeResult:
