@@ -204,7 +204,7 @@ class LiveSession:
         return self._ask({"command": "unload", "probe": probe, "why": why}, None)
 
     def say(
-        self, probe: str, state: frames.ProbeState, mode: Mode, why: str | None = None, help: str | None = None
+        self, probe: str, state: frames.ProbeStatus, mode: Mode, why: str | None = None, help: str | None = None
     ) -> None:
         """A status of the console's own about a probe that the collector does not speak of, as an ordinary frame."""
         status = frames.Status(

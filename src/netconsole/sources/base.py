@@ -15,7 +15,7 @@ from netconsole.telemetry.frames import (
     Event,
     Label,
     Mode,
-    ProbeState,
+    ProbeStatus,
     Row,
     Scalar,
     Status,
@@ -46,10 +46,10 @@ class SourceError(Exception):
     ``state`` is unsupported when there is nothing of it on this host.
     """
 
-    def __init__(self, why: str, help: str | None = None, state: ProbeState = "failed") -> None:
+    def __init__(self, why: str, help: str | None = None, state: ProbeStatus = "failed") -> None:
         super().__init__(why)
         self.help = help
-        self.state: ProbeState = state
+        self.state: ProbeStatus = state
 
 
 class FrameMaker:
@@ -68,7 +68,7 @@ class FrameMaker:
         self.mono_ns, self.wall_ns = now, time.time_ns()
 
     def status(
-        self, probe: str, state: ProbeState, mode: Mode, why: str | None = None, help: str | None = None
+        self, probe: str, state: ProbeStatus, mode: Mode, why: str | None = None, help: str | None = None
     ) -> Status:
         """A probe changed state."""
         return Status(**self._stamp(probe), state=state, mode=mode, why=why, help=help)

@@ -32,7 +32,7 @@ Labels: TypeAlias = Annotated[dict[Name, Label], Meta(max_length=24)]
 Scalar: TypeAlias = Text | Int | float | bool | None
 Stack: TypeAlias = Annotated[list[Text], Meta(max_length=128)]
 
-ProbeState: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
+ProbeStatus: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
 Mode: TypeAlias = Literal["counters", "summary", "details"]
 Source: TypeAlias = Literal["collector", "console"]
 
@@ -153,7 +153,7 @@ class Hello(Frame, frozen=True):
 class Status(Frame, frozen=True):
     """A probe changed state. ``why`` is one sentence for people, ``help`` the way out; both None when all is well."""
 
-    state: ProbeState
+    state: ProbeStatus
     mode: Mode
     why: Sentence | None = None
     help: Sentence | None = None

@@ -43,7 +43,7 @@ class ProbeState(Saved):
 
     name: Name
     source: Source
-    status: frames.ProbeState = "off"
+    status: frames.ProbeStatus = "off"
     mode: Mode = "summary"
     why: Sentence | None = None
     help: Sentence | None = None

@@ -125,7 +125,7 @@ async def test_hostile_names_are_only_text() -> None:
 async def test_a_recording_s_probe_of_any_name_is_only_text() -> None:
     async with running() as one:
         stamp: dict[str, Any] = {"mono_ns": 0, "wall_ns": 0, "mode": "summary"}
-        states: tuple[frames.ProbeState, ...] = ("failed", "compiling", "unsupported")
+        states: tuple[frames.ProbeStatus, ...] = ("failed", "compiling", "unsupported")
         for seq, state in enumerate(states, 10_000):
             one.session.take(frames.Status(seq=seq, probe=f"{state}\x1b]0;{state}\x07", state=state, **stamp))
         for key in "123456789":

@@ -23,7 +23,7 @@ from netconsole.run import deferred_start
 from netconsole.run.preflight import put_off
 from netconsole.session.protocol import News
 from netconsole.telemetry.action import BudgetAction
-from netconsole.telemetry.frames import Mode, ProbeState
+from netconsole.telemetry.frames import Mode, ProbeStatus
 from netconsole.telemetry.state import State
 
 LIMIT_S = 300.0
@@ -36,7 +36,7 @@ class FakeSession:
 
     def __init__(self) -> None:
         self.state = State()
-        self.said: dict[str, tuple[ProbeState, str | None]] = {}
+        self.said: dict[str, tuple[ProbeStatus, str | None]] = {}
         self.loaded: list[str] = []
         self.done = threading.Event()
         self.news: Callable[[News], None] = lambda _: None
@@ -48,7 +48,7 @@ class FakeSession:
     def on_news(self, callback: Callable[[News], None]) -> None:
         self.news = callback
 
-    def say(self, probe: str, state: ProbeState, mode: Mode, why: str | None = None, help: str | None = None) -> None:
+    def say(self, probe: str, state: ProbeStatus, mode: Mode, why: str | None = None, help: str | None = None) -> None:
         self.said[probe] = (state, why)
         self._ended()
 

@@ -74,7 +74,7 @@ def test_the_page_names_the_keys_inside(kind: str, key: str, struct: type[msgspe
 def test_the_page_names_the_states_of_a_probe() -> None:
     keys = next(row[2] for row in rows(section("Kinds")) if words(row[0]) == {"status"})
     states = keys.split("`state`")[1].split(",")[0]
-    assert {word.strip() for word in states.split("·")} == set(get_args(frames.ProbeState))
+    assert {word.strip() for word in states.split("·")} == set(get_args(frames.ProbeStatus))
 
 
 def test_the_page_names_the_entries_of_the_ledger() -> None:

@@ -41,7 +41,7 @@ class Stream:
         self.seq = itertools.count(1)
         self.state.apply(frames.Hello(**self.stamp(None), host=HOST, collector={"pid": 1}, capabilities={}))
 
-    def status(self, state: frames.ProbeState = "attached", **values: Any) -> None:
+    def status(self, state: frames.ProbeStatus = "attached", **values: Any) -> None:
         self.state.apply(frames.Status(**self.stamp(), state=state, mode="summary", **values))
 
     def counters(self, **values: tuple[int, int]) -> None:
