@@ -1,4 +1,4 @@
-"""What stands out in a snapshot: the probes' own rules (findings in probe.toml) on the figures of the whole run."""
+"""What stands out in a snapshot: its incidents, or what the probes' rules say of the figures of the whole run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from netconsole.base import figure
-from netconsole.findings.rules import fits, say
+from netconsole.findings.rules import MIN_SAMPLES, fits, say, supersedes, words_of_histogram, words_of_table
 from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.probes.polarity import sense
-from netconsole.snapshot.document import MEASURED, HistogramData, ProbeData, Snapshot, seconds
+from netconsole.snapshot.document import MEASURED, HistogramData, IncidentData, ProbeData, Snapshot, seconds
 from netconsole.telemetry.frames import LEDGER_COUNTS
 
-MIN_SAMPLES = 10
-"""A percentile of fewer samples is not held against a limit."""
 MAX_SHOWN = 20
 
 
@@ -29,10 +27,13 @@ class Standing:
 
 
 def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Standing]:
-    """The most urgent first, and of those what explains most. A row is named once, by its most urgent rule.
+    """The most urgent first, and of those what explains most.
 
-    A probe that is not among ``manifests`` is judged by the sense of its figures alone: what is worse when it goes up.
+    A snapshot without incidents (an old one) is judged by the rules of the probes on the figures of its whole run; a
+    probe that is not among ``manifests`` by its counters alone: what is worse when it goes up.
     """
+    if snapshot.incidents is not None:
+        return [_of_incident(one) for one in snapshot.incidents][:MAX_SHOWN]
     found: list[Standing] = []
     for name, probe in snapshot.probes.items():
         if probe.status not in MEASURED:
@@ -42,14 +43,21 @@ def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[
     return sorted(found, key=lambda one: (one.level != "!!", -one.weight, one.text))[:MAX_SHOWN]
 
 
+def _of_incident(one: IncidentData) -> Standing:
+    parts = [one.what, f"since {one.began}" if one.ended is None else f"from {one.began} to {one.ended}"]
+    if one.total is not None:
+        parts.append(f"{figure.count(one.total, one.at_least)} {one.unit}, at most {figure.number(one.peak_per_s)}/s")
+    advice = " ".join([*one.next, *(f"`{command}`" for command in one.commands)])
+    return Standing(one.level, one.evidence[0].probe if one.evidence else "", "; ".join(parts), advice, 0.0)
+
+
 def _by_rules(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest) -> list[Standing]:
     best: dict[object, Standing] = {}
     for rule in manifest.findings:
         of_rule = _histogram_rule if rule.histogram else _table_rule
         for key, one in of_rule(name, probe, snapshot, manifest, rule):
             known = best.get(key)
-            # Manifests go from the general rule to the special one: of equally urgent ones the last says most.
-            if known is None or known.level == "!" or one.level == "!!":
+            if known is None or supersedes(one.level, known.level):
                 best[key] = one
     return list(best.values())
 
@@ -67,19 +75,10 @@ def _table_rule(
         total = row.get(rule.value)
         if not isinstance(total, (int, float)) or isinstance(total, bool) or not fits(rule, row):
             continue
-        is_gauge = column.kind == "max"
-        value = total if is_gauge else total / span_s if span_s else None
-        if value is None or value <= rule.over:
-            continue
-        rate = figure.number(value, at_least)
-        words = {
-            "rate": rate,
-            "value": figure.quantity(value, column.unit) if is_gauge else rate,
-            "total": figure.number(total, at_least),
-            "unit": column.unit,
-            rule.value: rate,
-        }
-        yield (rule.table, position), Standing(rule.level, name, say(rule, row, words), rule.next, value)
+        value = total if column.kind == "max" else total / span_s if span_s else None
+        if value is not None and value > rule.over:
+            text = say(rule, row, words_of_table(rule, column, value, total, at_least))
+            yield (rule.table, position), Standing(rule.level, name, text, rule.next, value)
 
 
 def _histogram_rule(
@@ -92,12 +91,7 @@ def _histogram_rule(
         if value is None or value <= rule.over or part.count < MIN_SAMPLES or not fits(rule, part.labels):
             continue
         per_s = part.count / span_s if span_s else None
-        words = {
-            "rate": figure.number(per_s),
-            "value": figure.quantity(value, part.unit or (data.unit if data else "")),
-            "total": figure.number(part.count),
-            "unit": part.unit,
-        }
+        words = words_of_histogram(value, part.unit or (data.unit if data else ""), per_s, part.count)
         text = say(rule, part.labels, words)
         yield (rule.table, position), Standing(rule.level, name, text, rule.next, (per_s or 0) * (1 - percent / 100))
 

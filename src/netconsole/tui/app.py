@@ -21,7 +21,7 @@ from netconsole.base import figure
 from netconsole.budget.enforcer import Enforcer
 from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
-from netconsole.findings.incidents import Incident, Incidents, document
+from netconsole.findings.incidents import Incident, Incidents, document, told
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.session.protocol import Session
@@ -54,6 +54,8 @@ Baseline: TypeAlias = tuple[str, Sequence[Snapshot]]
 """A name and the snapshots under it."""
 RATE_OVER_S = 2.0
 """Output per second is the mean of so long."""
+MAX_TOLD = 5
+"""Incidents that the summary after the exit names."""
 AT_LEAST_EVERY_S = 1.9
 """Without news it is drawn so often, so that the clock is seen to go on."""
 
@@ -438,11 +440,11 @@ class ConsoleApp(App[None]):
 
     def farewell(self, started_s: float) -> str:
         """For after the exit."""
-        return describe_end(self.session, started_s, self.snapshots) + self.recordings.told()
+        return describe_end(self.session, started_s, self.snapshots, list(self._findings.log)) + self.recordings.told()
 
 
-def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> str:
-    """For after the exit, in lines that fit 80 columns: how long, what it cost, what is left."""
+def describe_end(session: Session, started_s: float, snapshots: list[Path], incidents: Sequence[Incident] = ()) -> str:
+    """For after the exit, in short lines: how long, what it cost, what went wrong, what is left."""
     with session.view() as state:
         elapsed = figure.elapsed(time.monotonic() - started_s)
         used = sum(source.cpu_ns for source in state.sources.values())
@@ -453,5 +455,9 @@ def describe_end(session: Session, started_s: float, snapshots: list[Path]) -> s
         )
     cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
     lines = [f"watched for {elapsed}; every probe is gone", f"it cost {cost}"]
+    if incidents:
+        ended = sum(one.ended_ns is not None for one in incidents)
+        lines.append(f"{len(incidents)} incident{'s' * (len(incidents) != 1)}, {ended} of them ended; the last ones:")
+        lines += [f"  {one.level} {told(one)}" for one in incidents[-MAX_TOLD:]]
     lines += [f"snapshot in {figure.safe(snapshots[-1])}"] if snapshots else []
     return "\n".join(f"netconsole: {line}" for line in lines)

@@ -387,9 +387,21 @@ def test_one_cause_at_one_place_is_one_incident(stream: Stream) -> None:
     names = ("kernel_drops", "socket_drops", "socket_groups")
     manifests = {name: catalogue.shipped(name) for name in names}
     findings = Incidents(manifests)
-    drop = {"device": "lo", "netns": "host", "protocol": "UDP", "reason": "SOCKET_RCVBUFF", "class": "suspicious"}
+    drop: dict[str, frames.Label] = {
+        "device": "lo",
+        "netns": "host",
+        "protocol": "UDP",
+        "reason": "SOCKET_RCVBUFF",
+        "class": "suspicious",
+    }
     drop |= {"location": "__udp_enqueue_schedule_skb", "ethertype": "IPv4", "provenance": "kernel"}
-    sock = {"process": "dns-cache (1782)", "protocol": "UDP", "port": 5353, "netns": "host", "peer": None}
+    sock: dict[str, frames.Label] = {
+        "process": "dns-cache (1782)",
+        "protocol": "UDP",
+        "port": 5353,
+        "netns": "host",
+        "peer": None,
+    }
     sock |= {"address": "127.0.0.1", "peer_port": 0}
     for total in (955, 1910):
         for probe, table, value, labels in (
