@@ -365,7 +365,7 @@ class Incidents:
         value = lead.value
         if tally is not None:
             value = tally.peak if one.ended or blind is not None else tally.rate or lead.value
-        sentence = lead.sentence(value, total, one.at_least)
+        sentence = lead.sentence(value, total, one.at_least, tally is not None and (one.ended or blind is not None))
         share = lead.share_pct if lead.lasting or (lead.share_pct or 0) >= 1 else None
         if share is not None and not one.ended:
             sentence += f" ({share:.2g} % of its packets)"
@@ -425,13 +425,13 @@ def _data(one: Incident) -> IncidentData:
 
 
 def told(one: Incident) -> str:
-    """The sentence, and of an incident that is over how much it was: ``…: 21 010 packets in 22 s, at most 955/s``."""
+    """The sentence, and of an incident that is over how much it was: ``… up to 955/s …; 21 010 packets in 22 s``."""
     if one.ended_ns is None or one.total is None:
         return one.sentence
     lasted_s = (one.ended_ns - one.since_ns) / 1e9 + 1
     lasted = f"{lasted_s:.0f} s" if lasted_s < 600 else f"{lasted_s / 60:.0f} min"
     total = figure.count(one.total, one.at_least)
-    return f"{one.sentence}; {total} {one.unit} in {lasted}, at most {figure.number(one.peak)}/s"
+    return f"{one.sentence}; {total} {one.unit} in {lasted}"
 
 
 def is_same_place(one: Mapping[str, Label], other: Mapping[str, Label]) -> bool:

@@ -28,8 +28,8 @@ from netconsole.telemetry.tables import RowKey
 
 Level: TypeAlias = Literal["ok", "!", "!!", "?"]
 Kind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
-Say: TypeAlias = Callable[[float, int | None, bool], str]
-"""The sentence, given a rate or value, a total, and whether both are lower bounds."""
+Say: TypeAlias = Callable[[float, int | None, bool, bool], str]
+"""The sentence, given a rate or value, a total, whether both are lower bounds, and whether the value is a peak."""
 
 OVER_BUDGET_AFTER = 10
 """Intervals in a row for what watching costs: starting up is dear, and over by then."""
@@ -164,7 +164,7 @@ def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
 
 
 def _fixed(sentence: str) -> Say:
-    return lambda _value, _total, _at_least: sentence
+    return lambda *_unused: sentence
 
 
 def _collector_lost(connection: Connection) -> Match:
@@ -347,8 +347,9 @@ def _say_row(
     rate: float,
     total: int | None,
     is_bound: bool,
+    is_peak: bool,
 ) -> str:
-    return say(rule, labels, words_of_table(rule, column, rate, total, is_bound or at_least))
+    return say(rule, labels, words_of_table(rule, column, rate, total, is_bound or at_least, is_peak))
 
 
 def _say_percentile(
@@ -360,6 +361,7 @@ def _say_percentile(
     value: float,
     _total: int | None,
     _is_bound: bool,
+    _is_peak: bool,
 ) -> str:
     return say(rule, labels, words_of_histogram(value, unit, per_s, count))
 

@@ -32,10 +32,18 @@ def supersedes(level: str, known: str) -> bool:
 
 
 def words_of_table(
-    rule: FindingSpec, column: Column, value: float, total: float | None, at_least: bool = False
+    rule: FindingSpec,
+    column: Column,
+    value: float,
+    total: float | None,
+    at_least: bool = False,
+    is_peak: bool = False,
 ) -> dict[str, str]:
-    """What a sentence may say of a value: a rate per second, or of a gauge the value itself."""
-    rate = figure.number(value, at_least)
+    """What a sentence may say of a value: a rate per second, or of a gauge the value itself.
+
+    ``is_peak``: the value is the highest of several, and is said to be so.
+    """
+    rate = f"{'up to ' * is_peak}{figure.number(value, at_least)}"
     return {
         "rate": rate,
         "value": figure.quantity(value, column.unit) if column.kind == "max" else rate,

@@ -62,7 +62,7 @@ def matches(state: State, manifests: dict[str, Manifest], *more: Any) -> list[Ma
 
 
 def said(match: Match) -> str:
-    return match.sentence(match.value, None, False)
+    return match.sentence(match.value, None, False, False)
 
 
 def drops(stream: Stream, delta: int, reason: str = "QDISC_DROP", kind: str = "suspicious", total: int = 100) -> None:
@@ -144,7 +144,7 @@ def test_a_burst_of_one_second_is_said_with_its_total(stream: Stream, manifests:
     run(stream, findings, LEAVES_AFTER)
     (one,) = findings.update(stream.state)
     assert one.ended_ns is not None and (one.total, one.peak) == (2755, 2755.0)
-    assert told(one) == "2.75k/s QDISC_DROP; 2\u202f755 packets in 1 s, at most 2.75k/s"
+    assert told(one) == "up to 2.75k/s QDISC_DROP; 2\u202f755 packets in 1 s"
 
 
 def test_what_ended_stays_in_the_log_with_peak_total_begin_and_end(
@@ -159,7 +159,7 @@ def test_what_ended_stays_in_the_log_with_peak_total_begin_and_end(
     (one,) = findings.log
     assert (one.total, one.peak, one.at_least) == (950 + 955 + 940 + 260, 955.0, False)
     assert one.ended_ns is not None and one.ended_ns - one.since_ns == 3 * SECOND
-    assert one.sentence == "955/s QDISC_DROP"
+    assert one.sentence == "up to 955/s QDISC_DROP"
 
 
 def test_what_comes_back_after_its_end_is_another_incident(stream: Stream, manifests: dict[str, Manifest]) -> None:
@@ -184,7 +184,7 @@ def test_silence_of_a_probe_that_does_not_measure_is_no_end(stream: Stream, mani
     run(stream, findings, 3 * LEAVES_AFTER)
     one = next(one for one in findings.update(stream.state) if one.cause.startswith("p/"))
     assert (one.level, one.ended_ns) == ("?", None) and one.blind_since_ns is not None
-    assert one.sentence == "no longer measured: ≥2.00k/s QDISC_DROP"
+    assert one.sentence == "no longer measured: up to ≥2.00k/s QDISC_DROP"
     stream.status()
     run(stream, findings, 1, 300)
     one = findings.update(stream.state)[0]
@@ -234,7 +234,7 @@ def test_what_explains_most_comes_first_and_what_ended_last(stream: Stream, mani
         stream.end()
         findings.update(stream.state)
     listed = [one.sentence for one in findings.update(stream.state)]
-    assert listed[1:] == ["900/s LARGE", "10/s SMALL", "50/s OVER"]
+    assert listed[1:] == ["900/s LARGE", "10/s SMALL", "up to 50/s OVER"]
     assert listed[0].startswith("[bold]\\x1bx: p99 ")
     assert listed[0].endswith(" ms at 20/s")
 
