@@ -94,7 +94,7 @@ def _btf() -> Json:
         return _result(True, "vmlinux")
     headers = real_headers.installed()
     if headers:
-        return _result(True, "none; kernel headers instead: {}".format(headers))
+        return _result(True, "no BTF; kernel headers are used: {}".format(headers))
     return _result(False, "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), and its headers are not installed")
 
 
@@ -132,7 +132,7 @@ def _batch() -> Json:
         table = bpf_maps.Map(fd)
         table.set(bytes(4), bytes(8))
         list(table.items())
-        return _result(table.batch, None if table.batch else "tables are read row by row (before 5.6)")
+        return _result(table.batch, None if table.batch else "tables are read row by row (kernel before 5.6)")
     finally:
         os.close(fd)
 

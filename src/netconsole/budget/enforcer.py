@@ -259,7 +259,7 @@ class Enforcer:
         if base is None:
             return
         pinned_by_user = {name for name in self.pinned if not self._is_pinned_by_profile(name)}
-        because = f"profile {self.profile.name} was for {self.profile.ttl_s:g} s; back to {base.name}"
+        because = f"the {self.profile.ttl_s:g} s of profile {self.profile.name} are over"
         self.profile = base
         self._bound()
         wanted = {request.name: request for request in plan(base, self._manifests)}

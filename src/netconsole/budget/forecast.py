@@ -133,7 +133,7 @@ def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | No
         for cpu, per_s in hook.per_s.items():
             by_cpu[cpu] = by_cpu.get(cpu, 0.0) + took_ns * per_s / 1e7
             runs_per_s += per_s
-    times = known or Times({}, "counting", "by a program that only counts; not calibrated here", "at least")
+    times = known or Times({}, "counting", "time of a program that only counts; not calibrated here", "at least")
     packets = passing.packets_per_s
     per_packet = sum(by_cpu.values()) * 1e7 / packets if packets and packets >= MIN_PACKETS_PER_S else None
     return Forecast(manifest.name, mode, times, runs_per_s, by_cpu, per_packet, tuple(missing), found)
@@ -141,11 +141,11 @@ def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | No
 
 def said(one: Forecast) -> str:
     """In one line: ``kernel_drops in details: ≈ 420 ns per packet, 9 % of CPU 3 (…)``."""
-    gone = f"; {len(one.missing)} of its hooks are not here" if one.missing else ""
+    gone = f"; this kernel lacks {len(one.missing)} of its hooks" if one.missing else ""
     if not one.found:
-        return f"{one.probe} in {one.mode}: none of its hooks is here, it cannot run (netconsole doctor says more)"
+        return f"{one.probe} in {one.mode}: cannot run, this kernel has none of its hooks (see netconsole doctor)"
     if not one.runs_per_s:
-        return f"{one.probe} in {one.mode}: nothing now, its hooks are not passed{gone}"
+        return f"{one.probe} in {one.mode}: no cost now, its hooks were not called{gone}"
     mark = one.times.bound
     costs = []
     if one.ns_per_packet is not None:
@@ -155,7 +155,7 @@ def said(one: Forecast) -> str:
     busiest = max(one.by_cpu, key=lambda cpu: one.by_cpu[cpu])
     costs.append(f"{_percent(one.by_cpu[busiest])} of CPU {busiest}")
     if len(one.by_cpu) > 1:
-        costs.append(f"{_percent(one.kernel_cpu_pct)} of a core in all")
+        costs.append(f"{_percent(one.kernel_cpu_pct)} of one core in total")
     rate = f"{figure.number(one.runs_per_s)} runs/s now"
     return f"{one.probe} in {one.mode}: {', '.join(costs)} ({rate}; {one.times.says}{gone})"
 
@@ -166,11 +166,11 @@ def excess(
     """Which limit these would exceed, beside ``other_pct`` of a core that other probes take; None when none."""
     total = other_pct + sum(one.kernel_cpu_pct for one in forecasts)
     if budget.kernel_cpu_pct is not None and total > budget.kernel_cpu_pct:
-        return f"{_percent(total)} of a core in all, the budget is {budget.kernel_cpu_pct:g} %"
+        return f"{_percent(total)} of one core in total, the budget is {budget.kernel_cpu_pct:g} %"
     if budget.ns_per_packet is not None and packets_per_s and packets_per_s >= MIN_PACKETS_PER_S:
         per_packet = total * 1e7 / packets_per_s
         if per_packet > budget.ns_per_packet:
-            return f"{figure.number(per_packet)} ns per packet in all, the budget is {budget.ns_per_packet:g} ns"
+            return f"{figure.number(per_packet)} ns per packet in total, the budget is {budget.ns_per_packet:g} ns"
     return None
 
 

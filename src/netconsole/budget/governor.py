@@ -204,7 +204,7 @@ class Governor:
             if self._budget.action == "stop":
                 moves += self._stop(at_s, name, measured, limit)
             else:
-                says = "over the budget; no probe has a known share in it: a leaner profile, or fewer of them"
+                says = "over the budget; take a smaller profile or fewer probes (no probe has a measured share in this)"
                 moves += self._tell(at_s, name, measured, limit, says)
         return moves
 
@@ -212,9 +212,7 @@ class Governor:
         self, at_s: float, limited: Limited, costs: Mapping[str, float | None], total: float, limit: float
     ) -> list[Decision]:
         if self._budget.action == "warn":
-            return self._tell(
-                at_s, limited, total, limit, "over the budget; the profile asks for no more than to say so"
-            )
+            return self._tell(at_s, limited, total, limit, "over the budget; the profile only asks for a warning")
         if self._budget.action == "stop":
             return self._stop(at_s, limited, total, limit)
         targets = self._targets(limited, costs, limit)
@@ -231,7 +229,7 @@ class Governor:
         left = sum(cost or 0.0 for name, cost in costs.items() if name not in targets)
         if left > limit:
             held = sorted(name for name in self.pinned if costs.get(name))
-            why = f"what is left is pinned: {', '.join(held)}" if held else "there is nothing left to give up"
+            why = f"only pinned probes are left: {', '.join(held)}" if held else "nothing more can be given up"
             moves += self._tell(at_s, limited, total, limit, f"over the budget, and {why}")
         return moves
 
@@ -272,7 +270,7 @@ class Governor:
                     Decision(BudgetAction(at_s, name, "stopped", _WORDS[limited], total, limit), standing.rung)
                 )
         self._stopped = self._stopped or bool(moves)
-        return moves or self._tell(at_s, limited, total, limit, "over the budget, and what is left is pinned")
+        return moves or self._tell(at_s, limited, total, limit, "over the budget, and only pinned probes are left")
 
     def _tell(self, at_s: float, limited: Limited | Overhead, total: float, limit: float, says: str) -> list[Decision]:
         """Said once for each time that the limit is exceeded."""
@@ -311,8 +309,8 @@ class Governor:
         standing.raised_s = at_s
         total = _total(_cost(reading, "kernel_cpu_pct") for reading in readings.values())
         limit = self._budget.kernel_cpu_pct
-        says = f"back to {standing.rung.mode}" if at == 0 else f"back up: {standing.rung.says}"
-        because = f"there was room for {standing.settle_s:g} s"
+        says = f"back to {standing.rung.mode}" if at == 0 else f"partly back: {standing.rung.says}"
+        because = f"low for {standing.settle_s:g} s: {_WORDS['kernel_cpu_pct']}"
         return [Decision(BudgetAction(at_s, name, says, because, total, limit), standing.rung)]
 
     def _room(self, name: str, standing: _Standing, readings: Mapping[str, Reading]) -> tuple[int, float] | None:
@@ -342,11 +340,11 @@ class Governor:
 
 
 _WORDS: dict[Limited | Overhead, str] = {
-    "kernel_cpu_pct": "in-kernel time of all probes, percent of one core",
-    "ns_per_packet": "in-kernel time of all probes, ns for each packet that the kernel takes in",
-    "user_cpu_pct": "CPU of console and collector, percent of one core",
+    "kernel_cpu_pct": "kernel time of all probes, % of one core",
+    "ns_per_packet": "kernel time of all probes, ns per received packet",
+    "user_cpu_pct": "CPU of console and collector, % of one core",
     "memory_mb": "memory of console and collector, MB",
-    "events_per_s": "events of all probes a second",
+    "events_per_s": "events of all probes per second",
 }
 
 

@@ -26,28 +26,29 @@ FORMATS = ("text", "md", "json")
 
 def calibrate(
     probe: Annotated[
-        list[str] | None, typer.Option("--probe", metavar="NAME[:MODE]", help="This probe, by itself; repeatable.")
+        list[str] | None, typer.Option("--probe", metavar="NAME[:MODE]", help="Measure this probe alone. Repeatable.")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME|FILE", help="All probes of this profile together.")
+        str | None, typer.Option("--profile", metavar="NAME|FILE", help="Measure all probes of this profile together.")
     ] = None,
-    pairs: Annotated[int, typer.Option(metavar="N", help="Pairs of each, at least 5.")] = DEFAULT_PAIRS,
-    window: Annotated[
-        str, typer.Option(metavar="TIME", help="How long each workload runs at a time.")
-    ] = DEFAULT_WINDOW,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    pairs: Annotated[int, typer.Option(metavar="N", help="How many pairs of each, 5 or more.")] = DEFAULT_PAIRS,
+    window: Annotated[str, typer.Option(metavar="TIME", help="How long each workload runs per turn.")] = DEFAULT_WINDOW,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     format: Annotated[
-        str | None, typer.Option("--format", help="text, md or json. Default: from the file's ending.")
+        str | None, typer.Option("--format", help="text, md or json. Default: by the file's ending.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also on a host that is busy.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Measure even if the host is busy.")] = False,
     iperf3: Annotated[
-        bool, typer.Option("--iperf3", help="TCP streams by iperf3 (installed here), a second each at least.")
+        bool, typer.Option("--iperf3", help="Let iperf3 make the TCP streams. It must be installed; 1 s each or more.")
     ] = False,
 ) -> int:
-    """Measure what the probes cost on this host, paired with and without, under load between two namespaces of its own.
+    """Measure what the probes cost on this host: pairs with and without, with a test load.
 
-    Two CPUs are kept busy meanwhile. By default each probe of the summary profile is measured by itself.
+    The load runs between two network namespaces of its own and keeps two CPUs busy.
+    By default each probe of the profile summary is measured alone.
     """
     from netconsole.base import output as out
     from netconsole.calibrate import store
@@ -72,7 +73,7 @@ def calibrate(
 
     workloads = with_iperf3() if iperf3 else WORKLOADS
     needed_s = plan.duration_s(len(treatments), pairs, window_s, workloads)
-    _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min; two CPUs will be busy")
+    _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min with two CPUs busy")
     involved = [manifests[name] for name in dict.fromkeys(r.name for one in treatments for r in one.requests)]
     outcome = plan.run(treatments, involved, pairs, window_s, _say, force, workloads)
     found = store.made(entry(one, outcome, manifests, pairs, window_s) for one in outcome.treatments)
@@ -108,7 +109,9 @@ def _treatments(manifests: Catalogue, names: list[str], profile: str | None) -> 
         manifest = pick(manifests, name, "--probe")
         wanted = next((one for one in manifest.modes if one == (mode or "summary")), None)
         if manifest.source != "bpf":
-            raise bad("--probe", name, "is not in the kernel: its cost is the console's own CPU time (self_cost)")
+            raise bad(
+                "--probe", name, "does not run in the kernel: its cost is the console's own CPU time (see self_cost)"
+            )
         if wanted is None:
             raise bad("--probe", name, f"has no mode {safe(mode, 40)}; it knows {', '.join(manifest.modes)}")
         (request,) = plan(Profile(name), manifests, [name])

@@ -24,9 +24,12 @@ def baselines(context: typer.Context) -> int:
 
 @baseline_app.command("save")
 def baseline_save(
-    name: str, files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Snapshots; three give a spread.")]
+    name: str,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Snapshots. With three or more the variation is known.")
+    ],
 ) -> int:
-    """Make a baseline of one or several snapshots; one of the same name is replaced."""
+    """Make a baseline from one or several snapshots. It replaces one of the same name."""
     from netconsole.compare import baseline
     from netconsole.report import of_baseline, to_text
 
@@ -37,9 +40,11 @@ def baseline_save(
 
 @baseline_app.command("list")
 def baseline_list(
-    profile: Annotated[str, typer.Option("--profile", metavar="NAME", help="What you measure with.")] = DEFAULT_PROFILE,
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="NAME", help="The profile that you measure with.")
+    ] = DEFAULT_PROFILE,
 ) -> int:
-    """List the baselines and what they are good for on this host, with this profile."""
+    """List the baselines, and what each is good for on this host with this profile."""
     from netconsole.compare import baseline
     from netconsole.report import of_baselines, to_text
 
@@ -49,7 +54,7 @@ def baseline_list(
 
 @baseline_app.command("show")
 def baseline_show(name: str) -> int:
-    """The runs of a baseline."""
+    """Show the runs of a baseline."""
     from netconsole.compare import baseline
     from netconsole.report import of_baseline, to_text
 
@@ -71,12 +76,14 @@ def baseline_remove(name: str) -> int:
 def compare(
     current: Annotated[Path, typer.Argument(metavar="CURRENT", help="A snapshot.")],
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="The name of a baseline, or a snapshot.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+    ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="text, md, html or json. Default: from the file's ending.")
+        str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
     ] = None,
 ) -> int:
-    """Compare a snapshot with a baseline: what moved beyond chance. Ends with 1 when something is worse."""
+    """Compare a snapshot with a baseline: what changed by more than chance? Exit code 1 if something is worse."""
     from netconsole.base import output as out
     from netconsole.compare.baseline import resolve
     from netconsole.compare.compare import compare as compared

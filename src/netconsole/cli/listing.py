@@ -116,7 +116,7 @@ def _costs_here(manifest: Manifest, calibration: Calibration | None) -> list[str
     entries = _entries(manifest, calibration)
     if not entries:
         return [*_wrapped(f"cost here: not calibrated; netconsole calibrate --probe {manifest.name} measures it")]
-    lines = ["cost here, as calibrated"]
+    lines = ["cost here, by calibration"]
     for mode, entry in entries:
         alone = "" if len(entry.probes) == 1 else f", among the probes of {entry.name}"
         lines.append(f"  in {safe(mode, 20)}, {safe(entry.created, 40)}{safe(alone, 60)}")
@@ -128,7 +128,7 @@ def _costs_here(manifest: Manifest, calibration: Calibration | None) -> list[str
         per_count = entry.per_count.get(manifest.name)
         if per_count is not None:
             found = f"{figure.quantity(per_count.ns, 'ns')} for each of {per_count.counter} (by {per_count.basis})"
-            lines += _indented(f"{found}: the estimate where a kernel tells no run times", 4)
+            lines += _indented(f"{found}: the estimate for a kernel without run-time statistics", 4)
     return lines
 
 

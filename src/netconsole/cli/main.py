@@ -21,7 +21,7 @@ from netconsole.cli.probes import probes_app
 from netconsole.cli.profiles import profiles_app
 from netconsole.host import machine
 
-app = typer.Typer(help="Live troubleshooting console for the network of virtualisation hosts.", **SETTINGS)
+app = typer.Typer(help="Shows live where a virtualisation host loses or delays packets.", **SETTINGS)
 app.callback(invoke_without_command=True)(measure.console)
 app.add_typer(probes_app, name="probes")
 app.add_typer(profiles_app, name="profiles")
@@ -71,7 +71,7 @@ def _commands() -> click.Command:
 
 @app.command()
 def doctor(as_json: JsonOption = False) -> int:
-    """What this host can do: privileges, BCC, kernel types, and the attach point of every probe."""
+    """Show what this host can do: privileges, BCC, kernel types, and where each probe attaches."""
     from netconsole.run import doctor as examination
 
     report = examination.examine()

@@ -33,21 +33,21 @@ def console(
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Hold every figure against it.")
+        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Compare every figure with it.")
     ] = None,
     record: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE", help="Record all of it; the file is never overwritten.")
+        Path | None, typer.Option("--record", metavar="FILE", help="Record everything to a new file.")
     ] = None,
     force: ForceOption = False,
-    version: Annotated[bool, typer.Option("--version", help="Say the version and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> int:
-    """Open the console, live."""
+    """Open the live console."""
     if context.invoked_subcommand is not None:
         belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe}
         belongs |= {"--baseline": baseline, "--record": record, "--force": force}
         for name, given in belongs.items():
             if given:
-                raise bad(name, "", f"belongs after the command: netconsole {context.invoked_subcommand} {name} …")
+                raise bad(name, "", f"write it after the command: netconsole {context.invoked_subcommand} {name} …")
         return DONE
     if version:
         import netconsole
@@ -55,7 +55,7 @@ def console(
         print(f"netconsole {netconsole.__version__}")
         return DONE
     if not has_terminal():
-        raise bad("terminal", "", "none here; `netconsole snapshot` measures without one")
+        raise bad("terminal", "", "the console needs one; `netconsole snapshot` measures without")
     against = None
     if baseline is not None:
         from netconsole.compare.baseline import resolve
@@ -90,17 +90,20 @@ def snapshot(
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
     duration: Annotated[str, typer.Option(metavar="TIME", help="How long, such as 500ms, 10s, 5m.")] = DEFAULT_DURATION,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+    ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="json, md or html. Default: from the file's ending.")
+        str | None, typer.Option("--format", help="json, md or html. Default: by the file's ending.")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Compare with it; 1 when something is worse.")
+        str | None,
+        typer.Option("--baseline", metavar="NAME|FILE", help="Compare with it. Exit code 1 if something is worse."),
     ] = None,
-    redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for addresses and names.")] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Replace addresses and names by pseudonyms.")] = False,
     force: ForceOption = False,
 ) -> int:
-    """Measure without a screen and write what was measured. Progress goes to standard error."""
+    """Measure without a screen, and write a report. Progress goes to standard error."""
     from netconsole.profile.profile import parse_duration
 
     duration_s = parse_duration(duration)
@@ -133,5 +136,5 @@ def snapshot(
     measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]
     wanted = [request.name for request in start.requests if request.source == "bpf"]
     if wanted and not set(wanted) & set(measured) and not live.enforcer.lowered:
-        return fail("no BPF probe could be attached; netconsole doctor says why and what would help", UNABLE)
+        return fail("no BPF probe could be attached; netconsole doctor says why, and what would help", UNABLE)
     return found

@@ -25,17 +25,17 @@ UNABLE = 3
 INTERRUPTED = 130
 
 DEFAULT_PROFILE = "summary"
-FORCE_HELP = "Start also what is forecast to be over the budget."
+FORCE_HELP = "Start even if the forecast is over the budget."
 SETTINGS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 """Of every Typer application."""
 
-ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="What to run.")]
+ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="The profile to run.")]
 ProbeOption = Annotated[
     list[str] | None,
-    typer.Option("--probe", metavar="NAME", help="Run only this probe of the profile; repeatable."),
+    typer.Option("--probe", metavar="NAME", help="Run only this probe. Repeatable."),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifest], Profile, Sequence[ProbeRequest]]:
@@ -48,7 +48,7 @@ def choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifes
     chosen = load(profile, manifests)
     requests = plan(chosen, manifests, names or ())
     if not requests:
-        raise bad("--profile", chosen.name, "every probe in it is off: there is nothing to measure")
+        raise bad("--profile", chosen.name, "all its probes are off: there is nothing to measure")
     require(requests)
     return manifests, chosen, requests
 

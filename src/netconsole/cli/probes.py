@@ -9,7 +9,7 @@ import typer
 
 from netconsole.cli.options import DONE, SETTINGS, JsonOption, print_json
 
-probes_app = typer.Typer(help="The probes: what each measures, and what it costs.", **SETTINGS)
+probes_app = typer.Typer(help="Show the probes: what each measures, and what it costs.", **SETTINGS)
 
 
 @probes_app.callback(invoke_without_command=True)
@@ -38,10 +38,10 @@ def probes_show(
     name: str,
     as_json: JsonOption = False,
     forecast: Annotated[
-        bool, typer.Option("--forecast", help="Count its hooks for a moment: what would it cost now?")
+        bool, typer.Option("--forecast", help="Count calls of its hooks for a moment, and say what it would cost now.")
     ] = False,
 ) -> int:
-    """What one probe measures, how, what it cannot see, and what it was found to cost on this host."""
+    """Show what one probe measures, how, what it cannot see, and what it costs on this host."""
     from netconsole.calibrate import store
     from netconsole.cli import listing
     from netconsole.probes.catalogue import load_all, pick
@@ -59,7 +59,7 @@ def probes_show(
 
 @probes_app.command("check")
 def probes_check(directory: Path) -> int:
-    """Check the manifest of a probe that is being written, and that its headers are found."""
+    """Check the manifest and the headers of a probe that you write."""
     from netconsole.probes.catalogue import load
 
     manifest = load(directory)

@@ -13,7 +13,7 @@ from netconsole.cli.options import DONE, SETTINGS, JsonOption, print_json
 if TYPE_CHECKING:
     from netconsole.profile.profile import Profile
 
-profiles_app = typer.Typer(help="The profiles: which probes run, in which mode, within which budget.", **SETTINGS)
+profiles_app = typer.Typer(help="Show the profiles: which probes run, in which mode, with which budget.", **SETTINGS)
 
 
 @profiles_app.callback(invoke_without_command=True)
@@ -48,7 +48,7 @@ def profiles_list(as_json: JsonOption = False) -> int:
 
 @profiles_app.command("show")
 def profiles_show(name: str, as_json: JsonOption = False) -> int:
-    """A profile with everything that it inherits."""
+    """Show a profile with everything that it inherits."""
     from netconsole.cli import listing
     from netconsole.probes.catalogue import load_all
     from netconsole.profile.profile import load
@@ -64,7 +64,7 @@ def profiles_show(name: str, as_json: JsonOption = False) -> int:
 
 @profiles_app.command("check")
 def profiles_check(name: Annotated[str, typer.Argument(metavar="NAME|FILE")], as_json: JsonOption = False) -> int:
-    """Check a profile: every mistake is named; of one that is right, every value, its origin and what it means."""
+    """Check a profile. Names every mistake, or else every value, where it comes from and what it means."""
     from netconsole.cli import listing
     from netconsole.probes.catalogue import load_all
     from netconsole.profile.profile import find, load_file

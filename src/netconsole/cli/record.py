@@ -31,15 +31,24 @@ _SIZE = re.compile(r"([0-9]{1,7})(MB|GB)")
 _BYTES = {"MB": 1024**2, "GB": 1024**3}
 
 MaxSize = Annotated[
-    str, typer.Option("--max-size", metavar="SIZE", help="Keep the newest part, such as 100MB; at least 1MB.")
+    str,
+    typer.Option(
+        "--max-size", metavar="SIZE", help="Keep only the newest part of this size, such as 100MB. 1MB or more."
+    ),
 ]
 MaxTime = Annotated[
-    str, typer.Option("--max-time", metavar="TIME", help="Keep the newest part, such as 30m, 12h; at least 1m.")
+    str,
+    typer.Option(
+        "--max-time", metavar="TIME", help="Keep only the newest part of this length, such as 30m, 12h. 1m or more."
+    ),
 ]
 
 
 def record(
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to; never overwritten.")],
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FILE", help="The new file. An existing file is never overwritten."),
+    ],
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
     duration: Annotated[
@@ -48,11 +57,14 @@ def record(
     max_size: MaxSize = "256MB",
     max_time: MaxTime = "24h",
     note: Annotated[
-        str | None, typer.Option("--note", metavar="TEXT", help="What there is to see, for whoever replays it.")
+        str | None, typer.Option("--note", metavar="TEXT", help="A note for the reader: what the recording shows.")
     ] = None,
     force: ForceOption = False,
 ) -> int:
-    """Record without a screen: everything that the console would see, for netconsole replay. Progress on stderr."""
+    """Record everything that the console would show, without a screen. Progress goes to standard error.
+
+    `netconsole replay` shows it later.
+    """
     from netconsole.profile.profile import parse_duration
     from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
@@ -81,7 +93,7 @@ def record(
     left_out = f", {progress.left_out} frames left out to keep the budget" if progress.left_out else ""
     print(f"netconsole: {memory(progress.bytes / 1024)} in {safe(output)}{left_out}", file=sys.stderr)
     if not attached:
-        raise Unable("no BPF probe could be attached; netconsole doctor says why and what would help")
+        raise Unable("no BPF probe could be attached; netconsole doctor says why, and what would help")
     return DONE
 
 

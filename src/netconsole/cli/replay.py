@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 def replay(
     recording: Annotated[
-        str | None, typer.Argument(metavar="FILE|NAME", help="A recording; without one, the shipped ones are listed.")
+        str | None,
+        typer.Argument(metavar="FILE|NAME", help="A recording. Without one: list those that come with netconsole."),
     ] = None,
-    speed: Annotated[float, typer.Option(metavar="X", help="So many times as fast as it was.")] = 1.0,
+    speed: Annotated[float, typer.Option(metavar="X", help="Play this many times as fast.")] = 1.0,
 ) -> int:
-    """Open the console on a recording: on any machine, without privileges."""
+    """Show a recording in the console, on any machine and without privileges."""
     from netconsole.recording.replay_session import LEAST_SPEED, MOST_SPEED
 
     if not LEAST_SPEED <= speed <= MOST_SPEED:
@@ -45,13 +46,13 @@ def open_replay(path: Path, speed: float = 1.0) -> int:
 
     opened = Recording(path)
     if not has_terminal():
-        raise bad("netconsole replay", "", "no terminal here to show it on; `zstdcat FILE` prints its frames")
+        raise bad("netconsole replay", "", "needs a terminal; `zstdcat FILE` prints the frames without one")
     manifests = load_all()
     budget = budget_of(opened.header.profile.budget)
     try:
         player = Player(opened, manifests, budget)
     except Damaged as error:
-        raise bad(path, "", f"nothing in it can be read: {error}") from None
+        raise bad(path, "", f"no part of it can be read: {error}") from None
     from netconsole.tui.run import run
 
     session = ReplaySession(player, speed)

@@ -169,13 +169,13 @@ class Escalator:
 
     def _why_not(self, filters: Mapping[str, object] | None) -> str | None:
         if filters is None:
-            return "it names no device or flow that the probe could be narrowed to"
+            return "it names no device or flow to filter by"
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             count = sum(1 for _ in self._directory.iterdir())
         except OSError as error:
             return f"{self._directory}: {(error.strerror or str(error)).lower()}"
-        return f"{self._directory} holds {count} files: look at them and remove them" if count >= MAX_FILES else None
+        return f"{self._directory} has {count} files; remove those that you do not need" if count >= MAX_FILES else None
 
     def _answered(self, armed: _Armed, done: Future[None]) -> None:
         """In the session's thread, sometimes under our lock. What it means is seen with the next interval."""
@@ -192,7 +192,7 @@ class Escalator:
         if armed.refused is not None:
             self._step_back(state, armed, f"refused: {armed.refused}")
         elif armed.over >= OVER_FOR:
-            because = f"{pct:.2g} % of a core, more than the {rule.kernel_cpu_pct:g} % that they may take"
+            because = f"{pct:.2g} % of a core, over their limit of {rule.kernel_cpu_pct:g} %"
             self._step_back(state, armed, because)
         elif armed.began_s is not None and at_s - armed.began_s >= rule.for_s:
             self._step_back(state, armed, f"their {rule.for_s:g} s are over")
@@ -242,7 +242,7 @@ class Escalator:
         except (BadInput, OSError) as error:
             self._tell_later(armed, "could not be written", str(error))
             return
-        cut = "; its end is missing, there was too much of it" if flight.was_cut else ""
+        cut = "; the end is missing, there were too many frames" if flight.was_cut else ""
         self._tell_later(armed, f"snapshot {path.name}", f"in {path.parent}, with the frames around it as .ncrec{cut}")
 
     def _tell(self, at_s: float, probe: str, action: str, because: str, crossing: Crossing | None = None) -> None:

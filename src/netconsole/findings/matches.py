@@ -173,7 +173,7 @@ def _collector_lost(connection: Connection) -> Match:
     return Match(
         Evidence("collector", ""), "collector-lost", "!!", _fixed(f"the collector was lost: {why}{wait}"), 0.0,
         float("inf"),
-        next="All figures are as old as the loss. If it goes on, `netconsole doctor` says what this host lacks.",
+        next="All figures are from before the loss. If it goes on, `netconsole doctor` says what is missing.",
     )  # fmt: skip
 
 
@@ -188,11 +188,11 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
     if manifest is None and probe.why and probe.measuring:
         yield Match(
             evidence, "escalated", "!", _fixed(f"{title} {figure.safe(probe.why)}"), 0.0, 0.0, place,
-            next="Its samples are in Events. It steps back by itself and leaves a snapshot.",
+            next="Its samples are in the pane Events. It goes back to summary by itself and writes a snapshot.",
         )  # fmt: skip
     elif manifest is not None and probe.why and probe.status in ("attached", "off"):
         # Nothing is missing in the kernel, and yet there is a reason: it was changed to keep the budget.
-        back = "It comes back by itself when there is room; press u to have it back at once, whatever it costs."
+        back = "It comes back by itself when the budget has room. Press u to get it back now, at any cost."
         yield Match(
             evidence, "budget-kept", "!", _fixed(f"{title}: {figure.safe(probe.why)}"), 0.0, 0.0, place,
             next=figure.safe(probe.help) if probe.help else back,
@@ -218,14 +218,14 @@ def _costs(state: State, budget: Budget) -> Iterator[Match]:
             sentence = f"watching costs {what}; budget {figure.number(one.limit)}{unit}"
             yield Match(
                 Evidence("collector", ""), f"over-budget-{one.name}", "!", _fixed(sentence), 0.0, 0.0,
-                next="Switch off or filter the dearest probe (Cost pane), or take a leaner profile.",
+                next="Switch off or filter the most expensive probe (pane Cost), or take a smaller profile.",
                 needed=OVER_BUDGET_AFTER,
             )  # fmt: skip
 
 
 _COSTS: dict[Limit, tuple[str, str]] = {
     "kernel_cpu_pct": (" %", "of a core in the kernel"),
-    "ns_per_packet": (" ns", "in the kernel for each packet that it takes in"),
+    "ns_per_packet": (" ns", "of kernel time per received packet"),
     "user_cpu_pct": (" %", "of a core in console and collector"),
     "memory_mb": (" MB", "in console and collector"),
     "events_per_s": (" events/s", "from the probes"),

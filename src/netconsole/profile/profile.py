@@ -40,7 +40,7 @@ _LIMITS: dict[str, tuple[float, str]] = {
 }
 LIMIT_MEANS = {
     "kernel_cpu_pct": "percent of one core, all our programs in the kernel",
-    "ns_per_packet": "in the kernel, for each packet that it takes in",
+    "ns_per_packet": "kernel time per received packet",
     "user_cpu_pct": "percent of one core, console and collector",
     "memory_mb": "MB, console and collector",
     "events_per_s": "samples a second, all probes",
@@ -79,7 +79,7 @@ class ProbeChoice:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile with everything that it inherits."""
+    """Show a profile with everything that it inherits."""
 
     name: str
     description: str = ""

@@ -17,7 +17,7 @@ from netconsole.session.live import LiveSession
 from netconsole.session.protocol import News
 from netconsole.telemetry.action import BudgetAction
 
-WAY_IN = "e starts it all the same"
+WAY_IN = "e starts it anyway"
 
 
 class DeferredStart:

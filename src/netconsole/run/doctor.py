@@ -106,7 +106,7 @@ def examine() -> Report:
         if manifest.source != "bpf":
             probes[manifest.name] = _try_source(manifest.source)
         elif manifest.name not in probes:
-            probes[manifest.name] = ProbeResult("unsupported", why or "the collector did not answer for it")
+            probes[manifest.name] = ProbeResult("unsupported", why or "the collector gave no answer for this probe")
     about = answer.host or msgspec.to_builtins(identity.describe())
     return Report(about, {**own, **answer.capabilities}, dict(sorted(probes.items())), broken)
 
@@ -186,8 +186,8 @@ def _verdict(report: Report) -> str:
     if report.ok:
         return verdict
     if os.geteuid() != 0:
-        return f"{verdict} Probes in the kernel need root: run it with sudo for the whole answer."
-    return f"{verdict} What stands in the way is said above."
+        return f"{verdict} Probes in the kernel need root: run this with sudo to see which of them run."
+    return f"{verdict} The reasons are above."
 
 
 def _entry(name: str, what: str) -> list[str]:

@@ -54,7 +54,7 @@ def before_start(
     try:
         outlook = look_ahead(dear)
     except Unable as error:
-        _say(f"no forecast of what it will cost: {error}")
+        _say(f"the cost cannot be forecast: {error}")
         return Start(requests)
     for one in outlook.forecasts:
         _say(forecast.said(one))
@@ -65,13 +65,13 @@ def before_start(
     out = {one.probe: one for one in forecast.too_dear(outlook.forecasts, profile.budget, spare, outlook.packets_per_s)}
     if out:
         for name in out:
-            _say(f"{name} is not started: {above}; --probe {name} or --force does, and so does e in the console")
+            _say(f"{name} is not started: {above}. To start it: --probe {name}, --force, or e in the console")
         left_out = {name: f"{above}. {forecast.said(one)}" for name, one in out.items()}
         return Start([request for request in requests if request.name not in out], left_out)
     why = f"profile {profile.name} would be over its budget from the start: {above}"
     if may_ask and _is_wanted(why):
         return Start(requests)
-    raise Unable(f"{why}; --force starts it all the same, and the governor then gives up what is too much")
+    raise Unable(f"{why}; --force starts it anyway, and the governor then reduces what costs too much")
 
 
 def put_off(
@@ -103,14 +103,14 @@ def of_every_mode(manifest: Manifest) -> Outlook:
     from netconsole.profile.profile import Profile, plan
 
     if manifest.source != "bpf":
-        raise bad("--forecast", manifest.name, "is not in the kernel: its cost is the console's own CPU time")
+        raise bad("--forecast", manifest.name, "does not run in the kernel: its cost is the console's own CPU time")
     require(plan(Profile(manifest.name), {manifest.name: manifest}, [manifest.name]))
     return look_ahead([(manifest, mode) for mode in manifest.modes])
 
 
 def _is_wanted(why: str) -> bool:
     """Ask on standard output: it is the console's terminal, while standard error may be a file."""
-    print(_wrapped(f"netconsole: {why}; start all the same? (y/N)", sys.stdout), end=" ", flush=True)
+    print(_wrapped(f"netconsole: {why}; start anyway? (y/N)", sys.stdout), end=" ", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

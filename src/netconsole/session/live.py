@@ -146,7 +146,7 @@ class LiveSession:
         if request is None and mode is not None and not knobs and self._sources.set_mode(probe, mode):
             return _done()
         if request is None:
-            return _refused(f"{probe}: is not a probe that takes knobs")
+            return _refused(f"{probe}: this probe has no knobs")
         wanted = _changed(request, mode, knobs)
         future = self._ask(
             {"command": "set", "probe": probe, "mode": wanted.mode, "knobs": dict(wanted.knobs), "why": why}, None

@@ -30,7 +30,8 @@ class BudgetAction:
 
 
 def said(action: BudgetAction) -> str:
-    """An action in one sentence: ``counters alone: in-kernel time of all probes …: 5.03, limit 2``."""
+    """An action in one sentence: ``counters alone (kernel time of all probes …: 5.03, limit 2)``."""
     figures = "" if action.measured is None else f": {action.measured:.3g}"
     limit = "" if action.limit is None else f", limit {action.limit:g}"
-    return f"{action.action}: {action.because}{figures}{limit}"
+    why = f"{action.because}{figures}{limit}"
+    return f"{action.action}: {why}" if action.measured is None else f"{action.action} ({why})"

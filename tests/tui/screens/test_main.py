@@ -376,7 +376,7 @@ async def test_the_overview_holds_every_cost_against_its_limit(size: tuple[int, 
         await one.play(6)
         strip = " ".join(one.text().partition(" cost: ")[2].split())
         costs = ["in kernel", "per packet", "user", "memory", "events", "lost", "suppressed"]
-        costs += ["statistics on", "host idle was"]
+        costs += ["statistics on", "host idle"]
         assert [cost for cost in costs if cost not in strip] == []
 
 
@@ -410,7 +410,7 @@ async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_o
     # The played probes run nowhere, so none of them is dear.
     monkeypatch.setattr(form_of_knobs, "is_dear", lambda manifest, mode: mode == "details")
     async with running() as one:
-        above: list[str | None] = ["3 % of a core in all, the budget is 2 %", None]
+        above: list[str | None] = ["3 % of one core in total, the budget is 2 %", None]
         one.app._look_ahead = lambda: lambda manifest, mode: (f"{manifest.name} in {mode}: ≈ 420 ns", above.pop(0))  # type: ignore[method-assign]
         one.table("kernel_drops-drops").focus()
         await one.press("e")
@@ -419,7 +419,10 @@ async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_o
         await one.press("enter")
         await one.app.workers.wait_for_complete()
         text = " ".join((await one.press()).split())
-        assert "over the budget: 3 % of a core in all, the budget is 2 %; Enter again" in text and "≈ 420 ns" in text
+        assert (
+            "over the budget: 3 % of one core in total, the budget is 2 %; press Enter again" in text
+            and "≈ 420 ns" in text
+        )
         assert one.session.asked == []
         assert "applied" in await one.press("enter")
         assert [(probe, mode) for probe, mode, _ in one.session.asked] == [("kernel_drops", "details")]
@@ -487,7 +490,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
 
 
 async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> None:
-    because = "14 % of a core in all, the budget is 10 %. vhost_queues in summary: at least 900 ns a run"
+    because = "14 % of one core in total, the budget is 10 %. vhost_queues in summary: at least 900 ns a run"
     told = SimpleNamespace(
         actions=(BudgetAction(0.0, "vhost_queues", "not started", because),), on_action=lambda _: None
     )
@@ -496,7 +499,7 @@ async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> Non
     app = ConsoleApp(session, PROFILE, load_all([PROBE_DIRECTORY]), enforcer=told)  # type: ignore[arg-type]
     async with app.run_test(size=(120, 40)) as pilot:
         one = Console(app, pilot, session)
-        assert "vhost_queues: not started: 14 % of a core in all" in await one.press()
+        assert "vhost_queues: not started: 14 % of one core in total" in await one.press()
         assert "not started" in await one.press("7")
 
 

@@ -254,7 +254,7 @@ def test_after_its_time_the_profile_goes_back_to_what_it_inherits(is_pinned: boo
     assert enforcer.profile is base
     assert session.bounds == [2.0, None], "in the kernel, too"
     assert session.state.probes[NAME].mode == ("details" if is_pinned else "summary")
-    assert "was for 5 s" in enforcer.actions[-1].because
+    assert "the 5 s of profile" in enforcer.actions[-1].because
 
 
 def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_has_ended(

@@ -66,7 +66,7 @@ def test_a_forecast_is_time_per_run_times_rate_of_each_cpu() -> None:
     assert one.by_cpu == pytest.approx({0: 2.1, 3: 6.3})
     assert (one.kernel_cpu_pct, one.ns_per_packet) == pytest.approx((8.4, 420))
     assert said(one) == (
-        "kernel_drops in details: ≈ 420 ns per packet, 6.3 % of CPU 3, 8.4 % of a core in all"
+        "kernel_drops in details: ≈ 420 ns per packet, 6.3 % of CPU 3, 8.4 % of one core in total"
         " (200k runs/s now; calibrated 2026-11-01)"
     )
 
@@ -78,10 +78,10 @@ def test_without_times_a_program_that_only_counts_is_the_least_that_it_can_be() 
 
 
 def test_hooks_that_nothing_passes_cost_nothing_and_those_that_are_not_there_are_told() -> None:
-    assert "nothing now" in said(forecast(DROPS, "summary", Passing({FREE: Hook()}), None))
+    assert "no cost now" in said(forecast(DROPS, "summary", Passing({FREE: Hook()}), None))
     assert "cannot run" in said(forecast(DROPS, "summary", Passing({}), None))
     one = forecast(QUEUES, "details", Passing({FREE: Hook({0: 10.0}, 50.0)}, 10.0), None)
-    assert len(one.missing) == 3 and "3 of its hooks are not here" in said(one)
+    assert len(one.missing) == 3 and "this kernel lacks 3 of its hooks" in said(one)
     assert one.ns_per_packet is None and "50 ns a run" in said(one)  # ten packets say nothing about the cost of one
 
 
@@ -132,7 +132,7 @@ def test_what_would_be_over_the_budget_is_refused_before_it_starts(
     if starts:
         preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
     else:
-        with pytest.raises(Unable, match=r"8\.4 % of a core in all, the budget is 2 %; --force"):
+        with pytest.raises(Unable, match=r"8\.4 % of one core in total, the budget is 2 %; --force"):
             preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
     assert "≈ 420 ns per packet, 6.3 % of CPU 3" in capsys.readouterr().err
 
@@ -167,7 +167,7 @@ def test_what_is_too_dear_of_the_first_glance_is_left_out_and_said(
         return
     start = preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
     assert [request.name for request in start.requests] == starts
-    assert "8.4 % of a core in all, the budget is 2 %" in start.left_out["kernel_drops"]
+    assert "8.4 % of one core in total, the budget is 2 %" in start.left_out["kernel_drops"]
     assert "kernel_drops is not started: 8.4 %" in capsys.readouterr().err
 
 
@@ -191,7 +191,7 @@ def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(
     monkeypatch.setattr(forecaster, "look_ahead", fails)
     profile = Profile("x", budget=Budget(kernel_cpu_pct=1.0), probes={"kernel_drops": ProbeChoice("details")})
     preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS))
-    assert "no forecast of what it will cost: no BPF here" in capsys.readouterr().err
+    assert "the cost cannot be forecast: no BPF here" in capsys.readouterr().err
 
 
 def test_hooks_are_counted_once_each_without_the_probe() -> None:

@@ -131,7 +131,7 @@ def test_the_console_is_shown_where_input_and_output_are_a_terminal(tmp_path: Pa
         done = subprocess.run(command, stdin=side, stdout=side, stderr=subprocess.PIPE, text=True, check=False)
         assert done.returncode == 2 and "missing" in done.stderr
         done = subprocess.run(command, stdin=side, capture_output=True, text=True, check=False)
-        assert done.returncode == 2 and "terminal: none here" in done.stderr
+        assert done.returncode == 2 and "terminal: the console needs one" in done.stderr
     finally:
         os.close(side)
         os.close(main)

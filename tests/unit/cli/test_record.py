@@ -125,7 +125,7 @@ def test_without_a_name_the_shipped_ones_are_listed(capsys: pytest.CaptureFixtur
     [
         (["drop"], 'drop: no such file, and no shipped recording; did you mean "drops"?'),
         (["missing.ncrec"], "missing.ncrec: no such file or directory"),
-        (["drops"], "no terminal here"),
+        (["drops"], "needs a terminal"),
         (["drops", "--speed", "0"], "--speed: expected a number from 0.01 to 1000"),
         (["drops", "--speed", "nan"], "--speed: expected a number from 0.01 to 1000"),
     ],

@@ -161,7 +161,7 @@ def test_after_its_pause_it_arms_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pct", "budget", "why"), [(1.5, 50.0, "more than the 1 %"), (0.9, 1.0, "the budget is exceeded")]
+    ("pct", "budget", "why"), [(1.5, 50.0, "over their limit of 1 %"), (0.9, 1.0, "the budget is exceeded")]
 )
 def test_details_end_early_above_their_own_budget_and_before_anything_else_is_given_up(
     pct: float, budget: float, why: str, tmp_path: Path

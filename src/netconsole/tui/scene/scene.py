@@ -93,7 +93,7 @@ STATE_WORDS: dict[str, tuple[str, Tone]] = {
 """The state of a probe in words."""
 
 
-STANDS_STILL = "counters alone, rows stand still"
+STANDS_STILL = "counters alone: rows do not change"
 """What is said of tables in mode counters."""
 
 

@@ -159,7 +159,7 @@ class KnobsScreen(Screen[None]):
             self._apply_now(wanted, said)
         else:
             self._asked = wanted
-            self._tell(f"over the budget: {above}; Enter again does it all the same. {said}", "act")
+            self._tell(f"over the budget: {above}; press Enter again to do it anyway. {said}", "act")
 
     def _apply_now(self, wanted: ProbeChoice, said: str = "") -> None:
         self._asked = None

@@ -125,13 +125,11 @@ def rows(scene: Scene) -> list[Row]:
     }
     made = [_row(scene, one, notes[one.name]) for one in spendings(state, scene.profile.budget)]
     lost, suppressed = figure.number(ledger.get("lost", 0)), figure.number(ledger.get("suppressed", 0))
-    before = machine_before_pct(state)
-    was = f"idle was {_idle_pct(before)} % before watching, now {_idle_pct(state.machine_cpu_pct)} %, of all CPUs"
     return [
         *made,
         _plain("missed", lost, f"samples lost; {suppressed} suppressed, {uncounted} not counted"),
-        _plain("statistics", figure.percent(duty), "of the time; each run takes two readings of the clock then"),
-        _plain("machine", _machine(scene), was),
+        _plain("statistics", figure.percent(duty), "of the time; each run then reads the clock twice more"),
+        _plain("machine", _machine(scene), _machine_note(scene)),
     ]
 
 
@@ -202,9 +200,9 @@ def _machine(scene: Scene) -> str:
 
 def _kernel_note(scene: Scene) -> str:
     if scene.state.kernel_cpu_calibrated:
-        return "of one core, by calibration: this kernel tells no run times"
+        return "of one core, by calibration: this kernel has no run-time statistics"
     if scene.state.kernel_cpu_pct is None and any(not p.cost.measurable for p in scene.state.probes.values()):
-        return "this kernel tells no run times; netconsole calibrate finds an estimate"
+        return "this kernel has no run-time statistics; netconsole calibrate gives an estimate"
     return "all our programs, of one core"
 
 
@@ -213,11 +211,18 @@ def _urgency(one: Spending) -> int:
 
 
 def _idle(scene: Scene) -> list[Piece]:
-    """What an operator would take with sar: how idle the whole machine was before watching began, and is now."""
+    """How idle the whole machine is now, and was before watching began: ``host idle 85 %, 97 % before (-12.0)``."""
     before, now = machine_before_pct(scene.state), scene.state.machine_cpu_pct
     change = machine_change_pct(scene.state)
     said = "" if change is None else f" ({-change:+.1f})"
-    return [("host idle was ", "dim"), (_idle_pct(before), ""), (", now ", "dim"), (f"{_idle_pct(now)} %{said}", "")]
+    was = "" if before is None else f", {_idle_pct(before)} % before{said}"
+    return [("host idle ", "dim"), (f"{_idle_pct(now)} %", ""), (was, "dim")]
+
+
+def _machine_note(scene: Scene) -> str:
+    before = machine_before_pct(scene.state)
+    was = "not known" if before is None else f"{_idle_pct(before)} %"
+    return f"busy, all CPUs; idle {_idle_pct(scene.state.machine_cpu_pct)} %, before watching {was}"
 
 
 def _idle_pct(busy_pct: float | None) -> str:
@@ -231,11 +236,15 @@ def _whole(percent: float | None) -> str:
 def _packet_note(scene: Scene) -> str:
     if PACKETS_PROBE not in scene.state.probes:
         return f"unknown without the probe {PACKETS_PROBE}"
-    return "in the kernel, for each packet that it takes in"
+    return "kernel time per received packet"
 
 
 def _action(scene: Scene) -> str:
-    words = {"degrade": "what is over is given up", "warn": "what is over is said", "stop": "what is over ends it"}
+    words = {
+        "degrade": "above it details are reduced",
+        "warn": "above it only a warning",
+        "stop": "above it probes stop",
+    }
     return words[scene.profile.budget.action]
 
 
