@@ -162,6 +162,16 @@ def page_of(scene: Scene, vm: int, queue: int, width: int = 150) -> list[str]:
 
 
 def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, PlayedSession]) -> None:
+def test_it_is_said_why_there_are_no_times_of_interrupts(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    assert "irq" not in vhost.block().title(scene_of(session))
+    session.state.probes["irq_path"].status = "unsupported"
+    assert vhost.block().title(scene_of(session)).endswith(" · irq: irq_path unsupported")
+    del session.state.probes["irq_path"]
+    assert vhost.block().title(scene_of(session)).endswith(" · irq: start with --probe irq_path")
+
+
     made, session = host
     session.play(made.interval({(0, 0)}))
     page = page_of(scene_of(session), 0, 0)

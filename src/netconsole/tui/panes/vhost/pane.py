@@ -91,11 +91,21 @@ class AllQueues:
         parts += [f"{levels.count(level)} {level}" for level in ("!!", "!") if level in levels]
         if ranking.omitted:
             parts.append(f"≥{figure.number(ranking.omitted)} more not listed")
+        if known and (why := _no_interrupts(scene)):
+            parts.append(why)
         return " · ".join(["vhost queues, worst first", *parts])
 
     def _kept(self, scene: Scene, place: Place, one: Ranked) -> tuple[Ranked, Row]:
         kept = self._idle.get(place)
         return kept if kept is not None and kept[0] is one else (one, _row(scene, one))
+
+
+def _no_interrupts(scene: Scene) -> str:
+    """Why the columns of interrupt times are empty; nothing when their probe measures, or soon will."""
+    state = scene.state.probes.get(INTERRUPTS)
+    if state is None or state.status == "off":
+        return f"irq: start with --probe {INTERRUPTS}"
+    return "" if state.measuring or not state.settled else f"irq: {INTERRUPTS} {state.status}"
 
 
 def block() -> Block:
