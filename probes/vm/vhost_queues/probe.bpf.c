@@ -23,11 +23,17 @@ struct queue_row {
     u64 run_ns;
     u64 depth_buffers, size_buffers, unsignalled_buffers, starving;    /* gauges, at the end of the last run */
     u64 detached;                                                       /* gauge */
+    u64 unanswered;                                                     /* gauge: starving, and told */
+    u64 told, shown;                                                    /* see account_answer */
 };
 BPF_TABLE("hash", struct tap_queue, struct queue_row, queues, NC_ROWS_queues);
 
 /* include/uapi/linux/vhost.h: _IOW(0xAF, 0x30, struct vhost_vring_file) */
 #define VHOST_NET_SET_BACKEND 0x4008AF30
+/* include/uapi/linux/virtio_ring.h: the bit of a feature */
+#ifndef VIRTIO_RING_F_EVENT_IDX
+#define VIRTIO_RING_F_EVENT_IDX 29
+#endif
 
 /* Written by the worker alone, see worker.h. */
 BPF_TABLE("hash", struct tap_queue, struct nc_bucket, run, NC_ROWS_run);
@@ -180,16 +186,35 @@ int sent(struct pt_regs *ctx, struct socket *sock, struct msghdr *message, u64 l
 
 /* ---- the end of a run ---- */
 
+/* Notes what the guest's side of the ring says. `told`: the guest was interrupted, and has shown no reaction since, neither more buffers
+ * nor another wish for interrupts. A guest that says by an index when it wants an interrupt (VIRTIO_RING_F_EVENT_IDX) gets one, and none
+ * after it until it moves the index: interrupts that vhost suppresses then do not mean that the guest polls. */
+static inline void account_answer(struct worker *worker, struct queue_row *row, u64 shown)
+{
+    if (worker->signals)
+        row->told = 1;
+    else if (shown != row->shown)
+        row->told = 0;
+    row->shown = shown;
+}
+
 /* Buffers that the guest has offered and vhost has not given back. The ring is shared memory (virtio 1.1, 2.6); the worker runs in the
  * address space of its owner, and can read it. */
-static inline void look_at_ring(struct queue_row *row, struct vhost_virtqueue *vq)
+static inline void look_at_ring(struct worker *worker, struct queue_row *row, struct vhost_virtqueue *vq)
 {
     struct vring_avail *avail = (void *)NC_READ(vq, avail);
-    u16 offered;
+    struct { u16 flags, offered; } head;
+    u32 size = NC_READ(vq, num);
+    u16 event = 0;
 
-    row->size_buffers = NC_READ(vq, num);
-    if (!bpf_probe_read_user(&offered, sizeof(offered), &avail->idx))
-        row->depth_buffers = (u16)(offered - NC_READ(vq, last_used_idx));
+    row->size_buffers = size;
+    if (bpf_probe_read_user(&head, sizeof(head), avail))
+        return;
+    row->depth_buffers = (u16)(head.offered - NC_READ(vq, last_used_idx));
+    /* used_event, behind the last buffer (virtio 1.1, 2.6.6). Without the feature other data may be there. */
+    if (NC_READ(vq, acked_features) & 1ull << VIRTIO_RING_F_EVENT_IDX)
+        bpf_probe_read_user(&event, sizeof(event), &avail->ring[size]);
+    account_answer(worker, row, (u64)head.offered << 32 | (u64)head.flags << 16 | event);
 }
 
 static inline void account_rx(struct worker *worker, struct queue_row *row, struct vhost_virtqueue *vq)
@@ -206,6 +231,7 @@ static inline void account_rx(struct worker *worker, struct queue_row *row, stru
     worker->bytes -= headers < worker->bytes ? headers : worker->bytes;     /* fewer when flushed() was missed, which is in the ledger */
     row->starving = waiting && !row->depth_buffers;
     row->starved_runs += row->starving;
+    row->unanswered = row->starving && row->told;
 }
 
 int ended(struct pt_regs *ctx)
@@ -228,7 +254,7 @@ int ended(struct pt_regs *ctx)
         return 0;
     }
     row->detached = 0;
-    look_at_ring(row, vq);
+    look_at_ring(worker, row, vq);
     if (worker->tap.direction[0] == 'r')
         account_rx(worker, row, vq);
     row->runs++;

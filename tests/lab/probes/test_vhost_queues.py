@@ -185,6 +185,24 @@ def test_a_guest_that_names_its_next_interrupt(testbed: Testbed, vm_path: Inside
         assert 0 < (row.gauges["unsignalled_buffers"] or 0) <= OFFERED // 2
 
 
+def test_a_guest_that_does_not_react_is_told_from_one_that_polls(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """By an event index it gets one interrupt and, while it does not move the index, no more: as if it wanted none."""
+    with Peer(testbed.hypervisor, "event-index") as peer:
+        peer.offer(OFFERED)
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, FLOOD)
+        vm_path.settle()
+        row = vhost(vm_path, "rx", DEVICE)
+        assert row.counts["signals"] == 1 and row.counts["suppressed"] > 0
+        assert (row.gauges["unsignalled_buffers"] or 0) > 0
+        assert (row.gauges["starving"], row.gauges["unanswered"]) == (1, 1)
+
+        peer.want_event(OFFERED)
+        peer.offer(0)  # a kick: vhost looks, and finds that the index has moved
+        vm_path.until(lambda: vhost(vm_path, "rx", DEVICE).gauges["unanswered"] == 0, "its reaction")
+        assert vhost(vm_path, "rx", DEVICE).gauges["starving"] == 1
+
+
 def test_packets_of_many_segments(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """Whole where the guest takes them so: one packet of several buffers. Cut by the host's stack where it does not."""
     with Peer(testbed.hypervisor) as peer:
@@ -304,6 +322,7 @@ def test_a_guest_that_stops_reading(testbed: Testbed, vm_path: InsideMeasurement
     assert ring.counts["ring_full"] == dropped
     assert stuck.gauges["depth_buffers"] == 0
     assert stuck.gauges["starving"] == 1
+    assert stuck.gauges["unanswered"] == 1, "it got an interrupt, and did nothing"
     assert stuck.counts["starved_runs"] >= 1
     assert stuck.counts["packets"] == ring.counts["taken"]
     (occupancy,) = vm_path.histograms("tun_queues", "occupancy", device="vnet0")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import to_builtins
+
 from netconsole.telemetry import histogram
+from netconsole.telemetry.frames import Buckets
+from netconsole.telemetry.histogram import EMPTY
+from netconsole.telemetry.tables import RowKey, row_key
 from tests.support.fake_collector import INTERVAL_NS, Scenario
 
 NS = {"S1-S2": 40_000, "S2-S3": 2_000, "S3-S4": 1_000, "S4-S5": 3_000}
@@ -24,6 +29,7 @@ class Host:
             self.scenario.status(probe)
         self.places = [(vm, queue) for vm in range(vms) for queue in range(queues)]
         self.ticks = 0
+        self.totals: dict[tuple[str, str, RowKey], Buckets] = {}
 
     def interval(
         self,
@@ -32,9 +38,12 @@ class Host:
         slow: dict[tuple[int, int], int] | None = None,
         stuck: dict[tuple[int, int], int] | None = None,
         detached: bool = False,
+        unanswered: bool = False,
+        wakeups: int = 100,
     ) -> Scenario:
         """`slow`: ns that S1-S2 takes; `stuck`: unsignalled buffers of a queue that delivers nothing and drops all,
-        `detached`: because QEMU has taken it away from vhost."""
+        `detached`: QEMU has taken it from vhost, `unanswered`: its guest was interrupted and did nothing, `wakeups`: of
+        a worker in the interval."""
         slow, stuck = slow or {}, stuck or {}
         full = self.ticks == 0
         moving = busy | set(stuck)
@@ -49,6 +58,7 @@ class Host:
                 gauges = {"depth_buffers": 0 if place in stuck else 200, "size_buffers": 256}
                 gauges |= {"starving": int(place in stuck), "unsignalled_buffers": stuck.get(place, 0)}
                 gauges |= {"detached": int(detached and place in stuck)}
+                gauges |= {"unanswered": int(unanswered and place in stuck)}
                 vhost.append({"labels": labels(*place, direction=direction), "counts": counts, "gauges": gauges})
             dropped = 500 if place in stuck else 0
             counts = {"packets": (moved + dropped, 1), "ring_full": (dropped, dropped), "taken": (moved, 1)}
@@ -66,20 +76,18 @@ class Host:
             for probe, way in (("irq_path", times), ("tx_kick_path", KICK_NS)):
                 for stage, ns in {**way, "total": sum(way.values())}.items():
                     self._histogram(probe, "stages", labels(*place, stage=stage), ns)
-            self._histogram("vhost_queues", "wake", labels(*place, direction="rx"), times["S1-S2"] // 2)
-            self._histogram("vhost_queues", "scheduled", labels(*place), times["S1-S2"] // 4)
+            self._histogram("vhost_queues", "wake", labels(*place, direction="rx"), times["S1-S2"] // 2, count=wakeups)
+            self._histogram("vhost_queues", "scheduled", labels(*place), times["S1-S2"] // 4, count=wakeups)
             self._histogram("tun_queues", "occupancy", labels(*place), 30, "packets")
         self.ticks += 1
         return self.scenario.end()
 
-    def _histogram(self, probe: str, name: str, its: dict[str, Any], value: int, unit: str = "ns") -> None:
-        buckets = {
-            "count": 10,
-            "sum": 10 * value,
-            "min": value,
-            "max": value,
-            "buckets": [[histogram.index(value), 10]],
-        }
+    def _histogram(
+        self, probe: str, name: str, its: dict[str, Any], value: int, unit: str = "ns", count: int = 10
+    ) -> None:
+        buckets = Buckets(count, count * value, value, value, [(histogram.index(value), count)])
+        key = probe, name, row_key(its)
+        self.totals[key] = histogram.add([self.totals.get(key, EMPTY), buckets])
         self.scenario.frame(
             "histogram",
             probe,
@@ -87,6 +95,6 @@ class Host:
             interval_ns=INTERVAL_NS,
             unit=unit,
             labels=its,
-            delta=buckets,
-            total=buckets,
+            delta=to_builtins(buckets),
+            total=to_builtins(self.totals[key]),
         )

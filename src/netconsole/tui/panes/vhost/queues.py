@@ -22,8 +22,8 @@ LATE_NS = 1_000_000
 """A worker that comes a millisecond after it was woken is late: a hundred times what it takes on an idle CPU."""
 EXPLAINED = {
     "stuck: detached": "the ring is full, QEMU has taken the queue from vhost: the VM is paused, or its driver reset",
-    "stuck: guest": "the ring is full, the guest was told of what it got, and gives no buffers: it hangs, or lost that",
-    "stuck: no poll": "the ring is full, the guest wanted no interrupt for what it got, and does not poll either",
+    "stuck: guest": "the ring is full, the guest was interrupted and has not reacted: it hangs, or lost the interrupt",
+    "stuck: no poll": "the ring is full, the guest wants no interrupt and takes nothing: it hangs, or does not poll",
     "stuck: worker": "the ring is full and the worker does not come, although the guest has buffers",
     "ring full": "the guest takes packets, but fewer than come",
     "no buffers": "packets for the guest were found, and no buffer to put them in",
@@ -143,7 +143,8 @@ def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
         return "!!", "stuck: detached"
     if dropped and row is not None and not moved:
         if gauges.get("starving"):
-            return "!!", "stuck: no poll" if gauges.get("unsignalled_buffers") else "stuck: guest"
+            polls = gauges.get("unsignalled_buffers") and not gauges.get("unanswered")
+            return "!!", "stuck: no poll" if polls else "stuck: guest"
         return "!!", "stuck: worker"
     if dropped:
         return "!!", "ring full"
