@@ -23,6 +23,7 @@ struct worker {
     u64 pcount, run_delay;
     /* when its row was last updated, and the totals then: CPU time, and how often it got a CPU */
     u64 booked, ran_ns, booked_pcount;
+    u64 waited_ns;      /* for a CPU, and not in its row yet */
 };
 BPF_TABLE("lru_hash", u32, struct worker, threads, 8192);
 
@@ -95,7 +96,7 @@ struct worker_key {
     u32 tid;
 };
 struct worker_row {
-    u64 cpu_ns, switches;
+    u64 cpu_ns, switches, waited_ms;
     u64 cpu, node;      /* gauges */
 };
 BPF_TABLE("hash", struct worker_key, struct worker_row, workers, NC_ROWS_workers);
@@ -116,12 +117,14 @@ static inline void account_delay(struct worker *worker)
         key.direction[0] = key.direction[1] = 0;
         key.slot = nc_slot(delay_ns);
         nc_bucket_add(scheduled.lookup_or_try_init(&key, &none), delay_ns);
+        worker->waited_ns += delay_ns;
     }
     worker->pcount = booked.pcount;
     worker->run_delay = booked.run_delay;
 #endif
 }
 
+#define NS_PER_MS 1000000
 #define BOOKED_SHIFT 22     /* 2^22 ns, 4 ms, about a tick: the scheduler's totals may be that late; no division */
 
 /* Updates the row at most once in that time. Totals lose nothing in between. */
@@ -147,6 +150,8 @@ static inline void account_cpu(struct worker *worker, u64 now)
         row->cpu_ns += ran_ns - worker->ran_ns;
     if (worker->booked_pcount && worker->pcount > worker->booked_pcount)
         row->switches += worker->pcount - worker->booked_pcount;
+    row->waited_ms += worker->waited_ns / NS_PER_MS;
+    worker->waited_ns %= NS_PER_MS;
     worker->ran_ns = ran_ns;
     worker->booked_pcount = worker->pcount;
     row->cpu = bpf_get_smp_processor_id();

@@ -108,6 +108,7 @@ def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> 
     made, session = Host(200, 8), PlayedSession()
     session.play(made.interval(set()))
     busy = {(vm, vm % 8) for vm in range(0, 200, 4)}
+    session.play(made.interval(busy))
     session.play(made.interval(busy, slow={(100, 4): 9_000_000}))
     scene = scene_of(session)
     rows = vhost.block().rows(scene)
@@ -117,6 +118,26 @@ def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> 
     assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
     assert worst.cells["wake"].tone == "look"
     assert vhost.block().title(scene).startswith("vhost queues, worst first · 1600 queues · 50 active")
+
+
+@pytest.mark.parametrize(
+    ("before_ns", "now_ns", "wakeups", "state"),
+    [
+        (6_000_000, 6_000_000, 20, "ok"),  # 3 ms: slow, but as ever, and 3 % of the time
+        (40_000, 6_000_000, 20, "! late worker"),  # 3 ms, of one that used to come within 20 us
+        (1_400_000_000, 1_400_000_000, 2, "! late worker"),  # 705 ms, as ever: it waits most of the time
+        (40_000, 1_400_000, 100, "ok"),  # less than a millisecond
+    ],
+)
+def test_a_worker_is_late_by_its_own_past_and_by_how_often_it_is_woken(
+    before_ns: int, now_ns: int, wakeups: int, state: str
+) -> None:
+    made, session = Host(1, 1), PlayedSession()
+    session.play(made.interval(set()))
+    session.play(made.interval({(0, 0)}, slow={(0, 0): before_ns}, wakeups=100))
+    session.play(made.interval({(0, 0)}, slow={(0, 0): now_ns}, wakeups=wakeups))
+    (row,) = texts(scene_of(session))
+    assert row["state"] == state
 
 
 @pytest.mark.parametrize("active", [8, 80, 200])
@@ -139,6 +160,16 @@ def test_an_interval_costs_what_moves_in_it(active: int, monkeypatch: pytest.Mon
         rows = pane.rows(scene_of(session))
         assert len(judged) == active * (1 if first == 0 else 2)
         assert [row.cells["state"].text for row in rows[:active]] == ["ok"] * active
+
+
+def test_it_is_said_why_there_are_no_times_of_interrupts(host: tuple[Host, PlayedSession]) -> None:
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    assert "irq" not in vhost.block().title(scene_of(session))
+    session.state.probes["irq_path"].status = "unsupported"
+    assert vhost.block().title(scene_of(session)).endswith(" · irq: irq_path unsupported")
+    del session.state.probes["irq_path"]
+    assert vhost.block().title(scene_of(session)).endswith(" · irq: start with --probe irq_path")
 
 
 def test_a_kept_table_tells_the_same_as_a_new_one() -> None:
@@ -172,16 +203,6 @@ def page_of(scene: Scene, vm: int, queue: int, width: int = 150) -> list[str]:
 
 
 def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, PlayedSession]) -> None:
-def test_it_is_said_why_there_are_no_times_of_interrupts(host: tuple[Host, PlayedSession]) -> None:
-    made, session = host
-    session.play(made.interval({(0, 0)}))
-    assert "irq" not in vhost.block().title(scene_of(session))
-    session.state.probes["irq_path"].status = "unsupported"
-    assert vhost.block().title(scene_of(session)).endswith(" · irq: irq_path unsupported")
-    del session.state.probes["irq_path"]
-    assert vhost.block().title(scene_of(session)).endswith(" · irq: start with --probe irq_path")
-
-
     made, session = host
     session.play(made.interval({(0, 0)}))
     page = page_of(scene_of(session), 0, 0)

@@ -19,7 +19,6 @@ from netconsole.tui.panes.vhost.queues import (
     EXPLAINED,
     INTERRUPTS,
     KICKS,
-    LATE_NS,
     LEVELS,
     RINGS,
     STAGES,
@@ -29,6 +28,7 @@ from netconsole.tui.panes.vhost.queues import (
     Ranked,
     Ranking,
     dominating,
+    is_late,
     percentile_ns,
     queues,
     stages,
@@ -273,7 +273,7 @@ def _depth(row: RowState | None) -> Cell:
 
 def _wake(scene: Scene, queue: Queue) -> Cell:
     late = wake_ns(scene, queue)
-    return Cell(figure.duration(late), late, "look" if late and late > LATE_NS else "")
+    return Cell(figure.duration(late), late, "look" if is_late(scene, queue) else "")
 
 
 def _percentile(one: HistogramState | None, percent: float) -> Cell:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from netconsole.telemetry.frames import Label
+from netconsole.telemetry.histogram import percentile, subtract
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
 from netconsole.tui.scene.scene import Evidence, Scene
 
@@ -19,7 +20,13 @@ STAGES = {
 LEVELS = ("!!", "!", "?", "ok", "off")
 """The worst first."""
 LATE_NS = 1_000_000
-"""A worker that comes a millisecond after it was woken is late: a hundred times what it takes on an idle CPU."""
+"""A worker that comes within a millisecond after it was woken is never called late."""
+LATER_TIMES = 10.0
+"""So many times later than it used to come, and it is late."""
+MIN_SAMPLES, MIN_PAST = 10, 100
+"""Wake-ups of an interval, and those before it, that are enough to compare their percentiles."""
+WAITS_NS_PER_S = 300_000_000
+"""A worker that waits for a CPU so much of each second is late, also if it always was: how late times how often."""
 EXPLAINED = {
     "stuck: detached": "the ring is full, QEMU has taken the queue from vhost: the VM is paused, or its driver reset",
     "stuck: guest": "the ring is full, the guest was interrupted and has not reacted: it hangs, or lost the interrupt",
@@ -27,7 +34,7 @@ EXPLAINED = {
     "stuck: worker": "the ring is full and the worker does not come, although the guest has buffers",
     "ring full": "the guest takes packets, but fewer than come",
     "no buffers": "packets for the guest were found, and no buffer to put them in",
-    "late worker": "its worker came over a millisecond after it was woken (p99): who else is on that CPU?",
+    "late worker": "its worker comes 10 times later than before, or waits for a CPU 30 % of the time",
 }
 """What a state means, for the page of a queue."""
 
@@ -150,13 +157,31 @@ def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
         return "!!", "ring full"
     if row is not None and (row.per_s("starved_runs") or (gauges.get("starving") and not moved)):
         return "!", "no buffers"
-    late_ns = wake_ns(scene, queue)
-    if late_ns is not None and late_ns > LATE_NS:
+    if is_late(scene, queue):
         return "!", "late worker"
     known = [one.per_s("packets") for one in (queue.to_guest, queue.from_guest, queue.ring) if one is not None]
     if not known or any(rate is None for rate in known):
         return "?", "unknown"
     return ("ok", "ok") if any(known) else ("off", "idle")
+
+
+def is_late(scene: Scene, queue: Queue) -> bool:
+    """Whether the queue's worker comes much later than it used to, or waits for a CPU most of the time."""
+    waits = _histogram(scene, "scheduled", queue.labels())
+    if waits is not None and waits.delta.count:
+        waited_ns_per_s = waits.delta.sum / waits.delta.count * (waits.per_s or 0.0)
+        if waited_ns_per_s > WAITS_NS_PER_S:
+            return True
+    for direction in ("rx", "tx"):
+        one = _histogram(scene, "wake", queue.labels(direction=direction))
+        p99 = one.percentile(99.0, "delta") if one is not None and one.delta.count >= MIN_SAMPLES else None
+        if one is None or p99 is None or p99 <= LATE_NS:
+            continue
+        past = subtract(one.total, one.delta)
+        usual = percentile(past, 99.0) if past.count >= MIN_PAST else None
+        if usual is not None and p99 > LATER_TIMES * usual:
+            return True
+    return False
 
 
 def wake_ns(scene: Scene, queue: Queue) -> float | None:
@@ -167,10 +192,14 @@ def wake_ns(scene: Scene, queue: Queue) -> float | None:
 
 def percentile_ns(scene: Scene, histogram: str, key: RowKey) -> float | None:
     """The p99 of the interval in a histogram of vhost's workers; None when it has no samples."""
-    probe = scene.state.probes.get(VHOST)
-    group = probe.histograms.get(histogram) if probe else None
-    one = group.rows.get(key) if group else None
+    one = _histogram(scene, histogram, key)
     return one.percentile(99.0, "delta") if one is not None and one.delta.count else None
+
+
+def _histogram(scene: Scene, name: str, key: RowKey) -> HistogramState | None:
+    probe = scene.state.probes.get(VHOST)
+    group = probe.histograms.get(name) if probe else None
+    return group.rows.get(key) if group else None
 
 
 def stages(scene: Scene, queue: Queue, way: str = INTERRUPTS, of_total: bool = False) -> dict[str, HistogramState]:

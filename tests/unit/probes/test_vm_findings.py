@@ -1,0 +1,74 @@
+"""What the probes between tap and guest find: one incident for a stuck queue, and a late worker by what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netconsole.findings.incidents import Incident, Incidents
+from netconsole.probes import catalogue
+from tests.support.fake_collector import Scenario
+from tests.support.tui.played import PlayedSession
+
+PROBES = ("kernel_drops", "link_rates", "tun_queues", "vhost_queues")
+PLACE = {"device": "vnet0", "netns": "host"}
+QUEUE = {**PLACE, "vm": "web", "queue": 0}
+
+
+class Watched:
+    """A host with one VM, interval by interval."""
+
+    def __init__(self) -> None:
+        self.session = PlayedSession()
+        self.incidents = Incidents({name: catalogue.shipped(name) for name in PROBES})
+        self.totals: dict[tuple[str, str], int] = {}
+        self.scenario = Scenario().hello()
+        for probe in PROBES:
+            self.scenario.status(probe)
+        self.session.play(self.scenario.end())
+
+    def row(self, probe: str, table: str, labels: dict[str, Any], gauges: dict[str, int], **moved: int) -> None:
+        counts = {}
+        for name, delta in moved.items():
+            self.totals[probe, name] = self.totals.get((probe, name), 0) + delta
+            counts[name] = delta, self.totals[probe, name]
+        self.scenario.table(probe, table, [{"labels": labels, "counts": counts, "gauges": gauges}])
+
+    def stuck(self, lost: int) -> None:
+        """Every probe tells of a queue of which nothing is taken."""
+        drop = {"location": "tun_net_xmit", "reason": "FULL_RING", "class": "suspicious", "provenance": "kernel"}
+        drop |= {"ethertype": "IPv4", "protocol": "UDP"}
+        self.row("kernel_drops", "drops", {**PLACE, **drop}, {}, count=lost)
+        self.row("tun_queues", "queues", QUEUE, {"size": 1000}, packets=lost, ring_full=lost, stuck=lost, taken=0)
+        gauges = {"depth_buffers": 0, "starving": 1, "unanswered": 1}
+        self.row("vhost_queues", "queues", {**QUEUE, "direction": "rx"}, gauges, runs=200, starved_runs=200)
+
+    def end(self) -> list[Incident]:
+        self.session.play(self.scenario.end())
+        self.scenario.lines = []
+        return self.incidents.update(self.session.state)
+
+
+def test_a_stuck_queue_is_one_incident_that_the_most_specific_rule_says() -> None:
+    watched = Watched()
+    watched.scenario.lines = []
+    for _ in range(5):
+        watched.stuck(950)
+        found = watched.end()
+    (one,) = found
+    assert one.sentence.startswith("stuck queue: web vnet0 q0: ring full")
+    assert {proof.probe for proof in one.evidence} == {"kernel_drops", "tun_queues", "vhost_queues"}
+
+
+@pytest.mark.parametrize(("waited_ms", "stands_out"), [(3 * 10, False), (705, True)])
+def test_a_worker_is_late_by_the_time_that_it_waits_in_all(waited_ms: int, stands_out: bool) -> None:
+    """Ten times 3 ms in a second, as on a healthy but slow host; and once 705 ms."""
+    watched = Watched()
+    watched.scenario.lines = []
+    for _ in range(5):
+        worker = {**QUEUE, "worker": "vhost-77"}
+        watched.row("vhost_queues", "workers", worker, {"cpu": 1, "node": 0}, cpu_ns=1000, waited_ms=waited_ms)
+        found = watched.end()
+    said = [one.sentence for one in found]
+    assert said == (["web vnet0 q0: its vhost worker waits 705 ms of each second for a CPU"] if stands_out else [])
