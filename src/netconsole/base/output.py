@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from netconsole.base.errors import bad, stat_of
+from netconsole.base.errors import bad
 from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
+from netconsole.base.readers import stat_of
 
 ENDINGS = {"json": "json", "md": "md", "markdown": "md", "html": "html", "htm": "html", "txt": "text", "text": "text"}
 

@@ -12,9 +12,10 @@ import msgspec
 
 import netconsole
 from netconsole.base import paths
-from netconsole.base.errors import BadInput, bad, read_bytes, stat_of
+from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
+from netconsole.base.readers import read_bytes, stat_of
 from netconsole.calibrate.estimate import METHOD
 from netconsole.calibrate.result import SCHEMA, Calibration, Entry
 from netconsole.host.identity import describe

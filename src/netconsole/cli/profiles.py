@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from netconsole.base.errors import BadInput, stat_of
+from netconsole.base.errors import BadInput
+from netconsole.base.readers import stat_of
 from netconsole.cli.options import DONE, SETTINGS, JsonOption, print_json
 
 if TYPE_CHECKING:

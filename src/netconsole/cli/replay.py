@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from netconsole.base.errors import bad, close, stat_of
+from netconsole.base.checker import close
+from netconsole.base.errors import bad
 from netconsole.base.figure import elapsed, safe
+from netconsole.base.readers import stat_of
 from netconsole.cli.options import DONE, UNABLE, has_terminal
 
 if TYPE_CHECKING:

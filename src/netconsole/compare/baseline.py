@@ -13,9 +13,10 @@ from typing import Annotated
 import msgspec
 
 from netconsole.base import paths
-from netconsole.base.errors import BadInput, bad, read_bytes
+from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
+from netconsole.base.readers import read_bytes
 from netconsole.compare.judge import SPREAD_SNAPSHOTS
 from netconsole.snapshot.document import MEASURED, HostData, Snapshot, check
 from netconsole.snapshot.document import load as load_snapshot

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from netconsole.base import paths
-from netconsole.base.errors import BadInput, Checker, Problem, bad, close, read_toml
+from netconsole.base.checker import Checker, close
+from netconsole.base.errors import BadInput, Problem, bad
+from netconsole.base.readers import read_toml
 from netconsole.probes.includes import COMMON
 from netconsole.probes.manifest import CODE, Manifest
 from netconsole.probes.manifest_reader import manifest_of

@@ -11,7 +11,8 @@ import re
 from pathlib import Path
 
 from netconsole.base import paths
-from netconsole.base.errors import bad, read_bytes
+from netconsole.base.errors import bad
+from netconsole.base.readers import read_bytes
 
 COMMON = "common"
 """The directory beside the families that holds the shared headers; no probe is in it."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-from netconsole.base.errors import shown
+from netconsole.base.checker import shown
 from netconsole.telemetry.frames import Scalar
 
 FILTERS = ("device", "address", "port", "protocol", "netns")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from netconsole.base.errors import Checker, close, shown
+from netconsole.base.checker import Checker, close, shown
 from netconsole.probes.knobs import FILTERS, refusal, unit_of
 from netconsole.probes.manifest import (
     MODES,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from netconsole.base.checker import Checker, shown
 from netconsole.base.duration import parse_duration
-from netconsole.base.errors import Checker, shown
 from netconsole.probes.knobs import MAX_EVENTS_PER_S
 from netconsole.probes.manifest import Manifest
 

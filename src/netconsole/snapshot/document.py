@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from netconsole.base.errors import bad, read_bytes
+from netconsole.base.errors import bad
 from netconsole.base.figure import safe
+from netconsole.base.readers import read_bytes
 from netconsole.probes.polarity import Sense
 
 SCHEMA = "netconsole.snapshot/1"

@@ -21,10 +21,11 @@ from typing import Any
 import msgspec
 
 from netconsole.base import paths
-from netconsole.base.errors import bad, read_bytes, stat_of
+from netconsole.base.errors import bad
 from netconsole.base.fact_keys import key as fact_key
 from netconsole.base.fact_keys import parts
 from netconsole.base.files import write_whole
+from netconsole.base.readers import read_bytes, stat_of
 from netconsole.snapshot.document import Snapshot
 
 KEY_FILE = "redact.key"

@@ -17,7 +17,9 @@ from typing import Literal, TypeAlias
 from textual.binding import Binding
 
 from netconsole.base import paths
-from netconsole.base.errors import BadInput, Problem, bad, close, read_toml, stat_of
+from netconsole.base.checker import close
+from netconsole.base.errors import BadInput, Problem, bad
+from netconsole.base.readers import read_toml, stat_of
 
 Scope: TypeAlias = Literal["app", "main", "table", "over", "facts", "replay"]
 """Where a key works: everywhere, on the main screen, in a table, on a screen over it, on the facts, in a replay."""

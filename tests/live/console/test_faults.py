@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.base.errors import read_toml
+from netconsole.base.readers import read_toml
 from netconsole.findings.incidents import Incident, Incidents
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.profile import load, plan

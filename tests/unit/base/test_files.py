@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.base.errors import BadInput, stat_of
+from netconsole.base.errors import BadInput
 from netconsole.base.files import write_whole
+from netconsole.base.readers import stat_of
 
 
 def test_a_file_is_private_and_whole(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import netconsole
 from netconsole.base import paths
-from netconsole.base.errors import read_toml
+from netconsole.base.readers import read_toml
 from netconsole.cli import main
 from netconsole.probes import catalogue
 
