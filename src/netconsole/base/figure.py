@@ -7,6 +7,7 @@ from outside (interface and process names, reasons, errors) through :func:`safe`
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 
 UNKNOWN = "–"
@@ -14,6 +15,8 @@ AT_LEAST = "≥"
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 _DURATIONS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_WRITTEN_TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -154,3 +157,9 @@ def _escaped(character: str) -> str:
 
 def _digits(size: float) -> str:
     return f"{size:#.3g}".rstrip(".") if size else "0"
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of a text such as 500ms, 10s, 5m or 1h; None when it is none."""
+    match = _WRITTEN_TIME.fullmatch(text)
+    return float(match[1]) * _SECONDS[match[2]] if match else None

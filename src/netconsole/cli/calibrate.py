@@ -51,11 +51,11 @@ def calibrate(
     By default each probe of the profile summary is measured alone.
     """
     from netconsole.base import output as out
+    from netconsole.base.figure import parse_duration
     from netconsole.calibrate import store
     from netconsole.calibrate.estimate import MIN_PAIRS
     from netconsole.host.identity import require
     from netconsole.probes.catalogue import load_all
-    from netconsole.profile.profile import parse_duration
 
     form = out.chosen("json" if as_json else format, output, FORMATS, "text")
     window_s = parse_duration(window)

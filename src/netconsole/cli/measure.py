@@ -104,7 +104,7 @@ def snapshot(
     force: ForceOption = False,
 ) -> int:
     """Measure without a screen, and write a report. Progress goes to standard error."""
-    from netconsole.profile.profile import parse_duration
+    from netconsole.base.figure import parse_duration
 
     duration_s = parse_duration(duration)
     if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:

@@ -65,7 +65,7 @@ def record(
 
     `netconsole replay` shows it later.
     """
-    from netconsole.profile.profile import parse_duration
+    from netconsole.base.figure import parse_duration
     from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
     from netconsole.run.assembly import live_run
@@ -99,7 +99,7 @@ def record(
 
 def bounds(size: str, time: str) -> tuple[int, float]:
     """Bytes and seconds of the bounds of a recording. Raises BadInput."""
-    from netconsole.profile.profile import parse_duration
+    from netconsole.base.figure import parse_duration
     from netconsole.recording.writer import LEAST_BYTES, LEAST_S
 
     match = _SIZE.fullmatch(size)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from netconsole.base.checker import Checker, shown
-from netconsole.base.duration import parse_duration
+from netconsole.base.figure import parse_duration
 from netconsole.probes.knobs import MAX_EVENTS_PER_S
 from netconsole.probes.manifest import Manifest
 

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias, cast
 
 from netconsole.base import paths
 from netconsole.base.checker import Checker, close, shown
-from netconsole.base.duration import parse_duration as parse_duration
 from netconsole.base.errors import BadInput, bad
+from netconsole.base.figure import parse_duration
 from netconsole.base.readers import read_toml
 from netconsole.probes.catalogue import Catalogue, pick
 from netconsole.probes.knobs import FILTERS, refusal, unit_of, without_unit

@@ -119,3 +119,20 @@ def test_a_cell_is_exactly_as_wide_as_its_column(text: str, columns: int, right:
 def test_of_a_long_path_the_end_is_kept() -> None:
     assert figure.place("/a/b.json", 20) == "/a/b.json"
     assert figure.place("/a/long/way/to\x1b/b.json", 8) == "…\\x1b/b.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("10s", 10.0),
+        ("1.5m", 90.0),
+        ("2h", 7200.0),
+        ("10", None),
+        ("-1s", None),
+        ("1e3s", None),
+        ("", None),
+    ],
+)
+def test_times_have_a_unit(text: str, seconds: float | None) -> None:
+    assert figure.parse_duration(text) == seconds

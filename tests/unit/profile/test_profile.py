@@ -291,23 +291,6 @@ def test_a_directory_a_pipe_or_nothing_is_no_profile(tmp_path: Path, catalogue: 
             profiles.load(f"{path.parent}/{path.name}", catalogue)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("500ms", 0.5),
-        ("10s", 10.0),
-        ("1.5m", 90.0),
-        ("2h", 7200.0),
-        ("10", None),
-        ("-1s", None),
-        ("1e3s", None),
-        ("", None),
-    ],
-)
-def test_times_have_a_unit(text: str, seconds: float | None) -> None:
-    assert profiles.parse_duration(text) == seconds
-
-
 def test_the_example_of_the_page_is_a_profile(tmp_path: Path, catalogue: Catalogue) -> None:
     page = (Path(__file__).parents[3] / "docs" / "use" / "profiles.md").read_text()
     (tmp_path / "dns.toml").write_text(page.split("```toml\n")[1].split("```")[0])

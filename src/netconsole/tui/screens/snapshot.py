@@ -19,8 +19,7 @@ from textual.widgets import Input
 
 from netconsole.base import figure, output
 from netconsole.base.errors import BadInput, bad
-from netconsole.base.figure import safe
-from netconsole.profile.profile import parse_duration
+from netconsole.base.figure import parse_duration, safe
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FORMATS, Snapshot
