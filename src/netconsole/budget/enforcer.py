@@ -18,7 +18,7 @@ from netconsole.budget.governor import PATIENCE, Decision, Governor, Overhead, R
 from netconsole.budget.ladder import Level, Rung, ladder
 from netconsole.budget.run_times import RunTimes
 from netconsole.budget.sampling import Attention, Glance, counted_per_s
-from netconsole.host.identity import require
+from netconsole.host.privileges import require
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice, Profile, plan
 from netconsole.session.protocol import Expandable, News

@@ -54,7 +54,7 @@ def calibrate(
     from netconsole.base.figure import parse_duration
     from netconsole.calibrate import store
     from netconsole.calibrate.estimate import MIN_PAIRS
-    from netconsole.host.identity import require
+    from netconsole.host.privileges import require
     from netconsole.probes.catalogue import load_all
 
     form = out.chosen("json" if as_json else format, output, FORMATS, "text")

@@ -40,7 +40,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 def choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifest], Profile, Sequence[ProbeRequest]]:
     """Manifests, profile and what to run. Raises BadInput and Unable before anything is started."""
-    from netconsole.host.identity import require
+    from netconsole.host.privileges import require
     from netconsole.probes.catalogue import load_all
     from netconsole.profile.profile import load, plan
 

@@ -99,7 +99,7 @@ def _is_of_glance(profile: Profile, request: ProbeRequest, named: Sequence[str])
 def of_every_mode(manifest: Manifest) -> Outlook:
     """What each mode of a probe would cost now. Raises BadInput and Unable."""
     from netconsole.budget.forecaster import look_ahead
-    from netconsole.host.identity import require
+    from netconsole.host.privileges import require
     from netconsole.profile.profile import Profile, plan
 
     if manifest.source != "bpf":

@@ -1,0 +1,43 @@
+"""What this process may do on this host, tested before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from netconsole.base.errors import Unable
+from netconsole.probes.request import ProbeRequest
+
+STATUS = Path("/proc/self/status")
+# include/uapi/linux/capability.h
+CAP_SYS_ADMIN = 21
+CAP_PERFMON = 38
+CAP_BPF = 39
+
+
+def capabilities(status: Path = STATUS) -> int:
+    """The effective capabilities of this process as a mask; 0 when they cannot be read."""
+    try:
+        lines = status.read_text("ascii", "replace").splitlines()
+    except OSError:
+        return 0
+    for line in lines:
+        if line.startswith("CapEff:"):
+            return int(line.split()[1], 16)
+    return 0
+
+
+def may_load(mask: int) -> bool:
+    """Whether BPF tracing programs can be loaded: root before 5.8, CAP_BPF with CAP_PERFMON since."""
+    has_both = mask >> CAP_BPF & 1 and mask >> CAP_PERFMON & 1
+    return bool(mask >> CAP_SYS_ADMIN & 1 or has_both)
+
+
+def require(requests: Iterable[ProbeRequest]) -> None:
+    """Raises Unable when probes among these need privileges that this process has not."""
+    names = [request.name for request in requests if request.source == "bpf"]
+    if names and not may_load(capabilities()):
+        raise Unable(
+            f"not root (CAP_BPF and CAP_PERFMON are needed for {', '.join(names)}): run it with sudo;"
+            " netconsole doctor says more"
+        )
