@@ -12,7 +12,8 @@ from pathlib import Path
 
 from netconsole.base.paths import collector_command
 from netconsole.probes import catalogue
-from netconsole.profile import profile as profiles
+from netconsole.profile import loader
+from netconsole.profile.plan import plan
 from netconsole.session.live import LiveSession
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.saved_files import picture
@@ -23,8 +24,8 @@ POLL_S = 0.2
 async def take(arguments: argparse.Namespace) -> None:
     """Run the console without a terminal for a while, press the keys, export."""
     manifests = catalogue.load_all()
-    profile = profiles.load(arguments.profile, manifests)
-    requests = profiles.plan(profile, manifests, arguments.probe)
+    profile = loader.load(arguments.profile, manifests)
+    requests = plan(profile, manifests, arguments.probe)
     session = LiveSession(collector_command(), requests)
     columns, lines = (int(part) for part in arguments.size.split("x"))
     app = ConsoleApp(session, profile, manifests)

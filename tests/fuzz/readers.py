@@ -14,7 +14,7 @@ from netconsole.base.errors import BadInput
 from netconsole.compare import baseline
 from netconsole.compare.compare import compare
 from netconsole.probes import catalogue
-from netconsole.profile import profile
+from netconsole.profile import loader
 from netconsole.profile.profile import Budget, Profile
 from netconsole.recording import format
 from netconsole.recording.format import CHECKPOINT_MAGIC, HEADER_MAGIC, MARK, SKIPPABLE, Damaged, Mark, Recording
@@ -98,7 +98,7 @@ def read_profile(content: bytes, folder: Path) -> None:
     file = folder / "fuzz.toml"
     file.write_bytes(content)
     try:
-        profile.load_file(file, MANIFESTS)
+        loader.load_file(file, MANIFESTS)
     except BadInput as error:
         one_line(error)
 

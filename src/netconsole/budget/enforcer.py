@@ -20,7 +20,8 @@ from netconsole.budget.run_times import RunTimes
 from netconsole.budget.sampling import Attention, Glance, counted_per_s
 from netconsole.host.privileges import require
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import ProbeChoice, Profile, plan
+from netconsole.profile.plan import plan
+from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.session.protocol import Expandable, News
 from netconsole.telemetry.action import BudgetAction, said
 from netconsole.telemetry.frames import Mode, Scalar

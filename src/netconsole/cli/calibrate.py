@@ -97,7 +97,9 @@ def _treatments(manifests: Catalogue, names: list[str], profile: str | None) -> 
 
     from netconsole.calibrate.plan import Treatment
     from netconsole.probes.catalogue import pick
-    from netconsole.profile.profile import Profile, load, plan
+    from netconsole.profile.loader import load
+    from netconsole.profile.plan import plan
+    from netconsole.profile.profile import Profile
 
     is_named = bool(names)
     if not names and profile is None:

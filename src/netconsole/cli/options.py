@@ -42,7 +42,8 @@ def choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifes
     """Manifests, profile and what to run. Raises BadInput and Unable before anything is started."""
     from netconsole.host.privileges import require
     from netconsole.probes.catalogue import load_all
-    from netconsole.profile.profile import load, plan
+    from netconsole.profile.loader import load
+    from netconsole.profile.plan import plan
 
     manifests = load_all()
     chosen = load(profile, manifests)

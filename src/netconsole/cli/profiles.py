@@ -28,7 +28,7 @@ def profiles_list(as_json: JsonOption = False) -> int:
     """List the profiles."""
     from netconsole.cli import listing
     from netconsole.probes.catalogue import load_all
-    from netconsole.profile.profile import available, load
+    from netconsole.profile.loader import available, load
 
     manifests = load_all()
     found: list[Profile] = []
@@ -52,7 +52,7 @@ def profiles_show(name: str, as_json: JsonOption = False) -> int:
     """Show a profile with everything that it inherits."""
     from netconsole.cli import listing
     from netconsole.probes.catalogue import load_all
-    from netconsole.profile.profile import load
+    from netconsole.profile.loader import load
 
     manifests = load_all()
     profile = load(name, manifests)
@@ -68,7 +68,7 @@ def profiles_check(name: Annotated[str, typer.Argument(metavar="NAME|FILE")], as
     """Check a profile. Names every mistake, or else every value, where it comes from and what it means."""
     from netconsole.cli import listing
     from netconsole.probes.catalogue import load_all
-    from netconsole.profile.profile import find, load_file
+    from netconsole.profile.loader import find, load_file
 
     manifests = load_all()
     profile = load_file(find(name) if stat_of(Path(name)) is None else Path(name), manifests)

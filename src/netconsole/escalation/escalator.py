@@ -24,7 +24,8 @@ from netconsole.escalation.crossings import Crossing
 from netconsole.host.identity import namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX
-from netconsole.profile.profile import Profile, plan
+from netconsole.profile.plan import plan
+from netconsole.profile.profile import Profile
 from netconsole.recording import recorder
 from netconsole.recording.flight_recorder import FlightRecorder
 from netconsole.recording.format import Header

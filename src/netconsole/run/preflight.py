@@ -100,7 +100,8 @@ def of_every_mode(manifest: Manifest) -> Outlook:
     """What each mode of a probe would cost now. Raises BadInput and Unable."""
     from netconsole.budget.forecaster import look_ahead
     from netconsole.host.privileges import require
-    from netconsole.profile.profile import Profile, plan
+    from netconsole.profile.plan import plan
+    from netconsole.profile.profile import Profile
 
     if manifest.source != "bpf":
         raise bad("--forecast", manifest.name, "does not run in the kernel: its cost is the console's own CPU time")

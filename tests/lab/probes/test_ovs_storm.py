@@ -15,7 +15,9 @@ import pytest
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.governor import REACTION_S
 from netconsole.probes.catalogue import load_all
-from netconsole.profile.profile import Budget, ProbeChoice, Profile, load, plan
+from netconsole.profile.loader import load
+from netconsole.profile.plan import plan
+from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.session import live
 from netconsole.session.protocol import News
 from netconsole.telemetry.state import State

@@ -24,8 +24,8 @@ from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import Tool
 from netconsole.probes.catalogue import load
 from netconsole.probes.manifest import Manifest
+from netconsole.profile.plan import plan as requests_of
 from netconsole.profile.profile import Profile
-from netconsole.profile.profile import plan as requests_of
 from tests.support.live.network import run
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]

@@ -13,7 +13,8 @@ from netconsole.budget.enforcer import Enforcer
 from netconsole.escalation.escalator import Escalator
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.escalation_rules import SUFFIX
-from netconsole.profile.profile import load_file, plan
+from netconsole.profile.loader import load_file
+from netconsole.profile.plan import plan
 from netconsole.recording.format import Recording
 from netconsole.run.assembly import session_of
 from netconsole.telemetry import frames

@@ -21,7 +21,8 @@ import pytest
 from netconsole.base.readers import read_toml
 from netconsole.findings.incidents import Incident, Incidents
 from netconsole.probes.catalogue import load_all
-from netconsole.profile.profile import load, plan
+from netconsole.profile.loader import load
+from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from tests.support.live.network import BARE_PYTHON, Namespace, SleepingReceiver, Wire
 

@@ -15,7 +15,8 @@ from netconsole.budget import hook_rates
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.forecast import forecast, said
 from netconsole.probes.catalogue import load_all
-from netconsole.profile.profile import Budget, ProbeChoice, Profile, plan
+from netconsole.profile.plan import plan
+from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.run.assembly import session_of
 from netconsole.telemetry.frames import Scalar
 from netconsole.telemetry.state import State

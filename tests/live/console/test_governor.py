@@ -23,7 +23,8 @@ from netconsole.base.paths import measuring_command
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.governor import REACTION_S, SETTLE_S
 from netconsole.probes.catalogue import load_all
-from netconsole.profile.profile import load_file, plan
+from netconsole.profile.loader import load_file
+from netconsole.profile.plan import plan
 from netconsole.session import live
 from netconsole.session.live import LiveSession
 from netconsole.session.protocol import News

@@ -26,7 +26,8 @@ from netconsole.budget.forecaster import Outlook, excess_beside
 from netconsole.calibrate.result import Calibration, Entry, PerCount, ProgramTime, ToolUse
 from netconsole.cli.listing import probe_json, probe_text
 from netconsole.probes.catalogue import shipped
-from netconsole.profile.profile import Budget, ProbeChoice, Profile, plan
+from netconsole.profile.plan import plan
+from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.run import preflight
 from netconsole.snapshot.document import HostData
 from netconsole.telemetry.frames import Mode

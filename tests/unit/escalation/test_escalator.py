@@ -19,7 +19,8 @@ from netconsole.escalation.escalator import Escalator
 from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
-from netconsole.profile.profile import Budget, ProbeChoice, Profile, load_file
+from netconsole.profile.loader import load_file
+from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.recording.flight_recorder import MAX_WEIGHT, FlightRecorder
 from netconsole.recording.format import Recording
 from netconsole.recording.recorder import describe

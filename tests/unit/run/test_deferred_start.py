@@ -18,7 +18,9 @@ from netconsole.budget.forecaster import Outlook
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
-from netconsole.profile.profile import Budget, ProbeChoice, Profile, load, plan
+from netconsole.profile.loader import load
+from netconsole.profile.plan import plan
+from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.run import deferred_start
 from netconsole.run.preflight import put_off
 from netconsole.session.protocol import News

@@ -19,7 +19,8 @@ from netconsole.base.errors import BadInput, Unable
 from netconsole.budget.forecast import is_dear
 from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import ProbeChoice, choice
+from netconsole.profile.loader import choice
+from netconsole.profile.profile import ProbeChoice
 from netconsole.session.protocol import Session
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.tui import actions

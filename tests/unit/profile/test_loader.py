@@ -11,8 +11,10 @@ from netconsole.base.errors import BadInput
 from netconsole.cli.listing import profile_checked
 from netconsole.probes import catalogue as probes
 from netconsole.probes.catalogue import Catalogue
-from netconsole.profile import profile as profiles
+from netconsole.profile import loader
 from netconsole.profile.origins import explain
+from netconsole.profile.plan import plan
+from netconsole.profile.profile import Profile
 
 BASE = """
 [profile]
@@ -48,9 +50,9 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def load(directory: Path, catalogue: Catalogue, text: str, name: str = "mine") -> profiles.Profile:
+def load(directory: Path, catalogue: Catalogue, text: str, name: str = "mine") -> Profile:
     (directory / f"{name}.toml").write_text(text)
-    return profiles.load(name, catalogue, [directory])
+    return loader.load(name, catalogue, [directory])
 
 
 def mistakes(directory: Path, catalogue: Catalogue, text: str) -> dict[str, str]:
@@ -61,12 +63,12 @@ def mistakes(directory: Path, catalogue: Catalogue, text: str) -> dict[str, str]
 
 def test_the_shipped_profiles_are_whole(catalogue: Catalogue) -> None:
     for name in ("summary", "drops"):
-        profile = profiles.load(name, catalogue, [paths.data("profiles")])
+        profile = loader.load(name, catalogue, [paths.data("profiles")])
         assert profile.description
-        assert profiles.plan(profile, catalogue)
-    summary = profiles.load("summary", catalogue, [paths.data("profiles")])
+        assert plan(profile, catalogue)
+    summary = loader.load("summary", catalogue, [paths.data("profiles")])
     assert all(choice.mode == "summary" for choice in summary.probes.values())
-    drops = profiles.load("drops", catalogue, [paths.data("profiles")])
+    drops = loader.load("drops", catalogue, [paths.data("profiles")])
     assert drops.probes["kernel_drops"].mode == "details"
 
 
@@ -94,7 +96,7 @@ def test_a_profile_takes_over_what_it_inherits_and_changes_what_it_says(director
     drops = profile.probes["kernel_drops"]
     assert (drops.mode, drops.knobs) == ("details", {"events_per_s": 50, "port": 4789})
     assert profile.probes["link_rates"].mode == "off"
-    requests = {request.name: request for request in profiles.plan(profile, catalogue)}
+    requests = {request.name: request for request in plan(profile, catalogue)}
     assert "link_rates" not in requests
     # A filter reaches the probes that have such a knob, and no others.
     assert requests["kernel_drops"].knobs["device"] == "eth0"
@@ -132,7 +134,7 @@ def test_every_value_is_told_with_its_origin(directory: Path, catalogue: Catalog
 
 @pytest.mark.parametrize("name", ["summary", "details", "drops", "vhost", "ovs", "latency", "minimal"])
 def test_each_shipped_profile_has_a_whole_budget_that_is_kept(name: str, catalogue: Catalogue) -> None:
-    profile = profiles.load(name, catalogue, [paths.data("profiles")])
+    profile = loader.load(name, catalogue, [paths.data("profiles")])
     assert None not in profile.budget.as_dict().values()
     assert profile.budget.action == "degrade"
     details = [probe for probe, choice in profile.probes.items() if choice.mode == "details"]
@@ -144,14 +146,14 @@ def test_each_shipped_profile_has_a_whole_budget_that_is_kept(name: str, catalog
 def test_the_probe_option_runs_only_these_and_adds_what_the_profile_lacks(
     directory: Path, catalogue: Catalogue
 ) -> None:
-    profile = profiles.load("base", catalogue, [directory])
-    requests = profiles.plan(profile, catalogue, ["softnet", "kernel_drops", "softnet"])
+    profile = loader.load("base", catalogue, [directory])
+    requests = plan(profile, catalogue, ["softnet", "kernel_drops", "softnet"])
     assert [(request.name, request.mode) for request in requests] == [
         ("softnet", "summary"),
         ("kernel_drops", "details"),
     ]
     with pytest.raises(BadInput, match="did you mean"):
-        profiles.plan(profile, catalogue, ["kernel_drop"])
+        plan(profile, catalogue, ["kernel_drop"])
 
 
 @pytest.mark.parametrize(
@@ -260,14 +262,14 @@ def test_profiles_that_inherit_in_a_circle_are_refused(directory: Path, catalogu
     (directory / "a.toml").write_text('[profile]\ninherits = "b"\n')
     (directory / "b.toml").write_text('[profile]\ninherits = "a"\n')
     with pytest.raises(BadInput, match="cannot inherit from itself"):
-        profiles.load("a", catalogue, [directory])
+        loader.load("a", catalogue, [directory])
 
 
 def test_a_users_profile_may_refine_the_shipped_one_of_its_name(tmp_path: Path, catalogue: Catalogue) -> None:
     user = tmp_path / "user"
     user.mkdir()
     (user / "summary.toml").write_text('[profile]\ninherits = "minimal"\n[probes.softnet]\nmode = "off"\n')
-    profile = profiles.load("summary", catalogue, [user, paths.data("profiles")])
+    profile = loader.load("summary", catalogue, [user, paths.data("profiles")])
     assert profile.path == user / "summary.toml"
     assert profile.probes["kernel_drops"].mode == "counters"
 
@@ -277,7 +279,7 @@ def test_garbage_is_one_printable_line(tmp_path: Path, catalogue: Catalogue, con
     path = tmp_path / "mine.toml"
     path.write_bytes(content)
     with pytest.raises(BadInput) as error:
-        profiles.load(str(path), catalogue)
+        loader.load(str(path), catalogue)
     assert str(error.value).isprintable()
     assert str(path) in str(error.value)
 
@@ -288,16 +290,16 @@ def test_a_directory_a_pipe_or_nothing_is_no_profile(tmp_path: Path, catalogue: 
     os.mkfifo(tmp_path / "pipe.toml")
     for path in (tmp_path, tmp_path / "pipe.toml", tmp_path / "missing.toml", Path("/dev/zero")):
         with pytest.raises(BadInput):
-            profiles.load(f"{path.parent}/{path.name}", catalogue)
+            loader.load(f"{path.parent}/{path.name}", catalogue)
 
 
 def test_the_example_of_the_page_is_a_profile(tmp_path: Path, catalogue: Catalogue) -> None:
     page = (Path(__file__).parents[3] / "docs" / "use" / "profiles.md").read_text()
     (tmp_path / "dns.toml").write_text(page.split("```toml\n")[1].split("```")[0])
-    profile = profiles.load("dns", catalogue, [tmp_path, paths.data("profiles")])
+    profile = loader.load("dns", catalogue, [tmp_path, paths.data("profiles")])
     assert (profile.inherits, profile.ttl_s) == (("summary",), 600.0)
     # Every key that a budget knows is explained.
     assert None not in profile.budget.as_dict().values()
-    requests = {request.name: request for request in profiles.plan(profile, catalogue)}
+    requests = {request.name: request for request in plan(profile, catalogue)}
     assert requests["socket_drops"].knobs["port"] == 53
     assert requests["tx_queue_latency"].knobs["device"] == "eth0"

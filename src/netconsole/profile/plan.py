@@ -1,0 +1,31 @@
+"""What a profile comes to on this host: the probes to run, with their knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from netconsole.probes.catalogue import pick
+from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
+from netconsole.profile.profile import ProbeChoice, Profile
+
+
+def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str] = ()) -> list[ProbeRequest]:
+    """What to run: the probes of the profile that are not off, or ``only`` these, in summary mode if it lacks them.
+
+    Knobs are the manifest's defaults, then the profile's filters where the probe has the knob, then the profile's own.
+    """
+    names = [pick(manifests, name).name for name in dict.fromkeys(only)] if only else list(profile.probes)
+    requests = []
+    for name in names:
+        choice = profile.probes.get(name, ProbeChoice())
+        mode = choice.mode
+        if mode == "off":
+            if not only:
+                continue
+            mode = "summary"
+        manifest = manifests[name]
+        filters = {knob: value for knob, value in profile.filters.items() if knob in manifest.knobs}
+        knobs = {**manifest.knobs, **filters, **choice.knobs}
+        requests.append(ProbeRequest(name, mode, knobs, manifest.raw, manifest.code(), manifest.source))
+    return requests
