@@ -254,7 +254,7 @@ def _without_rows(metrics: Metrics) -> Metrics:
     """Without the documents that the metrics were made from: they would fill memory as long as the console runs."""
     snapshot = metrics.snapshot
     probes = {
-        name: msgspec.structs.replace(probe, tables={}, histograms={}, events=[], history={})
+        name: msgspec.structs.replace(probe, tables={}, histograms={}, events=[], history={}, row_history={})
         for name, probe in snapshot.probes.items()
     }
     metrics.snapshot = msgspec.structs.replace(snapshot, probes=probes)

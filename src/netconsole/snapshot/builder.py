@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -32,9 +32,14 @@ from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import ProbeState, State
-from netconsole.telemetry.tables import HistogramsState, RowKey, TableState
+from netconsole.telemetry.tables import HistogramsState, RowKey, RowState, TableState
 
 NEVER_SETTLED = "was not attached in time"
+MAX_PARTS = 20
+"""Of a row's history: enough to tell a steady loss from a burst."""
+HISTORY_AGREES = 2.0
+"""A row's history that is off its count by more than this factor is left out: the state forgets that of idle rows.
+Intervals are not all equally long, so that it is never quite its count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,7 @@ def _probe(
         ledger=_ledger(probe, start),
         duration_s=round(duration_ns / 1e9, 6),
         history=_history(probe, start),
+        row_history=_row_history(probe, manifest, start, duration_ns),
     )
 
 
@@ -208,13 +214,16 @@ def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int)
 
 
 def _rows(table: TableState, start: _ProbeMark) -> list[dict[str, Label]]:
-    rows: list[dict[str, Label]] = []
+    return [{**row.labels, **counts, **row.gauges} for row, counts in _moved(table, start)]
+
+
+def _moved(table: TableState, start: _ProbeMark) -> Iterator[tuple[RowState, dict[str, int]]]:
+    """The rows that a snapshot holds, with their counts since the mark."""
     for key, row in table.rows.items():
         before = start.rows.get((table.name, key), {})
         counts = {name: histogram.since(count.total, before.get(name, 0)) for name, count in row.counts.items()}
         if any(counts.values()) or row.gauges:
-            rows.append({**row.labels, **counts, **row.gauges})
-    return rows
+            yield row, counts
 
 
 def _columns(table: TableState, manifest: Manifest | None) -> TableColumns:
@@ -281,6 +290,38 @@ def _history(probe: ProbeState, start: _ProbeMark) -> dict[str, list[float | Non
     for table in probe.tables.values():
         found |= {f"{table.name}.{column}": values for column, values in table.sums(intervals).items()}
     return {name: [None if value is None else round(value, 3) for value in values] for name, values in found.items()}
+
+
+def _row_history(
+    probe: ProbeState, manifest: Manifest | None, start: _ProbeMark, duration_ns: int
+) -> dict[str, list[list[float]]]:
+    """The histories of single rows, of the columns that are worse when they rise; a long run's in fewer parts."""
+    intervals = max(0, probe.timeline.tick - start.tick)
+    found = {}
+    for table in probe.tables.values():
+        spec = manifest.tables.get(table.name) if manifest else None
+        for column in spec.value if spec else ():
+            if column.worse == "up" and column.kind != "max":
+                rows = [
+                    _parts(
+                        table.history(row.key, column.name, intervals), counts.get(column.name, 0), duration_ns / 1e9
+                    )
+                    for row, counts in _moved(table, start)
+                ]
+                if any(rows):
+                    found[f"{table.name}.{column.name}"] = rows
+    return found
+
+
+def _parts(per_s: Sequence[float | None], count: int, span_s: float) -> list[float]:
+    """Rates of equal parts of the run; nothing where they do not add up to the count."""
+    rates = [rate or 0.0 for rate in per_s]  # before its first movement a row stood still
+    events = sum(rates) / len(rates) * span_s if rates else 0.0
+    if not count / HISTORY_AGREES <= events <= count * HISTORY_AGREES or not events:
+        return []
+    size = -(-len(rates) // MAX_PARTS)
+    whole = range(0, len(rates) - size + 1, size)
+    return [round(sum(rates[first : first + size]) / size, 3) for first in whole]
 
 
 def _ledger(probe: ProbeState, start: _ProbeMark) -> dict[str, int]:

@@ -126,6 +126,9 @@ class ProbeData(msgspec.Struct, frozen=True):
     history: dict[str, list[float | None]] = {}
     """Per second, one value for each interval of the run, ten minutes at most; null is not known. Counters by their
     names, columns of tables (all rows together) as ``table.column``."""
+    row_history: dict[str, list[list[float]]] = {}
+    """Of the columns that are worse when they rise, as ``table.column``: one list for each row, in the table's order,
+    per second, one value for each part of the run; all parts are equally long. Empty where it is not known."""
 
 
 class FactData(msgspec.Struct, frozen=True):

@@ -87,6 +87,7 @@ def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests
     assert probe.counters["drops"].unit == "packets"
     assert probe.tables["drops"] == [{"reason": "NO_SOCKET", "class": "benign", "count": 40, "depth": 3}]
     assert probe.history == {"drops": [10.0, 30.0], "drops.count": [10.0, 30.0]}
+    assert probe.row_history == {"drops.count": [[10.0, 30.0]]}
     assert probe.ledger == {"missed": 40}
     assert (probe.status, probe.why, probe.attach) == ("attached", None, ["raw_tracepoint:kfree_skb"])
     # 100 runs of 200 ns in each window of a tenth of a second: ten times that in all.
@@ -96,6 +97,35 @@ def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests
     assert taken.cost["collector"] == {"cpu_pct": pytest.approx(1.0), "rss_kb": 13_000, "pss_kb": None}
     assert taken.host.name == "hv"
     assert taken.profile.budget["kernel_cpu_pct"] == 5.0
+
+
+def test_a_row_has_its_history_in_equal_parts_and_none_that_is_not_its_own(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    def rows(second: int) -> list[Row]:
+        counts = {"NO_SOCKET": 3 * (second + 1), "SOCKET_RCVBUFF": 500 if second >= 30 else 0}
+        delta = {"NO_SOCKET": 3, "SOCKET_RCVBUFF": 500 if second == 30 else 0}
+        known = [reason for reason, total in counts.items() if total]
+        return [
+            Row(
+                labels={"reason": reason, "class": "benign"},
+                counts={"count": Count(delta=delta[reason], total=counts[reason])},
+            )
+            for reason in known
+        ]
+
+    start = builder.mark(stream.state)
+    for second in range(40):
+        stream.state.apply(
+            frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=True, rows=rows(second))
+        )
+        stream.end()
+    steady, burst = take(stream, manifests, start).probes["p"].row_history["drops.count"]
+    assert steady == [3.0] * builder.MAX_PARTS
+    assert burst == [0.0] * 15 + [250.0] + [0.0] * 4
+    stream.state.probes["p"].tables["drops"]._history.clear()  # as when 200 other rows have moved since
+    stream.end()
+    assert take(stream, manifests, start).probes["p"].row_history == {}
 
 
 def test_what_is_unknown_is_null(stream: Stream, manifests: dict[str, Manifest]) -> None:
