@@ -119,3 +119,61 @@ def document(
 def snapshot(seed: int, **kind: Any) -> Snapshot:
     """As :func:`document`, loaded."""
     return msgspec.convert(document(seed, **kind), Snapshot)
+
+
+LOSSES = {
+    "a firewall": ("NETFILTER_DROP", "benign", "nft_do_chain"),
+    "a full socket": ("SOCKET_RCVBUFF", "suspicious", "udp_queue_rcv_one_skb"),
+    "a policer": ("QDISC_DROP", "suspicious", "__dev_queue_xmit"),
+}
+"""Reason, class and place of a loss."""
+CLOSES = ("SOCKET_CLOSE", "benign", "tcp_close")
+BURST = 300
+"""Packets that are dropped at once."""
+
+
+def with_losses(seed: int, *, by: str = "", share: float = 0.0, bursts: bool = False, **kind: Any) -> Snapshot:
+    """As :func:`snapshot`, with the drops in time: each device carries 1000 packets/s, the last one loses a ``share``.
+
+    A firewall drops one by one, a full socket five at once, a policer evenly. With ``bursts`` each of these reasons,
+    and the end of connections, may drop some hundred packets at once, on every device.
+    """
+    made = document(seed, **kind)
+    chance = random.Random(-1 - seed)
+    drops, seconds = made["probes"]["kernel_drops"], round(made["duration_s"])
+    rows = drops["tables"]["drops"]
+    counts = {_drop(**row): _spread_over(chance, row["count"], seconds) for row in rows}
+    devices = list(dict.fromkeys(row["device"] for row in rows))
+    for device in devices if bursts else ():
+        for reason in (*LOSSES.values(), CLOSES):
+            if chance.random() < 0.3:
+                part = counts.setdefault(_drop(*reason, device), [0] * seconds)
+                part[chance.randrange(seconds)] += round(BURST * chance.lognormvariate(0, 1))
+    if by:
+        part = counts.setdefault(_drop(*LOSSES[by], devices[-1]), [0] * seconds)
+        for second, count in enumerate(_lost(chance, by, 1000 * share, seconds)):
+            part[second] += count
+    known = {key: parts for key, parts in counts.items() if any(parts)}
+    drops["tables"]["drops"] = [dict(key) | {"count": sum(parts)} for key, parts in known.items()]
+    drops["counters"]["drops"]["total"] = sum(map(sum, known.values()))
+    drops["history"] = {"drops": [float(sum(parts)) for parts in zip(*known.values(), strict=True)]}
+    drops["history"]["drops.count"] = drops["history"]["drops"]
+    drops["row_history"] = {"drops.count": [[float(part) for part in parts] for parts in known.values()]}
+    return msgspec.convert(made, Snapshot)
+
+
+def _drop(reason: str, kind: str = "", location: str = "", device: str = "", **row: Any) -> tuple[tuple[str, str], ...]:
+    labels = {"reason": reason, "class": row.get("class", kind), "location": location, "device": device}
+    return tuple((labels | {"protocol": "UDP"}).items())
+
+
+def _spread_over(chance: random.Random, count: int, seconds: int) -> list[int]:
+    found = Counter(chance.randrange(seconds) for _ in range(count))
+    return [found[second] for second in range(seconds)]
+
+
+def _lost(chance: random.Random, by: str, per_s: float, seconds: int) -> list[int]:
+    if by == "a policer":
+        return [int(per_s * (second + 1)) - int(per_s * second) for second in range(seconds)]
+    at_once = 5 if by == "a full socket" else 1
+    return [at_once * poisson(chance, per_s / at_once) for _ in range(seconds)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from netconsole.base import figure
@@ -25,18 +25,20 @@ from netconsole.compare.judge import (
     TYPICAL_BURST,
     Judged,
     Spreads,
+    counted,
     enough,
     judge_count,
     judge_gauge,
     judge_histogram,
+    lasting,
     log_rates,
     log_values,
 )
 from netconsole.compare.labels import DEVICE_LABELS, HOST_NETNS
-from netconsole.compare.metrics import EVENT_SIZES, Column, Identity, Metric, Metrics, flatten, metric_key
+from netconsole.compare.metrics import Column, Identity, Metric, Metrics, flatten, metric_key
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
-from netconsole.snapshot.document import MEASURED, ProbeData, Snapshot, number, seconds
+from netconsole.snapshot.document import MEASURED, Label, ProbeData, Snapshot, number, seconds
 
 FALSE_DISCOVERIES = 0.01
 """Of all findings, this share may be chance; when nothing changed, this is the chance of any finding at all."""
@@ -46,7 +48,11 @@ MAX_UNCERTAIN = 10
 MIN_SHARE = 0.05
 """Of what is neither worse nor better (traffic, work), a change of a smaller share of all of it is no finding: beside
 100 000 packets/s the 30 of somebody's session are nothing."""
+LEAST_SHARE, MUCH_SHARE = 0.001, 0.01
+"""Drops of class benign are a loss from these shares of their device's packets on: the first where there were none."""
 MIN_DURATION_S = 1.0
+_TRAFFIC = ("rx_packets", "tx_packets")
+"""Columns of tables of devices: what a loss is a share of."""
 _CONDITIONS = (
     ("machine_cpu_pct", "%", "busy share of all CPUs of the machine"),
     ("kernel_cpu_pct", "%", "time of our programs in the kernel, of one core"),
@@ -111,9 +117,9 @@ def _cost(snapshot: Snapshot, key: str) -> float | None:
 
 def direction_of(one: Judged) -> Direction:
     """Worse, better, or neither: by the metric's own sense and the sign of the change."""
-    if one.metric.worse is None or one.stands_for.name == "shape":
+    if one.worse is None or one.stands_for.name == "shape":
         return "different"
-    return "worse" if (one.stands_for.log2_ratio > 0) == (one.metric.worse == "up") else "better"
+    return "worse" if (one.stands_for.log2_ratio > 0) == (one.worse == "up") else "better"
 
 
 def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> list[Judged]:
@@ -140,17 +146,24 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     spreads = _learned(pairs)
     judged: list[Judged] = []
     work = _work(pairs, now)
-    bursts: dict[tuple[Column, Column], float] = {}
+    traffic = _traffic(now)
+    bursts: dict[tuple[Column, Column, tuple[bool, ...]], float] = {}
     spans = {name: [seconds(one.snapshot, name) for one in (now, *sides)] for name, sides in usable.items()}
     for current, past, sides in pairs:
         now_s, *past_s = spans[current.probe]
-        of = current.identity[:3], (current.counter or current.identity)[:3]
-        burst = bursts.get(of)
+        own, whole = current.identity[:3], (current.counter or current.identity)[:3]
+        # A burst of other rows in a snapshot that has nothing of this one tells nothing of it.
+        there = tuple(one is not None and bool(one.count) for one in (current, *past))
+        burst = bursts.get((own, whole, there))
         if burst is None:  # all rows of a column have the same
-            burst = bursts[of] = _burst(*of, [now, *sides])
+            burst = _burst(own, whole, [side for side, is_there in zip((now, *sides), there, strict=True) if is_there])
+            bursts[own, whole, there] = burst
         result = _judge(current, past, past_s, now_s, spreads, burst)
         if result is not None:
-            if current.kind == "table" and current.worse is None:
+            result.share = _share(result, traffic)
+            if current.benign is not None and _is_loss(result):
+                result.worse = current.benign
+            if current.kind == "table" and result.worse is None:
                 result.large &= abs(change_of(result)) >= MIN_SHARE * work[_work_of(current)]
             judged.append(result)
         elif current.kind == "gauge":
@@ -172,8 +185,39 @@ def _judge(
         return judge_histogram(metric, known, spreads) if known else None
     if metric.kind == "gauge":
         return judge_gauge(metric, [one.value for one in past if one is not None and one.value is not None], spreads)
-    counts = [(one.count if one is not None else 0, span) for one, span in zip(past, spans, strict=True)]
-    return judge_count(metric, now_s, counts, spreads, burst)
+    return judge_count(metric, now_s, list(zip(past, spans, strict=True)), spreads, burst)
+
+
+def _is_loss(one: Judged) -> bool:
+    """Whether more drops of class benign are a fault all the same: new and lasting, or much of the traffic."""
+    shown = one.stands_for
+    if not one.large or shown.log2_ratio <= 0:
+        return False
+    least = LEAST_SHARE if not shown.baseline else MUCH_SHARE
+    return (one.share is None and not shown.baseline) or (one.share is not None and one.share >= least)
+
+
+def _share(one: Judged, traffic: Mapping[Label, float]) -> float | None:
+    """Which share of its device's packets a row's loss is; None where that is not known."""
+    row = one.metric
+    if row.kind != "table" or "up" not in (row.worse, row.benign) or row.unit != "packets":
+        return None
+    labels = dict(row.labels)
+    packets = traffic.get(labels.get("device")) if labels.get("netns", HOST_NETNS) == HOST_NETNS else None
+    lost = change_of(one)
+    return lost / packets if packets and lost > 0 else None
+
+
+def _traffic(now: Metrics) -> dict[Label, float]:
+    """Packets per second of the devices that are counted, received or sent, whichever are more."""
+    found: dict[Label, float] = {}
+    for metric in now.by_identity.values():
+        if metric.kind == "table" and metric.name.rpartition(".")[2] in _TRAFFIC and len(metric.labels) == 1:
+            label, device = metric.labels[0]
+            span_s = seconds(now.snapshot, metric.probe)
+            if label == "device" and span_s:
+                found[device] = max(found.get(device, 0.0), metric.count / span_s)
+    return found
 
 
 def _work(pairs: Iterable[Pair], now: Metrics) -> dict[tuple[str, str, str], float]:
@@ -210,11 +254,11 @@ def _learned(pairs: Iterable[Pair]) -> Spreads:
                 spreads.learn(name, log_values([one.percentile(percent) for one in known if enough(one, percent)]))
             spreads.learn("mean", log_values([one.mean for one in known if one.count]))
         elif metric.kind in ("counter", "table"):
-            event = EVENT_SIZES.get(metric.unit, 1.0)
-            counts = [one.count / event if one is not None else 0.0 for one in past]
-            if counts and min(counts) > 1:
-                spans = [seconds(one.snapshot, metric.probe) for one in sides]
-                spreads.learn("rate", log_rates(list(zip(counts, spans, strict=True))))
+            counts = [counted(one, seconds(side.snapshot, metric.probe)) for one, side in zip(past, sides, strict=True)]
+            for name, ones in (("rate", counts), ("lasting", [lasting(one) for one in counts])):
+                seen = [one for one in ones if one is not None and one.events > 1]
+                if len(seen) == len(sides):
+                    spreads.learn(name, log_rates(seen))
     return spreads
 
 
@@ -350,6 +394,8 @@ def _why(one: Judged, significant: bool, part: Part | None) -> str:
             text += f" (×{figure.number(shown.ratio)})"
         if shown.spread:
             text += f", the baseline's spread is {said(shown.spread, one.unit)}"
+        if one.share is not None and direction_of(one) == "worse":
+            text += f"; {figure.number(100 * one.share)} % of the packets of its device"
     if part is not None and part[1] > 0:
         text += f"; {min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}"
     if one.metric.is_rest:

@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from netconsole.compare.metrics import EVENT_SIZES, Distribution, Metric, added
+from netconsole.compare.metrics import EVENT_SIZES, Distribution, Metric, Worse, added
 from netconsole.compare.significance import (
+    dispersion,
     median,
     rate_p,
     shape_distance,
@@ -34,6 +35,12 @@ TYPICAL_BURST, BURST_WEIGHT = 4.0, 1.0
 much as so many intervals of a series that tells."""
 MIN_EVENTS = 10
 """A difference of fewer events in the whole run is not worth a line."""
+MIN_PARTS = 3
+"""With fewer parts nobody can tell what lasts."""
+USUAL_DEVIATIONS = 3.0
+"""Of a part from the median of all parts, in standard deviations of events that come one by one."""
+CERTAIN = 1e-12
+"""Smaller probabilities are all the same."""
 MIN_TIME_NS = 1000
 """A difference of less than a microsecond is not worth a line."""
 SHAPE_MIN = 0.5
@@ -45,7 +52,8 @@ PRIOR_DEGREES = 4.0
 MAX_BELOW_TYPICAL = 3.0
 """A figure that happened to repeat itself exactly is not believed to be steadier than typical by more than this."""
 MIN_SPREAD = {
-    "p50": 0.05, "p90": 0.1, "p99": 0.2, "mean": 0.1, "rate": 0.05, "gauge": 0.4, "worst": 1.28, "shape": 0.05,
+    "p50": 0.05, "p90": 0.1, "p99": 0.2, "mean": 0.1, "rate": 0.05, "lasting": 0.05, "gauge": 0.4, "worst": 1.28,
+    "shape": 0.05,
 }  # fmt: skip
 """No figure on a host repeats better than to 5 %, and the tail never that well: five p99 that happen to agree say
 little of the sixth. Natural logarithms; measured by bench/real_comparison.py. The longest of many times is one sample:
@@ -94,6 +102,14 @@ class Judged:
     """How large, in log2 units, what is almost nothing held against one event; for ranking."""
     statistics: list[Statistic] = field(default_factory=list)
     distance: float | None = None
+    worse: Worse = None
+    """Which way it is worse, everything considered."""
+    share: float | None = None
+    """Of a loss: its share of the packets of the device that it happened at."""
+
+    def __post_init__(self) -> None:
+        """By default as the metric has it."""
+        self.worse = self.metric.worse
 
     @property
     def p(self) -> float:
@@ -128,34 +144,105 @@ class Spreads:
         return max(MIN_SPREAD[kind], math.exp(steadied))
 
 
-def judge_count(
-    now: Metric, now_s: float, before: Sequence[tuple[int, float]], spreads: Spreads, burst: float = TYPICAL_BURST
-) -> Judged | None:
-    """A count over ``now_s`` seconds against (count, seconds) of each baseline; None when nothing ever came.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A count of one snapshot in events, over how many seconds, and in each equal part of them (None: not known)."""
 
-    ``burst`` is how many events come at once, by the series within the snapshots.
+    events: float
+    seconds: float
+    parts: Sequence[float] | None = None
+
+    @property
+    def per_s(self) -> float:
+        """Events per second."""
+        return self.events / self.seconds
+
+
+def lasting(count: Counted) -> Counted | None:
+    """What of a count comes all the time: no part counts for more than is usual of its median. None: not known.
+
+    A burst is in one part or a few, and leaves nothing; a loss of two a second is in nearly all of them.
     """
-    if not now.count and not any(count for count, _ in before):
+    if not count.events:
+        return Counted(0.0, count.seconds, ())
+    if not count.parts or len(count.parts) < MIN_PARTS:
+        return None
+    middle = median(count.parts)
+    usual = middle + USUAL_DEVIATIONS * math.sqrt(middle) + 1 if middle else 0.0
+    parts = [min(part, usual) for part in count.parts]
+    return Counted(math.fsum(parts), count.seconds, parts)
+
+
+def judge_count(
+    now: Metric, now_s: float, before: Sequence[tuple[Metric | None, float]], spreads: Spreads, burst: float
+) -> Judged | None:
+    """A count over ``now_s`` seconds against those of the baseline (None: not seen); None when nothing ever came.
+
+    Looked at as a whole, and at what of it lasts. ``burst``: events at once in the rows of its column.
+    """
+    if not now.count and not any(one.count for one, _ in before if one is not None):
         return None
     event = EVENT_SIZES.get(now.unit, 1.0)
-    events, past = now.count / event, [(count / event, seconds) for count, seconds in before]
-    rates = [count / seconds for count, seconds in before]
-    typical, rate = median(rates), now.count / now_s
-    expected = typical * now_s / event
-    statistic = Statistic("rate", typical, rate, None, 1.0)
-    large = abs(events - expected) >= MIN_EVENTS and abs(statistic.log2_ratio) >= math.log2(MIN_RATIO)
+    whole = [counted(one, seconds) for one, seconds in ((now, now_s), *before)]
+    found = []
+    if all(one.parts is not None or not one.events for one in whole):
+        found.append(_count("rate", whole, event, _at_once(whole, burst), spreads, own_burst=True))
+        steady = [lasting(one) for one in whole]
+        known = [one for one in steady if one is not None]
+        # A second look costs certainty: none where nothing came in bursts.
+        if len(known) == len(whole) and any(a.events - b.events > 0.5 for a, b in zip(whole, known, strict=True)):
+            found.append(_count("lasting", known, event, _at_once(known, burst), spreads, own_burst=True))
+    else:
+        found.append(_count("rate", whole, event, burst, spreads))
+    best, large, size = min(found, key=lambda one: (not one[1], max(one[0].p, CERTAIN)))
+    return Judged(now, best, f"{now.unit}/s" if now.unit else "/s", large, size, [one for one, _, _ in found])
+
+
+def counted(metric: Metric | None, span_s: float) -> Counted:
+    """The count of one snapshot; of a row that is not there, 0."""
+    if metric is None:
+        return Counted(0.0, span_s)
+    return Counted(metric.count / EVENT_SIZES.get(metric.unit, 1.0), span_s, metric.parts)
+
+
+def _at_once(counts: Sequence[Counted], of_column: float) -> float:
+    """How many events come at once, by the parts of the counts; where these are few, no more than in all their rows."""
+    return dispersion([one.parts or () for one in counts], min(TYPICAL_BURST, of_column), BURST_WEIGHT)
+
+
+def _count(
+    name: str, counts: Sequence[Counted], event: float, burst: float, spreads: Spreads, own_burst: bool = False
+) -> tuple[Statistic, bool, float]:
+    """One way to look at counts, the current first; whether the change is worth a line, and how large, in log2 units.
+
+    ``own_burst``: whether ``burst`` is of this very figure.
+    """
+    now, *before = counts
+    typical = median([one.per_s for one in before])
+    statistic = Statistic(name, typical * event, now.per_s * event, None, 1.0)
+    expected = typical * now.seconds
+    large = abs(now.events - expected) >= MIN_EVENTS and abs(statistic.log2_ratio) >= math.log2(MIN_RATIO)
     if len(before) >= SPREAD_SNAPSHOTS:
-        logs = log_rates(past)
-        own = spreads.of("rate", logs)
-        statistic.spread = own * typical if own is not None else None
+        logs = log_rates(before)
+        own = spreads.of(name, logs)
+        statistic.spread = own * statistic.baseline if own is not None and statistic.baseline is not None else None
         if large:
-            total, total_s = sum(count for count, _ in past), sum(seconds for _, seconds in past)
-            p = rate_p(total, total_s, events, now_s, burst=burst)
-            statistic.p = max(p, _spread_p(math.log((events + 0.5) / now_s), logs, own))
+            events, span_s = sum(one.events for one in before), sum(one.seconds for one in before)
+            if own_burst and not events:
+                # A factor tells nothing of how far from nothing a rate may be: a margin does.
+                statistic.p = rate_p(0.0, span_s, now.events, now.seconds, SINGLE_RATIO, burst)
+            else:
+                pooled = rate_p(events, span_s, now.events, now.seconds, burst=burst)
+                statistic.p = max(pooled, _spread_p(math.log((now.events + 0.5) / now.seconds), logs, own))
+                nearest = (max if now.per_s > typical else min)(before, key=lambda one: one.per_s)
+                if nearest.events:  # what one run in three had, one more may have a little more of
+                    beside = rate_p(nearest.events, nearest.seconds, now.events, now.seconds, MIN_RATIO, burst)
+                    statistic.p = max(statistic.p, beside)
     elif large:  # what is too small for a line needs no test
-        statistic.p = max(rate_p(count, seconds, events, now_s, SINGLE_RATIO, burst) for count, seconds in past)
-    size = math.log2((events + 1) / (expected + 1))
-    return Judged(now, statistic, f"{now.unit}/s" if now.unit else "/s", large, size)
+        statistic.p = max(
+            rate_p(one.events, one.seconds, now.events, now.seconds, SINGLE_RATIO, burst) for one in before
+        )
+    return statistic, large, math.log2((now.events + 1) / (expected + 1))
 
 
 def judge_gauge(now: Metric, before: Sequence[float], spreads: Spreads) -> Judged | None:
@@ -196,7 +283,7 @@ def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spread
         shape = _shape(distance, floor, current, before, whole)
         return Judged(now, shape, "log2 units", True, distance, [*statistics, shape], distance)
     # The most certain of those that moved enough; of equally certain ones, the one that moved most.
-    best = min(eligible or statistics, key=lambda one: (max(one.p, 1e-12), -abs(one.log2_ratio)))
+    best = min(eligible or statistics, key=lambda one: (max(one.p, CERTAIN), -abs(one.log2_ratio)))
     return Judged(now, best, now.unit, bool(eligible), best.log2_ratio, statistics, distance)
 
 
@@ -205,9 +292,9 @@ def least_difference(unit: str) -> float:
     return MIN_TIME_NS / _NS[unit] if unit in _NS else 0.0
 
 
-def log_rates(counts: Sequence[tuple[float, float]]) -> list[float]:
+def log_rates(counts: Sequence[Counted]) -> list[float]:
     """Natural logarithms of rates, nothing counted as half an event."""
-    return [math.log((count + 0.5) / seconds) for count, seconds in counts]
+    return [math.log((one.events + 0.5) / one.seconds) for one in counts]
 
 
 def log_values(values: Sequence[float | None]) -> list[float]:

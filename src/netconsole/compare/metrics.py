@@ -62,6 +62,10 @@ class Metric:
     """The counter that this row is a part of, or the sum that it is the busiest CPU's part of."""
     is_rest: bool = False
     """Of a counter: rows that are no fault, or that cannot be compared, have been taken from its count."""
+    benign: Worse = None
+    """Of a row of class benign: which way it is worse all the same, when it is new or takes much of the traffic."""
+    parts: list[float] | None = None
+    """Of a count: the events in each of the equal parts of the snapshot's time; None where that is not known."""
 
     @property
     def key(self) -> str:
@@ -174,8 +178,9 @@ def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
         if data.total is not None:
             worse = _worse(data.worse, "count", counter, data.unit)
             metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total))
-            per_s = probe.history.get(counter, ())
-            metrics.series[name, "counter", counter] = _events_in_turn(per_s, data.total, data.unit)
+            series = _events_in_turn(probe.history.get(counter, ()), data.total, data.unit)
+            metrics.series[name, "counter", counter] = series
+            metrics.by_identity[name, "counter", counter, ()].parts = series or None
 
 
 def _events_in_turn(per_s: Sequence[float | None], total: int, unit: str) -> list[float]:
@@ -192,7 +197,8 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
     known: dict[Labels, dict[str, Metric]] = {}
     per_cpu: dict[Identity, dict[Label, int]] = {}
     stands_for: dict[str, dict[Label, Label]] = {label: {} for label in labels if label in VOLATILE}
-    for row in rows:
+    histories = {column: probe.row_history.get(f"{table}.{column}", ()) for column in described}
+    for number, row in enumerate(rows):
         values = []
         for label in labels:
             value = row.get(label)
@@ -215,7 +221,9 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
                 continue
             if metric.kind == "gauge":
                 metric.value = value if metric.value is None else max(metric.value, value)
-            elif value >= 0:
+            elif value > 0:
+                in_turn = histories[column][number] if number < len(histories[column]) else ()
+                _add_parts(metric, _events_in_turn(in_turn, int(value), metric.unit))
                 metric.count += int(value)
                 if "cpu" in row and metric.worse == "up":
                     cpus = per_cpu.setdefault(metric.identity, {})
@@ -232,11 +240,21 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
         metrics.add(_busiest(metrics.by_identity[whole], max(cpus.values())))
 
 
+def _add_parts(metric: Metric, parts: list[float]) -> None:
+    """Take the parts of one more row in; unless those of all rows are known and as many, none are."""
+    if not metric.count:
+        metric.parts = parts or None
+    elif metric.parts is not None and len(parts) == len(metric.parts):
+        metric.parts = [one + more for one, more in zip(metric.parts, parts, strict=True)]
+    else:
+        metric.parts = None
+
+
 def _busiest(whole: Metric, count: int) -> Metric:
     """What the CPU with most of it had: work moves between CPUs by itself, but one that has it all is a bottleneck."""
     labels: Labels = (*whole.labels, ("cpu", "busiest"))
     identity = (whole.probe, whole.kind, whole.name, labels)
-    return replace(whole, identity=identity, count=count, counter=whole.identity)
+    return replace(whole, identity=identity, count=count, counter=whole.identity, parts=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +281,7 @@ def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumn
 
 
 def _cells(probe: str, columns: Mapping[str, _Cell], labels: Labels) -> dict[str, Metric]:
-    """The metrics of one row, still 0. A drop of class benign (no listener, the end of a connection) is never worse."""
+    """The metrics of one row, still 0. A drop of class benign (no listener, a firewall) is worse in some cases only."""
     benign = ("class", "benign") in labels
     return {
         name: Metric(
@@ -271,6 +289,7 @@ def _cells(probe: str, columns: Mapping[str, _Cell], labels: Labels) -> dict[str
             column.unit,
             None if benign else column.worse,
             counter=column.counter,
+            benign=column.worse if benign else None,
         )
         for name, column in columns.items()
     }

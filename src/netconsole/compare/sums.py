@@ -54,7 +54,7 @@ def _aside(side: Metrics, unmatched: Set[Identity]) -> dict[Identity, int]:
 
 
 def _without(counter: Metric, aside: int | None) -> Metric:
-    return replace(counter, count=max(0, counter.count - (aside or 0)), is_rest=True)
+    return replace(counter, count=max(0, counter.count - (aside or 0)), is_rest=True, parts=None)
 
 
 def said_once(certain: list[Judged], judged: Mapping[Identity, Judged]) -> tuple[list[Judged], dict[Identity, Part]]:

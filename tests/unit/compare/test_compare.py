@@ -34,6 +34,7 @@ def five() -> list[Snapshot]:
 
 
 quick = cache(partial(made_up.snapshot, samples=500))
+lossy = cache(partial(made_up.with_losses, samples=50))
 
 
 def changed(document: dict[str, Any], **change: Any) -> Snapshot:
@@ -97,15 +98,35 @@ def test_an_improvement_is_not_a_regression(five: list[Snapshot]) -> None:
     assert found.findings[0].direction == "better"
 
 
-def test_a_change_of_benign_drops_is_neither_worse_nor_better(five: list[Snapshot]) -> None:
+def benign(more: int, reason: str, packets: int) -> Snapshot:
+    """A run with so many times the benign drops, which are 3/s at each device."""
     document = made_up.document(77)
-    for row in document["probes"]["kernel_drops"]["tables"]["drops"]:
-        row["count"] *= 50
-    total = sum(row["count"] for row in document["probes"]["kernel_drops"]["tables"]["drops"])
-    document["probes"]["kernel_drops"]["counters"]["drops"]["total"] = total
-    found = compare(msgspec.convert(document, Snapshot), five)
-    assert found.verdict == "changed"
-    assert {finding.direction for finding in found.findings if finding.significant} == {"different"}
+    for row in document["probes"]["link_rates"]["tables"]["links"]:
+        row["rx_packets"] = packets * 10
+    rows = document["probes"]["kernel_drops"]["tables"]["drops"]
+    for row in rows:
+        row |= {"count": row["count"] * more, "reason": reason}
+    document["probes"]["kernel_drops"]["counters"]["drops"]["total"] = sum(row["count"] for row in rows)
+    return msgspec.convert(document, Snapshot)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason", "packets", "verdict", "direction"),
+    [
+        (10, "NO_SOCKET", 10_000, "changed", "different"),  # 0.3 % of the device's packets
+        (10, "NO_SOCKET", 1000, "regressed", "worse"),  # 3 %
+        (4, "NETFILTER_DROP", 1000, "regressed", "worse"),  # 1.2 %, and there were none
+        (4, "NETFILTER_DROP", 100_000, "changed", "different"),  # 0.01 %
+    ],
+)
+def test_benign_drops_are_worse_when_they_are_new_or_take_much_of_the_traffic(
+    five: list[Snapshot], more: int, reason: str, packets: int, verdict: str, direction: str
+) -> None:
+    found = compare(benign(more, reason, packets), five)
+    certain = [finding for finding in found.findings if finding.significant]
+    assert (found.verdict, certain[0].direction) == (verdict, direction)
+    if verdict == "regressed":
+        assert "% of the packets of its device" in certain[0].why
 
 
 def test_a_changed_fact_is_named_beside_the_findings_that_it_may_explain(five: list[Snapshot]) -> None:
@@ -296,6 +317,65 @@ def test_a_steady_loss_is_found_with_a_single_snapshot_and_a_burst_is_not() -> N
     assert compare(run(0.0, 30.0, 0.0), [run(0.0, 0.0, 0.0)]).verdict == "same"
 
 
+@pytest.mark.parametrize("bursts", [False, True])
+@pytest.mark.parametrize(
+    ("by", "share", "regressed"),
+    [
+        ("", 0.0, range(2)),
+        ("a firewall", 0.01, range(20, 21)),
+        ("a full socket", 0.01, range(20, 21)),
+        ("a policer", 0.01, range(20, 21)),
+        ("a firewall", 0.002, range(15, 21)),
+        ("a policer", 0.002, range(20, 21)),
+    ],
+)
+def test_a_steady_loss_is_found_by_whatever_it_is_made_also_beside_bursts(
+    by: str, share: float, bursts: bool, regressed: range
+) -> None:
+    """Of 20 trials; the same again is called a change in one at most. 0.2 % are 20 packets in a run."""
+    verdicts = []
+    for trial in range(20):
+        *baseline, current = (100 * trial + number for number in range(4))
+        before = [lossy(seed, bursts=bursts) for seed in baseline]
+        verdicts.append(compare(made_up.with_losses(current, by=by, share=share, bursts=bursts, samples=50), before))
+    assert [one.verdict for one in verdicts].count("regressed") in regressed
+    assert by or [one.verdict for one in verdicts].count("same") >= 19
+    if share == 0.01:
+        assert all(made_up.LOSSES[by][0] in one.findings[0].metric for one in verdicts)
+
+
+def test_a_burst_of_another_reason_in_the_baseline_hides_no_loss_in_an_older_snapshot() -> None:
+    """It has no histories of rows: how all rows moved together counts, where it is known that this one was there."""
+
+    def run(netfilter: list[float], closes: list[float]) -> Snapshot:
+        rows = [
+            {"reason": reason, "class": "benign", "count": round(sum(per_s))}
+            for reason, per_s in (("NETFILTER_DROP", netfilter), ("SOCKET_CLOSE", closes))
+            if sum(per_s)
+        ]
+        columns = {"drops": {"labels": ["reason", "class"], "values": {"count": {"unit": "packets", "worse": "up"}}}}
+        history = {"drops.count": [one + other for one, other in zip(netfilter, closes, strict=True)]}
+        probe = {"status": "attached", "tables": {"drops": rows}, "columns": columns, "history": history}
+        return changed(EMPTY, probes={"p": probe}, facts={})
+
+    none, loss, burst = [0.0] * 10, [10.0] * 10, [0.0] * 4 + [400.0] + [0.0] * 5
+    found = compare(run(loss, none), [run(none, none), run(none, burst), run(none, none)])
+    assert (found.verdict, found.findings[0].direction) == ("regressed", "worse")
+    assert compare(run(burst, none), [run(none, none), run(none, burst), run(none, none)]).verdict == "same"
+
+
+def test_what_one_run_of_the_baseline_had_another_may_have_a_little_more_of() -> None:
+    def run(per_s: int) -> Snapshot:
+        rows = [{"reason": "QDISC_DROP", "count": 10 * per_s}] if per_s else []
+        columns = {"drops": {"labels": ["reason"], "values": {"count": {"unit": "packets", "worse": "up"}}}}
+        history = {"drops.count": [[float(per_s)] * 10] if per_s else []}
+        probe = {"status": "attached", "tables": {"drops": rows}, "columns": columns, "row_history": history}
+        return changed(EMPTY, probes={"p": probe}, facts={})
+
+    assert compare(run(11), [run(0), run(10), run(0)]).verdict == "same"
+    assert compare(run(30), [run(0), run(10), run(0)]).verdict == "regressed"
+
+
 def test_traffic_that_comes_in_bursts_is_held_against_its_own_unrest() -> None:
     """A table has no counter: how its rows moved together, interval by interval, says how far a rate can be trusted."""
 
@@ -453,6 +533,11 @@ def test_any_two_counts_can_be_compared(first: int, second: int, first_s: float,
 
     compare(of(first, first_s), [of(second, second_s)])
     compare(of(first, first_s), [of(second, second_s)] * 3)
+
+
+def test_a_run_that_took_no_time_is_left_out(five: list[Snapshot]) -> None:
+    found = compare(changed(made_up.document(7), duration_s=0.0), five)
+    assert (found.verdict, found.compared) == ("same", 0)
 
 
 def test_what_the_manifest_says_of_worse_is_what_counts() -> None:
