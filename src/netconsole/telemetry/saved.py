@@ -6,6 +6,7 @@ to others) are plain attributes: :meth:`__post_init__` makes them anew, for a ne
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar, get_args, get_origin
 
@@ -18,6 +19,15 @@ def _public(name: str) -> str:
 
 class Saved(msgspec.Struct, dict=True, rename=_public):
     """An object of named fields, which may have attributes that are not saved."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy of all attributes; msgspec by itself copies the fields alone."""
+        made = memo[id(self)] = copy.copy(self)
+        for name in self.__struct_fields__:
+            setattr(made, name, copy.deepcopy(getattr(self, name), memo))
+        for name, value in self.__dict__.items():
+            setattr(made, name, copy.deepcopy(value, memo))
+        return made
 
 
 class SavedValues(msgspec.Struct, array_like=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import tracemalloc
 from typing import Any
@@ -332,3 +333,22 @@ def test_a_series_keeps_the_last_ten_minutes() -> None:
     series.put(timeline.tick + 1, None)
     timeline.close(0, whole=True)
     assert series.values(timeline, 2) == [0.0, None]
+
+
+def test_a_copy_is_whole_and_its_own() -> None:
+    """A console that is paused shows a copy of the state, histories included."""
+    stream = Stream(State())
+    stream.hello()
+    stream.status()
+    for total in (5, 12):
+        stream.table(row("lo", total - (total == 12) * 5, total))
+        stream.histogram(Buckets(1, 7, 7, 7, [(7, 1)]), Buckets(1, 7, 7, 7, [(7, 1)]), device="lo")
+        stream.end()
+    kept = copy.deepcopy(stream.state)
+    stream.table(row("lo", 100, 112))
+    stream.end()
+    table = kept.probes["p"].tables["t"]
+    (key,) = table.rows
+    assert [value for value in table.history(key, "n") if value is not None][-2:] == [5.0, 7.0]
+    assert kept.probes["p"].histograms["h"].history(next(iter(kept.probes["p"].histograms["h"].rows)))[-1] == 7.0
+    assert kept.collector.intervals == 2 and table.timeline is kept.collector.timeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from netconsole.base import figure
 from netconsole.findings.incidents import Incident, told
@@ -18,11 +18,12 @@ COLLECTOR = "collector"
 _RANK = {"!!": 0, "!": 1, "?": 2, "ok": 3}
 
 
-class Standing(NamedTuple):
-    """The key of an incident's row: the cursor stays with the incident, whatever becomes of it."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The key of an incident's row: the cursor stays with the incident, whatever its best evidence is by now."""
 
-    evidence: Evidence
     number: int
+    evidence: Evidence = field(compare=False)
 
 
 def block() -> Block:
@@ -109,7 +110,7 @@ def _row(finding: Incident, unit: str) -> Row:
         "since": Cell(when, float(finding.since_ns), "dim"),
         "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
     }
-    return Row(Standing(evidence_of(finding), finding.number), cells)
+    return Row(Standing(finding.number, evidence_of(finding)), cells)
 
 
 _TOPICS = {"kernel_drops": "drops", "tx_queue_latency": "queue", "softirq_health": "softirq", "socket_drops": "socket",
