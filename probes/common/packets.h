@@ -37,6 +37,7 @@ static inline int nc_place_wanted(struct nc_config *config, struct nc_place *pla
 /* ---- packets ---- */
 
 #define NC_L4_NONE 0x100        /* not IP */
+#define NC_L4_UNIX 0x102        /* no packet: a message between processes of this host (AF_UNIX) */
 #define NC_L4_UNPARSED 0x101    /* IP whose headers could not be read */
 #define NC_IPV6_EXTENSIONS 6    /* a packet with more is hostile */
 

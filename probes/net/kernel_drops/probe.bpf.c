@@ -59,6 +59,15 @@ static inline void place_of_socket(struct nc_place *place, struct sk_buff *skb, 
     }
 }
 
+/* A message between processes of this host, or of one that could not be connected: it is no packet, has no protocol and no device. */
+#define FAMILY_UNIX 1   /* AF_UNIX */
+static inline int is_unix(struct sk_buff *skb)
+{
+    struct sock *sk = NC_READ(skb, sk);
+
+    return sk && NC_READ(sk, __sk_common.skc_family) == FAMILY_UNIX;
+}
+
 static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb)
 {
     struct net_device *dev = NC_GET(skb, dev);
@@ -119,6 +128,8 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         return;
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_FLOW)
         nc_parse(&flow, skb);
+    if (flow.l4 == NC_L4_NONE && !flow.ethertype && is_unix(skb))
+        flow.l4 = NC_L4_UNIX;
     if (flags & (NC_F_PORT | NC_F_DETAILS))
         nc_parse_ports(&flow, skb);
     if (!nc_flow_wanted(config, &flow))

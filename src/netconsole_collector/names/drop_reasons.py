@@ -88,6 +88,9 @@ _OVS_SENDS = ("do_output", "do_execute_actions")
 """Since 6.7 these functions say why they drop. A drop there without a reason was made by ovs_vport_send, which they
 call: it ends with a jump into the function that frees, so the location is that of its caller."""
 
+_OF_UNIX = re.compile(r"_*unix_")
+"""Functions of net/unix."""
+
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
 
@@ -126,8 +129,15 @@ class DropReasons:
     def labels(self, reason: int, location: Optional[str]) -> Dict[str, str]:
         """The labels ``reason``, ``class`` and ``provenance`` of a drop.
 
-        On a kernel without names (before 5.17) the reason is inferred from the function that dropped.
+        On a kernel without names (before 5.17) the reason is inferred from the function that dropped. What AF_UNIX
+        drops is benign: a message between processes of this host is no packet, and who sent it is told.
         """
+        found = self._labels(reason, location)
+        if location is not None and _OF_UNIX.match(location):
+            found["class"] = BENIGN
+        return found
+
+    def _labels(self, reason: int, location: Optional[str]) -> Dict[str, str]:
         inferred = _OVS_OWN.get(reason) or self._inferred_for_ovs(reason, location)
         if inferred:
             return {"reason": inferred, "class": _ovs_class(inferred), "provenance": INFERRED}

@@ -35,8 +35,8 @@ L4 = {
     51: "AH",
 }
 L4.update({58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP", 136: "UDP-Lite"})
-L4.update({0x100: "not IP", 0x101: "unparsed"})
-"""IP protocol numbers. Above 255: why nc_parse of probes/common/packets.h found no protocol."""
+L4.update({0x100: "not IP", 0x101: "unparsed", 0x102: "AF_UNIX"})
+"""IP protocol numbers. Above 255: why there is none (NC_L4_ in probes/common/packets.h)."""
 
 ETHERTYPES = {0x0800: "IPv4", 0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "802.1Q", 0x88A8: "802.1ad", 0x8847: "MPLS"}
 ETHERTYPES.update({0x8035: "RARP", 0x88CC: "LLDP", 0x8809: "LACP", 0x8863: "PPPoE discovery", 0x8864: "PPPoE"})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from netconsole.telemetry import frames
+from tests.support.live.collector_driver import Driver
 from tests.support.live.measurement import LIMIT_S, Measurement
 from tests.support.live.network import IS_EMULATED, Namespace, SleepingReceiver, Wire, send_frames, send_udp
 
@@ -61,6 +62,20 @@ def test_every_datagram_to_a_closed_port_is_counted_once_on_loopback(drops: Meas
     assert expected.items() <= row.labels.items()
     if row.labels["provenance"] == "kernel":
         assert (row.labels["reason"], row.labels["class"]) == ("NO_SOCKET", "benign")
+
+
+def test_a_message_that_nobody_reads_is_no_packet(drops: Measurement, namespace: Namespace) -> None:
+    namespace.python("import socket; near, far = socket.socketpair(); near.send(b'never read'); far.close()")
+    drops.settle()
+    (row,) = drops.rows(PROBE, "drops", netns=namespace.name)
+    assert (row.labels["protocol"], row.labels["class"], row.counts["count"]) == ("AF_UNIX", "benign", 1)
+
+
+def test_a_collector_leaves_no_message_unread(drops: Measurement, namespace: Namespace) -> None:
+    """It and its compile workers must not be the ones that drop."""
+    with Driver(before=("ip", "netns", "exec", namespace.name)) as driver:
+        driver.load()
+    assert counted(drops, namespace, protocol="AF_UNIX") == 0
 
 
 def test_every_datagram_to_a_closed_port_is_counted_once_behind_a_wire(drops: Measurement, wire: Wire) -> None:
