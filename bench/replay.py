@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 from netconsole.probes import catalogue  # noqa: E402
 from netconsole.profile.profile import Budget  # noqa: E402
-from netconsole.recording.format import Recording  # noqa: E402
 from netconsole.recording.player import Player  # noqa: E402
+from netconsole.recording.reader import Recording  # noqa: E402
 from netconsole.telemetry import frames  # noqa: E402
 from netconsole.telemetry.frames import AnyFrame  # noqa: E402
 from tests.support.recorded import HEADER, Stream, record  # noqa: E402

@@ -17,8 +17,9 @@ from netconsole.probes import catalogue
 from netconsole.profile import loader
 from netconsole.profile.profile import Budget, Profile
 from netconsole.recording import format
-from netconsole.recording.format import CHECKPOINT_MAGIC, HEADER_MAGIC, MARK, SKIPPABLE, Damaged, Mark, Recording
+from netconsole.recording.format import CHECKPOINT_MAGIC, HEADER_MAGIC, MARK, SKIPPABLE, Mark
 from netconsole.recording.player import Player
+from netconsole.recording.reader import Damaged, Recording
 from netconsole.report import RENDERERS, of_comparison, of_snapshot
 from netconsole.snapshot import builder
 from netconsole.snapshot import document as snapshot_file

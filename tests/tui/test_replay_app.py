@@ -13,8 +13,8 @@ from textual.widgets import Input
 
 from netconsole.probes import catalogue
 from netconsole.profile.profile import Budget, Profile
-from netconsole.recording.format import Recording
 from netconsole.recording.player import Player
+from netconsole.recording.reader import Recording
 from netconsole.recording.replay_session import Position, ReplaySession
 from netconsole.snapshot import document
 from netconsole.tui.replay_app import ReplayApp

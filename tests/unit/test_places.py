@@ -15,7 +15,7 @@ import pytest
 from netconsole.base import output
 from netconsole.base.errors import BadInput, bad
 from netconsole.compare import baseline
-from netconsole.recording.format import Recording
+from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import Recorder
 from netconsole.snapshot import document
 from netconsole.telemetry.state import State

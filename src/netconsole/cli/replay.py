@@ -42,8 +42,8 @@ def open_replay(path: Path, speed: float = 1.0) -> int:
     """The console on a recording. Raises BadInput when it cannot be read."""
     from netconsole.probes.catalogue import load_all
     from netconsole.profile.profile import Profile
-    from netconsole.recording.format import Damaged, Recording
     from netconsole.recording.player import Player
+    from netconsole.recording.reader import Damaged, Recording
     from netconsole.recording.replay_session import ReplaySession
 
     opened = Recording(path)
@@ -115,7 +115,7 @@ def budget_of(recorded: Mapping[str, float | str | None]) -> Budget:
 
 
 def _summary(path: Path) -> str:
-    from netconsole.recording.format import Recording
+    from netconsole.recording.reader import Recording
 
     opened = Recording(path)
     opened.close()

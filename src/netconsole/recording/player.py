@@ -13,7 +13,7 @@ from itertools import chain
 from netconsole.findings.incidents import Incident, Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
-from netconsole.recording.format import Damaged, Recording
+from netconsole.recording.reader import Damaged, Recording
 from netconsole.snapshot.builder import Totals, mark
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction

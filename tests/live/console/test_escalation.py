@@ -15,7 +15,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.profile.loader import load_file
 from netconsole.profile.plan import plan
-from netconsole.recording.format import Recording
+from netconsole.recording.reader import Recording
 from netconsole.run.assembly import session_of
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction

@@ -8,8 +8,8 @@ import pytest
 
 from netconsole.probes import catalogue as probes
 from netconsole.profile.profile import Budget
-from netconsole.recording.format import Recording
 from netconsole.recording.player import Player
+from netconsole.recording.reader import Recording
 from netconsole.session.protocol import Connection
 from netconsole.telemetry.tables import row_key
 from netconsole.tui.panes import catalogue

@@ -15,7 +15,7 @@ from netconsole.base.errors import BadInput
 from netconsole.cli import main as cli
 from netconsole.cli import options
 from netconsole.cli import replay as cli_replay
-from netconsole.recording.format import Recording
+from netconsole.recording.reader import Recording
 from netconsole.telemetry.frames import Table
 from tests.support.recorded import Stream, record
 from tests.unit.recording.test_shipped import assert_as_published

@@ -22,7 +22,7 @@ from netconsole.profile.escalation_rules import SUFFIX, Escalation
 from netconsole.profile.loader import load_file
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.recording.flight_recorder import MAX_WEIGHT, FlightRecorder
-from netconsole.recording.format import Recording
+from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import describe
 from netconsole.session.protocol import News
 from netconsole.telemetry import frames

@@ -21,17 +21,8 @@ from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput
 from netconsole.profile.profile import Budget, Enforcement
-from netconsole.recording.format import (
-    CHECKPOINT_MAGIC,
-    FOOTER,
-    HEADER_MAGIC,
-    MARK,
-    SKIPPABLE,
-    Damaged,
-    Mark,
-    RecordedBlock,
-    Recording,
-)
+from netconsole.recording.format import CHECKPOINT_MAGIC, FOOTER, HEADER_MAGIC, MARK, SKIPPABLE, Mark
+from netconsole.recording.reader import Damaged, RecordedBlock, Recording
 from netconsole.recording.recorder import BLOCK_S, Recorder
 from netconsole.recording.writer import KEPT_PARTS, PARTS
 from netconsole.telemetry import checkpoint, frames
@@ -190,7 +181,7 @@ def test_a_full_disk_ends_the_recording_alone(tmp_path: Path) -> None:
         sys.path.insert(0, {str(Path(__file__).parents[3])!r})
         from tests.support.recorded import HEADER, LIMIT_S, Stream
         from netconsole.recording.recorder import Recorder
-        from netconsole.recording.format import Recording
+        from netconsole.recording.reader import Recording
         from netconsole.telemetry.state import State
         path, told = Path("a.ncrec"), []
         recorder, state = Recorder(path, HEADER, on_end=told.append), State()
@@ -367,7 +358,7 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
 from pathlib import Path
-from netconsole.recording.format import Damaged, Recording
+from netconsole.recording.reader import Damaged, Recording
 from netconsole.base.errors import BadInput
 try:
     recording = Recording(Path(sys.argv[1]))

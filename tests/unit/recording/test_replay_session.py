@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from netconsole.findings.incidents import Incident, Incidents
 from netconsole.probes import catalogue
 from netconsole.profile.profile import Budget, Profile
-from netconsole.recording.format import Recording
 from netconsole.recording.player import HISTORY_S, Player
+from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import BLOCK_S
 from netconsole.recording.replay_session import Position, ReplaySession, parse_time
 from netconsole.session.protocol import CommandError, News

@@ -16,8 +16,8 @@ from msgspec import to_builtins
 from netconsole.cli import replay as cli_replay
 from netconsole.probes import catalogue
 from netconsole.profile.profile import Budget, Profile
-from netconsole.recording.format import Recording
 from netconsole.recording.player import Player
+from netconsole.recording.reader import Recording
 from netconsole.report import ticket
 from netconsole.snapshot import builder
 from netconsole.snapshot import document as snapshot_file

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from netconsole.recording.format import MARK, SKIPPABLE, Recording
+from netconsole.recording.format import MARK, SKIPPABLE
+from netconsole.recording.reader import Recording
 from netconsole.telemetry import checkpoint
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,309 @@
+"""Reads a recording from anywhere: which blocks it has, the state at the beginning of each, and their frames."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+import zstandard
+
+from netconsole.base.errors import BadInput, bad
+from netconsole.base.figure import safe
+from netconsole.recording.format import (
+    CHECKPOINT_MAGIC,
+    ENTRY,
+    FOOTER,
+    FOOTER_NAME,
+    HEADER_MAGIC,
+    INDEX_MAGIC,
+    MARK,
+    MAX_BLOCK_BYTES,
+    MAX_BLOCKS,
+    MAX_HEADER_BYTES,
+    SCHEMA,
+    SKIPPABLE,
+    Header,
+    Mark,
+)
+from netconsole.telemetry import checkpoint
+from netconsole.telemetry.frames import MAX_LINE_BYTES, AnyFrame, FrameError, decode
+from netconsole.telemetry.state import State
+
+MAX_BROKEN = 1000
+"""Lines of one block that are no frames. A later version may have kinds that this one does not know; not so many."""
+MAX_WINDOW_BYTES = 8 * 1024 * 1024
+"""Memory that a decompressor may need, as every one must offer (RFC 8878, 3.1.1.1.2)."""
+_MAX_PIECES = 3_000_000
+"""Zstandard blocks that are passed over while a cut recording is searched: a month at one a second."""
+_READ_BYTES = 256 * 1024
+_WAY_OUT = "expected a file that netconsole record wrote"
+
+
+class Damaged(Exception):
+    """A block whose rest cannot be read; the message says what is wrong, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedBlock:
+    """A stretch of frames that can be read on its own.
+
+    ``end`` is the offset of what follows it in the file; ``bytes`` is how many bytes of frames are in it, at most.
+    """
+
+    offset: int
+    end: int
+    mark: Mark
+    bytes: int
+
+
+class Recording:
+    """An open recording. Raises BadInput in one line when it cannot be used; close it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+        self.broken_frames = 0
+        """Lines that were no frames: passed over, and counted once for each time that they were read."""
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:
+            raise bad(path, "", _lower(getattr(error, "strerror", None) or str(error))) from None
+        try:
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):
+                raise bad(path, "", f"not a regular file: {_WAY_OUT}")
+            self.size = os.fstat(self._file).st_size
+            self.header, begin = self._header()
+            self.whole = True
+            """Whether it was closed in order; else it was cut, and ends with its last whole frame."""
+            self.blocks, self.end = self._by_index(begin) or self._by_search(begin)
+            if not self.blocks:
+                raise bad(path, "", "nothing was recorded in it: its header is all there is")
+        except OSError as error:
+            self.close()
+            raise bad(path, "", f"cannot read: {_lower(error.strerror or str(error))}") from None
+        except BadInput:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    __del__ = close
+
+    @property
+    def begin(self) -> Mark:
+        """The mark of the first block."""
+        return self.blocks[0].mark
+
+    def state(self, number: int) -> State:
+        """The state at the beginning of a block. Raises Damaged."""
+        block = self.blocks[number]
+        magic, size = self._skippable(block.offset)
+        start = block.offset + SKIPPABLE.size
+        head = self._read(start, MARK.size)
+        if magic != CHECKPOINT_MAGIC or len(head) < MARK.size or Mark(*MARK.unpack(head)) != block.mark:
+            raise Damaged(f"block {number + 1}: no checkpoint at byte {block.offset}")
+        content = self._unpacked(start + MARK.size, start + size, checkpoint.MAX_BYTES)
+        try:
+            return checkpoint.decode(content)
+        except checkpoint.CheckpointError as error:
+            raise Damaged(f"block {number + 1}: {safe(error)}") from None
+
+    def frames(self, number: int) -> Iterator[AnyFrame]:
+        """The frames of a block as far as they are whole. Raises Damaged after the last of them if more was there."""
+        block = self.blocks[number]
+        _, size = self._skippable(block.offset)
+        rest = b""
+        seen = broken = 0
+        try:
+            for chunk in self._chunks(block.offset + SKIPPABLE.size + size, block.end):
+                seen += len(chunk)
+                if seen > block.bytes:
+                    raise Damaged(f"block {number + 1}: more than the {block.bytes} bytes of frames that it may have")
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > MAX_LINE_BYTES:
+                    raise Damaged(f"block {number + 1}: a line of more than {MAX_LINE_BYTES} bytes")
+                for line in lines:
+                    try:
+                        yield decode(line)
+                    except FrameError as error:
+                        self.broken_frames += 1
+                        broken += 1
+                        if broken > MAX_BROKEN:
+                            raise Damaged(f"block {number + 1}: its lines are no frames: {safe(error)}") from None
+        except (zstandard.ZstdError, OSError) as error:
+            raise Damaged(f"block {number + 1}: {safe(error)}") from None
+        if rest and self.whole:
+            raise Damaged(f"block {number + 1}: its last line is cut")
+
+    # ---- the file ----
+
+    def _read(self, offset: int, size: int) -> bytes:
+        return os.pread(self._file, size, offset) if offset >= 0 else b""
+
+    def _skippable(self, offset: int) -> tuple[int, int]:
+        """Magic number and size of the frame there; zeros past the end."""
+        head = self._read(offset, SKIPPABLE.size)
+        return SKIPPABLE.unpack(head) if len(head) == SKIPPABLE.size else (0, 0)
+
+    def _chunks(self, offset: int, end: int) -> Iterator[bytes]:
+        """One Zstandard frame, decompressed piece by piece: no small file can fill the memory. Raises ZstdError."""
+        part = _Part(self._file, offset, end)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
+        with decompressor.stream_reader(cast(IO[bytes], part), read_size=_READ_BYTES) as stream:
+            while chunk := stream.read(_READ_BYTES):
+                yield chunk
+
+    def _unpacked(self, offset: int, end: int, limit: int) -> bytes:
+        """A small document inside a skippable frame. Raises Damaged."""
+        content = bytearray()
+        try:
+            for chunk in self._chunks(offset, min(end, self.size)):
+                content += chunk
+                if len(content) > limit:
+                    raise Damaged(f"more than {limit} bytes at byte {offset}")
+        except (zstandard.ZstdError, OSError) as error:
+            raise Damaged(f"at byte {offset}: {safe(error)}") from None
+        return bytes(content)
+
+    def _header(self) -> tuple[Header, int]:
+        magic, size = self._skippable(0)
+        if magic != HEADER_MAGIC or size > MAX_HEADER_BYTES:
+            raise bad(self.path, "", f"not a recording: {_WAY_OUT}")
+        end = SKIPPABLE.size + size
+        try:
+            header = msgspec.json.decode(self._unpacked(SKIPPABLE.size, end, MAX_HEADER_BYTES), type=Header)
+        except Damaged as error:
+            raise bad(self.path, "header", str(error)) from None
+        except msgspec.ValidationError as error:
+            message, _, where = str(error).partition(" - at `$")
+            raise bad(self.path, f"header{where.rstrip('`')}", safe(message)) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise bad(self.path, "header", f"not JSON: {safe(error)}") from None
+        if header.schema != SCHEMA:
+            found = safe(header.schema, 60)
+            raise bad(self.path, "header.schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
+        return header, end
+
+    def _by_index(self, begin: int) -> tuple[list[RecordedBlock], Mark] | None:
+        """Blocks and end by the index; None when there is none, or when it does not fit the file."""
+        footer = self._read(self.size - FOOTER.size, FOOTER.size)
+        if len(footer) < FOOTER.size:
+            return None
+        start, name = FOOTER.unpack(footer)
+        magic, size = self._skippable(start) if name == FOOTER_NAME and begin <= start < self.size else (0, 0)
+        entries = size - FOOTER.size
+        if (
+            magic != INDEX_MAGIC
+            or start + SKIPPABLE.size + size != self.size
+            or entries % ENTRY.size
+            or not ENTRY.size < entries <= (MAX_BLOCKS + 1) * ENTRY.size
+        ):
+            return None
+        table = [
+            (offset, Mark(*mark)) for offset, *mark in ENTRY.iter_unpack(self._read(start + SKIPPABLE.size, entries))
+        ]
+        offsets = [offset for offset, _ in table]
+        ascending = all(before < after for before, after in pairwise(offsets))
+        if not ascending or offsets[0] != begin or offsets[-1] != start or not _in_order(mark for _, mark in table):
+            return None
+        blocks = [_block(offset, end, mark, after) for (offset, mark), (end, after) in pairwise(table)]
+        return blocks, table[-1][1]
+
+    def _by_search(self, begin: int) -> tuple[list[RecordedBlock], Mark]:
+        """Blocks and end by walking through the file, as far as it is whole."""
+        self.whole = False
+        found: list[tuple[int, int, Mark]] = []
+        offset, pieces = begin, 0
+        while len(found) < MAX_BLOCKS:
+            magic, size = self._skippable(offset)
+            start = offset + SKIPPABLE.size
+            head = self._read(start, MARK.size)
+            if magic != CHECKPOINT_MAGIC or len(head) < MARK.size or start + size > self.size:
+                break
+            mark = Mark(*MARK.unpack(head))
+            if found and not _in_order((found[-1][2], mark)):
+                break
+            end, walked = _end_of_frame(self._file, start + size, self.size, _MAX_PIECES - pieces)
+            pieces += walked
+            found.append((offset, end, mark))
+            offset = end
+        if not found:
+            return [], Mark(0, 0, 0, 0)
+        blocks = [_block(offset, end, mark, after) for (offset, end, mark), (_, _, after) in pairwise(found)]
+        self.blocks = [*blocks, RecordedBlock(*found[-1], MAX_BLOCK_BYTES)]
+        return self.blocks, self._end_of_last()
+
+    def _end_of_last(self) -> Mark:
+        """Where the last block ends, by reading it."""
+        wall_ns, mono_ns, intervals, size = self.blocks[-1].mark
+        try:
+            for frame in self.frames(len(self.blocks) - 1):
+                if frame.mono_ns > mono_ns:
+                    wall_ns, mono_ns = frame.wall_ns, frame.mono_ns
+        except Damaged:
+            pass  # it ends there; a replay says so when it comes to it
+        return Mark(wall_ns, mono_ns, intervals, size)
+
+
+class _Part(io.RawIOBase):
+    """A stretch of a file as something to read from."""
+
+    def __init__(self, file: int, offset: int, end: int) -> None:
+        self._file, self._offset, self._end = file, offset, end
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes; empty at the end."""
+        left = self._end - self._offset
+        wanted = left if size < 0 else min(size, left)
+        chunk = os.pread(self._file, wanted, self._offset) if wanted > 0 else b""
+        self._offset += len(chunk)
+        return chunk
+
+
+def _block(offset: int, end: int, mark: Mark, after: Mark) -> RecordedBlock:
+    return RecordedBlock(offset, end, mark, min(after.bytes - mark.bytes, MAX_BLOCK_BYTES))
+
+
+def _in_order(marks: Iterable[Mark]) -> bool:
+    """Whether the monotonic clock and the counts never go back."""
+    return all(
+        before.mono_ns <= after.mono_ns and before.intervals <= after.intervals and before.bytes <= after.bytes
+        for before, after in pairwise(marks)
+    )
+
+
+def _end_of_frame(file: int, offset: int, size: int, most: int) -> tuple[int, int]:
+    """Where the Zstandard frame at ``offset`` ends, or the file if it is cut, and how many blocks were passed over.
+
+    The frame is not decompressed: the sizes are in the heads of its blocks (RFC 8878, 3.1.1.2).
+    """
+    head = os.pread(file, 18, offset)
+    try:
+        at = offset + zstandard.frame_header_size(head)
+    except zstandard.ZstdError:
+        return size, 0
+    has_checksum = bool(head[4] & 4)
+    for walked in range(most):
+        block = int.from_bytes(os.pread(file, 3, at), "little")
+        last, kind, length = block & 1, block >> 1 & 3, block >> 3
+        at += 3 + (1 if kind == 1 else length)
+        if at >= size:
+            return size, walked
+        if last:
+            return min(size, at + (4 if has_checksum else 0)), walked
+    return size, most
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
