@@ -1,4 +1,4 @@
-"""What STANDS OUT says of a host on which nothing is wrong: nothing at all. Without load first, then with a healthy one.
+"""What STANDS OUT says of a host on which nothing is wrong: nothing. First without load, then with a healthy one.
 
 usage: python bench/healthy.py [MINUTES]      (default 10, of each; needs root)
 
