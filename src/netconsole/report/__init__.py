@@ -1,6 +1,6 @@
 """Reports for people: a snapshot or a comparison as a document of blocks, and that as text, Markdown or HTML.
 
-:func:`of_snapshot` and :func:`of_comparison` are pure functions of what they get; the renderers escape every text.
+:func:`of_snapshot` and :func:`of_comparison` are pure functions of their arguments. The renderers escape every text.
 """
 
 from netconsole.report.blocks import Document

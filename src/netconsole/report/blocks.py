@@ -1,4 +1,4 @@
-"""What a report is made of, before it is text, Markdown or HTML. Texts are raw here: every renderer escapes them."""
+"""The parts of a report, before a renderer makes text, Markdown or HTML of them. Renderers escape the texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
-    """One line of a summary: a word for its state (ok, !, !!, ?, worse …), a sentence, and what follows from it."""
+    """One line of a summary: a word for its state (ok, !, !!, ?, worse …), a sentence, and what to do next."""
 
     word: str
     text: str
@@ -33,14 +33,14 @@ class SummaryLine:
 
 @dataclass(frozen=True, slots=True)
 class SummaryLines:
-    """The summary of something."""
+    """A summary of several lines."""
 
     lines: list[SummaryLine]
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """Rows of text; ``numeric`` columns are set to the right. ``omitted`` rows are only in the JSON document."""
+    """Rows of text. ``numeric`` columns are aligned to the right. ``omitted`` rows are only in the JSON document."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -50,7 +50,7 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A histogram to draw, log-scaled, with its percentiles marked; ``unit`` is a time or a word."""
+    """A histogram to draw on a logarithmic axis, with its percentiles marked. ``unit`` is a time or a word."""
 
     title: str
     unit: str
@@ -60,7 +60,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A figure over time to draw, one value per interval, None where it is not known."""
+    """A figure over time to draw: one value per interval, None where it is not known."""
 
     title: str
     unit: str
@@ -72,7 +72,7 @@ ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curv
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole report. ``subtitle`` says of what, when and how long."""
+    """A whole report. ``subtitle`` says what was measured, when and how long."""
 
     title: str
     subtitle: str

@@ -1,4 +1,4 @@
-"""Histograms and curves as inline SVG: no script, no colour that carries meaning alone, readable when printed."""
+"""Draws histograms and curves as inline SVG, without scripts. No meaning depends on colour alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_TICKS = 6
 
 
 def bars(chart: Bars) -> str:
-    """A histogram on a logarithmic axis, zero-based heights, p50, p90 and p99 marked and named."""
+    """A histogram on a logarithmic axis. Heights start at zero. p50, p90 and p99 are marked and named."""
     buckets = [(max(low, high / 2, 1e-9), high, count) for low, high, count in chart.buckets if count and high > 0]
     if not buckets:
         return ""
@@ -24,7 +24,7 @@ def bars(chart: Bars) -> str:
     def x(value: float) -> float:
         return _LEFT + (_WIDTH - 2 * _LEFT) * math.log(min(max(value, first), last) / first) / span
 
-    # Height is samples per bucket width on the axis, so that wide and narrow buckets can be compared.
+    # Height is samples divided by the width of the bucket on the axis: wide and narrow buckets can be compared.
     dense = [count / math.log(high / low) for low, high, count in buckets]
     scale = (_HEIGHT - _BOTTOM - _TOP) / max(dense)
     base = _HEIGHT - _BOTTOM
@@ -35,24 +35,24 @@ def bars(chart: Bars) -> str:
     ]
     parts.append(f'<line x1="{_LEFT}" y1="{base}" x2="{_WIDTH - _LEFT}" y2="{base}"/>')
     for tick in _ticks(first, last):
-        said = escape(_said(tick, chart.unit))
+        text = escape(_quantity(tick, chart.unit))
         parts.append(f'<line x1="{x(tick):.1f}" y1="{base}" x2="{x(tick):.1f}" y2="{base + 4}"/>')
-        parts.append(f'<text x="{x(tick):.1f}" y="{base + 16}" text-anchor="middle">{said}</text>')
+        parts.append(f'<text x="{x(tick):.1f}" y="{base + 16}" text-anchor="middle">{text}</text>')
     last_end = -1.0
     for name, value in sorted(chart.marks.items(), key=lambda mark: mark[1]):
-        said = escape(f"{name} {_said(value, chart.unit)}")
+        text = escape(f"{name} {_quantity(value, chart.unit)}")
         at = x(value)
         parts.append(f'<line class="mark" x1="{at:.1f}" y1="{_TOP - 6}" x2="{at:.1f}" y2="{base}"/>')
-        left = max(min(at + 2, _WIDTH - 7.0 * len(said)), last_end)
-        parts.append(f'<text x="{left:.1f}" y="{_TOP - 8}">{said}</text>')
-        last_end = left + 7.0 * len(said) + 4
+        left = max(min(at + 2, _WIDTH - 7.0 * len(text)), last_end)
+        parts.append(f'<text x="{left:.1f}" y="{_TOP - 8}">{text}</text>')
+        last_end = left + 7.0 * len(text) + 4
     samples = figure.count(sum(count for _, _, count in chart.buckets))
     parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 3}">{samples} samples</text>')
     return _svg(chart.title, parts)
 
 
 def curve(chart: Curve) -> str:
-    """A figure over time from a zero base; gaps stay gaps, and the largest value is written."""
+    """A figure over time. The axis starts at zero, a gap stays a gap, and the largest value is written above."""
     known = [value for value in chart.values if value is not None]
     if not known:
         return ""
@@ -78,15 +78,15 @@ def curve(chart: Curve) -> str:
 
 
 def _svg(title: str, parts: list[str]) -> str:
-    said = escape(figure.safe(title))
+    name = escape(figure.safe(title))
     return (
-        f'<figure><figcaption>{said}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}">'
+        f'<figure><figcaption>{name}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name}">'
         f"{''.join(parts)}</svg></figure>"
     )
 
 
 def _ticks(first: float, last: float) -> list[float]:
-    """Powers of ten within the axis, else powers of two; never more than a handful."""
+    """Powers of ten on the axis, else powers of two; at most _MAX_TICKS."""
     for base in (10, 2):
         low, high = math.ceil(math.log(first, base)), math.floor(math.log(last, base))
         powers = [float(base) ** power for power in range(low, high + 1)]
@@ -95,5 +95,5 @@ def _ticks(first: float, last: float) -> list[float]:
     return [first, last] if last > first else [first]
 
 
-def _said(value: float, unit: str) -> str:
+def _quantity(value: float, unit: str) -> str:
     return figure.duration(value, unit) if unit in TIME_UNITS else figure.quantity(value, unit)

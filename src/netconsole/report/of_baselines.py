@@ -1,4 +1,4 @@
-"""Baselines as a report: what each is good for, and one in detail."""
+"""Baselines as a report: a list that says what each is good for, and one baseline in detail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of_baselines(summaries: Sequence[Summary]) -> Document:
 
 
 def of_baseline(baseline: Baseline, summary: Summary) -> Document:
-    """One baseline with its runs, the conditions that they were made under, and what every run measured."""
+    """One baseline: its runs, the conditions of each, and the probes that every run measured."""
     rows = []
     for name, one in zip(baseline.files, baseline.snapshots, strict=True):
         measured = sum(probe.status in MEASURED for probe in one.probes.values())

@@ -1,4 +1,4 @@
-"""A calibration as a report: what every treatment changed, what it took in the kernel, and what the tool used."""
+"""A calibration as a report: what each treatment changed, its time in the kernel, and what netconsole itself used."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from netconsole.report.blocks import Document, Heading, Note, ReportBlock, TextT
 
 _CHANGES = ["figure", "without", "with", "change", f"{CONFIDENCE:.0%} interval", "noise floor", "verdict"]
 _KERNEL = ["in the kernel, less empty programs", "runs", "ns", f"{CONFIDENCE:.0%} interval"]
-_HARDLY = 0.01
-"""Runs per packet below which a workload does not pass the hooks of a probe: timers and neighbours do."""
+_MIN_RUNS = 0.01
+"""Runs per packet. Below this, the workload does not pass the probe's hooks: other traffic and timers do."""
 _PROGRAMS = ["program", "attached to", "ns a run", "of that an empty one"]
 
 
 def of_calibration(calibration: Calibration, names: Sequence[str] | None = None) -> Document:
-    """All entries, or those of these names."""
+    """The report of all entries, or of those that ``names`` lists."""
     blocks: list[ReportBlock] = []
     for name in names if names is not None else list(calibration.entries):
         blocks += _entry(calibration.entries[name])
@@ -37,13 +37,13 @@ def _entry(entry: Entry) -> list[ReportBlock]:
     )
     blocks: list[ReportBlock] = [Heading(entry.name), Note(f"{mode}; {made}.")]
     blocks.append(TextTable(_CHANGES, [_change(one) for one in entry.changes], frozenset({1, 2, 3, 4, 5})))
-    passing = [one for one in entry.kernel if one.runs >= _HARDLY]
+    passing = [one for one in entry.kernel if one.runs >= _MIN_RUNS]
     if passing:
         blocks.append(TextTable(_KERNEL, [_kernel(one) for one in passing], frozenset({1, 2, 3})))
     if not entry.kernel:
-        blocks.append(Note("This kernel does not tell what programs take in it."))
+        blocks.append(Note("This kernel does not measure the run time of programs."))
     elif aside := [one.title for one in entry.kernel if one not in passing]:
-        blocks.append(Note(f"It has no hook on the way of: {', '.join(aside)}."))
+        blocks.append(Note(f"These workloads do not pass its hooks: {', '.join(aside)}."))
     ran = [one for one in entry.programs if one.ns_per_run is not None]
     if ran:
         blocks.append(TextTable(_PROGRAMS, [_program(one) for one in ran], frozenset({2, 3})))
@@ -73,5 +73,5 @@ def _program(one: ProgramTime) -> list[str]:
 
 
 def _signed(percent: float) -> str:
-    """A tenth of a percent is the finest that makes sense, and nothing of a figure above a hundred."""
+    """A percentage with its sign. It has one decimal; from 100 % on, it has none."""
     return f"{percent:+.1f}" if abs(percent) < 100 else f"{percent:+.0f}"

@@ -1,4 +1,4 @@
-"""A comparison as a report: the verdict and the findings first, then facts that changed, then what was left out."""
+"""A comparison as a report: first the verdict and the findings, then changed facts, then what was not compared."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from netconsole.report.blocks import Document, Heading, Note, ReportBlock, Summa
 MAX_CHANGES = 100
 MAX_LEFT_OUT = 50
 MAX_SUMMARY = 10
-_SAID = {
-    "same": "Same: nothing moved beyond chance.",
-    "changed": "Changed: something moved or was configured otherwise, nothing is worse beyond chance.",
+_VERDICTS = {
+    "same": "Same: nothing changed beyond chance.",
+    "changed": "Changed: figures or settings changed, but nothing is worse beyond chance.",
     "regressed": "Regressed: something is worse beyond chance.",
 }
 
@@ -22,7 +22,7 @@ def of_comparison(comparison: Comparison) -> Document:
     uncertain = [finding for finding in comparison.findings if not finding.significant]
     blocks: list[ReportBlock] = [
         Heading("Verdict"),
-        Note(f"{_SAID[comparison.verdict]} {comparison.compared} figures compared."),
+        Note(f"{_VERDICTS[comparison.verdict]} {comparison.compared} figures compared."),
     ]
     if certain:
         blocks.append(
@@ -50,7 +50,7 @@ def of_comparison(comparison: Comparison) -> Document:
         omitted = max(0, len(changes) - MAX_CHANGES)
         blocks.append(TextTable(["fact", "baseline", "current", "may explain finding"], rows, omitted=omitted))
     else:
-        blocks.append(Note("No fact of the host is known to differ."))
+        blocks.append(Note("No known fact of the host differs."))
     if comparison.conditions:
         rows = [[one.condition, _range(one), figure.quantity(one.current, one.unit)] for one in comparison.conditions]
         blocks += [Heading("Conditions"), TextTable(["what", "baseline", "current"], rows, frozenset({1, 2}))]

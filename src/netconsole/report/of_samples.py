@@ -1,4 +1,4 @@
-"""Samples as tables that can be read: those that differ in time alone are one row, and every stack is told once."""
+"""Samples as tables: samples that differ only in time and place are one row, and each stack is shown once."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from netconsole.base import figure
 from netconsole.report.blocks import Note, ReportBlock, TextTable
 
 MAX_ROWS = 10
-"""Of samples, and of stacks: the commonest; all of them are in the JSON document."""
-_EACH_ITS_OWN = frozenset({"wall_ns", "mono_ns", "cpu", "length_bytes", "stack"})
-"""What makes no two samples different in kind: when, where and how long, and, as it is told by itself, the stack."""
-_NOTHING = (None, "", 0)
+"""The most common samples, and the most common stacks. The JSON document has all of them."""
+_NOT_COMPARED = frozenset({"wall_ns", "mono_ns", "cpu", "length_bytes", "stack"})
+"""Fields that may differ between the samples of one row. Stacks have a table of their own."""
+_EMPTY = (None, "", 0)
 
 
 def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[ReportBlock]:
-    """Nothing without samples."""
+    """The tables of a probe's samples. None without samples."""
     if not events:
         return
     kinds: dict[tuple[tuple[str, str], ...], list[Mapping[str, Any]]] = {}
     for event in events:
-        kept = [(name, str(value)) for name, value in event.items() if name not in _EACH_ITS_OWN]
+        kept = [(name, str(value)) for name, value in event.items() if name not in _NOT_COMPARED]
         kinds.setdefault(tuple(kept), []).append(event)
     ordered = sorted(kinds.values(), key=lambda same: (-len(same), -_longest_ns(same[0])))
-    names = dict.fromkeys(name for same in ordered for name in same[0] if name not in _EACH_ITS_OWN)
-    known = [name for name in names if any(same[0].get(name) not in _NOTHING for same in ordered)]
+    names = dict.fromkeys(name for same in ordered for name in same[0] if name not in _NOT_COMPARED)
+    known = [name for name in names if any(same[0].get(name) not in _EMPTY for same in ordered)]
     shared = [name for name in known if len({_text(name, same[0].get(name)) for same in ordered}) == 1 < len(ordered)]
     columns = [name for name in known if name not in shared]
     of_all = "".join(f", {name} {_text(name, ordered[0][0].get(name))}" for name in shared)
-    yield Note(f"{len(events)} samples{of_all}; the commonest and slowest first. What was suppressed is in the cost.")
+    yield Note(f"{len(events)} samples{of_all}; most common first, then slowest. The cost has the suppressed ones.")
     rows = [
         [str(len(same)), _clock(same[0].get("wall_ns")), *(_text(name, same[0].get(name)) for name in columns)]
         for same in ordered[:MAX_ROWS]
@@ -39,10 +39,8 @@ def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[ReportBlock]:
     yield TextTable(["samples", "first at (UTC)", *columns], rows, frozenset({0}), max(0, len(ordered) - MAX_ROWS))
     stacks = Counter(" < ".join(map(str, stack)) for event in events if isinstance(stack := event.get("stack"), list))
     if stacks:
-        commonest = [[str(count), stack] for stack, count in stacks.most_common(MAX_ROWS)]
-        yield TextTable(
-            ["samples", "kernel stack, innermost first"], commonest, frozenset({0}), len(stacks) - len(commonest)
-        )
+        shown = [[str(count), stack] for stack, count in stacks.most_common(MAX_ROWS)]
+        yield TextTable(["samples", "kernel stack, innermost first"], shown, frozenset({0}), len(stacks) - len(shown))
 
 
 def _clock(wall_ns: object) -> str:
@@ -50,13 +48,13 @@ def _clock(wall_ns: object) -> str:
         return figure.UNKNOWN
     try:
         at = datetime.fromtimestamp(wall_ns / 1e9, timezone.utc)
-    except (OverflowError, OSError, ValueError):  # a file may say anything
+    except (OverflowError, OSError, ValueError):  # a file may hold any number
         return figure.UNKNOWN
     return at.strftime("%H:%M:%S.%f")[:-3]
 
 
 def _longest_ns(event: Mapping[str, Any]) -> int:
-    times = [value for name, value in event.items() if name not in _EACH_ITS_OWN and name.endswith("_ns")]
+    times = [value for name, value in event.items() if name not in _NOT_COMPARED and name.endswith("_ns")]
     return max((value for value in times if isinstance(value, int)), default=0)
 
 

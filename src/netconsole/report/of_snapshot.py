@@ -1,4 +1,4 @@
-"""A snapshot as a report: what stands out, budgets and what could not be measured first; then the figures."""
+"""A snapshot as a report: first what stands out, the budget and what was not measured; then the figures."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from netconsole.snapshot.document import (
 from netconsole.telemetry.frames import LEDGER_COUNTS
 
 MAX_ROWS = 30
-"""Rows of one table that a report shows: the largest. All are in the JSON document."""
+"""A report shows only the largest rows of a table. The JSON document has all rows."""
 MAX_HISTOGRAMS = 12
 FACT_AREAS = (
     "kernel/", "cpu/", "memory/", "module/", "conntrack/", "ovs/", "vm/", "nic/", "tc/",
     "netns/", "sysctl/net.core.",
 )  # fmt: skip
-"""Facts that a report lists, in this order; the rest is in the JSON document."""
+"""A report lists the facts of these areas, in this order. The JSON document has all facts."""
 MAX_FACTS = 300
 _NOT_OF_A_SNAPSHOT = ("action", "record_mb_per_min")
-"""Parts of a budget that are nothing to measure, or nothing that a snapshot does."""
+"""Parts of a budget that a snapshot does not measure."""
 NOTE = "Note"
-"""The heading over what the user typed."""
+"""The heading above the user's note."""
 SUMMARY_ENDS = "Not measured"
-"""The last heading of the summary: tables follow."""
+"""The last heading of the summary. Tables follow it."""
 
 
 def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> Document:
-    """The report of a snapshot. ``manifests`` bring titles, the rules of what stands out, what a probe cannot see."""
+    """The report of a snapshot. From ``manifests`` come titles, rules for findings, and what a probe cannot see."""
     manifests = manifests or {}
     host = snapshot.host
     subtitle = (
@@ -72,7 +72,7 @@ def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = N
         if probe.status in MEASURED:
             blocks += _probe(name, probe, snapshot, manifests.get(name))
     blocks += [Heading("What watching cost"), *_cost(snapshot)]
-    blocks += _blind(snapshot, manifests)
+    blocks += _cannot_see(snapshot, manifests)
     if snapshot.governor:
         blocks += [Heading("Actions of the governor"), _rows(snapshot.governor)]
     if snapshot.facts:
@@ -117,7 +117,7 @@ def _budget(snapshot: Snapshot) -> Iterator[ReportBlock]:
 
 
 def _ns_per_packet(snapshot: Snapshot) -> float | None:
-    """Of a packet that the kernel takes in; None where there are too few for that, as in the console."""
+    """Kernel time for each packet that the kernel receives. None when there are too few packets, as in the console."""
     packets = snapshot.probes.get(PACKETS_PROBE)
     rows = packets.tables.get(PACKETS_TABLE, []) if packets else []
     per_s = sum(number(row.get(PACKETS_VALUE)) or 0.0 for row in rows) / (seconds(snapshot, PACKETS_PROBE) or 1.0)
@@ -136,7 +136,7 @@ def _not_measured(snapshot: Snapshot) -> Iterator[ReportBlock]:
         yield Note("Every probe of the profile was attached.")
 
 
-def _blind(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[ReportBlock]:
+def _cannot_see(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[ReportBlock]:
     rows = [[name, manifests[name].cannot_see] for name in snapshot.probes if name in manifests]
     rows = [row for row in rows if row[1]]
     if rows:
@@ -195,7 +195,7 @@ def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: f
 
 
 def _cells(value: Label, column: ColumnData, span_s: float, at_least: bool) -> list[str]:
-    """A value of a table; of a sum also its rate, and of a sum of times its share of the run."""
+    """The cells of one value. A sum has a second cell: its rate, or for a sum of times the time per second."""
     known = number(value)
     if column.kind == "max":
         return [figure.quantity(known, column.unit) if column.unit in TIME_UNITS else figure.number(known)]
@@ -272,7 +272,7 @@ def _facts(snapshot: Snapshot) -> Iterator[ReportBlock]:
 
 
 def _rows(rows: list[dict[str, Any]]) -> TextTable:
-    """Any rows as they are."""
+    """A table of rows whose columns are not declared."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     shown = [[_text(row.get(name)) for name in columns] for row in rows[:MAX_ROWS]]
     return TextTable(columns, shown, omitted=max(0, len(rows) - MAX_ROWS))
@@ -289,7 +289,7 @@ def _text(value: object) -> str:
 
 
 def _sum(cost: Mapping[str, Any], name: str) -> float | None:
-    """Of the processes that are known; None when none is."""
+    """The sum over console and collector, of those that are known. None when neither is."""
     known = []
     for process in ("collector", "console"):
         with contextlib.suppress(AttributeError):

@@ -1,4 +1,4 @@
-"""A snapshot as it goes into a ticket: redacted if asked for, compared if asked for, as JSON, Markdown or HTML."""
+"""Makes the document for a ticket from a snapshot, as JSON, Markdown or HTML; redacted and compared on request."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Reference = tuple[list[Snapshot], list[str]]
 
 
 def reference(name_or_file: str | None) -> Reference | None:
-    """The baseline to compare with, read before anything is measured. Raises BadInput."""
+    """Reads the baseline to compare with. Call it before anything is measured. Raises BadInput."""
     return None if name_or_file is None else baseline.resolve(name_or_file)
 
 
 def redactor(wanted: bool) -> Redactor | None:
-    """What redacts, with the user's key, if that is wanted. Raises BadInput when there can be no key."""
+    """A redactor with the user's key, or None when it is not wanted. Raises BadInput when there can be no key."""
     return Redactor(user_key()) if wanted else None
 
 
@@ -46,18 +46,16 @@ def render(
     if form == "json":
         if comparison is None:
             return encode(snapshot), code
-        # An addition to the shape: readers of snapshots leave it alone.
+        # A key that is not in the schema: readers of snapshots ignore it.
         return msgspec.json.encode({**msgspec.to_builtins(snapshot), "comparison": comparison}) + b"\n", code
     document = of_snapshot(snapshot, manifests)
     if comparison is not None:
-        document = _with(document, of_comparison(comparison))
+        document = _with_comparison(document, of_comparison(comparison))
     return (to_html if form == "html" else to_markdown)(document).encode(), code
 
 
-def _with(document: Document, compared: Document) -> Document:
-    """The verdict goes first, behind the user's own words: what changed is half of the answer. Its tables follow the
-    summary.
-    """
+def _with_comparison(document: Document, compared: Document) -> Document:
+    """Puts the verdict first, after the user's note. The tables of the comparison follow the summary."""
     blocks = document.blocks
     words = 2 if blocks and blocks[0] == Heading(NOTE) else 0
     summary = 1 + blocks.index(Heading(SUMMARY_ENDS))

@@ -1,4 +1,4 @@
-"""A report as one HTML file: no script, nothing external, charts inline, readable when printed and without colour."""
+"""A report as one HTML file with its charts: no script, nothing external. Readable in print and without colour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from netconsole.report.blocks import (
     TextTable,
 )
 
-# The page may load nothing and run nothing, whatever a name in it says.
+# The browser must load nothing and run nothing, even if a name in the report tries to.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root{color-scheme:light dark}
@@ -73,7 +73,7 @@ def to_html(document: Document) -> str:
 
 
 def escape(text: str, limit: int = 500) -> str:
-    """A text that is shown as itself, in an element or an attribute."""
+    """Escapes a text for an element or an attribute."""
     return _escape(safe(text, limit), quote=True)
 
 

@@ -1,4 +1,4 @@
-"""A report as Markdown (CommonMark with tables) that can be pasted into a ticket; names from outside stay text."""
+"""A report as Markdown (CommonMark with tables) for a ticket. Names from outside are escaped: they stay plain text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from netconsole.report.blocks import (
 
 _ALWAYS = re.compile(r"[\\`*\[\]|~$#]")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
-"""Within a word (kernel_drops) an underscore is a letter."""
+"""An underscore that must be escaped. Inside a word (kernel_drops) it has no meaning in Markdown."""
 _AT_START = re.compile(r"^(?:[-+=](?=\s|$|[-=])|\d{1,9}(?=[.)](?:\s|$)))")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "://": "&#58;//", "www.": "www&#46;"}
 _ENTITY = re.compile("|".join(map(re.escape, _ENTITIES)))
 
 
 def to_markdown(document: Document) -> str:
-    """The report as Markdown, ending in a line feed."""
+    """The report as Markdown. It ends with a line feed."""
     parts = [f"# {escape(document.title)}", "", escape(document.subtitle, 1000)]
     for block in document.blocks:
         lines = _block(block)
@@ -36,13 +36,13 @@ def to_markdown(document: Document) -> str:
 
 
 def escape(text: str, limit: int = 500) -> str:
-    """A text that renders as itself: no markup, no link, no mention, no line break."""
+    """Escapes a text, so that it is shown as it is: no markup, no link, no mention, no line break."""
     marked = _ALWAYS.sub(lambda found: "\\" + found[0], safe(text, limit).strip())
     marked = _ENTITY.sub(lambda found: _ENTITIES[found[0]], _UNDERSCORE.sub(r"\\_", marked))
     start = _AT_START.match(marked)
     if start is None:
         return marked
-    # A list, a rule or a heading begins like this.
+    # This would begin a list, a rule or a heading.
     return f"\\{marked}" if not start[0].isdigit() else f"{start[0]}\\{marked[start.end() :]}"
 
 
@@ -57,7 +57,7 @@ def _block(block: ReportBlock) -> list[str]:
         case TextTable():
             return _table(block)
         case Bars() | Curve():
-            return []  # the figures are in the table above
+            return []  # the table above has the figures
 
 
 def _line(line: SummaryLine) -> str:

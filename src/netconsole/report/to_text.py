@@ -1,4 +1,4 @@
-"""A report as plain text for a terminal or a mail: nothing but printable characters, columns aligned."""
+"""A report as plain text for a terminal or an e-mail: printable characters only, columns aligned."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from netconsole.report.blocks import (
 )
 
 MAX_COLUMN = 72
-"""A wider cell is cut: metric names are long, and terminals are not."""
+"""A wider cell is cut: names of metrics can be longer than a line of a terminal."""
 
 
 def to_text(document: Document) -> str:
-    """The report as text, ending in a line feed."""
+    """The report as text. It ends with a line feed."""
     parts = [safe(document.title), safe(document.subtitle, 1000)]
     for block in document.blocks:
         parts.extend(_block(block))
@@ -38,7 +38,7 @@ def _block(block: ReportBlock) -> list[str]:
         case TextTable():
             return _table(block)
         case Bars() | Curve():
-            return []  # the figures are in the table above
+            return []  # the table above has the figures
 
 
 def _line(line: SummaryLine) -> list[str]:

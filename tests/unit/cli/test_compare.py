@@ -38,7 +38,7 @@ def test_the_exit_code_is_1_exactly_when_something_is_worse(runs: Path, capsys: 
     name = saved(runs)
     assert run(["compare", str(runs / "bad.json"), name]) == 1
     assert run(["compare", str(runs / "same.json"), name]) == 0
-    assert "Same: nothing moved beyond chance." in capsys.readouterr().out
+    assert "Same: nothing changed beyond chance." in capsys.readouterr().out
     assert run(["compare", str(runs / "bad.json"), str(runs / "run-0.json")]) == 1
 
 
