@@ -145,7 +145,7 @@ async def test_a_defect_while_it_is_written_is_said_and_nothing_is_lost(
         with monkeypatch.context() as broken:
             broken.setattr(one.app.screen, "_write", None)
             text = await one.press("enter")
-        assert "a defect of netconsole, snapshot.py line" in text and "Enter tries again" in text
+        assert "a bug in netconsole, snapshot.py line" in text and "Enter tries again" in text
         await one.press("enter")
         assert document.load(here / "x.json").probes
 
@@ -188,7 +188,7 @@ async def test_a_defect_while_facts_are_read_is_said(monkeypatch: pytest.MonkeyP
     async with running() as one:
         monkeypatch.setattr(one.app, "_read_facts", read)
         text = await one.press("f")
-        assert "a defect of netconsole, test_dialogs.py line" in text and "RuntimeError: [bold]of nobody" in text
+        assert "a bug in netconsole, test_dialogs.py line" in text and "RuntimeError: [bold]of nobody" in text
 
 
 async def test_without_facts_it_says_so() -> None:

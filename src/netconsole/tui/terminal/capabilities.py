@@ -1,7 +1,7 @@
-"""What this terminal can show: colour, alphabet, dialogue. Decided once, before Textual is imported.
+"""Finds out what this terminal can do: colours, Unicode, answers to queries. This is done before Textual is imported.
 
-Textual reads NO_COLOR and its own settings when it is imported and turns colours into greys instead of leaving them
-out; so the decision is made here, from the environment and the stream's encoding, and written down for Textual.
+Textual reads NO_COLOR and its own settings when it is imported. With NO_COLOR it shows greys instead of no colours. So
+the decision is made here, from the environment and the encoding of the stream, and is then set for Textual.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 PLAIN_TERMS = frozenset({"dumb", "unknown", "vt52", "vt100", "vt102", "vt220"})
-"""Terminals without colour that print what they do not understand: they are asked nothing."""
+"""Terminals without colour. They print what they do not understand, so no query is sent to them."""
 FEW_GLYPHS_TERMS = frozenset({"linux", "cons25"})
-"""Colour, but fonts that lack block elements."""
+"""Terminals with colours whose fonts lack block characters."""
 
 _GLYPHS = {
     "─": "-", "━": "=", "│": "|", "┃": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "├": "+", "┤": "+", "┼": "+",
@@ -26,28 +26,28 @@ _GLYPHS = {
     "←": "<", "↑": "^", "↓": "v", "↔": "-", "µ": "u", "μ": "u", "σ": "s", "±": "~", "\u202f": " ", "\u2009": " ",
     "\u00a0": " ", "‘": "'", "’": "'", "“": '"', "”": '"',
 }  # fmt: skip
-"""One cell for one cell: a table keeps its columns whatever the alphabet."""
+"""ASCII for the characters of the console. Each is one cell wide, so the columns of a table stay where they are."""
 
 
 class NoTerminal(RuntimeError):
-    """Standard input or output is not a terminal; the message names the way out in one line."""
+    """Standard input or output is not a terminal. The message says in one line what to do."""
 
 
 @dataclass(frozen=True)
 class Terminal:
-    """What may be sent to this terminal."""
+    """What can be sent to this terminal."""
 
     colour: bool
     unicode: bool
     plain: bool
-    """Ask it no questions (synchronised output, resize reports): it would print them."""
+    """Send it no queries (synchronised output, resize reports): it would print them."""
 
 
 def inspect(environ: Mapping[str, str], encoding: str) -> Terminal:
-    """Judge a terminal by its environment and the encoding of the stream that leads to it.
+    """What a terminal can show, by the environment and the encoding of its stream.
 
-    An empty NO_COLOR counts as absent (no-color.org). NETCONSOLE_ASCII=1 asks for ASCII, =0 for UTF-8, whatever else
-    is set. An explicit C or POSIX locale asks for ASCII; no locale at all does not, since Python then speaks UTF-8.
+    An empty NO_COLOR counts as not set (no-color.org). NETCONSOLE_ASCII=1 means ASCII, =0 means UTF-8, before all other
+    settings. A locale of C or POSIX means ASCII. Without any locale Python uses UTF-8, and so does the console.
     """
     term = environ.get("TERM", "") or "dumb"
     colour = not environ.get("NO_COLOR") and term not in PLAIN_TERMS
@@ -62,7 +62,7 @@ def inspect(environ: Mapping[str, str], encoding: str) -> Terminal:
 
 
 def prepare(terminal: Terminal, environ: MutableMapping[str, str]) -> None:
-    """Write the decision where Textual will read it. Must come before the first import of Textual."""
+    """Sets the environment variables that Textual reads. Call it before Textual is imported for the first time."""
     if terminal.colour:
         environ.pop("NO_COLOR", None)
     else:
@@ -73,18 +73,18 @@ def prepare(terminal: Terminal, environ: MutableMapping[str, str]) -> None:
 
 
 def require() -> Terminal:
-    """The terminal of this process. Raises NoTerminal when there is none to draw on."""
+    """The terminal of this process. Raises NoTerminal when there is none."""
     for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
         if stream is None or not stream.isatty():
             raise NoTerminal(
-                f"standard {name} is not a terminal: run netconsole in one, or use 'netconsole snapshot' without"
+                f"standard {name} is not a terminal: run netconsole in a terminal, or use 'netconsole snapshot'"
             )
     assert sys.__stdout__ is not None
     return inspect(os.environ, sys.__stdout__.encoding or "ascii")
 
 
 def to_ascii(text: str) -> str:
-    """The same cells in ASCII. A wide character becomes two question marks, a combining one disappears."""
+    """The text in ASCII, equally wide. A wide character becomes two question marks, a combining one is left out."""
     if text.isascii():
         return text
     return "".join(char if char.isascii() else _ascii_cells(char) for char in text)

@@ -1,7 +1,8 @@
-"""The terminal driver: knows what waits to be written, counts bytes, and never hangs on a slow reader.
+"""The terminal driver: writes without blocking, counts bytes, and knows how much is still to be written.
 
-Textual queues up to thirty frames and then blocks its event loop. Here the queue's depth can be asked, so that a frame
-is skipped instead, and the terminal is written through a file description of our own that does not block.
+Textual queues up to 30 screen updates. Then it blocks its event loop until a slow terminal has read them. Here the
+length of the queue is known, so that an update can be skipped instead. The terminal is written through a file
+description of our own, which does not block.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from netconsole.tui.terminal.flow_control import FlowControl
 if TYPE_CHECKING:
     from textual.app import App
 
-LAST_WORDS_S = 1.0
-"""How long the sequences that restore the terminal may take; half of the two seconds that leaving may take."""
+RESTORE_S = 1.0
+"""Time to write the sequences that restore the terminal: half of the 2 s in which the console must end."""
 LAST_ANSWER_S = 0.3
-"""How long leaving waits for an answer of the terminal that would else be typed into the shell."""
+"""How long we wait at the end for an answer of the terminal. The shell would take a later answer as typed text."""
 _POLL_MS = 100
 
 
 class TerminalOutput:
-    """A terminal written without blocking: counts bytes, tells how they flow, can be cut short."""
+    """Writes to a terminal without blocking. It counts the bytes, and a write can be stopped."""
 
     def __init__(self, fd: int, unicode: bool, flow: FlowControl) -> None:
         self.flow = flow
@@ -53,19 +54,19 @@ class TerminalOutput:
         return True
 
     def flush(self) -> None:
-        """Nothing is kept back. Called when the queue is empty: whoever waits for that is told."""
+        """Calls ``when_idle``. The writer's thread calls this when its queue is empty; nothing is buffered here."""
         if self.when_idle is not None:
             self.when_idle()
 
     def write(self, text: str) -> int:
-        """Write all of it, unless cut short or given up. Runs in the writer's thread."""
+        """Writes the whole text, unless it is stopped or takes too long. Runs in the writer's thread."""
         data = (text if self._unicode else to_ascii(text)).encode("utf-8", "replace")
         self.writing = True
         full_at_s: float | None = None
         taken_before = 0
         view = memoryview(data)
         try:
-            while view and not self._hopeless():
+            while view and not self._must_stop():
                 try:
                     view = view[os.write(self._fd, view) :]
                 except BlockingIOError:
@@ -73,7 +74,7 @@ class TerminalOutput:
                         full_at_s, taken_before = time.monotonic(), len(data) - len(view)
                     self._wait_for_room()
                 except OSError:
-                    break  # the terminal is gone: the lifeline sees that too, and ends us
+                    break  # the terminal is gone: the lifeline sees that too, and ends the console
         finally:
             written = len(data) - len(view)
             self.bytes_written += written
@@ -83,13 +84,13 @@ class TerminalOutput:
         return len(text)
 
     def cut_short(self) -> None:
-        """Drop the write under way, and allow LAST_WORDS_S for what follows."""
+        """Stops the current write. All that follows must be written within RESTORE_S."""
         if self._give_up_at is None:
-            self._give_up_at = time.monotonic() + LAST_WORDS_S
+            self._give_up_at = time.monotonic() + RESTORE_S
             self._cut.set()
 
     def resume(self) -> None:
-        """After :meth:`cut_short`: what is written from now on are the last words."""
+        """Allows writes again after :meth:`cut_short`: the sequences that restore the terminal."""
         self._cut.clear()
 
     def close(self) -> None:
@@ -97,7 +98,7 @@ class TerminalOutput:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
 
-    def _hopeless(self) -> bool:
+    def _must_stop(self) -> bool:
         if self._cut.is_set():
             return True
         return self._give_up_at is not None and time.monotonic() > self._give_up_at
@@ -109,7 +110,7 @@ class TerminalOutput:
 
 
 class ConsoleDriver(LinuxDriver):
-    """Textual's Linux driver, with back-pressure. Not for use without :attr:`terminal` set."""
+    """Textual's Linux driver with flow control. Set :attr:`terminal` before it is used."""
 
     terminal: ClassVar[Terminal] = Terminal(colour=True, unicode=True, plain=False)
 
@@ -123,14 +124,14 @@ class ConsoleDriver(LinuxDriver):
         self._file = cast(Any, self.output)
 
     def backlog(self) -> int:
-        """Writes that the terminal has not taken yet; a frame that would join them is better skipped."""
+        """The number of writes that the terminal has not taken yet. While there are any, an update is skipped."""
         writer = self._writer_thread
         if writer is None:
             return 0
         return writer._queue.qsize() + (1 if self.output.writing or self.flow.busy() else 0)
 
     def flush(self) -> None:
-        """The end of a frame: ask when the reader has seen it."""
+        """Ends a screen update: asks the terminal to answer when it has read the update."""
         super().flush()
         question = self.flow.question()
         if question and self._writer_thread is not None:
@@ -149,7 +150,7 @@ class ConsoleDriver(LinuxDriver):
         super().disable_input()
 
     def hurry(self) -> None:
-        """Drop every frame that waits, so that the sequences restoring the terminal go out at once. Thread-safe."""
+        """Drops all queued updates, so that the sequences that restore the terminal are next. Thread-safe."""
         self.output.cut_short()
         writer = self._writer_thread
         if writer is not None:
@@ -167,7 +168,7 @@ class ConsoleDriver(LinuxDriver):
         self.output.close()
 
     def _run_input_thread(self) -> None:
-        # A terminal that is gone makes read fail; the lifeline ends us, so this is no crash to report.
+        # Reading fails when the terminal is gone. Then the lifeline ends the console: there is no crash to report.
         with contextlib.suppress(OSError):
             self.run_input_thread()
 
@@ -176,13 +177,13 @@ class ConsoleDriver(LinuxDriver):
             super()._request_terminal_sync_mode_support()
 
     def _query_in_band_window_resize(self) -> None:
-        """Not asked: SIGWINCH says the same everywhere, and some terminals print the question."""
+        """Sends no query: SIGWINCH tells the same everywhere, and some terminals print the query."""
 
 
 def _reopen(fd: int) -> tuple[int, bool]:
-    """A non-blocking description of the same terminal; the shared one must stay as the shell wants it.
+    """Opens the same terminal again, non-blocking. The shell shares the first description, so that one must not change.
 
-    Falls back to the shared one, blocking, where the terminal has no name here (another mount namespace).
+    Returns ``fd`` itself, which blocks, when the terminal has no name here (another mount namespace).
     """
     try:
         return os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC), True

@@ -1,8 +1,8 @@
-"""How far the reader of the screen is behind, so that nothing is drawn that waits and no figure looks too fresh.
+"""Estimates how far the terminal is behind. So no update has to wait, and the age of the figures on the screen is true.
 
-A terminal that answers a cursor position report (they all do) has seen what was sent before the question: that is
-exact, over SSH too. Until it has answered, and for one that never does, a model takes its place: what the terminal's
-buffer holds, and how fast it was emptied when it was full.
+After an update we ask the terminal for its cursor position. When it answers, it has read all that was sent before the
+question. That is exact, also over SSH. Until the first answer, and for a terminal that never answers, there is a model:
+how much the terminal's buffer holds, and how fast it was emptied when it was last full.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Callable
 
 QUESTION = "\x1b[6n"
 GIVE_UP_S = 3.0
-"""An answer that has not come by then will not (a detached session, a lost line)."""
+"""After this time no answer is expected any more (a detached session, a lost line)."""
 REMEMBERED = 8
-"""Pictures are of different size, and so is the time that they take."""
+"""Round trips that are kept: updates differ in size, and so in the time that they take."""
 GIVE_UP_TIMES = 3
-"""So many answers in a row that did not come, and none is asked for any more."""
+"""After so many missing answers in a row, we stop asking."""
 TERMINAL_BUFFER_BYTES = 8192 + 4096
-"""What a pseudo terminal holds between us and its reader: drivers/tty/pty.c and n_tty.c, N_TTY_BUF_SIZE."""
+"""What a pseudo terminal can hold: drivers/tty/pty.c (8192) and N_TTY_BUF_SIZE of n_tty.c (4096)."""
 _SMALL_BYTES = 256
 
 
 class FlowControl:
-    """What is under way to the reader. Used by the event loop, the writer's thread and the input's thread."""
+    """Knows what the terminal has not read yet. The event loop and the threads of writer and input use it."""
 
     def __init__(self, asks: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._asks = asks
@@ -41,7 +41,7 @@ class FlowControl:
         self._under_way_at_s = clock()
 
     def question(self) -> str:
-        """To be sent behind a frame; empty while an answer is due, or none is to be expected."""
+        """The question to send after an update. Empty while an answer is due, or when no answers come."""
         with self._lock:
             if not self._asks or self._asked_s is not None:
                 return ""
@@ -50,7 +50,7 @@ class FlowControl:
             return QUESTION
 
     def answer(self) -> None:
-        """The terminal answered: it has seen everything that was sent before the question."""
+        """The terminal has answered: it has read everything that was sent before the question."""
         with self._lock:
             if self._asked_s is not None:
                 self._round_trips.append(self._clock() - self._asked_s)
@@ -60,12 +60,12 @@ class FlowControl:
             self._answered.set()
 
     def stop_asking(self, wait_s: float) -> None:
-        """The last answer must not be left for the shell to read: wait for it, if one is due."""
+        """Asks no more, and waits for an answer that is still due: the shell must not read it."""
         self._asks = False
         self._answered.wait(wait_s)
 
     def wrote(self, taken: int, waited_s: float, taken_waiting: int) -> None:
-        """``taken`` bytes were written; for the last ``taken_waiting`` of them there was no room for ``waited_s``."""
+        """``taken`` bytes were written. The last ``taken_waiting`` of them had to wait ``waited_s`` for room."""
         with self._lock:
             before = self._model()
             if waited_s > 0 and taken_waiting > 0:
@@ -74,12 +74,12 @@ class FlowControl:
                 return
             self._under_way = before + taken
             if self._bytes_per_s is not None and self._under_way > TERMINAL_BUFFER_BYTES:
-                # By the model there was no room, and yet there was: the reader has become faster.
+                # There was room although the model had none left: the terminal reads faster than before.
                 self._bytes_per_s *= 2
                 self._under_way /= 2
 
     def busy(self) -> bool:
-        """Whether the reader has not seen yet what was sent last."""
+        """Whether the terminal has not yet read all that was sent."""
         with self._lock:
             if self._asked_s is not None and self._clock() - self._asked_s > GIVE_UP_S:
                 self._asked_s = None
@@ -91,7 +91,7 @@ class FlowControl:
             return self._model() > _SMALL_BYTES
 
     def delay_s(self) -> float:
-        """How long it takes until what is sent now is seen, at most: as long as the longest of the last pictures."""
+        """How long it takes at most until what is sent now is on the screen: the longest of the last round trips."""
         with self._lock:
             due_s = 0.0 if self._asked_s is None else self._clock() - self._asked_s
             if self._round_trips and self._asks:
@@ -99,7 +99,7 @@ class FlowControl:
             return 0.0 if not self._bytes_per_s else (self._model() + TERMINAL_BUFFER_BYTES) / self._bytes_per_s
 
     def _model(self) -> float:
-        """Bytes that the buffer still holds, if it was emptied as fast as it was when it was full."""
+        """Bytes that the buffer still holds, if it is emptied as fast as when it was last full."""
         now_s = self._clock()
         if self._bytes_per_s is None:
             self._under_way = 0.0

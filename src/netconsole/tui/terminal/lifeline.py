@@ -1,8 +1,8 @@
-"""The lifeline: a thread that ends the console within two seconds, whatever the user interface is doing.
+"""The lifeline: a thread that ends the console within two seconds, even when the user interface hangs.
 
-Signals arrive through the wake-up descriptor, which the C-level handler writes even while the event loop is stuck; a
-terminal that vanished without a signal (SIGHUP ignored by the parent, as under nohup) shows as POLLHUP. Either way the
-session is closed from here, the user interface is asked to go, and if it does not, the process is ended.
+Python's signal handler in C writes to the wake-up descriptor, also while the event loop hangs. A terminal that goes
+without a signal (the parent ignores SIGHUP, as under nohup) shows as POLLHUP. In both cases this thread closes the
+session and asks the user interface to end. If that does not end in time, the thread ends the process.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from types import FrameType
 from typing import Any
 
 DEADLINE_S = 1.7
-"""From the reason to leave to the end; the promise is two seconds."""
+"""Time from the reason to end until the process is ended. The limit that we promise is 2 s."""
 EXIT_INTERRUPTED = 130
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 RESTORE = "\x1b[?2026l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
-"""Ends synchronised output, paste and focus reports; wraps lines, leaves the alternate screen, shows the cursor."""
+"""Ends synchronised output, paste and focus reports. Wraps lines, leaves the alternate screen, shows the cursor."""
 
 
 class Lifeline:
-    """Guards one run of the console. ``close_session`` and ``ask_to_leave`` are called from other threads."""
+    """Watches one run of the console. ``close_session`` and ``ask_to_leave`` are called from other threads."""
 
     def __init__(
         self,
@@ -48,23 +48,23 @@ class Lifeline:
         self._old_wakeup_fd = -1
         self._thread = threading.Thread(target=self._watch, name="netconsole-lifeline", daemon=True)
         self.reason: str | None = None
-        """Why the console was ended from outside; None when its user ended it."""
+        """Why the console was ended from outside. None when the user ended it."""
 
     def start(self) -> None:
-        """Begin to watch. Main thread only, since Python gives signals to no other."""
+        """Begins to watch. Main thread only: Python allows signal handlers nowhere else."""
         with contextlib.suppress(termios.error):
             self._attributes = termios.tcgetattr(self._tty_fd)
         self._old_wakeup_fd = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in ENDING_SIGNALS:
-            self._handlers[number] = signal.signal(number, _noted_by_the_wakeup_descriptor)
+            self._handlers[number] = signal.signal(number, _do_nothing)
         self._thread.start()
 
     def leaving(self) -> None:
-        """The user is leaving: from now on the deadline counts."""
+        """The user wants to leave: the deadline runs from now on."""
         self._wake(0)
 
     def finish(self) -> None:
-        """Everything is closed: stop watching. Main thread only."""
+        """Stops watching, when everything is closed. Main thread only."""
         self._finished.set()
         self._wake(0)
         self._thread.join()
@@ -81,7 +81,7 @@ class Lifeline:
     def _watch(self) -> None:
         poller = select.poll()
         poller.register(self._wake_read, select.POLLIN)
-        poller.register(self._tty_fd, 0)  # POLLHUP and POLLERR are always told
+        poller.register(self._tty_fd, 0)  # poll reports POLLHUP and POLLERR even with an empty mask
         leaving = False
         while not leaving and not self._finished.is_set():
             for fd, _event in poller.poll():
@@ -100,7 +100,7 @@ class Lifeline:
 
     def _end(self) -> None:
         deadline = time.monotonic() + DEADLINE_S
-        # In a thread of its own: a session that is slow to close must not delay the user interface, nor the deadline.
+        # In another thread: a session that closes slowly must delay neither the user interface nor the deadline.
         threading.Thread(target=self._close_session, name="netconsole-close", daemon=True).start()
         self._ask_to_leave()
         if not self._finished.wait(deadline - time.monotonic()):
@@ -108,23 +108,23 @@ class Lifeline:
             self._end_process(EXIT_INTERRUPTED)
 
     def _restore_terminal(self) -> None:
-        """The user interface did not: do it by hand, without waiting for anything."""
+        """Restores the terminal when the user interface has not done it. It waits for nothing."""
         if self._attributes is not None:
             with contextlib.suppress(termios.error, OSError):
                 termios.tcsetattr(self._tty_fd, termios.TCSANOW, self._attributes)
         with contextlib.suppress(OSError):
             fd = os.open(os.ttyname(self._tty_fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
             why = self.reason or "leaving took too long"
-            os.write(fd, f"{RESTORE}netconsole: ended by its deadline ({why})\n".encode())
+            os.write(fd, f"{RESTORE}netconsole: the screen did not close in time, so it was stopped ({why})\n".encode())
             os.close(fd)
 
 
 def print_quietly(line: str) -> None:
-    """One line for people on standard error, without minding a terminal that is gone."""
-    # Not through sys.stderr: what it cannot write it keeps, and fails with again at exit.
+    """Writes one line to standard error. It is no error when the terminal is gone."""
+    # Not through sys.stderr: it would keep a text that it cannot write, and fail with it again at the exit.
     with contextlib.suppress(OSError):
         os.write(2, f"{line}\n".encode("utf-8", "replace"))
 
 
-def _noted_by_the_wakeup_descriptor(_number: int, _frame: FrameType | None) -> None:
-    """Python must have a handler, so that the signal does not kill; the lifeline's thread does the work."""
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    """A handler must be set, or the signal kills the process. The wake-up descriptor tells the lifeline's thread."""

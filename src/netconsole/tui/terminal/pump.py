@@ -1,4 +1,4 @@
-"""From the session's threads to the screen: the newest picture wins, and none is drawn while output is queued."""
+"""Draws the screen when the session has news: only the newest state, and not while output waits to be written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 
 class Pump:
-    """Turns news from any thread into at most one drawing at a time on the event loop."""
+    """Takes news from any thread and draws on the event loop, one drawing at a time."""
 
     def __init__(
         self, draw: Callable[[], None], backlog: Callable[[], int], observe: Callable[[], bool] = lambda: True
     ) -> None:
-        """``observe`` sees all news and says whether they are worth drawing; ``draw`` waits until ``backlog`` is 0."""
+        """``observe`` sees all news, and returns whether to draw. ``draw`` is called when ``backlog`` is 0."""
         self._draw = draw
         self._observe = observe
         self._backlog = backlog
@@ -22,7 +22,7 @@ class Pump:
         self._scheduled = False
         self._waiting = False
         self.skipped = 0
-        """Drawings that were put off because the terminal had not taken the one before."""
+        """Drawings that were delayed because the terminal had not taken the one before."""
 
     @property
     def running(self) -> bool:
@@ -38,7 +38,7 @@ class Pump:
         self._loop = None
 
     def news(self, _news: object = None) -> None:
-        """Something changed. Any thread; returns at once."""
+        """Something has changed. Thread-safe; returns at once."""
         loop = self._loop
         with self._lock:
             if loop is None or self._scheduled:
@@ -46,11 +46,11 @@ class Pump:
             self._scheduled = True
         try:
             loop.call_soon_threadsafe(self._turn)
-        except RuntimeError:  # the loop closed in between: there is nothing left to draw on
+        except RuntimeError:  # the loop has just been closed: there is no screen to draw
             self._loop = None
 
     def idle(self) -> None:
-        """The terminal has taken everything. Called by the writer's thread; a drawing that was put off is made now."""
+        """The terminal has taken everything: makes a delayed drawing now. The writer's thread calls it."""
         if self._waiting:
             self.news()
 
