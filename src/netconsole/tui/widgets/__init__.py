@@ -1,1 +1,1 @@
-"""Widgets drawn by the line: each sends only the cells that changed."""
+"""Widgets that draw line by line, and send only the cells that changed."""

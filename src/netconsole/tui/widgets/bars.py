@@ -1,4 +1,4 @@
-"""Histograms as horizontal bars, with the percentiles marked where they lie."""
+"""Draws histograms as horizontal bars, with marks at the percentiles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Bar:
 
 
 def bars(buckets: Buckets, lines: int) -> list[Bar]:
-    """At most ``lines`` bars that cover the samples without holes: buckets, or groups of neighbouring ones."""
+    """At most ``lines`` bars, without gaps. Each bar is a bucket, or a group of neighbouring buckets."""
     filled = sorted((index, count) for index, count in buckets.buckets if count)
     if not filled or lines <= 0:
         return []
@@ -45,7 +45,7 @@ def bars(buckets: Buckets, lines: int) -> list[Bar]:
 
 
 def bar(share: float, columns: int) -> str:
-    """A bar of ``share`` (0 to 1) of ``columns`` cells; anything above nothing shows."""
+    """A bar as long as ``share`` (0 to 1) of ``columns`` cells. A share above zero is always visible."""
     eighths = round(8 * columns * max(0.0, min(1.0, share)))
     if share > 0:
         eighths = max(1, eighths)
@@ -54,7 +54,7 @@ def bar(share: float, columns: int) -> str:
 
 
 def lines(buckets: Buckets, unit: str, columns: int, most: int) -> list[str]:
-    """The histogram as text: range, bar, count, share, and the percentiles in the line in which they lie."""
+    """The histogram as text. Each line has range, bar, count and share, and names the percentiles that fall into it."""
     drawn = bars(buckets, most)
     if not drawn:
         return []

@@ -1,4 +1,4 @@
-"""One of a few words, chosen with ← → or the space bar."""
+"""A field to choose one of a few words, with ← → or the space bar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from netconsole.tui.widgets.painted import Line, Painted, Piece
 
 
 class Choice(Painted, can_focus=True):
-    """Shows all words, the chosen one reversed; without colour it is in brackets while it has the focus."""
+    """Shows all words. The chosen one is in brackets, and in reverse video while the field has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right,space", "turn(1)", show=False),
@@ -32,7 +32,7 @@ class Choice(Painted, can_focus=True):
         self.value = self.words[0]
 
     def choose(self, word: str) -> None:
-        """Choose a word; nothing when it is none of them."""
+        """Chooses a word. Does nothing when it is not one of the words."""
         if word in self.words:
             self.value = word
             self.repaint()

@@ -1,4 +1,4 @@
-"""Columns, cells and rows of a line table, and how columns share the width there is."""
+"""Columns, cells and rows of a line table, and how the columns share the width of the screen."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ GAP = 1
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``width`` is its least width; what is left over goes to the columns with ``grow``, in proportion.
+    """One column. ``width`` and ``most`` are its least and its greatest width.
 
-    When the table is too narrow, the columns with the highest ``spare`` are left out first; 0 always stays.
+    Columns with ``grow`` share the cells that are left over, in proportion to it. When the table is too narrow, columns
+    are left out: the highest ``spare`` first. A column with 0 always stays.
     """
 
     name: str
@@ -29,9 +30,9 @@ class Column:
 
 
 class Cell(NamedTuple):
-    """What a cell shows, and what it is sorted by (None: unknown, always last).
+    """What a cell shows, and the value to sort by. None is unknown, and always comes last.
 
-    A cell with ``history`` is a sparkline of what that returns, in ``unit``; it is asked only for rows in sight.
+    With ``history`` the cell is a sparkline of the values that it returns, in ``unit``. Only visible rows call it.
     """
 
     text: str
@@ -42,9 +43,9 @@ class Cell(NamedTuple):
 
 
 class Row:
-    """One row: ``key`` is what the cursor is bound to, ``cells`` by column name. Texts have passed figure.safe().
+    """One row: the cursor stays on its ``key``, and ``cells`` are by column name. Texts have passed figure.safe().
 
-    Cells may be given as a function: of thousands of rows only those in sight are ever written out.
+    Cells may be a function. Then they are only made when needed: a table may have thousands of rows.
     """
 
     __slots__ = ("_cells", "_make", "key")
@@ -62,7 +63,7 @@ class Row:
         return self._cells
 
     def contains(self, needle: str) -> bool:
-        """Whether any cell shows ``needle`` (lower case)."""
+        """Whether the text of any cell contains ``needle`` (in lower case)."""
         return any(needle in cell.text.lower() for cell in self.cells.values())
 
 
@@ -75,7 +76,7 @@ class Placed(NamedTuple):
 
 
 def place(columns: Sequence[Column], width: int) -> list[Placed]:
-    """Share ``width`` cells among the columns, leaving out the dispensable ones that do not fit."""
+    """Gives each column its place and width. Columns that do not fit, and can be spared, are left out."""
     kept = list(columns)
     while len(kept) > 1 and _least(kept) > width:
         dispensable = [column for column in kept if column.spare]

@@ -8,14 +8,14 @@ from netconsole.tui.widgets.painted import Line, Painted
 
 
 class Lines(Painted):
-    """Shows the lines it is given; as many as it is high."""
+    """Shows the given lines, as many as it is high."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: Sequence[Line] = ()
 
     def show(self, *lines: Line) -> None:
-        """Show these lines."""
+        """Shows these lines."""
         self._lines = lines
         self.repaint()
 

@@ -1,7 +1,7 @@
-"""A table drawn by the line that sends only the cells that changed, with a cursor bound to a row's key.
+"""A table that sends only the cells that changed. Its cursor stays on its row, also when the row moves.
 
-Textual's DataTable sends itself whole at every change (35 kB/s for four small tables) and grows with every update;
-this one keeps the texts of the visible cells, compares, and refreshes the cells that differ.
+Textual's DataTable sends all its cells at every change (35 kB/s for four small tables), and its memory grows with every
+update. This table keeps the texts of the visible cells, compares them, and refreshes those that differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BLANK = Cell("")
 
 
 class LineTable(Painted, can_focus=True):
-    """A titled table. Feed it with :meth:`show`; it sorts, filters, keeps the order calm and the cursor on its row."""
+    """A table with a title. :meth:`show` gives it rows. It sorts and filters, and does not reorder too often."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("table"))
 
@@ -43,7 +43,7 @@ class LineTable(Painted, can_focus=True):
             return self.table
 
     class Moved(Message):
-        """Other rows came into sight: whoever feeds the table should show them again, with their histories."""
+        """Other rows became visible. Call :meth:`LineTable.show` again, so that their histories are read."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class LineTable(Painted, can_focus=True):
         self.columns = tuple(columns)
         self.heads = heads
         self.note = ""
-        """What stands in place of the rows when there are none."""
+        """The text that is shown when there are no rows."""
         self.sort_column: str | None = None
-        """None: in the order in which the rows came, which is that of their worth."""
+        """None: the order in which the rows were given, the most important one first."""
         self.reverse = False
         self.filter = ""
         self._order = StableOrder()
@@ -71,7 +71,7 @@ class LineTable(Painted, can_focus=True):
         self._keys: list[Hashable] = []
         self._cursor: Hashable | None = None
         self._chosen = False
-        """Whether the user put the cursor on its row; until then it is on the first, whichever that is."""
+        """Whether the user has moved the cursor. Until then it is always on the first row."""
         self._cursor_index = 0
         self._top = 0
         self._placed: list[Placed] = []
@@ -79,30 +79,30 @@ class LineTable(Painted, can_focus=True):
         self._in_sight: list[Hashable] = []
         self._now_s = 0.0
 
-    # ---- what is shown
+    # ---- contents
 
     @property
     def cursor_key(self) -> Hashable | None:
-        """The key of the row under the cursor; None while the table is empty."""
+        """The key of the row under the cursor. None while the table is empty."""
         return self._cursor
 
     @property
     def keys(self) -> list[Hashable]:
-        """The keys of the rows, in the order shown, the filter applied."""
+        """The keys of the rows that match the filter, in the order of the screen."""
         return list(self._keys)
 
     def row(self, key: Hashable | None) -> Row | None:
-        """The row of a key; None when it is not there."""
+        """The row of a key. None when there is no such row."""
         return self._rows.get(key)
 
     def freeze_order(self, frozen: bool) -> None:
-        """Keep rows in their places until further notice."""
+        """Keeps the rows in their order (True), or lets them move again (False)."""
         self._order.frozen = frozen
 
     def show(self, rows: Sequence[Row], now_s: float, title: str | None = None, note: str = "") -> None:
-        """Take over the rows of a new interval, best first; ``now_s`` is a monotonic clock.
+        """Takes the rows of a new interval, the most important one first. ``now_s`` is of a monotonic clock.
 
-        Histories are read here, so call it while the state stands still.
+        It reads the histories, so call it while the state does not change.
         """
         self._all = rows
         self._now_s = now_s
@@ -111,12 +111,12 @@ class LineTable(Painted, can_focus=True):
         self._arrange(fresh=True)
 
     def set_filter(self, text: str) -> None:
-        """Show only rows in which some cell contains ``text``; a plain substring, never a pattern."""
+        """Shows only rows with a cell that contains ``text``. It is a plain text, not a pattern."""
         self.filter = text.lower()
         self._arrange()
 
     def select(self, key: Hashable) -> None:
-        """Put the cursor on a row, if it is there."""
+        """Puts the cursor on a row, if the table has it."""
         if key in self._rows:
             self._chosen = True
             self._cursor = key
@@ -144,7 +144,7 @@ class LineTable(Painted, can_focus=True):
             self.post_message(self.Opened(self, self._cursor))
 
     def action_sort(self, step: int) -> None:
-        """Sort by the next or the previous of the columns on the screen, or by worth again."""
+        """Sorts by the next or the previous visible column. After the last column, the given order is used again."""
         names: list[str | None] = [None, *(placed.column.name for placed in self._placed if placed.column.title)]
         at = names.index(self.sort_column) if self.sort_column in names else 0
         self.sort_column = names[(at + step) % len(names)]
@@ -170,7 +170,7 @@ class LineTable(Painted, can_focus=True):
         self.repaint()
 
     async def on_click(self, event: events.Click) -> None:
-        """Never needed; where a terminal sends clicks, the row is chosen."""
+        """Selects the row, where a terminal sends clicks. Nothing needs a mouse."""
         index = self._top + event.y - self._body_top()
         if event.y >= self._body_top() and index < len(self._keys):
             self.select(self._keys[index])
@@ -227,7 +227,7 @@ class LineTable(Painted, can_focus=True):
         return max(0, self.size.height - self._body_top())
 
     def _settle(self, fresh: bool = False) -> None:
-        """Keep the cursor in sight and refresh what differs from what is on the screen."""
+        """Scrolls so that the cursor is visible, and refreshes the cells that changed."""
         lines = self._body_lines()
         self._top = max(min(self._top, len(self._keys) - lines), 0)
         if lines > 0:

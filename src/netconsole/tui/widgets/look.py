@@ -1,7 +1,7 @@
-"""The few styles there are: words first, then symbols, then one of the terminal's own colours.
+"""The styles of the console. Words and symbols carry the meaning; a style only adds to it.
 
-Only attributes and the sixteen colours that the terminal's user chose are used, so that the console is readable on a
-light and on a dark background and costs few bytes; under NO_COLOR the attributes remain.
+Styles use only attributes and the 16 colours of the terminal, which its user has chosen. So the console is readable on
+light and dark backgrounds, and costs few bytes. With NO_COLOR only the attributes are used.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from rich.style import Style
 
 Tone: TypeAlias = Literal["", "act", "look", "ok", "unknown", "dim", "strong", "head", "key", "here", "trend"]
-"""What a piece of text means; "" is plain text."""
+"""The meaning of a piece of text. "" is plain text."""
 
 STYLES: dict[Tone, Style] = {
     "": Style(),
@@ -27,7 +27,7 @@ STYLES: dict[Tone, Style] = {
     "trend": Style(color="blue"),
 }
 CURSOR = Style(reverse=True, bold=False)
-"""Of the row under the cursor; without its own colours, since a reversed colour is hard to read."""
+"""The row under the cursor. It has no colours: a reversed colour is hard to read."""
 
 LEVEL_TONES: dict[str, Tone] = {"!!": "act", "!": "look", "ok": "ok", "?": "unknown", "off": "dim"}
 """The tone of a level word."""

@@ -1,4 +1,4 @@
-"""The order of rows: ranked, but never jumping under the eyes of who reads them."""
+"""The order of rows: by rank, but they keep their places for some seconds, so that people can read them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ HOLD_S = 5.0
 
 
 class StableOrder:
-    """Keeps keys in the places where they were; takes up a new ranking at most every HOLD_S seconds."""
+    """Keeps keys in their places. A new ranking is used at most every HOLD_S seconds."""
 
     def __init__(self) -> None:
         self._order: list[Hashable] = []
         self._changed_s: float | None = None
         self.frozen = False
-        """The user paused the order: only rows that come and go change it."""
+        """The user has paused the order: rows still come and go, but none moves."""
 
     def release(self) -> None:
-        """The user chose another order: the next ranking is taken up at once."""
+        """The user has chosen another order: the next ranking is used at once."""
         self._changed_s = None
 
     def arrange(self, ranked: Sequence[Key], now_s: float) -> list[Key]:
-        """The keys of ``ranked`` (best first) in the order in which they are to be shown at ``now_s``."""
+        """The keys of ``ranked`` (best first) in the order for the screen at ``now_s``."""
         due = self._changed_s is None or (not self.frozen and now_s - self._changed_s >= HOLD_S)
         result = list(ranked) if due else self._kept(ranked)
         if due and result != self._order:

@@ -1,4 +1,4 @@
-"""Widgets made of lines of text that refresh only the pieces that changed since the last time."""
+"""The base of widgets that are made of lines of text: only the pieces that changed are refreshed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from netconsole.base import figure
 from netconsole.tui.widgets.look import CURSOR, STYLES, Tone
 
 Piece: TypeAlias = tuple[str, Tone]
-"""A text and its tone. Outside text in it has passed figure.safe(): it is never markup."""
+"""A text and its tone. Text from outside has passed figure.safe(), and is never read as markup."""
 Line: TypeAlias = Sequence[Piece]
 
 
 class Painted(Widget):
-    """Shows what :meth:`line` returns for each of its lines; call :meth:`repaint` when that may have changed."""
+    """Shows what :meth:`line` returns for each line. Call :meth:`repaint` when that may have changed."""
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
@@ -28,19 +28,19 @@ class Painted(Widget):
         self._highlighted_drawn: int | None = None
 
     def line(self, y: int) -> Line:
-        """The pieces of line ``y``; what is missing of the width is blank."""
+        """The pieces of line ``y``. The rest of the line is blank."""
         raise NotImplementedError
 
     def highlighted(self) -> int | None:
-        """The line that is shown as the cursor's, if any."""
+        """The line under the cursor, if there is one."""
         return None
 
     def text(self) -> str:
-        """What is shown, as plain text: for tests."""
+        """The text on the screen, for tests."""
         return "\n".join("".join(text for text, _ in self.line(y)).rstrip() for y in range(self.size.height))
 
     def repaint(self) -> None:
-        """Refresh the pieces that differ from those on the screen."""
+        """Refreshes the pieces that differ from those on the screen."""
         regions: list[Region] = []
         highlighted = self.highlighted()
         moved = highlighted != self._highlighted_drawn
@@ -74,7 +74,7 @@ def cells(line: Line) -> int:
 
 
 def spread(left: Line, right: Line, width: int) -> Line:
-    """``left`` and ``right`` at the two ends of a line; ``left`` is cut where they would meet."""
+    """A line with ``left`` at its left end and ``right`` at its right end. ``left`` is cut when there is no room."""
     room = width - cells(right) - 1
     if room <= 0:
         return cut(right, width)
@@ -83,7 +83,7 @@ def spread(left: Line, right: Line, width: int) -> Line:
 
 
 def cut(line: Line, width: int) -> Line:
-    """At most ``width`` columns of a line; what was cut ends in ``…``."""
+    """At most ``width`` columns of a line. A line that was cut ends in ``…``."""
     kept: list[Piece] = []
     room = width
     for text, tone in line:
@@ -98,7 +98,7 @@ def cut(line: Line, width: int) -> Line:
 
 
 def _segments(line: Line, highlighted: bool) -> list[Segment]:
-    """Neighbouring pieces of one style become one segment: the fewer styles, the fewer bytes."""
+    """Joins neighbouring pieces of the same style to one segment: fewer styles cost fewer bytes."""
     if highlighted:
         return [Segment("".join(text for text, _ in line), CURSOR)]
     merged: list[tuple[str, Style]] = []
@@ -113,11 +113,11 @@ def _segments(line: Line, highlighted: bool) -> list[Segment]:
 
 
 _BLANK_SHOWS: tuple[Tone, ...] = ("", "here")
-"""Tones of which a blank is more than a blank."""
+"""Tones whose blanks must keep their style."""
 
 
 def _differences(old: Line, new: Line, y: int, width: int) -> list[Region]:
-    """The parts of line ``y`` that differ; a line that is cut into other pieces than before is refreshed whole."""
+    """The parts of line ``y`` that differ. The whole line, when its pieces have other widths than before."""
     if len(old) != len(new):
         return [Region(0, y, width, 1)]
     regions: list[Region] = []

@@ -1,4 +1,4 @@
-"""Text to read: more lines than fit are scrolled with the keys of a table."""
+"""A text that can be scrolled, with the same keys as a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from netconsole.tui.widgets.painted import Line, Painted, cut
 
 
 class Reader(Painted, can_focus=True):
-    """Scrollable lines; the last line says how much there is below."""
+    """Lines to scroll. The last line on the screen says how many more there are."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("table"))
 
@@ -22,7 +22,7 @@ class Reader(Painted, can_focus=True):
         self._top = 0
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Show these lines, scrolled as before."""
+        """Shows these lines. The place in the text stays."""
         self._lines = lines
         self.action_cursor(0)
 

@@ -1,4 +1,4 @@
-"""Sparklines: zero at the bottom, the maximum written beside, a gap where nothing is known. One style, so few bytes."""
+"""Draws sparklines and small charts: zero is at the bottom, and an unknown value is a gap."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ GAP = " "
 
 
 def spark(values: Sequence[float | None], columns: int, top: float | None = None) -> str:
-    """The last ``columns`` samples, padded at the left. Zero is the lowest block, anything above it a higher one.
+    """The last ``columns`` samples, with blanks on the left. Zero is the lowest block; any other value is higher.
 
-    ``top`` is the value of the full block; by default the largest of the samples shown.
+    ``top`` is the value of the full block, by default the largest of the samples shown.
     """
     shown = list(values)[-columns:] if columns > 0 else []
     largest = top if top is not None else max((value for value in shown if value is not None), default=0.0)
@@ -21,7 +21,7 @@ def spark(values: Sequence[float | None], columns: int, top: float | None = None
 
 
 def labelled(values: Sequence[float | None], columns: int, unit: str = "") -> str:
-    """A sparkline with its maximum at the right, all in exactly ``columns`` cells: ``▁▂█ 412``."""
+    """A sparkline with its maximum on the right, in exactly ``columns`` cells: ``▁▂█ 412``."""
     label_columns = 5 if not unit else 8
     drawn = max(0, columns - label_columns - 1)
     shown = [value for value in list(values)[-drawn:] if value is not None] if drawn else []
@@ -33,8 +33,9 @@ def labelled(values: Sequence[float | None], columns: int, unit: str = "") -> st
 
 
 def condense(values: Sequence[float | None], columns: int, tick: int) -> list[float | None]:
-    """The largest of each group of samples, so that long histories fit; groups are bound to ``tick``, so that bars
-    stand still while their samples do. A group without any known sample is unknown.
+    """Shortens a long history: the largest value of each group of samples, None when the group has no known sample.
+
+    ``tick`` is the number of the last sample. It decides the groups, so that a sample stays in its group.
     """
     if columns <= 0 or len(values) <= columns:
         return list(values)
@@ -50,7 +51,7 @@ def condense(values: Sequence[float | None], columns: int, tick: int) -> list[fl
 
 
 def chart(values: Sequence[float | None], columns: int, lines: int, top: float) -> list[str]:
-    """A bar chart of several lines, the uppermost first; same rules as :func:`spark`."""
+    """A bar chart of several lines, the top line first. The rules are those of :func:`spark`."""
     shown = list(values)[-columns:]
     drawn = []
     for line in range(lines - 1, -1, -1):
