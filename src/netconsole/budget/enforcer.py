@@ -17,7 +17,7 @@ from netconsole.budget.forecast import said as said_forecast
 from netconsole.budget.governor import PATIENCE, Decision, Governor, Overhead, Reading
 from netconsole.budget.ladder import Level, Rung, ladder
 from netconsole.budget.run_times import RunTimes
-from netconsole.budget.sampling import Attention, Glance, counted_per_s
+from netconsole.budget.sampling import CostSample, SamplingPace, counted_per_s
 from netconsole.host.privileges import require
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.plan import plan
@@ -52,9 +52,9 @@ class Enforcer:
         """Probes that the user started."""
         self._pending: set[str] = set()
         self._began_s: float | None = None
-        self._attention = Attention()
+        self._pace = SamplingPace()
         self._run_times = RunTimes()
-        self._is_close = needs_windows(profile)
+        self._is_often = needs_windows(profile)
         """Whether the statistics are on often, as the session was last told."""
         self._over_per_packet = 0
         self._windows_ns: int | None = None
@@ -162,8 +162,8 @@ class Enforcer:
             }
             windows_ns = _windows_ns(state)
             is_new = windows_ns is None or windows_ns != self._windows_ns
-            glances = {
-                name: Glance(counted_per_s(probe, self._manifests[name]), probe.kernel_cpu_pct, is_new)
+            samples = {
+                name: CostSample(counted_per_s(probe, self._manifests[name]), probe.kernel_cpu_pct, is_new)
                 for name, probe in state.probes.items()
                 if name in readings and probe.cost.measurable and self._manifests[name].source == "bpf"
             }
@@ -181,19 +181,19 @@ class Enforcer:
                 self._windows_ns = windows_ns
                 self._carry_out(self._governor.observe(at_s, readings, overheads))
             has_details = any(status in _MEASURING and mode == "details" for status, mode, _ in found.values())
-            self._look_closely(at_s, glances, packets_per_s, has_details)
+            self._pace_sampling(at_s, samples, packets_per_s, has_details)
 
-    def _look_closely(
-        self, at_s: float, glances: Mapping[str, Glance], packets_per_s: float | None, has_details: bool
+    def _pace_sampling(
+        self, at_s: float, samples: Mapping[str, CostSample], packets_per_s: float | None, has_details: bool
     ) -> None:
         """Have statistics often while there are details, or as soon as the costs of summaries may have jumped."""
         limit_pct = spending.kernel_limit_pct(self.profile.budget, packets_per_s)
-        is_close = needs_windows(self.profile)
+        is_often = needs_windows(self.profile)
         if limit_pct is not None and self.profile.budget.action != "warn":
-            is_close |= has_details or self._attention.is_close(at_s, glances, limit_pct)
-        if is_close != self._is_close:
-            self._is_close = is_close
-            self._session.look_closely(is_close)
+            is_often |= has_details or self._pace.is_often(at_s, samples, limit_pct)
+        if is_often != self._is_often:
+            self._is_often = is_often
+            self._session.sample_often(is_often)
 
     def _is_yielded(self, over: set[spending.Limit]) -> bool:
         """Whether what was added to the profile was given up, because a limit that probes have a share in is exceeded.
@@ -223,7 +223,7 @@ class Enforcer:
     def _carry_out(self, moves: Sequence[Decision]) -> None:
         for move in moves:
             if move.rung is not None:
-                self._attention.changed(move.action.at_s)
+                self._pace.changed(move.action.at_s)
                 wish = self._wishes[move.action.probe]
                 asked = (move.rung.mode, {**wish[1], **move.rung.knobs})
                 # What is as it was asked for needs no reason any more.

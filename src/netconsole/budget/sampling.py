@@ -1,8 +1,8 @@
-"""Decides when the kernel's run-time statistics have to be on often: as soon as costs may have jumped.
+"""Decides when the kernel's run-time statistics must be on often: as soon as costs may have jumped.
 
-On all the time they would cost what they are to keep low. What probes count is exact, and known in every interval:
-times what a count was last found to take, it tells a jump before the next window does. Nothing is given up for such an
-estimate. It only asks for windows, and what they measure decides. Pure: figures and times come in.
+The statistics cost time themselves, so they are on in short windows only. What probes count is exact and known in every
+interval. Multiplied by the last known cost of a count, it shows a jump before the next window does. Such an estimate
+only asks for more windows: what they measure decides. Pure: figures and times come in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.state import ProbeState
 
-CLOSELY_S = 10.0
+OFTEN_S = 10.0
 """So long the statistics are on often after a jump, or after something was changed because of them."""
 JUMP = 1.5
 """So many times what was last measured is a jump."""
@@ -30,7 +30,7 @@ _TIMES = ("ns", "us", "ms", "s")
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class CostSample:
     """One probe in one interval: what it counted, and its cost if a statistics window told it. None is unknown."""
 
     counted_per_s: float | None
@@ -40,8 +40,8 @@ class Glance:
     """Whether that window was in this interval."""
 
 
-class Attention:
-    """Remembers what a count of each probe takes, and until when to look closely."""
+class SamplingPace:
+    """Remembers what a count of each probe takes, and until when to sample often."""
 
     def __init__(self) -> None:
         self._ns: dict[str, float] = {}
@@ -53,12 +53,12 @@ class Attention:
 
     def changed(self, at_s: float) -> None:
         """What it costs may be another from now on, because of the traffic or because of what was given up."""
-        self._until_s = at_s + CLOSELY_S
+        self._until_s = at_s + OFTEN_S
 
-    def is_close(self, at_s: float, glances: Mapping[str, Glance], limit_pct: float) -> bool:
-        """Whether to look closely after this interval. ``limit_pct``: in-kernel time of all probes that is allowed."""
+    def is_often(self, at_s: float, samples: Mapping[str, CostSample], limit_pct: float) -> bool:
+        """Whether to sample often after this interval. ``limit_pct``: in-kernel time of all probes that is allowed."""
         before = expected = 0.0
-        for name, one in glances.items():
+        for name, one in samples.items():
             counted, measured_pct = one.counted_per_s or 0.0, one.measured_pct or 0.0
             # Of an interval in which a storm began the window may have seen the beginning alone, or nothing.
             is_told = one.is_new and counted <= JUMP * self._counted_per_s.get(name, counted)

@@ -66,6 +66,6 @@ def session_of(
         measuring_command(),
         requests,
         statistics_every_s=every_s,
-        is_close=needs_windows(profile),
+        is_often=needs_windows(profile),
         per_count=store.per_count(manifests),
     )

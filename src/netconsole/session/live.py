@@ -26,7 +26,7 @@ BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY_AFTER_INTERVALS = 30
 """A collector that lived so long is forgiven its earlier crashes."""
 CALM_WINDOW_MS, CALM_EVERY_MS = 200, 5000
-"""When the kernel's run-time statistics are on, as long as nobody looks closely."""
+"""When the kernel's run-time statistics are on, as long as nothing asks for more."""
 CLOSE_WINDOW_MS, CLOSE_EVERY_MS = 20, 200
 """Several windows in every interval, so that a jump is reacted to soon, and a burst in one of them is not taken for the
 whole. A tenth of the time, each run of a program then takes two readings of the clock more; ten times a second the
@@ -48,11 +48,11 @@ class LiveSession:
         environment: Mapping[str, str] | None = None,
         back_off_s: Sequence[float] = BACK_OFF_S,
         statistics_every_s: float = CALM_EVERY_MS / 1000,
-        is_close: bool = False,
+        is_often: bool = False,
         per_count: PerCount | None = None,
     ) -> None:
-        """``statistics_every_s``: how often the kernel's run-time statistics are on when nobody looks closely, and
-        ``is_close`` whether somebody does from the start.
+        """``statistics_every_s``: how often the kernel's run-time statistics are on when nothing asks for more.
+        ``is_often``: whether they are on often from the start.
 
         ``per_count``: what a count of a probe costs, for kernels without such statistics.
         """
@@ -61,7 +61,7 @@ class LiveSession:
         self._interval_s = interval_s
         self._back_off_s = tuple(back_off_s)
         self._statistics_every_s = statistics_every_s
-        self._is_close = is_close
+        self._is_often = is_often
         self._bound_pct = 0.0
         self._requests = {request.name: request for request in requests if request.source == "bpf"}
         self._detached: dict[str, str | None] = {}
@@ -186,9 +186,9 @@ class LiveSession:
             return _done()
         return self._ask({**_load(request), "why": why}, request.name)
 
-    def look_closely(self, is_close: bool) -> None:
+    def sample_often(self, is_often: bool) -> None:
         """See :class:`netconsole.session.protocol.Governable`. A collector that is started again keeps to it."""
-        self._is_close = is_close
+        self._is_often = is_often
         self._ask(self._statistics(), None).add_done_callback(lambda done: done.exception())
 
     def bound(self, kernel_cpu_pct: float | None) -> None:
@@ -366,7 +366,7 @@ class LiveSession:
 
     def _statistics(self) -> dict[str, object]:
         window_ms, every_ms = CLOSE_WINDOW_MS, CLOSE_EVERY_MS
-        if not self._is_close:
+        if not self._is_often:
             window_ms, every_ms = CALM_WINDOW_MS, round(self._statistics_every_s * 1000)
         return {"command": "statistics", "window_ms": window_ms, "every_ms": every_ms}
 

@@ -90,8 +90,8 @@ class Session(Protocol):
 class Governable(Session, Protocol):
     """A session whose costs can be measured more often than usual, and bounded where they arise."""
 
-    def look_closely(self, is_close: bool) -> None:
-        """Have the kernel's run-time statistics on several times in every interval, or as calmly as at first."""
+    def sample_often(self, is_often: bool) -> None:
+        """Switch the kernel's run-time statistics on several times in every interval, or as seldom as at first."""
 
     def bound(self, kernel_cpu_pct: float | None) -> None:
         """What the details of each probe may take, percent of one core, before the kernel itself ends them for a while.

@@ -106,7 +106,7 @@ class Governed:
     def __init__(self) -> None:
         self._manifests = load_all()
         self._profile = Profile("storm", probes={PROBE: ProbeChoice("summary")})
-        self.session = live.LiveSession((), plan(self._profile, self._manifests), is_close=True)
+        self.session = live.LiveSession((), plan(self._profile, self._manifests), is_often=True)
         self.enforcer: Enforcer | None = None
         self.intervals: list[Interval] = []
         self.session.on_news(self._heard)

@@ -102,7 +102,7 @@ class Watched:
             measuring_command(),
             plan(profile, manifests),
             interval_s,
-            is_close=mode == "details" or not budget,
+            is_often=mode == "details" or not budget,
         )
         self.enforcer = Enforcer(self.session, profile, manifests)
         self.intervals: list[Interval] = []
@@ -186,7 +186,7 @@ def measured_budget_pct(directory: Path, namespace: Namespace, mode: Mode) -> fl
     ):
         # Windows as the governor has them, but as many in half a second as it has in one.
         patch.setattr(live, "CLOSE_EVERY_MS", round(FIGURE_S * 1000 / FIGURE_WINDOWS))
-        watched.session.look_closely(True)
+        watched.session.sample_often(True)
         watched.until(lambda _: bool(watched.intervals and watched.intervals[-1].drops))
         storm_pct = watched.measured_pct()
         counters: Future[None] = watched.session.set(PROBE, "counters")

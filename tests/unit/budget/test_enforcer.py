@@ -12,7 +12,7 @@ import pytest
 
 from netconsole.budget import enforcer as enforcer_module
 from netconsole.budget.enforcer import Enforcer
-from netconsole.budget.sampling import CLOSELY_S
+from netconsole.budget.sampling import OFTEN_S
 from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
@@ -39,7 +39,7 @@ class FakeSession:
         self.state = State()
         self.done: list[tuple[str, str | None, str | None]] = []
         self.refuses = False
-        self.is_close: list[bool] = []
+        self.is_often: list[bool] = []
         self.bounds: list[float | None] = []
         self.said: list[tuple[object, ...]] = []
         self._seq = 0
@@ -83,8 +83,8 @@ class FakeSession:
     def on_news(self, callback: Callable[[News], None]) -> None:
         self._news.append(callback)
 
-    def look_closely(self, is_close: bool) -> None:
-        self.is_close.append(is_close)
+    def sample_often(self, is_often: bool) -> None:
+        self.is_often.append(is_often)
 
     def bound(self, kernel_cpu_pct: float | None) -> None:
         self.bounds.append(kernel_cpu_pct)
@@ -216,16 +216,16 @@ def test_a_jump_of_what_a_summary_counts_is_measured_at_once_and_not_for_ever() 
     session, _ = governed(SUMMARY)
     session.status("attached", "summary", DETAILS)
     session.second(0.1, drops=5_000)
-    assert session.is_close == [True, False], "there are no details any more"
+    assert session.is_often == [True, False], "there are no details any more"
     session.second(0.1, in_window=False, drops=5_000)
     session.second(0.1, in_window=False, drops=100_000)
-    assert session.is_close == [True, False, True]
+    assert session.is_often == [True, False, True]
     assert not session.done, "an estimate is no reason to give anything up"
     session.second(3.0, drops=200_000)
     assert [what for what, _, _ in session.done] == ["set"]
-    for _ in range(round(CLOSELY_S)):
+    for _ in range(round(OFTEN_S)):
         session.second(1.5, drops=200_000)
-    assert session.is_close == [True, False, True, False]
+    assert session.is_often == [True, False, True, False]
 
 
 def test_where_nothing_is_given_up_nothing_has_to_be_measured_closely() -> None:
@@ -233,7 +233,7 @@ def test_where_nothing_is_given_up_nothing_has_to_be_measured_closely() -> None:
     session.status("attached", "summary", DETAILS)
     for drops in (5_000, 500_000):
         session.second(0.1, in_window=False, drops=drops)
-    assert True not in session.is_close
+    assert True not in session.is_often
 
 
 def test_a_refused_command_is_said() -> None:

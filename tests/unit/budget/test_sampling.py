@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netconsole.budget.sampling import CLOSELY_S, FEW_PER_S, UNKNOWN_NS, Attention, Glance, counted_per_s
+from netconsole.budget.sampling import FEW_PER_S, OFTEN_S, UNKNOWN_NS, CostSample, SamplingPace, counted_per_s
 from netconsole.probes.catalogue import shipped
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
@@ -13,70 +13,70 @@ CALM_PER_S, LESS_PER_S, STORM_PER_S = 10_000.0, 90_000.0, 200_000.0
 RUN_NS = 150.0
 
 
-def glance(per_s: float, is_new: bool, measured_per_s: float | None = None) -> dict[str, Glance]:
+def glance(per_s: float, is_new: bool, measured_per_s: float | None = None) -> dict[str, CostSample]:
     """A probe that counts so many a second; the last window saw ``measured_per_s``, or the same."""
     pct = (per_s if measured_per_s is None else measured_per_s) * RUN_NS / 1e7
-    return {"drops": Glance(per_s, pct, is_new)}
+    return {"drops": CostSample(per_s, pct, is_new)}
 
 
 def test_a_storm_is_looked_at_in_the_interval_in_which_it_begins_and_for_a_while() -> None:
-    attention = Attention()
-    assert not attention.is_close(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
-    assert not attention.is_close(2.0, glance(CALM_PER_S, False), LIMIT_PCT)
+    attention = SamplingPace()
+    assert not attention.is_often(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert not attention.is_often(2.0, glance(CALM_PER_S, False), LIMIT_PCT)
     half_a_second = STORM_PER_S / 2
-    assert attention.is_close(3.0, glance(half_a_second, False, CALM_PER_S), LIMIT_PCT)
+    assert attention.is_often(3.0, glance(half_a_second, False, CALM_PER_S), LIMIT_PCT)
     for second in range(4, 12):
-        assert attention.is_close(float(second), glance(LESS_PER_S, True), LIMIT_PCT)
-    assert not attention.is_close(4.0 + CLOSELY_S, glance(LESS_PER_S, True), LIMIT_PCT), "it is known now"
+        assert attention.is_often(float(second), glance(LESS_PER_S, True), LIMIT_PCT)
+    assert not attention.is_often(4.0 + OFTEN_S, glance(LESS_PER_S, True), LIMIT_PCT), "it is known now"
 
 
 def test_a_storm_that_a_window_has_seen_the_beginning_of_is_looked_at_too() -> None:
-    attention = Attention()
-    attention.is_close(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
-    assert attention.is_close(2.0, glance(STORM_PER_S, True, LESS_PER_S), LIMIT_PCT)
+    attention = SamplingPace()
+    attention.is_often(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert attention.is_often(2.0, glance(STORM_PER_S, True, LESS_PER_S), LIMIT_PCT)
 
 
 def test_a_window_that_saw_next_to_nothing_of_a_storm_does_not_make_it_cheap() -> None:
     """Its 200 ms may lie before the storm in which the other 800 ms of the interval are."""
-    attention = Attention()
-    attention.is_close(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
-    assert attention.is_close(2.0, glance(STORM_PER_S, True, CALM_PER_S), LIMIT_PCT)
-    never_measured = Attention()
-    never_measured.is_close(1.0, {"drops": Glance(0.0, 0.0, True)}, LIMIT_PCT)
-    assert never_measured.is_close(2.0, glance(STORM_PER_S, True, CALM_PER_S), LIMIT_PCT)
+    attention = SamplingPace()
+    attention.is_often(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert attention.is_often(2.0, glance(STORM_PER_S, True, CALM_PER_S), LIMIT_PCT)
+    never_measured = SamplingPace()
+    never_measured.is_often(1.0, {"drops": CostSample(0.0, 0.0, True)}, LIMIT_PCT)
+    assert never_measured.is_often(2.0, glance(STORM_PER_S, True, CALM_PER_S), LIMIT_PCT)
 
 
 def test_what_is_near_the_limit_is_looked_at_all_the_time() -> None:
-    attention = Attention()
+    attention = SamplingPace()
     near_per_s = 0.9 * LIMIT_PCT * 1e7 / RUN_NS
     for second in range(1, 60):
-        assert attention.is_close(float(second), glance(near_per_s, second % 5 == 0), LIMIT_PCT)
+        assert attention.is_often(float(second), glance(near_per_s, second % 5 == 0), LIMIT_PCT)
 
 
 def test_a_jump_to_what_is_far_within_the_limit_is_nobodys_concern() -> None:
-    attention = Attention()
-    attention.is_close(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
-    assert not attention.is_close(2.0, glance(3 * CALM_PER_S, False, CALM_PER_S), LIMIT_PCT)
+    attention = SamplingPace()
+    attention.is_often(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert not attention.is_often(2.0, glance(3 * CALM_PER_S, False, CALM_PER_S), LIMIT_PCT)
 
 
 def test_what_was_never_measured_is_taken_to_be_dear() -> None:
-    idle = {"drops": Glance(0.0, 0.0, True)}
+    idle = {"drops": CostSample(0.0, 0.0, True)}
     per_s = LIMIT_PCT * 1e7 / UNKNOWN_NS
     assert per_s > FEW_PER_S
-    attention = Attention()
-    assert not attention.is_close(1.0, idle, LIMIT_PCT)
-    assert attention.is_close(2.0, {"drops": Glance(per_s, 0.0, False)}, LIMIT_PCT)
+    attention = SamplingPace()
+    assert not attention.is_often(1.0, idle, LIMIT_PCT)
+    assert attention.is_often(2.0, {"drops": CostSample(per_s, 0.0, False)}, LIMIT_PCT)
 
 
 def test_after_a_change_it_is_looked_closely_at_what_came_of_it() -> None:
-    attention = Attention()
+    attention = SamplingPace()
     attention.changed(1.0)
-    assert attention.is_close(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
-    assert not attention.is_close(1.0 + CLOSELY_S, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert attention.is_often(1.0, glance(CALM_PER_S, True), LIMIT_PCT)
+    assert not attention.is_often(1.0 + OFTEN_S, glance(CALM_PER_S, True), LIMIT_PCT)
 
 
 def test_unknown_figures_are_no_jump() -> None:
-    assert not Attention().is_close(1.0, {"drops": Glance(None, None, False)}, LIMIT_PCT)
+    assert not SamplingPace().is_often(1.0, {"drops": CostSample(None, None, False)}, LIMIT_PCT)
 
 
 def test_counters_are_what_a_probe_counted_and_tables_without_times_where_it_has_none() -> None:

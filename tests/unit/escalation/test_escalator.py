@@ -94,7 +94,7 @@ class FakeSession:
         self.status(probe, "off", "details")
         return self._done()
 
-    def look_closely(self, is_close: bool) -> None:
+    def sample_often(self, is_often: bool) -> None:
         pass
 
     def bound(self, kernel_cpu_pct: float | None) -> None:
