@@ -1,7 +1,7 @@
-"""What a probe will cost here before it is attached: time per run × how often its hooks are passed now.
+"""What a probe will cost here before it is attached: time per run × how often its hooks run now.
 
-Pure: the passing is counted by :mod:`netconsole.budget.hook_rates`, the times were found by `netconsole calibrate`.
-In-kernel time is that of the kernel's run-time statistics: what the governor holds against the budget afterwards.
+Pure: :mod:`netconsole.budget.hook_rates` counts the runs of hooks, and `netconsole calibrate` found the times.
+In-kernel time is what the kernel's run-time statistics will tell, and what the governor compares with the budget.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PER_PACKET = ("per packet", "per softirq", "per event")
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """An attach point: how often it is passed a second, by CPU, and what a program that only counts takes there."""
+    """An attach point: how often it runs a second, by CPU, and what a program that only counts takes there."""
 
     per_s: Mapping[int, float] = field(default_factory=dict)
     counting_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class HookRates:
     """All hooks of some probes by attach point, and the packets that the kernel took in meanwhile."""
 
     hooks: Mapping[str, Hook]
@@ -115,18 +115,18 @@ def times_of(
     return None
 
 
-def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | None) -> Forecast:
+def forecast(manifest: Manifest, mode: Mode, measured: HookRates, known: Times | None) -> Forecast:
     """The cost of a probe on hooks that are passed so often. Without times a counting program stands for it."""
     by_cpu: dict[int, float] = {}
     runs_per_s, missing, found = 0.0, [], 0
     for program in manifest.programs:
         if mode not in program.modes:
             continue
-        attach = next((one.point for one in program.attach if one.point in passing.hooks), None)
+        attach = next((one.point for one in program.attach if one.point in measured.hooks), None)
         if attach is None:
             missing.append(program.attach[0].point)
             continue
-        hook = passing.hooks[attach]
+        hook = measured.hooks[attach]
         found += 1
         ns = known.ns.get(program.name) if known is not None else None
         took_ns = ns if ns is not None else hook.counting_ns or 0.0
@@ -134,7 +134,7 @@ def forecast(manifest: Manifest, mode: Mode, passing: Passing, known: Times | No
             by_cpu[cpu] = by_cpu.get(cpu, 0.0) + took_ns * per_s / 1e7
             runs_per_s += per_s
     times = known or Times({}, "counting", "time of a program that only counts; not calibrated here", "at least")
-    packets = passing.packets_per_s
+    packets = measured.packets_per_s
     per_packet = sum(by_cpu.values()) * 1e7 / packets if packets and packets >= MIN_PACKETS_PER_S else None
     return Forecast(manifest.name, mode, times, runs_per_s, by_cpu, per_packet, tuple(missing), found)
 

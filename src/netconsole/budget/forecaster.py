@@ -31,12 +31,12 @@ def look_ahead(
     Raises Unable when hooks cannot be counted on this host.
     """
     known = store.known()
-    passing = hook_rates.measure([manifest for manifest, _ in wanted])
+    measured = hook_rates.measure([manifest for manifest, _ in wanted])
     made = [
-        forecast(manifest, mode, passing, times_of(manifest, mode, known, (running or {}).get(manifest.name)))
+        forecast(manifest, mode, measured, times_of(manifest, mode, known, (running or {}).get(manifest.name)))
         for manifest, mode in wanted
     ]
-    return Outlook(made, passing.packets_per_s)
+    return Outlook(made, measured.packets_per_s)
 
 
 def running_times(state: State, probe: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""How often the hooks of a probe are passed now, on which CPU, and what a program that only counts takes there.
+"""How often the hooks of a probe run now, on which CPU, and what a program that only counts takes there.
 
 The programs count, and are gone after a moment: nothing of the probe itself is loaded to know what it would cost.
 """
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from netconsole.budget.forecast import Hook, Passing
+from netconsole.budget.forecast import Hook, HookRates
 from netconsole.calibrate.tool import Tool
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
@@ -22,18 +22,18 @@ MOMENT_S = 0.5
 MAX_CPUS = 8192
 
 _CODE = """
-struct passing {
+struct hook_on_cpu {
     u32 hook;
     u32 cpu;
 };
-BPF_TABLE("percpu_hash", struct passing, u64, passings, NC_ROWS_passings);
+BPF_TABLE("percpu_hash", struct hook_on_cpu, u64, hook_runs, NC_ROWS_hook_runs);
 
-static inline int passed(u32 hook)
+static inline int count_run(u32 hook)
 {
-    struct passing key = { .hook = hook, .cpu = bpf_get_smp_processor_id() };
+    struct hook_on_cpu key = { .hook = hook, .cpu = bpf_get_smp_processor_id() };
     u64 *count, none = 0;
 
-    count = passings.lookup_or_try_init(&key, &none);
+    count = hook_runs.lookup_or_try_init(&key, &none);
     if (count)
         nc_add(count, 1);
     return 0;
@@ -51,7 +51,7 @@ class _Wanted:
 
 
 def request(manifests: Sequence[Manifest]) -> ProbeRequest:
-    """A probe that counts how often each hook of these is passed, by CPU."""
+    """A probe that counts how often each of these hooks runs, by CPU."""
     wanted = _Wanted()
     for manifest in manifests:
         programs = manifest.raw["programs"]
@@ -66,7 +66,7 @@ def request(manifests: Sequence[Manifest]) -> ProbeRequest:
     spec = {
         "probe": {"name": NAME, "version": 1, "modes": ["summary"]},
         "programs": wanted.specs,
-        "tables": {"passings": table},
+        "tables": {"hook_runs": table},
     }
     return ProbeRequest(NAME, "summary", {}, spec, behind_headers(wanted.code))
 
@@ -84,10 +84,10 @@ def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
     asked = "".join(f"#ifdef {one['when']}\n#endif\n" for one in alternatives if "when" in one)
     kept = {key: program[key] for key in ("measures", "module") if key in program}
     wanted.specs.append({**kept, "name": f"hook_{number}", "required": False, "attach": attach})
-    wanted.code += f"\n{asked}int hook_{number}(void *ctx)\n{{\n    return passed({number});\n}}\n"
+    wanted.code += f"\n{asked}int hook_{number}(void *ctx)\n{{\n    return count_run({number});\n}}\n"
 
 
-def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> Passing:
+def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> HookRates:
     """Count for a moment. Raises Unable when the collector cannot start or nothing can be attached."""
     with Tool() as tool:
         tool.attach(request(manifests))
@@ -110,7 +110,7 @@ def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> Passin
         for attach, rates in by_cpu.items()
     }
     packets = None if before is None or after is None else max(0, after - before) / (ended - began)
-    return Passing(hooks, packets)
+    return HookRates(hooks, packets)
 
 
 def _packets() -> int | None:

@@ -11,7 +11,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import DEFAULT_PROFILE
+from netconsole.run.preflight import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from netconsole.calibrate.plan import Treatment

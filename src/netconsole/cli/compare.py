@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from netconsole.base.figure import safe
-from netconsole.cli.options import DEFAULT_PROFILE, SETTINGS
+from netconsole.cli.options import SETTINGS
+from netconsole.run.preflight import DEFAULT_PROFILE
 
 baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **SETTINGS)
 

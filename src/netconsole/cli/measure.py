@@ -11,7 +11,6 @@ from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import safe
 from netconsole.cli import replay
 from netconsole.cli.options import (
-    DEFAULT_PROFILE,
     DONE,
     INTERRUPTED,
     UNABLE,
@@ -23,6 +22,7 @@ from netconsole.cli.options import (
     has_terminal,
 )
 from netconsole.run import preflight
+from netconsole.run.preflight import DEFAULT_PROFILE
 
 DEFAULT_DURATION = "10s"
 MAX_DURATION_S = 24 * 3600.0

@@ -24,7 +24,6 @@ BAD_USAGE = 2
 UNABLE = 3
 INTERRUPTED = 130
 
-DEFAULT_PROFILE = "summary"
 FORCE_HELP = "Start even if the forecast is over the budget."
 SETTINGS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 """Of every Typer application."""

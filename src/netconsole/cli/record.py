@@ -11,18 +11,9 @@ import typer
 
 from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import memory, safe
-from netconsole.cli.options import (
-    BAD_USAGE,
-    DEFAULT_PROFILE,
-    DONE,
-    FOUND,
-    INTERRUPTED,
-    ForceOption,
-    ProbeOption,
-    ProfileOption,
-    choose,
-)
+from netconsole.cli.options import BAD_USAGE, DONE, FOUND, INTERRUPTED, ForceOption, ProbeOption, ProfileOption, choose
 from netconsole.run import preflight
+from netconsole.run.preflight import DEFAULT_PROFILE
 
 MOST_S = 720 * 3600.0
 MAX_NOTE = 400

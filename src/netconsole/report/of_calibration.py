@@ -37,12 +37,12 @@ def _entry(entry: Entry) -> list[ReportBlock]:
     )
     blocks: list[ReportBlock] = [Heading(entry.name), Note(f"{mode}; {made}.")]
     blocks.append(TextTable(_CHANGES, [_change(one) for one in entry.changes], frozenset({1, 2, 3, 4, 5})))
-    passing = [one for one in entry.kernel if one.runs >= _MIN_RUNS]
-    if passing:
-        blocks.append(TextTable(_KERNEL, [_kernel(one) for one in passing], frozenset({1, 2, 3})))
+    with_runs = [one for one in entry.kernel if one.runs >= _MIN_RUNS]
+    if with_runs:
+        blocks.append(TextTable(_KERNEL, [_kernel(one) for one in with_runs], frozenset({1, 2, 3})))
     if not entry.kernel:
         blocks.append(Note("This kernel does not measure the run time of programs."))
-    elif aside := [one.title for one in entry.kernel if one not in passing]:
+    elif aside := [one.title for one in entry.kernel if one not in with_runs]:
         blocks.append(Note(f"These workloads do not pass its hooks: {', '.join(aside)}."))
     ran = [one for one in entry.programs if one.ns_per_run is not None]
     if ran:

@@ -1,4 +1,4 @@
-"""Starts the dear probes of the first glance behind the open console: once the others run, and what fits the budget."""
+"""Starts the dear probes of the default profile behind the console: once the others run, within the budget."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from netconsole.base.errors import Unable, bad
 
-GLANCE = "summary"
+DEFAULT_PROFILE = "summary"
 """The profile that everybody starts with: summaries of its own, inherited or not, are left out if there is no room."""
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def before_start(
     may_ask: bool = False,
     named: Sequence[str] = (),
 ) -> Start:
-    """Say the forecast, and leave out what GLANCE alone asks for if it is too dear; ``named`` is what the user did.
+    """Say the forecast, and leave out what DEFAULT_PROFILE alone asks for if it is too dear. ``named``: by the user.
 
     Raises Unable when the rest exceeds the budget and nobody said that it is wanted all the same.
     """
@@ -61,7 +61,7 @@ def before_start(
     above = forecast.excess(outlook.forecasts, profile.budget, 0.0, outlook.packets_per_s)
     if above is None or force:
         return Start(requests)
-    spare = [one.name for one in requests if _is_of_glance(profile, one, named)]
+    spare = [one.name for one in requests if _is_of_default_profile(profile, one, named)]
     out = {one.probe: one for one in forecast.too_dear(outlook.forecasts, profile.budget, spare, outlook.packets_per_s)}
     if out:
         for name in out:
@@ -77,9 +77,9 @@ def before_start(
 def put_off(
     profile: Profile, manifests: Mapping[str, Manifest], requests: Sequence[ProbeRequest], named: Sequence[str]
 ) -> list[ProbeRequest]:
-    """Dear summaries that GLANCE alone asks for: an open console forecasts and starts them by itself."""
+    """Dear summaries that DEFAULT_PROFILE alone asks for: an open console forecasts and starts them by itself."""
     dear = {manifest.name for manifest in _dear(requests, manifests)}
-    return [one for one in requests if one.name in dear and _is_of_glance(profile, one, named)]
+    return [one for one in requests if one.name in dear and _is_of_default_profile(profile, one, named)]
 
 
 def _dear(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
@@ -90,10 +90,12 @@ def _dear(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifest]) -
     return [one for one in forecast.wanted(requests, manifests) if not one.module or shows_module(one.module)]
 
 
-def _is_of_glance(profile: Profile, request: ProbeRequest, named: Sequence[str]) -> bool:
+def _is_of_default_profile(profile: Profile, request: ProbeRequest, named: Sequence[str]) -> bool:
     from netconsole.profile.profile import chosen_by
 
-    return request.mode != "details" and request.name not in named and chosen_by(profile, request.name) == GLANCE
+    return (
+        request.mode != "details" and request.name not in named and chosen_by(profile, request.name) == DEFAULT_PROFILE
+    )
 
 
 def of_every_mode(manifest: Manifest) -> Outlook:

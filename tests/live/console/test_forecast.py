@@ -38,12 +38,12 @@ def storm(namespace: Namespace) -> Iterator[Storm]:
 
 def test_a_hook_that_is_passed_is_counted_and_nothing_is_left(storm: Storm) -> None:
     manifest = load_all()[PROBE]
-    passing = hook_rates.measure([manifest])
-    print(passing)
-    hook = passing.hooks[POINT]
+    measured = hook_rates.measure([manifest])
+    print(measured)
+    hook = measured.hooks[POINT]
     assert sum(hook.per_s.values()) > PER_S / 10, "the sender is slow where the machine is busy"
     assert hook.counting_ns and hook.counting_ns > 0
-    one = forecast(manifest, "details", passing, None)
+    one = forecast(manifest, "details", measured, None)
     assert one.kernel_cpu_pct > 0 and set(one.by_cpu) == set(hook.per_s) and "at least" in said(one)
     names = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
     assert not [name for name in names if "netconsole_collector" in name]

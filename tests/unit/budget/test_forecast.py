@@ -12,7 +12,7 @@ from netconsole.budget import forecaster, hook_rates
 from netconsole.budget.forecast import (
     Forecast,
     Hook,
-    Passing,
+    HookRates,
     Times,
     excess,
     forecast,
@@ -37,7 +37,7 @@ DROPS = shipped("kernel_drops")
 QUEUES = shipped("tx_queue_latency")
 MANIFESTS = {"kernel_drops": DROPS, "tx_queue_latency": QUEUES}
 FREE = "raw_tracepoint:kfree_skb"
-STORM = Passing({FREE: Hook({0: 50_000.0, 3: 150_000.0}, 60.0)}, packets_per_s=200_000.0)
+STORM = HookRates({FREE: Hook({0: 50_000.0, 3: 150_000.0}, 60.0)}, packets_per_s=200_000.0)
 
 
 def entry(mode: Mode, ns: float, created: str = "2026-11-01T00:00:00Z", version: int = DROPS.version) -> Entry:
@@ -79,9 +79,9 @@ def test_without_times_a_program_that_only_counts_is_the_least_that_it_can_be() 
 
 
 def test_hooks_that_nothing_passes_cost_nothing_and_those_that_are_not_there_are_told() -> None:
-    assert "no cost now" in said(forecast(DROPS, "summary", Passing({FREE: Hook()}), None))
-    assert "cannot run" in said(forecast(DROPS, "summary", Passing({}), None))
-    one = forecast(QUEUES, "details", Passing({FREE: Hook({0: 10.0}, 50.0)}, 10.0), None)
+    assert "no cost now" in said(forecast(DROPS, "summary", HookRates({FREE: Hook()}), None))
+    assert "cannot run" in said(forecast(DROPS, "summary", HookRates({}), None))
+    one = forecast(QUEUES, "details", HookRates({FREE: Hook({0: 10.0}, 50.0)}, 10.0), None)
     assert len(one.missing) == 3 and "this kernel lacks 3 of its hooks" in said(one)
     assert one.ns_per_packet is None and "50 ns a run" in said(one)  # ten packets say nothing about the cost of one
 

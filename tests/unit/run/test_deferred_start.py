@@ -13,7 +13,7 @@ import pytest
 
 from netconsole.base.errors import Unable
 from netconsole.budget import forecaster
-from netconsole.budget.forecast import Passing, forecast
+from netconsole.budget.forecast import HookRates, forecast
 from netconsole.budget.forecaster import Outlook
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
@@ -88,7 +88,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None) -> tu
     def look_ahead(wanted: list[tuple[Manifest, Mode]]) -> Outlook:
         if costs is None:
             raise Unable("no BPF here")
-        made = [forecast(manifest, mode, Passing({}), None) for manifest, mode in wanted]
+        made = [forecast(manifest, mode, HookRates({}), None) for manifest, mode in wanted]
         return Outlook([replace(one, by_cpu={0: costs[one.probe]}) for one in made], None)
 
     monkeypatch.setattr(forecaster, "look_ahead", look_ahead)
