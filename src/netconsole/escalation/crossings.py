@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from netconsole.base import figure
+from netconsole.findings.rules import MIN_SAMPLES, fits
 from netconsole.probes.knobs import PROTOCOLS, refusal
-from netconsole.profile.escalation_rules import MIN_SAMPLES, NARROWING, Escalation
+from netconsole.profile.escalation_rules import NARROWING, Escalation
 from netconsole.telemetry.frames import Label, Scalar
 from netconsole.telemetry.histogram import percentile
 from netconsole.telemetry.state import ProbeState, State
@@ -65,7 +66,7 @@ def _of_tables(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
     table = probe.tables.get(rule.figures)
     for row in table.moving() if table is not None else ():
         rate = row.per_s(rule.value)
-        if rate is not None and rate > rule.over and _fits(row.labels, rule):
+        if rate is not None and rate > rule.over and fits(rule, row.labels):
             what = "" if rule.value == "count" else f" {rule.value}"
             yield Crossing(rule, row.key, rate, f"{_named(row.labels)}: {figure.rate(rate)}{what}")
 
@@ -75,13 +76,9 @@ def _of_histograms(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
     for row in group.rows.values() if group is not None else ():
         part = rule.percentile or 0.0
         found = percentile(row.delta, part) if row.delta.count >= MIN_SAMPLES else None
-        if found is not None and found > rule.over and _fits(row.labels, rule):
+        if found is not None and found > rule.over and fits(rule, row.labels):
             says = f"{_named(row.labels)}: p{part:g} {figure.quantity(found, row.unit)}"
             yield Crossing(rule, row.key, found, says)
-
-
-def _fits(labels: Mapping[str, Label], rule: Escalation) -> bool:
-    return all(str(labels.get(name)) == value for name, value in rule.where.items())
 
 
 def _named(labels: Mapping[str, Label]) -> str:

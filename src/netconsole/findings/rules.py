@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from typing import Protocol
 
 from netconsole.base import figure
 from netconsole.probes.manifest import Column, FindingSpec
 
 MIN_SAMPLES = 10
-"""A percentile of fewer samples is not held against a limit."""
+"""A percentile of fewer samples is not compared with a limit."""
 _MAX_NAME = 64
 _DEVICES = ("device", "port")
 """Labels that name a device: the host's lo is not that of a container, and a sentence says which."""
 
 
-def fits(rule: FindingSpec, labels: Mapping[str, object]) -> bool:
+class HasWhere(Protocol):
+    """A rule that speaks of some rows only."""
+
+    @property
+    def where(self) -> Mapping[str, tuple[str, ...]]:
+        """By label, the values of which a row must have one."""
+        ...
+
+
+def fits(rule: HasWhere, labels: Mapping[str, object]) -> bool:
     """Whether the row is one that the rule speaks of."""
     return all(str(labels.get(name)) in wanted for name, wanted in rule.where.items())
 

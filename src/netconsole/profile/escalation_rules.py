@@ -17,8 +17,6 @@ from netconsole.probes.manifest import Manifest
 SUFFIX = ".details"
 """What the second instance of a probe is called: kernel_drops.details."""
 MAX_RULES = 16
-MIN_SAMPLES = 10
-"""A percentile of fewer samples in an interval is not held against a threshold."""
 MAX_FOR_S, MAX_KEEP_S, MAX_PAUSE_S = 600.0, 300.0, 24 * 3600.0
 
 _KEYS = ("probe", "table", "histogram", "value", "percentile", "where", "over")
@@ -38,7 +36,8 @@ class Escalation:
     """Of a table; empty for a histogram."""
     percentile: float | None
     over: float
-    where: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By label, the values of which it has one. A profile names one value."""
     for_s: float = 60.0
     events_per_s: float = 50.0
     kernel_cpu_pct: float = 1.0
@@ -54,7 +53,7 @@ class Escalation:
         return {
             "probe": self.probe,
             **(of_table if self.percentile is None else figures),
-            "where": dict(self.where),
+            "where": {name: values[0] for name, values in self.where.items()},
             "over": self.over,
             "for_s": self.for_s,
             "events_per_s": self.events_per_s,
@@ -90,7 +89,7 @@ def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None
         value=value,
         percentile=part,
         over=over,
-        where={key: where.text(key) for key in where.values},
+        where={key: (where.text(key),) for key in where.values},
         for_s=for_s,
         events_per_s=events_per_s,
         kernel_cpu_pct=kernel_cpu_pct,

@@ -31,7 +31,7 @@ from tests.support.stamp import Stamp
 
 NAME = "kernel_drops"
 MANIFESTS = {name: shipped(name) for name in (NAME, "tx_queue_latency")}
-RULE = Escalation(NAME, "drops", "count", None, 100.0, {"reason": "FULL_RING"}, for_s=3.0, keep_s=2.0, pause_s=10.0)
+RULE = Escalation(NAME, "drops", "count", None, 100.0, {"reason": ("FULL_RING",)}, for_s=3.0, keep_s=2.0, pause_s=10.0)
 LATE = Escalation("tx_queue_latency", "wait", "", 99.0, 1_000_000.0)
 PROFILE = Profile("night", probes={NAME: ProbeChoice()}, escalations=[RULE])
 SECOND_NS = 1_000_000_000
