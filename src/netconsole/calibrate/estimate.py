@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from netconsole.base import student_t
+
 CONFIDENCE = 0.99
 """Sixteen figures are looked at for every probe: with 95 %, one of them would be wrong for nearly each."""
 MIN_PAIRS = 5
@@ -51,7 +53,7 @@ def log_ratio(before: float, during: float, after: float) -> float:
 def mean_interval(values: Sequence[float]) -> Interval:
     """The mean of at least two values, by Student's t."""
     mean = statistics.fmean(values)
-    half = t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    half = student_t.quantile(len(values) - 1, CONFIDENCE) * statistics.stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
 
 
@@ -67,25 +69,3 @@ def verdict(change: Interval, floor_pct: float, worse: Literal["up", "down"]) ->
     if change.holds_zero or abs(change.value) <= floor_pct:
         return "no measurable change"
     return "slower" if (change.value > 0) == (worse == "up") else "faster"
-
-
-def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """The two-sided quantile of Student's t, exact, by bisection."""
-    low, high = 0.0, 1e4
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_within(middle, degrees) < confidence else (low, middle)
-    return high
-
-
-def _t_within(t: float, degrees: int) -> float:
-    """P(|T| <= t) for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(degrees))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for power in range(odd, degrees - 1, 2):
-        total += term
-        term *= cosine * cosine * (power + 1) / (power + 2)
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total

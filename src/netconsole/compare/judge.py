@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from netconsole.base import student_t
 from netconsole.compare.metrics import EVENT_SIZES, Distribution, Metric, Worse, added
 from netconsole.compare.significance import (
     dispersion,
@@ -19,7 +20,6 @@ from netconsole.compare.significance import (
     shape_p,
     share_p,
     spread,
-    student_p,
     two_sided,
 )
 
@@ -47,7 +47,7 @@ SHAPE_MIN = 0.5
 """A shape counts as changed from here on: log2 units, as if every sample were off by a factor 1.4."""
 SPREAD_SNAPSHOTS = 3
 """From so many snapshots on there is a spread."""
-PRIOR_DEGREES = 4.0
+PRIOR_DEGREES = 4
 """How many observations the typical spread of all metrics is worth beside a metric's own few."""
 MAX_BELOW_TYPICAL = 3.0
 """A figure that happened to repeat itself exactly is not believed to be steadier than typical by more than this."""
@@ -390,7 +390,7 @@ def _spread_p(value: float, values: Sequence[float], own: float | None) -> float
     if own is None or not values or min(values) <= value <= max(values):
         return 1.0
     t = (value - median(values)) / (own * math.sqrt(1 + 1 / len(values)))
-    return student_p(t, PRIOR_DEGREES + len(values) - 1)
+    return student_t.beyond(t, PRIOR_DEGREES + len(values) - 1)
 
 
 def _worth(statistic: Statistic, floor: float) -> bool:

@@ -114,14 +114,6 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def student_p(t: float, degrees: float) -> float:
-    """Two-sided p of Student's t, by Wallace's approximation (within 1 % from 3 degrees on)."""
-    if degrees <= 0:
-        return 1.0
-    z = math.sqrt(degrees * math.log1p(t * t / degrees)) * (1 - 3 / (4 * degrees + 8))
-    return two_sided(z)
-
-
 def two_sided(z: float) -> float:
     """P(|Z| ≥ |z|) of a standard normal."""
     return math.erfc(abs(z) / math.sqrt(2))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput, Unable
 from netconsole.calibrate import empty, plan, store
-from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, t_quantile, verdict
+from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, verdict
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
 from netconsole.calibrate.result import Entry
 from netconsole.calibrate.summary import entry
@@ -28,14 +28,6 @@ from netconsole.report import to_markdown, to_text
 from netconsole.report.of_calibration import of_calibration
 
 MANIFEST = shipped("kernel_drops")
-
-
-@pytest.mark.parametrize(
-    ("degrees", "confidence", "expected"),
-    [(1, 0.95, 12.706), (4, 0.95, 2.776), (4, 0.99, 4.604), (5, 0.99, 4.032), (9, 0.99, 3.250), (29, 0.95, 2.045)],
-)
-def test_quantiles_are_those_of_the_tables(degrees: int, confidence: float, expected: float) -> None:
-    assert t_quantile(degrees, confidence) == pytest.approx(expected, abs=0.001)
 
 
 @given(st.floats(1, 1e6), st.floats(0.5, 2.0), st.floats(0.5, 2.0))
