@@ -157,7 +157,7 @@ class Escalator:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime((state.collector.closed_wall_ns or 0) / 1e9))
         name = rule.probe + SUFFIX
         armed = self._armed = _Armed(
-            crossing, name, builder.mark(state), at_s, f"{rule.probe}-{stamp}", profile=self._enforcer.profile
+            crossing, name, builder.totals(state), at_s, f"{rule.probe}-{stamp}", profile=self._enforcer.profile
         )
         self._flight.hold()
         narrowed = " ".join(f"{knob}={value}" for knob, value in filters.items())

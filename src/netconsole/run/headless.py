@@ -103,7 +103,7 @@ def measure(
             raise Interrupted("ended while the probes were starting")
         _say_refused(session)
         with session.view() as state:
-            start = builder.mark(state)
+            start = builder.totals(state)
             count = sum(probe.measuring for probe in state.probes.values())
         _say(f"measuring with {count} probes for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         until_ns = start.mono_ns + round(duration_s * 1e9)
