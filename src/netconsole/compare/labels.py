@@ -18,12 +18,15 @@ _VHOST = re.compile(r"vhost-(\d+)$")
 _EPHEMERAL_DEFAULT = (32768, 60999)
 _PROCESS_LABELS = frozenset({"process", "comm", "task", "thread", "worker"})
 _NUMBER_LABELS = frozenset({"pid", "tid", "tgid"})
-_DROPPED_LABELS = frozenset({"inode", "cookie", "ifindex", "socket_id", "cpu", "qdisc"})
+_DROPPED_LABELS = frozenset({"inode", "cookie", "ifindex", "socket_id", "cpu", "qdisc", "shaper"})
 """A CPU too: what runs where moves by itself; :mod:`netconsole.compare.metrics` keeps the busiest. A device's queueing
-discipline is a fact, not a part of its name."""
+discipline is a fact, not a part of its name, and so is its rate."""
 _NETNS_LABELS = frozenset({"netns"})
 HOST_NETNS, OTHER_NETNS = "host", "other"
 """The host's own network namespace; any that has no name and no process that is known."""
+ADDED_LABELS: Mapping[tuple[str, str], Mapping[str, Label]] = {("link_rates", "links"): {"netns": HOST_NETNS}}
+"""Labels that a table did not always have, by probe and table, and what rows without them are of. A row of just that is
+known by its other labels alone, so that it is compared with those from before."""
 _PORT_LABELS = frozenset({"port", "local_port", "remote_port", "sport", "dport"})
 DEVICE_LABELS = frozenset({"device", "dev", "interface", "ifname", "port_name"})
 VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _NETNS_LABELS | _PORT_LABELS | DEVICE_LABELS

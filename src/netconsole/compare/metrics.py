@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from netconsole.compare.labels import VOLATILE, Names
+from netconsole.compare.labels import ADDED_LABELS, VOLATILE, Names
 from netconsole.compare.significance import EFFECTIVE_SAMPLES
 from netconsole.probes.polarity import FigureKind, Sense, sense
 from netconsole.snapshot.document import (
@@ -193,6 +193,7 @@ def _events_in_turn(per_s: Sequence[float | None], total: int, unit: str) -> lis
 def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, Label]]) -> None:
     columns = probe.columns.get(table) or _guessed(rows)
     labels = [label for label in columns.labels if label not in columns.values]
+    added = ADDED_LABELS.get((name, table), {})
     described = _value_columns(name, probe, table, columns)
     known: dict[Labels, dict[str, Metric]] = {}
     per_cpu: dict[Identity, dict[Label, int]] = {}
@@ -202,6 +203,8 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
         values = []
         for label in labels:
             value = row.get(label)
+            if label in added and value in (None, added[label]):
+                continue
             meanings = stands_for.get(label)
             if meanings is not None:
                 if value not in meanings:

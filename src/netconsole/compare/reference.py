@@ -14,7 +14,7 @@ import msgspec
 
 from netconsole.compare.compare import MIN_DURATION_S, not_zero, probe_differs
 from netconsole.compare.judge import MIN_RATIO, least_difference
-from netconsole.compare.labels import Names
+from netconsole.compare.labels import ADDED_LABELS, Names
 from netconsole.compare.metrics import EVENT_SIZES, Identity, Kind, Labels, Metrics, flatten, metric_key
 from netconsole.compare.significance import median
 from netconsole.probes.manifest import Column, Manifest
@@ -226,10 +226,15 @@ class Reference:
             return group
         known, group.rows, group.size = group.labels, rows, len(rows)
         group.labels, group.members = {}, {}
+        added = ADDED_LABELS.get((probe, name), {})
         for key, row in rows.items():
             labels = known.get(key)
             if labels is None:
-                mapped = [(label, self._names.label(label, row.labels.get(label))) for label in order or row.labels]
+                mapped = [
+                    (label, self._names.label(label, row.labels.get(label)))
+                    for label in order or row.labels
+                    if label not in added or row.labels.get(label) not in (None, added[label])
+                ]
                 labels = tuple(pair for pair in mapped if pair[1] is not None)
             group.labels[key] = labels
             group.members.setdefault(labels, []).append(key)

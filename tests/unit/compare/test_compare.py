@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,23 @@ def test_a_network_namespace_that_came_is_no_change_from_nothing_and_has_its_nam
     # The facts of an older snapshot say nothing of namespaces: what is not there is then a 0.
     older = msgspec.structs.replace(before, facts={})
     assert compare(run({}, ("blue", 5000)), [older]).verdict == "regressed"
+
+
+def test_links_from_before_they_named_their_namespace_are_those_of_the_host() -> None:
+    def run(probe: str, *rows: tuple[str | None, int], labels: Sequence[str] = ("device", "netns")) -> Snapshot:
+        cells = [{"device": "eth0", "count": count} | ({"netns": netns} if netns else {}) for netns, count in rows]
+        columns = {"links": {"labels": list(labels), "values": {"count": {"unit": "packets", "worse": "up"}}}}
+        return changed(EMPTY, probes={probe: {"status": "attached", "tables": {"links": cells}, "columns": columns}})
+
+    for before in (run("link_rates", (None, 5000), labels=["device"]), run("link_rates", (None, 5000))):
+        found = compare(run("link_rates", ("host", 50_000), ("blue", 5000)), [before])
+        assert {one.metric for one in found.findings} == {
+            "link_rates/table/links/device=eth0",
+            "link_rates/table/links/device=eth0,netns=blue",
+        }
+        assert compare(run("link_rates", ("host", 5000)), [before]).findings == []
+    found = compare(run("other", ("host", 50_000)), [run("other", ("host", 5000))])
+    assert [one.metric for one in found.findings] == ["other/table/links/device=eth0,netns=host"]
 
 
 def test_a_counter_is_not_blamed_for_rows_that_are_benign_or_cannot_be_compared() -> None:
