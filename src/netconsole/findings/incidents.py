@@ -112,6 +112,7 @@ class _Tally:
     peak: float = 0.0
     rate: float = 0.0
     """Of the last interval, or for a small one the mean."""
+    unit: str = ""
 
     @property
     def counted(self) -> int:
@@ -304,7 +305,7 @@ class Incidents:
                 if match.evidence == one.lead.evidence:
                     one.peak = max(one.peak, match.value)
                 continue
-            tally = one.tallies.setdefault(match.family, _Tally())
+            tally = one.tallies.setdefault(match.family, _Tally(unit=match.unit))
             window = self._windows.of(match.family).get(match.evidence.key)
             if match.evidence.key in tally.rows or window is None:
                 continue
@@ -358,12 +359,14 @@ class Incidents:
 
     def _incident(self, one: _Open) -> Incident:
         lead = one.lead
-        tally = one.tallies.get(lead.family) if lead.family is not None else None
+        # A state says how it is now; what was counted in it is told all the same.
+        counted = [tally for family, tally in one.tallies.items() if family.probe == lead.evidence.probe]
+        tally = one.tallies.get(lead.family) if lead.family is not None else next(iter(counted), None)
         total = tally.counted if tally is not None else None
         peak = tally.peak if tally is not None else (one.peak or None)
         blind = one.blind_since_ns
         value = lead.value
-        if tally is not None:
+        if tally is not None and lead.family is not None:
             value = tally.peak if one.ended or blind is not None else tally.rate or lead.value
         sentence = lead.sentence(value, total, one.at_least, tally is not None and (one.ended or blind is not None))
         share = lead.share_pct if lead.lasting or (lead.share_pct or 0) >= 1 else None
@@ -390,7 +393,7 @@ class Incidents:
             peak=peak,
             at_least=one.at_least,
             share_pct=share,
-            unit=lead.unit,
+            unit=tally.unit if tally is not None else lead.unit,
             next=tuple(dict.fromkeys(match.next for match in ordered if match.next)),
             commands=tuple(dict.fromkeys(command for match in ordered for command in match.commands)),
             history=lead.history,

@@ -37,6 +37,7 @@ HISTORY = 60
 """Samples of the sparkline beside an incident: one minute."""
 WORTH_SAYING = ("missed", "map_full", "unaccounted")
 """Ledger entries that are faults of the measurement; others are everyday, and are said beside the figures (≥)."""
+DIRECTIONS = ("rx_packets", "tx_packets")
 MAX_PER_RULE = 50
 AT_ONCE_FACTOR = 10.0
 """A rate so many times over its limit is said after one interval, whatever its level."""
@@ -111,6 +112,8 @@ def matches(
                 known = of_probe.get(match.evidence)
                 if known is None or supersedes(match.level, known.level):
                     of_probe[match.evidence] = match
+                    if known is not None and known.family is None and known.cause == match.cause:
+                        found.append(known)  # a state that goes on when what is counted in it has stopped
         found.extend(of_probe.values())
     return found
 
@@ -119,18 +122,26 @@ class Packets:
     """How many packets pass each device, and the whole host: what a loss is a share of."""
 
     def __init__(self, state: State) -> None:
-        self._by_device: dict[tuple[Label, Label], float] = {}
+        self._by_device: dict[tuple[Label, Label], tuple[float, RowKey]] = {}
         links = state.probes.get("link_rates")
-        table = links.tables.get("links") if links is not None and links.measuring else None
-        for row in table.rows.values() if table is not None else ():
-            rates = [rate for name in ("rx_packets", "tx_packets") if (rate := row.per_s(name)) is not None]
+        self._table = links.tables.get("links") if links is not None and links.measuring else None
+        for row in self._table.rows.values() if self._table is not None else ():
+            rates = [rate for name in DIRECTIONS if (rate := row.per_s(name)) is not None]
             if rates:
                 place = row.labels.get("netns") or "host", row.labels.get("device")
-                self._by_device[place] = max(rates)
+                self._by_device[place] = max(rates), row.key
 
-    def per_s(self, labels: Mapping[str, Label]) -> float | None:
-        """Of the device that these labels name, in its busier direction; None when it is not known."""
-        return self._by_device.get((labels.get("netns") or "host", labels.get("device")))
+    def per_s(self, labels: Mapping[str, Label], intervals: int = 1) -> float | None:
+        """Of the device that these labels name, in its busier direction; None when it is not known.
+
+        Over so many intervals, or over the last one where more are not known.
+        """
+        rate, key = self._by_device.get((labels.get("netns") or "host", labels.get("device")), (None, None))
+        if self._table is None or key is None or intervals == 1:
+            return rate
+        past = [self._table.history(key, name, intervals) for name in DIRECTIONS]
+        means = [sum(one or 0.0 for one in samples) / intervals for samples in past if samples]
+        return max(means, default=rate)
 
 
 def is_lower_bound(probe: ProbeState) -> bool:
@@ -265,11 +276,10 @@ def _of_table(
     for key, window in windows.of(family).items():
         if not fits(rule, window.row.labels):
             continue
-        share_of = packets.per_s(window.row.labels)
-        judged = _judged(probe, rule, window, share_of)
+        judged = _judged(probe, rule, window, packets)
         if judged is None:
             continue
-        value, lasting = judged
+        value, lasting, share_of = judged
         share = None if not share_of else min(100.0, 100 * value / (share_of + value))
         yield _match(
             probe, rule, column, window.row.labels, key, value, rule.level == "!!" and not lasting,
@@ -277,22 +287,29 @@ def _of_table(
         )  # fmt: skip
 
 
-def _judged(probe: ProbeState, rule: FindingSpec, window: Window, share_of: float | None) -> tuple[float, bool] | None:
-    """The rate per second to be said of a row, and whether it is small and lasting; None: it does not stand out."""
+def _judged(
+    probe: ProbeState, rule: FindingSpec, window: Window, packets: Packets
+) -> tuple[float, bool, float | None] | None:
+    """The rate per second to be said of a row, whether it is small and lasting, and the packets that it is a share of.
+
+    None: it does not stand out.
+    """
     tick = probe.timeline.tick
     now = window.row.per_s(rule.value) or 0.0
     rate = now if window.moves[-1].tick == tick else 0.0
     at_once = rule.at_once if rule.at_once is not None else rule.over * (1 if rule.level == "!!" else AT_ONCE_FACTOR)
     if rate > rule.over and rate >= at_once:
-        return rate, False
+        return rate, False, packets.per_s(window.row.labels)
     interval_s = _interval_s(window)
     for intervals, least in ((SHORT, rule.over), (LONG, rule.lasting)):
         if least is None or window.moved_in(tick, intervals) < LASTS[intervals]:
             continue
         mean = window.mean_per_s(tick, intervals, interval_s)
-        is_enough = rule.share_pct is None or share_of is None or 100 * mean >= rule.share_pct * (share_of + mean)
-        if mean > least and is_enough:
-            return mean, True
+        if mean <= least:
+            continue
+        share_of = packets.per_s(window.row.labels, intervals)  # as long as the loss is looked at
+        if rule.share_pct is None or share_of is None or 100 * mean >= rule.share_pct * (share_of + mean):
+            return mean, True, share_of
     return None
 
 

@@ -14,6 +14,8 @@ from netconsole.probes.manifest import Column, FindingSpec
 
 MIN_SAMPLES = 10
 """A percentile of fewer samples is not compared with a limit."""
+ANYTHING = "*"
+"""Instead of a value in ``where``: the row has this label, and it is not empty."""
 _MAX_NAME = 64
 _DEVICES = ("device", "port")
 """Labels that name a device: the host's lo is not that of a container, and a sentence says which."""
@@ -29,8 +31,11 @@ class HasWhere(Protocol):
 
 
 def fits(rule: HasWhere, labels: Mapping[str, object]) -> bool:
-    """Whether the row is one that the rule speaks of."""
-    return all(str(labels.get(name)) in wanted for name, wanted in rule.where.items())
+    """Whether the row is one that the rule speaks of. ``*`` stands for anything but nothing."""
+    return all(
+        str(labels.get(name)) in wanted or (ANYTHING in wanted and labels.get(name) is not None)
+        for name, wanted in rule.where.items()
+    )
 
 
 def supersedes(level: str, known: str) -> bool:
