@@ -1,1 +1,1 @@
-"""The budget for the cost of measuring: forecast, measured and kept (docs/design/governor.md)."""
+"""What watching may cost: forecast, measured, and kept (docs/design/governor.md)."""

@@ -1,57 +1,45 @@
-"""The netlink dumps that the sources need, parsed with `struct` alone: root qdiscs and bound sockets.
+"""A netlink socket: dumps, single answers, and what the kernel says unasked; parsed with `struct` alone.
 
 pyroute2 would do it, but importing it takes 23 MB and 0.1 s, and its dump of 1000 interfaces 0.2 s of CPU: more than
-the whole console may use. These are fixed layouts of the kernel's user API (include/uapi/linux/netlink.h, rtnetlink.h,
-pkt_sched.h, gen_stats.h, inet_diag.h, sock_diag.h).
+the whole console may use. These are fixed layouts of the kernel's user API (include/uapi/linux/netlink.h, inet_diag.h,
+sock_diag.h).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-RTM_GETQDISC = 38
 SOCK_DIAG_BY_FAMILY = 20
 NETLINK_SOCK_DIAG = 4
+NLM_F_REQUEST = 0x001
 NLM_F_REQUEST_DUMP = 0x301
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
-TC_H_ROOT = 0xFFFFFFFF
-TCA_KIND = 1
-TCA_STATS2 = 7
-TCA_STATS_QUEUE = 3
 TCP_CLOSE = 7
 TCP_LISTEN = 10
 INET_DIAG_SKMEMINFO = 7
 SK_MEMINFO_DROPS = 8
 _ATTRIBUTE_TYPE = 0x3FFF
-_RECEIVE_BYTES = 256 * 1024
-_TIMEOUT_S = 2.0
+RECEIVE_BYTES = 256 * 1024
+_TIMEOUT_S = 2
 
 _HEADER = struct.Struct("=IHHII")
-_TCMSG = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")
-_QUEUE = struct.Struct("=IIIII")
 _CODE = struct.Struct("=i")
+_TIMEVAL = struct.Struct("@ll")
 _DIAG_REQUEST = struct.Struct("=BBBxI48x")
 # family, state, local port, local address, interface, receive queue, inode of struct inet_diag_msg
 _DIAG = struct.Struct("=BBxx2s2x16s16xI8x4xI4x4xI")
 
 
-@dataclass(frozen=True, slots=True)
-class Qdisc:
-    """The root qdisc of a device: packets and bytes waiting, and what it did since it was made."""
-
-    ifindex: int
-    kind: str
-    backlog_packets: int
-    backlog_bytes: int
-    drops: int
-    requeues: int
-    overlimits: int
+Unasked: TypeAlias = Callable[[int, memoryview], None]
+"""Takes the type and the body of a message that answers nothing. The body is good until it returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,45 +60,81 @@ class BoundSocket:
 
 
 class Netlink:
-    """One netlink socket that makes dumps, one after another."""
+    """One netlink socket, for one thread at a time. It stays in the network namespace in which it was made."""
 
-    def __init__(self, protocol: int) -> None:
-        """``protocol`` as in socket.NETLINK_ROUTE. Raises OSError."""
+    def __init__(
+        self, protocol: int, groups: int = 0, unasked: Unasked | None = None, room: memoryview | None = None
+    ) -> None:
+        """``protocol`` as in socket.NETLINK_ROUTE. Raises OSError.
+
+        What the multicast ``groups`` tell goes to ``unasked``, in the order in which it came. Sockets of one thread
+        may share the ``room`` that they receive in (RECEIVE_BYTES).
+        """
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
-        self._socket.bind((0, 0))
-        self._socket.settimeout(_TIMEOUT_S)
+        self._socket.bind((0, groups))
+        # Not settimeout: with that, Python waits for a message even where MSG_DONTWAIT asks it not to.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(_TIMEOUT_S, 0))
+        self._port = self._socket.getsockname()[0]
+        self._unasked = unasked
         self._number = 0
-        self._room = memoryview(bytearray(_RECEIVE_BYTES))  # once: a new one each time would leave holes in the heap
+        # Once: a new one each time would leave holes in the heap.
+        self._room = memoryview(bytearray(RECEIVE_BYTES)) if room is None else room
 
     def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
         """The bodies of the messages that answer, each good until the next. Raises OSError, also when it is refused."""
-        self._number += 1
-        length = _HEADER.size + len(request)
-        self._socket.send(_HEADER.pack(length, kind, NLM_F_REQUEST_DUMP, self._number, 0) + request)
+        self._send(kind, NLM_F_REQUEST_DUMP, request)
         while True:
-            received = self._socket.recv_into(self._room)
-            for answered, number, body in _messages(self._room[:received]):
-                if number != self._number:
-                    continue
+            for answered, body in self._answers():
                 if answered in (NLMSG_DONE, NLMSG_ERROR):  # both end it, with 0 or what went wrong
-                    code = -_CODE.unpack_from(body)[0] if len(body) >= _CODE.size else 0
-                    if code > 0:
-                        raise OSError(code, os.strerror(code))
+                    _check(body)
                     return
                 yield body
+
+    def ask(self, kind: int, request: bytes) -> memoryview:
+        """The body of the one message that answers, good until the next request. Raises OSError."""
+        self._send(kind, NLM_F_REQUEST, request)
+        while True:
+            for answered, body in self._answers():
+                if answered == NLMSG_ERROR:
+                    _check(body)
+                return body
+
+    def listen(self) -> bool:
+        """Take what was told unasked; whether there was any. Raises OSError: ENOBUFS when some of it is lost."""
+        any_came = False
+        while True:
+            try:
+                received = self._socket.recv_into(self._room, 0, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return any_came
+            any_came = True
+            for kind, _, port, body in _messages(self._room[:received]):
+                self._told(kind, port, body)
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
 
+    def _send(self, kind: int, flags: int, request: bytes) -> None:
+        self._number += 1
+        self._socket.send(_HEADER.pack(_HEADER.size + len(request), kind, flags, self._number, 0) + request)
 
-def qdiscs(netlink: Netlink) -> list[Qdisc]:
-    """Root qdiscs of this network namespace; a root's figures hold its children's (net/sched/sch_mq.c, mq_dump_common).
+    def _answers(self) -> Iterator[tuple[int, memoryview]]:
+        """What one reading of the socket has of the answers to the last request."""
+        try:
+            received = self._socket.recv_into(self._room)
+        except BlockingIOError:
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+        for kind, number, port, body in _messages(self._room[:received]):
+            if number == self._number and port in (self._port, 0):
+                yield kind, body
+            else:
+                self._told(kind, port, body)
 
-    Raises OSError.
-    """
-    request = _TCMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
-    return [qdisc for body in netlink.dump(RTM_GETQDISC, request) if (qdisc := _root(body)) is not None]
+    def _told(self, kind: int, port: int, body: memoryview) -> None:
+        # An answer carries our own port: this one was awaited by nobody any more. What is told carries another's.
+        if self._unasked is not None and port != self._port:
+            self._unasked(kind, body)
 
 
 def bound_sockets(netlink: Netlink) -> list[BoundSocket]:
@@ -129,39 +153,30 @@ def bound_sockets(netlink: Netlink) -> list[BoundSocket]:
     return found
 
 
-def _messages(chunk: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+def _check(code: memoryview) -> None:
+    number = -_CODE.unpack_from(code)[0] if len(code) >= _CODE.size else 0
+    if number > 0:
+        raise OSError(number, os.strerror(number))
+
+
+def _messages(chunk: memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
     offset = 0
     while offset + _HEADER.size <= len(chunk):
-        length, kind, _, number, _ = _HEADER.unpack_from(chunk, offset)
+        length, kind, _, number, port = _HEADER.unpack_from(chunk, offset)
         if length < _HEADER.size or offset + length > len(chunk):
             return
-        yield kind, number, chunk[offset + _HEADER.size : offset + length]
+        yield kind, number, port, chunk[offset + _HEADER.size : offset + length]
         offset += (length + 3) & ~3
 
 
 def attributes(body: memoryview, offset: int) -> Iterator[tuple[int, memoryview]]:
+    """Type and value of every attribute from ``offset`` on; what is cut off ends it."""
     while offset + _ATTRIBUTE.size <= len(body):
         length, kind = _ATTRIBUTE.unpack_from(body, offset)
         if length < _ATTRIBUTE.size or offset + length > len(body):
             return
         yield kind & _ATTRIBUTE_TYPE, body[offset + _ATTRIBUTE.size : offset + length]
         offset += (length + 3) & ~3
-
-
-def _root(body: memoryview) -> Qdisc | None:
-    _, ifindex, _, parent, _ = _TCMSG.unpack_from(body)
-    if parent != TC_H_ROOT:
-        return None
-    name = ""
-    for kind, value in attributes(body, _TCMSG.size):
-        if kind == TCA_KIND:
-            name = bytes(value).rstrip(b"\0").decode("ascii", "replace")
-        elif kind == TCA_STATS2:
-            for statistic, figures in attributes(value, 0):
-                if statistic == TCA_STATS_QUEUE and len(figures) >= _QUEUE.size:
-                    packets, waiting, drops, requeues, overlimits = _QUEUE.unpack_from(figures)
-                    return Qdisc(ifindex, name, packets, waiting, drops, requeues, overlimits)
-    return None
 
 
 def _bound(protocol: str, body: memoryview) -> BoundSocket:

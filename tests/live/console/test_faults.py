@@ -88,6 +88,7 @@ class Fault:
     cause: str
     says: str
     make: Sequence[str] = ()
+    undo: Sequence[str] = ()
     lost: int | None = None
     is_small: bool = False
     needs: str = ""
@@ -110,9 +111,8 @@ class Fault:
         if "sleeper" in self.send:
             self.port = stack.enter_context(SleepingReceiver(self.b)).port
         for line in self.make:
-            end, _, command = line.partition(" ")
             try:
-                {"a": self.a, "b": self.b}[end].run(*command.split())
+                self._run(line)
             except AssertionError as error:
                 if not self.needs or self.needs not in str(error):
                     raise
@@ -123,6 +123,10 @@ class Fault:
     port: int = PORT
     cannot: str = ""
     """What this kernel lacks for it."""
+
+    def _run(self, line: str) -> None:
+        end, _, command = line.partition(" ")
+        {"a": self.a, "b": self.b}[end].run(*command.split())
 
     def _stand(self, stack: ExitStack, code: str) -> None:
         process = self.b.start(code)
@@ -140,6 +144,13 @@ class Fault:
             target = "198.51.100.7" if "198.51.100.7" in self.send else Wire.ADDRESSES[1]
             words = ("AF_INET", "SOCK_DGRAM", target, self.port, self.count, self.per_s, "78" * 64)
         self.sender = self.a.start(PACED, *words, python=BARE_PYTHON)
+
+    def end(self) -> None:
+        """Wait until all is sent, and take back what would go on by itself."""
+        assert self.sender is not None
+        self.sender.communicate(timeout=LIMIT_S)
+        for line in self.undo:
+            self._run(line)
 
     def is_of(self, incident: Incident) -> bool:
         """Whether an incident lies in this fault's namespaces."""
@@ -235,8 +246,7 @@ def after() -> Iterator[tuple[Watch, dict[str, tuple[Fault, list[Incident]]]]]:
         for one in made:
             one.begin()
         for one in made:
-            assert one.sender is not None
-            one.sender.communicate(timeout=LIMIT_S)
+            one.end()
         watch.until(lambda: all(found and all(i.ended_ns for i in found) for found in map(watch.of, made)), 45.0)
         yield watch, {one.name: (one, watch.of(one)) for one in made}
 

@@ -6,15 +6,19 @@ import itertools
 import json
 import os
 import socket
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from netconsole.sources.base import FrameMaker
+from netconsole.sources.base import FULL_EVERY, FrameMaker
+from netconsole.sources.links import Links
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
 from netconsole.telemetry import frames
 from tests.support.live.measurement import LIMIT_S
-from tests.support.live.network import PYTHON, Wire, send_udp
+from tests.support.live.network import PYTHON, Namespace, Wire, send_udp
 
 CLOSED_PORT = 9
 SOME = 3000
@@ -29,13 +33,14 @@ print("counting", flush=True)
 sys.stdin.readline()
 (table,) = links.read(make)
 links.close()
-print(json.dumps({row.labels["device"]: {name: one.delta for name, one in row.counts.items()} for row in table.rows}))
+mine = [row for row in table.rows if row.labels["netns"] in ("host", sys.argv[1])]
+print(json.dumps({row.labels["device"]: {name: one.delta for name, one in row.counts.items()} for row in mine}))
 """
 
 
 def test_link_rates_tell_what_a_device_sent_from_what_its_qdisc_shed(wire: Wire) -> None:
     wire.shape(rate="1mbit", burst="2kb", limit="20kb")
-    reader = wire.a.start(READ_TWICE, python=PYTHON)
+    reader = wire.a.start(READ_TWICE, wire.a.name, python=PYTHON)
     assert reader.stdout and reader.stdout.readline() == "counting\n"
     send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, lingers=True)
     while wire.a.qdisc(wire.DEVICES[0])["qlen"]:
@@ -45,6 +50,126 @@ def test_link_rates_tell_what_a_device_sent_from_what_its_qdisc_shed(wire: Wire)
     assert counted["tx_packets"] + counted["qdisc_drops"] == SOME
     assert (counted["tx_packets"], counted["qdisc_drops"]) == (qdisc["packets"], qdisc["drops"])
     assert counted["qdisc_drops"] > SOME // 10
+
+
+class Reader:
+    """link_rates from the host's own namespace, with all rows as they are now and what they have counted."""
+
+    def __init__(self) -> None:
+        self.links = Links()
+        self.links.open()
+        self.rows: dict[tuple[str, str], frames.Row] = {}
+        self.read()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.links.close()
+
+    def read(self) -> None:
+        table = self.links.read(FrameMaker())[-1]
+        assert isinstance(table, frames.Table)
+        found = {(str(row.labels["netns"]), str(row.labels["device"])): row for row in table.rows}
+        self.rows = found if table.full else self.rows | found
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """The kernel tells of a carrier up to a second late."""
+        end = time.monotonic() + LIMIT_S
+        while not is_so():
+            assert time.monotonic() < end, self.rows
+            self.read()
+
+    def gauges(self, namespace: Namespace, device: str) -> dict[str, int | float | None]:
+        return self.rows[namespace.name, device].gauges
+
+    def total(self, namespace: Namespace, device: str, name: str) -> int:
+        return self.rows[namespace.name, device].counts[name].total
+
+
+def test_what_is_sent_without_a_carrier_is_counted_and_the_peer_named(wire: Wire) -> None:
+    here, there = wire.DEVICES
+    with Reader() as reader:
+        assert reader.gauges(wire.a, here)["no_carrier"] == 0
+        wire.b.ip("link", "set", there, "down")
+        try:
+            reader.until(lambda: reader.gauges(wire.a, here)["no_carrier"] == 1)
+            gauges = reader.gauges(wire.a, here)
+            assert (gauges["peer_down"], gauges["carrier_lost"], gauges["carrier_lost_to_peer"]) == (1, 1, 1)
+            assert (reader.gauges(wire.b, there)["admin_down"], reader.gauges(wire.b, there)["carrier_lost"]) == (1, 0)
+            before = wire.a.statistics(here)["tx"]["dropped"]
+            counted = reader.total(wire.a, here, "lost_to_peer")
+            send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME)
+            dropped = wire.a.statistics(here)["tx"]["dropped"] - before
+            reader.read()
+            assert dropped in (0, SOME), "the kernel counts them or it does not"
+            assert reader.total(wire.a, here, "lost_to_peer") - counted == dropped
+        finally:
+            wire.b.ip("link", "set", there, "up")
+            wire.lose(False)  # its neighbour went with the carrier
+        reader.until(lambda: reader.gauges(wire.a, here)["no_carrier"] == 0)
+        assert (reader.gauges(wire.a, here)["flaps"], reader.gauges(wire.b, there)["flaps"]) == (0, 0)
+        assert reader.total(wire.a, here, "carrier_losses") == 1
+        assert reader.total(wire.a, here, "carrier_changes") == 2
+
+
+def test_the_rate_of_a_shaper_is_told(wire: Wire) -> None:
+    with Reader() as reader:
+        wire.shape(rate="5mbit", burst="2kb", limit="20kb")
+        # An idle namespace is asked for its qdiscs less often: a packet makes it busy.
+        send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, 1)
+        reader.read()
+        row = reader.rows[wire.a.name, wire.DEVICES[0]]
+        assert (row.labels["qdisc"], row.labels["shaper"]) == ("tbf", "tbf of 5 Mbit/s")
+        assert row.gauges["qdisc_rate"] == 5_000_000
+
+
+def test_namespaces_that_come_are_read_and_those_that_go_are_let_go_at_once(wire: Wire) -> None:
+    own = own_namespace()
+    with Reader() as reader:
+        one = Namespace()
+        try:
+            one.ip("link", "add", "[red]$(x)\\", "type", "veth", "peer", "name", "vanishing", "netns", wire.a.name)
+            reader.read()
+            assert (one.name, "[red]$(x)\\") in reader.rows
+            assert (wire.a.name, "vanishing") in reader.rows
+        finally:
+            one.remove()
+        end = time.monotonic() + LIMIT_S
+        while "vanishing" in wire.a.ip("link"):  # with no reading: a socket of ours would keep both ends
+            assert time.monotonic() < end
+        for _ in range(FULL_EVERY + 1):
+            reader.read()
+        assert {netns for netns, _ in reader.rows} >= {"host", wire.a.name}
+        assert one.name not in {netns for netns, _ in reader.rows}
+        assert own_namespace() == own, "entered by threads of its own"
+
+
+def own_namespace() -> int:
+    return Path("/proc/thread-self/ns/net").stat().st_ino
+
+
+def test_a_namespace_that_only_a_process_has_is_read_until_it_ends(wire: Wire) -> None:
+    process = subprocess.Popen(
+        ["unshare", "-n", "sh", "-c", "ip link set lo up; echo; exec cat"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout and process.stdout.readline() == "\n"
+        inode = str(Path(f"/proc/{process.pid}/ns/net").stat().st_ino)
+        wire.a.ip("link", "add", "vanishing", "type", "veth", "peer", "name", "inner", "netns", str(process.pid))
+        with Reader() as reader:
+            assert (inode, "lo") in reader.rows and (inode, "inner") in reader.rows
+            process.communicate()
+            end = time.monotonic() + LIMIT_S
+            while "vanishing" in wire.a.ip("link"):
+                assert time.monotonic() < end
+            for _ in range(FULL_EVERY + 1):
+                reader.read()
+            assert inode not in {netns for netns, _ in reader.rows}
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_softnet_lies_between_two_readings_of_the_kernels_own_count(wire: Wire) -> None:

@@ -427,6 +427,100 @@ def test_one_cause_at_one_place_is_one_incident(stream: Stream) -> None:
     }
 
 
+def links(
+    stream: Stream, gauges: dict[str, int], counts: dict[str, int], qdisc: str | None = None, total: int = 1_000_000
+) -> None:
+    """The row of a link in the namespace blue, where so many have come of each count."""
+    shaper = f"{qdisc} of 5 Mbit/s" if qdisc in ("tbf", "htb") else None
+    labels: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "qdisc": qdisc, "shaper": shaper}
+    deltas = {name: Count(delta=delta, total=total) for name, delta in counts.items()}
+    row = Row(labels=labels, counts=deltas, gauges={**gauges})
+    stream.state.apply(frames.Status(**stream.stamp("link_rates"), state="attached", mode="summary"))
+    stamp = stream.stamp("link_rates")
+    stream.state.apply(frames.Table(**stamp, name="links", interval_ns=SECOND, full=False, rows=[row]))
+
+
+GONE = {"no_carrier": 1, "carrier_lost": 1}
+TO_PEER = {**GONE, "peer_down": 1, "carrier_lost_to_peer": 1}
+
+
+@pytest.mark.parametrize(
+    ("gauges", "counts", "sentence"),
+    [
+        ({"no_carrier": 1, "peer_down": 1, "carrier_lost": 0, "carrier_lost_to_peer": 0}, {}, None),
+        ({"admin_down": 1}, {}, None),
+        ({"no_carrier": 1}, {"lost_without_carrier": 1, "tx_drops": 1}, None),
+        (GONE, {}, "uxva (netns blue): no carrier any more"),
+        (TO_PEER, {}, "uxva (netns blue): no carrier: its peer is down"),
+        (
+            {"no_carrier": 1},
+            {"tx_drops": 500, "lost_without_carrier": 500},
+            "uxva (netns blue): no carrier, 500/s that are sent to it are lost",
+        ),
+        (
+            TO_PEER,
+            {"tx_drops": 500, "lost_without_carrier": 500, "lost_to_peer": 500},
+            "uxva (netns blue): no carrier: its peer is down, 500/s that are sent to it are lost",
+        ),
+        ({"flaps": 2}, {}, "uxva (netns blue): its carrier was lost and came back (×2 in the last minute)"),
+    ],
+)
+def test_a_link_without_a_carrier_is_said_when_it_was_lost_or_is_used(
+    stream: Stream, gauges: dict[str, int], counts: dict[str, int], sentence: str | None
+) -> None:
+    findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
+    links(stream, gauges, counts)
+    stream.end()
+    assert [one.sentence for one in findings.update(stream.state)] == ([] if sentence is None else [sentence])
+
+
+def test_a_carrier_that_stays_away_is_one_incident_with_or_without_packets(stream: Stream) -> None:
+    findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
+    lost, peak = 0, 300
+    for second in range(60):
+        delta = peak * (second < 3) + 2 * (20 <= second < 40)
+        lost += delta
+        links(
+            stream, TO_PEER if second < 50 else {}, {"lost_to_peer": delta, "lost_without_carrier": delta}, total=lost
+        )
+        stream.end()
+        (one,) = findings.update(stream.state)
+        if second in (0, 10, 25, 45):
+            packets = ", 300/s that are sent to it are lost" if second == 0 else ""
+            assert one.sentence == f"uxva (netns blue): no carrier: its peer is down{packets}"
+            assert (one.total, one.ended_ns, one.peak, one.unit) == (lost, None, peak, "packets")
+    assert one.ended_ns is not None
+    assert (one.total, one.peak) == (940, 300)
+
+
+@pytest.mark.parametrize(
+    ("qdisc", "sentence"), [("tbf", "tbf of 5 Mbit/s sheds 498/s"), ("fq_codel", "498/s shed by fq_codel")]
+)
+def test_a_shaper_is_said_with_its_rate(stream: Stream, qdisc: str, sentence: str) -> None:
+    findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
+    links(stream, {}, {"qdisc_drops": 498}, qdisc)
+    stream.end()
+    (one,) = findings.update(stream.state)
+    assert one.sentence == f"uxva (netns blue): {sentence}"
+
+
+def test_a_small_loss_is_a_share_of_the_packets_of_the_same_time(stream: Stream) -> None:
+    """One percent of a flow that has just begun is one percent."""
+    manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")}
+    findings = Incidents(manifests)
+    labels: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "reason": "NETFILTER_DROP", "protocol": "UDP"}
+    for second in range(20):
+        links(stream, {}, {"rx_packets": 1000 * (second >= 10)})
+        drop = Row(labels=labels, counts={"count": Count(delta=10, total=100 + 10 * second)})
+        stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+        stamp, drops_seen = stream.stamp("kernel_drops"), [drop] if second >= 10 else []
+        stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=drops_seen))
+        stream.end()
+        said = findings.update(stream.state)
+        assert [one.cause for one in said] == ([] if second < 12 else ["firewall-drops"])
+    assert said[0].share_pct == pytest.approx(0.99, abs=0.01)
+
+
 def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
     assert is_same_place({"device": "lo"}, {"netns": "blue"})
     assert is_same_place({"device": "lo", "port": None}, {"device": "lo", "port": 53})

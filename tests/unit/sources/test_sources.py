@@ -15,22 +15,13 @@ import pytest
 from netconsole.probes.request import ProbeRequest
 from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
-from netconsole.sources.links import COUNTS, NAMES_EVERY, Links, parse_devices
-from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, Netlink, Qdisc, bound_sockets
+from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, Netlink, bound_sockets
 from netconsole.sources.runner import SourceRunner
 from netconsole.sources.sockets import _owners, groups
 from netconsole.sources.softnet import Softnet, parse_softnet
 from netconsole.telemetry.frames import AnyFrame, Cost, Row, Status, Table
 
 LIMIT_S = 300.0
-END_OF_LINE = "\x1c\x1d\x1e\x85\u2028\u2029"
-"""What Python takes for one, and the kernel for a letter of an interface's name (dev_valid_name)."""
-DEVICES = """Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
-    lo:  1000      10    1    2    0     0          0         0     2000      20    3    4    0     0       0          0
-[bold]x:    5       6    7    8    0     0          0         0        9      10   11   12    0     0       0          0
- eth0:1:  50       6    7    8    0     0          0         0        9      10   11   12    0     0       0          0
-"""
 
 
 def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Row]:
@@ -38,79 +29,6 @@ def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Row]:
     table = frames[0]
     assert isinstance(table, Table)
     return {tuple(row.labels.values()): row for row in table.rows}
-
-
-def test_interfaces_are_read_whatever_they_are_called() -> None:
-    read = dict(parse_devices(DEVICES).values())
-    assert read["lo"] == (10, 1000, 1, 2, 20, 2000, 3, 4)
-    assert list(read) == ["lo", "[bold]x", "eth0:1"]
-    assert dict(zip(COUNTS, read["lo"], strict=False))["tx_drops"] == 4
-
-
-def test_a_name_cannot_pass_for_another_interface() -> None:
-    text = DEVICES + "\n".join(f" x{end}eth0:" + DEVICES.splitlines()[-1].partition(":1:")[2] for end in END_OF_LINE)
-    names = [name for name, _ in parse_devices(text).values()]
-    assert names[3:] == [f"x{end}eth0" for end in END_OF_LINE]
-
-
-class Interfaces:
-    """What the kernel says of interfaces and their qdiscs, in place of netlink."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        self.names: dict[int, str] = {}
-        self._devices = tmp_path / "dev"
-        monkeypatch.setattr("netconsole.sources.links.qdiscs", lambda netlink: self._qdiscs())
-        monkeypatch.setattr("netconsole.sources.links.socket.if_nameindex", lambda: list(self.names.items()))
-        self.links = Links(self._devices)
-        self._devices.write_text("")
-        self.links.open()
-
-    def kinds(self, names: dict[int, str]) -> dict[object, object]:
-        """The qdisc of every interface by its name; that of interface 1 is kind1."""
-        self.names = names
-        heading, line = DEVICES.splitlines()[:2], DEVICES.splitlines()[2].partition("lo")[2]
-        printable = [os.fsencode(name).decode("utf-8", "backslashreplace") for name in names.values()]
-        self._devices.write_text("\n".join([*heading, *(f"  {name}{line}" for name in printable)]) + "\n")
-        table = self.links.read(FrameMaker())[0]
-        assert isinstance(table, Table)
-        return {row.labels["device"]: row.labels["qdisc"] for row in table.rows}
-
-    def _qdiscs(self) -> list[Qdisc]:
-        return [Qdisc(index, f"kind{index}", 0, 0, 0, 0, 0) for index in self.names]
-
-
-def test_a_qdisc_is_shown_at_its_interface_whatever_that_is_called_now(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    interfaces = Interfaces(monkeypatch, tmp_path)
-    assert interfaces.kinds({1: "eth0", 2: "tap0"}) == {"eth0": "kind1", "tap0": "kind2"}
-    assert interfaces.kinds({1: "old", 2: "eth0"}) == {"old": "kind1", "eth0": "kind2"}
-    assert interfaces.kinds({2: "eth0", 3: "\udcff"}) == {"\\xff": "kind3"}, "eth0 has not changed"
-
-
-def test_two_interfaces_that_change_names_are_told_apart_within_a_minute(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    interfaces = Interfaces(monkeypatch, tmp_path)
-    interfaces.kinds({1: "a", 2: "b"})
-    found: dict[object, object] = {}
-    for _ in range(NAMES_EVERY):
-        found |= interfaces.kinds({1: "b", 2: "a"})
-    assert found == {"a": "kind2", "b": "kind1"}
-
-
-def test_counters_are_counted_from_the_first_reading(tmp_path: Path) -> None:
-    path = tmp_path / "dev"
-    path.write_text(DEVICES)
-    links = Links(path)
-    make = FrameMaker()
-    first = rows(links.read(make))
-    assert first[("lo", None)].counts["rx_packets"].total == 0
-    path.write_text(DEVICES.replace("  1000      10 ", "  1500      17 "))
-    second = rows(links.read(make))
-    assert list(second) == [("lo", None)]
-    counts = second[("lo", None)].counts
-    assert (counts["rx_packets"].delta, counts["rx_bytes"].total) == (7, 500)
 
 
 def test_a_counter_that_went_back_is_that_of_a_thing_made_anew() -> None:

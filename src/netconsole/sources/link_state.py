@@ -1,0 +1,151 @@
+"""The state of every link, as the kernel tells it: set up or down, its carrier, what it hangs on.
+
+Layouts: include/uapi/linux/if_link.h, rtnetlink.h.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+
+from netconsole.sources.netlink import Netlink, attributes
+
+RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
+GROUP_LINK = 1
+"""RTMGRP_LINK."""
+IFF_UP = 1
+IFLA_ADDRESS = 1
+IFLA_IFNAME = 3
+IFLA_LINK = 5
+IFLA_LINKINFO = 18
+IFLA_INFO_KIND = 1
+IFLA_EXT_MASK = 29
+IFLA_CARRIER = 33
+IFLA_CARRIER_CHANGES = 35
+IFLA_LINK_NETNSID = 37
+IFLA_TARGET_NETNSID = 46
+IFLA_CARRIER_DOWN_COUNT = 48
+VETH = "veth"
+_SKIP_STATS = 8
+"""RTEXT_FILTER_SKIP_STATS: without it a link is twice as long."""
+_IFINFO = struct.Struct("=BxHiII")
+_NUMBER = struct.Struct("=HHi")
+_INT = struct.Struct("=i")
+_UINT = struct.Struct("=I")
+_EXT_MASK = _NUMBER.pack(_NUMBER.size, IFLA_EXT_MASK, _SKIP_STATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link. ``lower`` is what it hangs on: the device below it, or the other end of a veth; 0 of none.
+
+    ``lower_nsid`` names the network namespace of that, as its own namespace counts them; None: the same one.
+    ``carrier_losses`` and ``carrier_changes`` (losses and gains) are since it was made. ``through_nsid`` is the
+    namespace that was asked for it; None of a link of our own.
+    """
+
+    index: int
+    name: str
+    kind: str
+    address: bytes
+    is_up: bool
+    has_carrier: bool
+    carrier_losses: int
+    carrier_changes: int
+    lower: int = 0
+    lower_nsid: int | None = None
+    through_nsid: int | None = None
+
+    @property
+    def lacks_carrier(self) -> bool:
+        """It is set up, and nothing that it sends can arrive."""
+        return self.is_up and not self.has_carrier
+
+
+class LinkTable:
+    """The links of one network namespace: read once, and kept up by what the kernel tells."""
+
+    def __init__(self) -> None:
+        self.links: dict[int, Link] = {}
+
+    def fill(self, netlink: Netlink) -> None:
+        """Read all of them. Raises OSError.
+
+        What is told meanwhile lies between the answers, in the order in which it happened.
+        """
+        self.links.clear()
+        for body in netlink.dump(RTM_GETLINK, _IFINFO.pack(0, 0, 0, 0, 0) + _EXT_MASK):
+            self.take(RTM_NEWLINK, body)
+
+    def take(self, kind: int, body: memoryview) -> None:
+        """A message about a link."""
+        if kind not in (RTM_NEWLINK, RTM_DELLINK):
+            return
+        link = parse(body)
+        if link is None:
+            return
+        if kind == RTM_NEWLINK:
+            self.links[link.index] = link
+        else:
+            self.links.pop(link.index, None)
+
+
+def parse(body: memoryview) -> Link | None:
+    """A link from an RTM_NEWLINK message; None of one that says something else (of a bridge's port, of a radio)."""
+    family, _, index, flags, _ = _IFINFO.unpack_from(body)
+    if family != socket.AF_UNSPEC:
+        return None
+    found = dict(attributes(body, _IFINFO.size))
+    if IFLA_IFNAME not in found or IFLA_CARRIER not in found:
+        return None
+    has_carrier = bool(found[IFLA_CARRIER][0])
+    changes = _number(found, IFLA_CARRIER_CHANGES) or 0
+    losses = _number(found, IFLA_CARRIER_DOWN_COUNT)
+    return Link(
+        index=index,
+        name=bytes(found[IFLA_IFNAME]).partition(b"\0")[0].decode("utf-8", "backslashreplace"),
+        kind=_kind(found.get(IFLA_LINKINFO)),
+        address=bytes(found.get(IFLA_ADDRESS, b"")),
+        is_up=bool(flags & IFF_UP),
+        has_carrier=has_carrier,
+        # Before 4.16 the kernel counts changes alone: each second one, and the last where it has none, is a loss.
+        carrier_losses=(changes + (not has_carrier)) // 2 if losses is None else losses,
+        carrier_changes=changes,
+        lower=_number(found, IFLA_LINK) or 0,
+        lower_nsid=_signed(found, IFLA_LINK_NETNSID),
+        through_nsid=_signed(found, IFLA_TARGET_NETNSID),
+    )
+
+
+def peer_of(link: Link, netlink: Netlink, links: dict[int, Link]) -> Link | None:
+    """The other end of a veth, in whatever network namespace it is; None when it cannot be told.
+
+    ``netlink`` and ``links`` are those of the link's own namespace.
+    """
+    if link.kind != VETH or not link.lower:
+        return None
+    if link.lower_nsid is None:
+        return links.get(link.lower)
+    there = _NUMBER.pack(_NUMBER.size, IFLA_TARGET_NETNSID, link.lower_nsid)
+    try:
+        peer = parse(netlink.ask(RTM_GETLINK, _IFINFO.pack(0, 0, link.lower, 0, 0) + there + _EXT_MASK))
+    except OSError:
+        return None  # not ours to look into
+    # Before 4.15 the kernel does not know the attribute, and answers with a link of our own.
+    return peer if peer is not None and peer.through_nsid == link.lower_nsid and peer.lower == link.index else None
+
+
+def _kind(info: memoryview | None) -> str:
+    values = dict(attributes(info, 0)) if info is not None else {}
+    return bytes(values.get(IFLA_INFO_KIND, b"")).rstrip(b"\0").decode("ascii", "replace")
+
+
+def _number(found: dict[int, memoryview], attribute: int) -> int | None:
+    value = found.get(attribute)
+    return int(_UINT.unpack_from(value)[0]) if value is not None and len(value) >= _UINT.size else None
+
+
+def _signed(found: dict[int, memoryview], attribute: int) -> int | None:
+    value = found.get(attribute)
+    return int(_INT.unpack_from(value)[0]) if value is not None and len(value) >= _INT.size else None

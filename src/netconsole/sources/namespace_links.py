@@ -1,0 +1,229 @@
+"""The links of one network namespace: counters, state, carrier and root qdiscs, by what was opened inside it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from netconsole.sources.base import Reading
+from netconsole.sources.carrier import Carrier
+from netconsole.sources.link_state import GROUP_LINK, Link, LinkTable, peer_of
+from netconsole.sources.netlink import Netlink
+from netconsole.sources.qdiscs import NOQUEUE, Qdisc, QdiscReader, htb_rate
+from netconsole.telemetry.frames import Label
+
+READ_EVERY = 60
+"""Readings after which all is read anew, whatever the kernel has told meanwhile."""
+IDLE_QDISCS_EVERY = 10
+"""Readings after which the qdiscs of a namespace in which nothing moves are read again."""
+COUNTS = (
+    "rx_packets", "rx_bytes", "rx_errors", "rx_drops",
+    "tx_packets", "tx_bytes", "tx_errors", "tx_drops",
+    "qdisc_drops", "qdisc_requeues", "qdisc_overlimits",
+    "carrier_changes", "carrier_losses", "lost_without_carrier", "lost_to_peer",
+)  # fmt: skip
+_TX_DROPS = COUNTS.index("tx_drops")
+_CHUNK_BYTES = 256 * 1024
+
+Device: TypeAlias = tuple[str, tuple[int, ...]]
+"""Name and the first eight of COUNTS."""
+
+
+def parse_devices(text: str, known: Mapping[str, Device] | None = None) -> dict[str, Device]:
+    """Every interface by its line (net/core/net-procfs.c, dev_seq_printf_stats).
+
+    ``known`` is what the last reading gave: of a thousand interfaces most stand still, and their lines are the same.
+    """
+    devices: dict[str, Device] = {}
+    for line in text.split("\n")[2:]:  # splitlines would end a line within a name
+        device = known.get(line) if known else None
+        device = device or _device(line)
+        if device is not None:
+            devices[line] = device
+    return devices
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The last reading of an interface, and what it was made of."""
+
+    netns: str
+    figures: tuple[int, ...]
+    link: Link | None
+    qdisc: Qdisc | None
+    reading: Reading
+
+    def is_of(self, netns: str, figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None) -> bool:
+        """Whether it would be the same now: what has not changed are the same objects."""
+        return (
+            figures is self.figures
+            and qdisc is self.qdisc
+            and link is self.link
+            and netns == self.netns
+            and not self.reading[2].get("flaps")  # they go by after a time
+        )
+
+
+class NamespaceLinks:
+    """See the module. It belongs to the namespace of the thread that makes it, and any thread may use it then."""
+
+    def __init__(self, room: memoryview | None = None, devices: Path | None = None) -> None:
+        """``room`` as of :class:`Netlink`. Raises OSError."""
+        self._table = LinkTable()
+        self._by_name: dict[str, Link] = {}
+        self._carriers: dict[int, Carrier] = {}
+        self._qdisc_reader = QdiscReader()
+        self._qdiscs: dict[int, Qdisc] = {}
+        self._htb_rates: dict[int, int | None] = {}
+        self._text = b""
+        self._lines: dict[str, Device] = {}
+        self._last: dict[str, _Said] = {}
+        self._read_in = 0
+        self._qdiscs_in = 0
+        self._is_told = False
+        self._has_moved = True
+        # /proc/net would be that of the process's first thread.
+        path = devices or f"/proc/self/task/{threading.get_native_id()}/net/dev"
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._netlink = Netlink(socket.NETLINK_ROUTE, GROUP_LINK, self._told, room)
+        except OSError:
+            os.close(self._file)
+            raise
+
+    def close(self) -> None:
+        """Let the namespace go."""
+        self._netlink.close()
+        os.close(self._file)
+
+    def read(self) -> None:
+        """Links and their counters. Raises OSError."""
+        self._read_in -= 1
+        self._listen()
+        if self._read_in <= 0:
+            self._fill()
+        text = self._read_file()
+        if text != self._text:
+            self._text, self._has_moved = text, True
+            self._lines = parse_devices(text.decode("utf-8", "backslashreplace"), self._lines)
+            self._is_told = self._is_told or self._by_name.keys() != self._names()
+        if self._is_told:
+            self._has_moved = True
+            self._match_names()
+
+    def read_qdiscs(self) -> None:
+        """Root qdiscs. Raises OSError.
+
+        Where no link has a queue and nothing has moved since, a qdisc that is new had nothing to do either.
+        """
+        self._qdiscs_in -= 1
+        if self._qdiscs_in > 0 and not self._has_moved and all(one.kind == NOQUEUE for one in self._qdiscs.values()):
+            return
+        self._qdiscs_in, self._has_moved = IDLE_QDISCS_EVERY, False
+        self._qdiscs = {qdisc.ifindex: self._rated(qdisc) for qdisc in self._qdisc_reader.read(self._netlink)}
+
+    def readings(self, netns: str, now_ns: int) -> Iterator[Reading]:
+        """One of each interface. Of a link of which nothing is new it is the same as the last time."""
+        last, self._last = self._last, {}
+        for name, figures in self._lines.values():
+            link = self._by_name.get(name)
+            qdisc = self._qdiscs.get(link.index) if link is not None else None
+            known = last.get(name)
+            if known is None or not known.is_of(netns, figures, link, qdisc):
+                known = _Said(netns, figures, link, qdisc, self._reading(name, netns, figures, link, qdisc, now_ns))
+            self._last[name] = known
+            yield known.reading
+
+    def _reading(
+        self, name: str, netns: str, figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None, now_ns: int
+    ) -> Reading:
+        labels: dict[str, Label] = {"device": name, "netns": netns, "qdisc": None, "shaper": None}
+        gauges: dict[str, int | float | None] = {}
+        done = (0, 0, 0)
+        if qdisc is not None:
+            labels["qdisc"], labels["shaper"] = qdisc.kind, qdisc.shaper
+            done = (qdisc.drops, qdisc.requeues, qdisc.overlimits)
+            gauges["backlog_packets"], gauges["backlog_bytes"] = qdisc.backlog_packets, qdisc.backlog_bytes
+            gauges["qdisc_rate"] = qdisc.rate_bits
+        if link is None:
+            return labels, (*figures, *done, 0, 0, 0, 0), gauges
+        carrier = self._carriers.get(link.index)
+        drops = figures[_TX_DROPS] + done[0]
+        if carrier is None:
+            carrier = self._carriers[link.index] = Carrier(link, drops)
+        carrier.take(link, drops, self._table.links, self._peer_of, now_ns)
+        gauges |= {
+            "no_carrier": int(link.lacks_carrier),
+            "admin_down": int(not link.is_up),
+            "peer_down": carrier.peer_down,
+            "carrier_lost": carrier.carrier_lost,
+            "carrier_lost_to_peer": int(bool(carrier.carrier_lost and carrier.peer_down)),
+            "flaps": carrier.flaps,
+        }
+        states = (link.carrier_changes, link.carrier_losses, carrier.lost, carrier.lost_to_peer)
+        return labels, (*figures, *done, *states), gauges
+
+    def _rated(self, qdisc: Qdisc) -> Qdisc:
+        if qdisc.kind != "htb":
+            return qdisc
+        if qdisc.ifindex not in self._htb_rates:
+            self._htb_rates[qdisc.ifindex] = htb_rate(self._netlink, qdisc.ifindex)
+        return replace(qdisc, rate_bits=self._htb_rates[qdisc.ifindex])
+
+    def _peer_of(self, link: Link) -> Link | None:
+        return peer_of(link, self._netlink, self._table.links)
+
+    def _told(self, kind: int, body: memoryview) -> None:
+        self._is_told = True
+        self._table.take(kind, body)
+
+    def _listen(self) -> None:
+        try:
+            self._netlink.listen()
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+            self._read_in = 0  # more was told than there was room for
+
+    def _fill(self) -> None:
+        self._table.fill(self._netlink)
+        self._read_in = READ_EVERY
+        self._is_told = True
+        self._htb_rates.clear()
+
+    def _names(self) -> set[str]:
+        return {name for name, _ in self._lines.values()}
+
+    def _match_names(self) -> None:
+        """Finds the link of every line; where one was renamed between two readings, all links are read again."""
+        self._by_name = {link.name: link for link in self._table.links.values()}
+        if self._by_name.keys() != self._names():
+            self._fill()
+            self._by_name = {link.name: link for link in self._table.links.values()}
+        self._is_told = False
+        for index in self._carriers.keys() - self._table.links.keys():
+            del self._carriers[index]
+
+    def _read_file(self) -> bytes:
+        chunks: list[bytes] = []
+        offset = 0
+        while chunk := os.pread(self._file, _CHUNK_BYTES, offset):
+            chunks.append(chunk)
+            offset += len(chunk)
+        return b"".join(chunks)
+
+
+def _device(line: str) -> Device | None:
+    # A name may hold a colon (an alias); the figures never do.
+    name, colon, figures = line.rpartition(":")
+    numbers = figures.split()
+    if not colon or len(numbers) < 12:
+        return None
+    receive, send = numbers[0:4], numbers[8:12]
+    return name.lstrip(" "), tuple(int(side[i]) for side in (receive, send) for i in (1, 0, 2, 3))

@@ -1,0 +1,80 @@
+"""Tells at once when a name of a network namespace, or a process that has one, is gone.
+
+Whoever has a socket in a namespace keeps it alive, with all of its links. So what reads it has to let go in the
+moment when its owner does, and not at the next interval.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+_IN_DELETE, _IN_MOVED_FROM = 0x200, 0x40
+_IN_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
+_EVENT_BYTES = 64 * 1024
+
+
+class Watch:
+    """Calls ``on_gone`` from a thread of its own. Without inotify or pidfds (before 5.3) it stays silent."""
+
+    def __init__(self, on_gone: Callable[[], None]) -> None:
+        """Raises OSError when there are no descriptors left."""
+        self._on_gone = on_gone
+        self._processes: dict[int, int] = {}
+        self._directory: int | None = None
+        self._epoll = select.epoll()
+        self._end = os.eventfd(0, os.EFD_CLOEXEC)
+        self._epoll.register(self._end, select.EPOLLIN)
+        self._thread = threading.Thread(target=self._run, name="netns watch", daemon=True)
+        self._thread.start()
+
+    def directory(self, path: Path) -> None:
+        """Watch the names in this directory, from when it is there on."""
+        if self._directory is not None or not path.is_dir():
+            return
+        libc = ctypes.CDLL(None, use_errno=True)
+        descriptor = libc.inotify_init1(_IN_FLAGS)
+        if descriptor < 0:
+            return
+        if libc.inotify_add_watch(descriptor, os.fsencode(path), _IN_DELETE | _IN_MOVED_FROM) < 0:
+            os.close(descriptor)
+            return
+        self._directory = descriptor
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def processes(self, pids: Collection[int]) -> None:
+        """Watch these processes, and no others."""
+        for pid in self._processes.keys() - set(pids):
+            os.close(self._processes.pop(pid))  # which takes it out of the epoll, too
+        for pid in pids:
+            if pid not in self._processes:
+                with contextlib.suppress(OSError, AttributeError):  # it has ended, or there are none
+                    self._processes[pid] = os.pidfd_open(pid)
+                    self._epoll.register(self._processes[pid], select.EPOLLIN | select.EPOLLONESHOT)
+
+    def close(self) -> None:
+        """End the thread. It may be waiting for who calls this: it is not waited for."""
+        os.eventfd_write(self._end, 1)
+
+    def join(self) -> None:
+        """Wait until all is given back, after :meth:`close`."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            ready = [descriptor for descriptor, _ in self._epoll.poll()]
+            if self._end in ready:
+                break
+            if self._directory in ready:
+                with contextlib.suppress(OSError):
+                    os.read(self._directory, _EVENT_BYTES)  # which name it is does not matter
+            self._on_gone()
+        self._epoll.close()
+        for descriptor in (self._end, self._directory, *self._processes.values()):
+            if descriptor is not None:
+                os.close(descriptor)
