@@ -3,7 +3,9 @@
 At the end any unchanged run is held against others, five, three and one, and each fault against every single run.
 Builds a veth pair into a namespace of its own, sends paced UDP and TCP through it, takes a baseline of five snapshots,
 then repeats it and injects a delay (tbf), drops of 1 % and a switched-off offload. Needs root; cleans up.
-usage: real_comparison.py [--trials N] [--faults N] [--whole-host]
+With --losses, steady losses of 1 % and 0.2 % instead, by a firewall, a full socket and a policer, each against
+baselines of three runs, with and without bursts of drops in one of the three.
+usage: real_comparison.py [--trials N] [--faults N] [--losses N] [--whole-host]
 By default only figures of the bench's own device count; with --whole-host all of the summary profile, for a quiet host.
 KEEP=DIR keeps the snapshots there and goes on from them: a long run can be made in pieces.
 """
@@ -14,23 +16,39 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pyroute2 import Ethtool
 
+from netconsole.cli.options import choose
 from netconsole.compare.compare import compare, compare_metrics
 from netconsole.compare.document import Comparison
 from netconsole.compare.metrics import flatten
-from netconsole.snapshot.document import Snapshot, load
+from netconsole.run import headless
+from netconsole.run.assembly import live_run
+from netconsole.snapshot import builder
+from netconsole.snapshot.document import Snapshot, encode, load
 
 NAMESPACE, DEVICE, PEER = "nc-bench", "ncbench0", "ncbench1"
 HERE, THERE, NOWHERE = "10.213.77.1", "10.213.77.2", "10.213.78.1"
 SECONDS = "3s"
+LOSS_SECONDS = 8
+"""0.2 % of 1000/s are then 16 packets."""
+PORTS = {"1 %": 5, "0.2 %": 4}
+"""To these ports go so many of the datagrams; a loss is of all that goes to one."""
+FULL_PORT, CLOSED_PORT, FILTERED_PORT = BURST_PORTS = 20, 21, 22
+BURST = 300
+"""Packets."""
+CALM, BURSTY = 6, 4
+"""Runs that baselines of three are drawn from."""
 SAMPLES = 6
 """Baselines that each unchanged run is held against."""
 OWN = f"""[profile]
@@ -48,9 +66,17 @@ softirq_health = {{ mode = "off" }}
 self_cost = {{ mode = "off" }}
 """
 SINK = """
-import selectors, socket
+import selectors, signal, socket
 chosen = selectors.DefaultSelector()
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(("", 7)); chosen.register(udp, 1)
+for port in (7, 5, 4):
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(("", port)); chosen.register(udp, 1)
+    if port != 7:  # takes a packet or two when nobody reads
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        def toggle(*_, udp=udp):
+            chosen.unregister(udp) if udp in chosen.get_map() else chosen.register(udp, 1)
+        signal.signal(signal.SIGUSR1 if port == 5 else signal.SIGUSR2, toggle)
+full = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); full.bind(("", 20))
+full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
 tcp = socket.create_server(("", 9)); chosen.register(tcp, 1)
 print("ready")
 while True:
@@ -62,7 +88,8 @@ while True:
 """
 SOURCE = """
 import signal, socket, sys, time
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.connect((sys.argv[1], 7))
+udp, five, four = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
+udp.connect((sys.argv[1], 7)); five.connect((sys.argv[1], 5)); four.connect((sys.argv[1], 4))
 astray = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); astray.connect((sys.argv[2], 7))
 tcp = socket.create_connection((sys.argv[1], 9)); tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 losing = False
@@ -75,7 +102,9 @@ rounds = 0
 while True:
     rounds += 1
     for number in range(10):
-        (astray if losing and not number and rounds % 10 == 0 else udp).send(bytes(200))
+        of_all = rounds * 10 + number
+        one = five if of_all % 100 == 50 else four if of_all % 500 == 77 else udp
+        (astray if losing and of_all % 100 == 0 else one).send(bytes(200))
     tcp.send(bytes(30000))
     due = max(due + 0.01, time.monotonic() - 0.1)
     time.sleep(max(0.0, due - time.monotonic()))
@@ -90,11 +119,18 @@ def command(*words: str) -> None:
 def qdisc(*words: str) -> None:
     """Put a queueing discipline on the path."""
     subprocess.run(["tc", "qdisc", "del", "dev", DEVICE, "root"], check=False, stderr=subprocess.DEVNULL)
-    command("tc", "qdisc", "add", "dev", DEVICE, "root", *words)
+    command("tc", "qdisc", "add", "dev", DEVICE, "root", "handle", "1:", *words)
+
+
+class Ends(NamedTuple):
+    """The two processes of the path."""
+
+    source: subprocess.Popen[bytes]
+    sink: subprocess.Popen[bytes]
 
 
 @contextlib.contextmanager
-def path() -> Iterator[subprocess.Popen[bytes]]:
+def path() -> Iterator[Ends]:
     """A path with traffic: 1000 datagrams/s and 3 MB/s of TCP."""
     command("ip", "netns", "add", NAMESPACE)
     started: list[subprocess.Popen[bytes]] = []
@@ -113,7 +149,7 @@ def path() -> Iterator[subprocess.Popen[bytes]]:
         assert started[0].stdout is not None
         started[0].stdout.readline()
         started.append(subprocess.Popen([sys.executable, "-c", SOURCE, THERE, NOWHERE]))
-        yield started[1]
+        yield Ends(started[1], started[0])
     finally:
         for process in reversed(started):
             process.send_signal(signal.SIGTERM)
@@ -129,6 +165,42 @@ def measure(folder: Path, name: str) -> Snapshot:
         netconsole = Path(sys.executable).parent / "netconsole"
         command(str(netconsole), "snapshot", "--profile", profile(folder), "--duration", SECONDS, "-o", str(file))
     return load(file)
+
+
+@contextlib.contextmanager
+def one_session(folder: Path) -> Iterator[Callable[[str], Snapshot]]:
+    """Snapshots of LOSS_SECONDS each from one session: hundreds of runs, and the probes are made ready once."""
+    manifests, chosen, requests = choose(profile(folder), ())
+    news = threading.Event()
+
+    def wait(true: Callable[[], bool]) -> None:
+        while not true():
+            news.wait(0.1)
+            news.clear()
+
+    with live_run(requests, chosen, manifests) as live:
+        live.session.on_news(lambda _: news.set())
+        live.session.start()
+        wait(live.session.settled)
+        facts = headless.facts()
+
+        def closed_ns() -> int:
+            with live.session.view() as state:
+                return state.collector.closed_mono_ns or 0
+
+        def measure_again(name: str) -> Snapshot:
+            file = folder / f"{name}.json"
+            if not file.exists():
+                before_ns = closed_ns()
+                wait(lambda: closed_ns() > before_ns)
+                with live.session.view() as state:
+                    start = builder.mark(state)
+                wait(lambda: closed_ns() >= start.mono_ns + (LOSS_SECONDS - 0.5) * 1e9)
+                with live.session.view() as state:
+                    file.write_bytes(encode(builder.build(state, manifests, chosen, start, facts)))
+            return load(file)
+
+        yield measure_again
 
 
 def profile(folder: Path) -> str:
@@ -160,7 +232,7 @@ def offloads(on: bool) -> None:
 
 
 @contextlib.contextmanager
-def delayed(_: subprocess.Popen[bytes]) -> Iterator[None]:
+def delayed(_: Ends) -> Iterator[None]:
     """The path wants 26 Mbit/s."""
     qdisc("tbf", "rate", "20mbit", "burst", "32kb", "latency", "50ms")
     yield
@@ -168,19 +240,95 @@ def delayed(_: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def losing(source: subprocess.Popen[bytes]) -> Iterator[None]:
+def losing(ends: Ends) -> Iterator[None]:
     """1 % of the datagrams go where they are dropped."""
-    source.send_signal(signal.SIGUSR1)
+    ends.source.send_signal(signal.SIGUSR1)
     yield
-    source.send_signal(signal.SIGUSR1)
+    ends.source.send_signal(signal.SIGUSR1)
 
 
 @contextlib.contextmanager
-def without_offloads(_: subprocess.Popen[bytes]) -> Iterator[None]:
+def without_offloads(_: Ends) -> Iterator[None]:
     """TSO and GSO off."""
     offloads(False)
     yield
     offloads(True)
+
+
+def nft(*words: str) -> None:
+    """A firewall of the far end."""
+    command("ip", "netns", "exec", NAMESPACE, "nft", *words)
+
+
+@contextlib.contextmanager
+def filtered(_: Ends, port: int) -> Iterator[None]:
+    """The far end's firewall drops what goes to a port."""
+    nft("add", "table", "inet", "bench")
+    nft("add", "chain", "inet", "bench", "fault", "{ type filter hook input priority 10 ; }")
+    nft("add", "rule", "inet", "bench", "fault", "udp", "dport", str(port), "drop")
+    yield
+    nft("flush", "chain", "inet", "bench", "fault")
+    nft("delete", "chain", "inet", "bench", "fault")
+
+
+@contextlib.contextmanager
+def unread(ends: Ends, port: int) -> Iterator[None]:
+    """The receiver of a port sleeps, and its socket is full."""
+    number = signal.SIGUSR1 if port == PORTS["1 %"] else signal.SIGUSR2
+    ends.sink.send_signal(number)
+    yield
+    ends.sink.send_signal(number)
+
+
+@contextlib.contextmanager
+def policed(_: Ends, port: int) -> Iterator[None]:
+    """What goes to a port may take next to no bandwidth: the rest is shed."""
+    qdisc("htb", "default", "2")
+    for number, rate in ((2, "10gbit"), (3, "1kbit")):
+        names = ["parent", "1:", "classid", f"1:{number}"]
+        command("tc", "class", "add", "dev", DEVICE, *names, "htb", "rate", rate, "quantum", "3000")
+        queue = ["pfifo", "limit", "1000"] if number == 2 else ["tbf", "rate", rate, "burst", "300", "limit", "300"]
+        command("tc", "qdisc", "add", "dev", DEVICE, "parent", f"1:{number}", *queue)
+    match = ["u32", "match", "ip", "protocol", "17", "0xff", "match", "ip", "dport", str(port), "0xffff"]
+    command(
+        "tc", "filter", "add", "dev", DEVICE, "parent", "1:", "protocol", "ip", "prio", "1", *match, "flowid", "1:3"
+    )
+    yield
+    qdisc("pfifo_fast")
+
+
+LOSSES: dict[str, tuple[Callable[[Ends, int], contextlib.AbstractContextManager[None]], str]] = {
+    "a firewall": (filtered, "reason=NETFILTER_DROP"),
+    "a full socket": (unread, "reason=SOCKET_RCVBUFF"),
+    "a policer": (policed, "reason=QDISC"),
+}
+"""How a loss is made, and what is in the metric that tells of it."""
+
+
+@contextlib.contextmanager
+def bursts(chance: random.Random) -> Iterator[None]:
+    """While a run is measured: a closed port, a firewall and a full socket each drop many packets at once."""
+    due = {port: chance.uniform(2.0, LOSS_SECONDS) for port in BURST_PORTS}
+    done = threading.Event()
+
+    def send() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            waited = 0.0
+            for port, at in sorted(due.items(), key=lambda one: one[1]):
+                if done.wait(at - waited):
+                    return
+                waited = at
+                for _ in range(BURST):
+                    with contextlib.suppress(OSError):
+                        udp.sendto(bytes(200), (THERE, port))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def by_finding(name: str) -> Callable[[Comparison], bool]:
@@ -222,6 +370,54 @@ def held_against_others(unchanged: Sequence[Snapshot], faulty: Mapping[str, Sequ
         print(f"{name} against one unchanged run: {told} of {len(verdicts)}")
 
 
+def is_said(name: str) -> Callable[[Comparison], bool]:
+    """Whether any finding that makes it a regression tells of a loss."""
+
+    def found(one: Comparison) -> bool:
+        certain = [finding for finding in one.findings if finding.significant and finding.direction == "worse"]
+        return any(name in finding.metric for finding in certain)
+
+    return found
+
+
+def losses(trials: int) -> None:
+    """Print how often the same again is called a change, and how often a loss is found, with and without bursts."""
+    keep, chance = os.environ.get("KEEP"), random.Random(1)
+    with tempfile.TemporaryDirectory() as temporary, path() as ends:
+        folder = Path(keep or temporary)
+        nft("add", "table", "inet", "bench")
+        nft("add", "chain", "inet", "bench", "before", "{ type filter hook input priority 0 ; }")
+        nft("add", "rule", "inet", "bench", "before", "udp", "dport", str(FILTERED_PORT), "drop")
+        with one_session(folder) as again:
+            calm = [again(f"calm-{run}") for run in range(CALM)]
+            bursty = []
+            for run in range(BURSTY):
+                with bursts(chance):
+                    bursty.append(again(f"bursty-{run}"))
+            runs: dict[str, list[Snapshot]] = {"the same again": []}
+            for trial in range(trials):
+                runs["the same again"].append(again(f"again-{trial}"))
+                for share, port in PORTS.items():
+                    for name, (fault, _) in LOSSES.items():
+                        with fault(ends, port):
+                            one = again(f"{fault.__name__}-{port}-{trial}")
+                        runs.setdefault(f"{share} by {name}", []).append(one)
+    baselines = {
+        "without bursts": [chance.sample(calm, 3) for _ in range(trials)],
+        "with bursts": [[*chance.sample(calm, 2), chance.choice(bursty)] for _ in range(trials)],
+    }
+    for beside, of_trial in baselines.items():
+        for name, ones in runs.items():
+            results = [compare(one, baseline) for one, baseline in zip(ones, of_trial, strict=True)]
+            verdicts = Counter(str(one.verdict) for one in results)
+            told_of = f"{name}, baseline {beside}: " + ", ".join(f"`{one}` {count}" for one, count in verdicts.items())
+            cause = next((reason for cause, (_, reason) in LOSSES.items() if name.endswith(cause)), None)
+            print(told_of + (f"; found {sum(map(is_said(cause), results))} of {len(results)}" if cause else ""))
+            for trial, result in enumerate(results):
+                if cause is None and result.verdict != "same":
+                    told(f"trial {trial}", result)
+
+
 def main(trials: int, faults: int) -> None:
     """Print the share of `same`, then how often each fault is found, with the findings of those that were not."""
     keep = os.environ.get("KEEP")
@@ -261,4 +457,7 @@ if __name__ == "__main__":
         print("real comparison: cannot run here: needs root")
     else:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the path is taken down in any case
-        main(number("--trials", 20), number("--faults", 3))
+        if "--losses" in sys.argv:
+            losses(number("--losses", 20))
+        else:
+            main(number("--trials", 20), number("--faults", 3))
