@@ -295,13 +295,13 @@ def _history(probe: ProbeState, start: _ProbeMark) -> dict[str, list[float | Non
 def _row_history(
     probe: ProbeState, manifest: Manifest | None, start: _ProbeMark, duration_ns: int
 ) -> dict[str, list[list[float]]]:
-    """The histories of single rows, of the columns that are worse when they rise; a long run's in fewer parts."""
+    """The histories of single rows, of the columns that add up; a long run's in fewer parts."""
     intervals = max(0, probe.timeline.tick - start.tick)
     found = {}
     for table in probe.tables.values():
         spec = manifest.tables.get(table.name) if manifest else None
         for column in spec.value if spec else ():
-            if column.worse == "up" and column.kind != "max":
+            if column.kind != "max":
                 rows = [
                     _parts(
                         table.history(row.key, column.name, intervals), counts.get(column.name, 0), duration_ns / 1e9

@@ -127,7 +127,7 @@ class ProbeData(msgspec.Struct, frozen=True):
     """Per second, one value for each interval of the run, ten minutes at most; null is not known. Counters by their
     names, columns of tables (all rows together) as ``table.column``."""
     row_history: dict[str, list[list[float]]] = {}
-    """Of the columns that are worse when they rise, as ``table.column``: one list for each row, in the table's order,
+    """Of the columns that add up, as ``table.column``: one list for each row, in the table's order,
     per second, one value for each part of the run; all parts are equally long. Empty where it is not known."""
 
 
