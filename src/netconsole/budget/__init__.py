@@ -1,1 +1,1 @@
-"""What watching may cost: forecast, measured, and kept (docs/design/governor.md)."""
+"""The budget for the cost of measuring: forecast, measured and kept (docs/design/governor.md)."""

@@ -1,6 +1,6 @@
-"""Keeps the budget of a live session: feeds figures to the governor, carries out its moves, remembers what was done.
+"""Keeps the budget of a live session: passes figures to the governor, carries out its decisions, and logs them.
 
-It is told of every interval by the session, in the session's thread, and may be asked from any other.
+The session calls it after every interval, in a thread of the session. Its methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from netconsole.budget import spending
-from netconsole.budget.forecast import said as said_forecast
+from netconsole.budget.forecast import describe as describe_forecast
 from netconsole.budget.governor import PATIENCE, Decision, Governor, Overhead, Reading
 from netconsole.budget.ladder import Level, Rung, ladder
 from netconsole.budget.run_times import RunTimes
@@ -23,20 +23,20 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.session.protocol import Expandable, News
-from netconsole.telemetry.action import BudgetAction, said
+from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.state import ProbeState, State
 
 MAX_ACTIONS = 1000
-"""Actions that are kept; a governor that moves every ten seconds fills them in hours."""
+"""Actions that are kept. A governor that acts every 10 s fills them in about three hours."""
 
 _MEASURING = ("attached", "degraded")
 
-Wish = tuple[Level, Mapping[str, Scalar]]
+Setting = tuple[Level, Mapping[str, Scalar]]
 
 
 class Enforcer:
-    """Governs ``session`` by the budget of ``profile``, which may change when its time to live has ended."""
+    """Keeps ``session`` within the budget of ``profile``. When the profile's time to live ends, its base takes over."""
 
     def __init__(self, session: Expandable, profile: Profile, manifests: Mapping[str, Manifest]) -> None:
         self.profile = profile
@@ -44,64 +44,64 @@ class Enforcer:
         self._manifests = manifests
         self._governor = Governor(profile.budget)
         self._lock = threading.RLock()
-        self._wishes: dict[str, Wish] = {}
-        """What was asked for, by the profile or by the user since."""
-        self._asked: dict[str, Wish] = {}
-        """What was last asked of the collector."""
-        self._begun: set[str] = set()
+        self._wanted: dict[str, Setting] = {}
+        """What the profile asked for, or the user later."""
+        self._sent: dict[str, Setting] = {}
+        """What was last sent to the collector."""
+        self._started: set[str] = set()
         """Probes that the user started."""
         self._pending: set[str] = set()
-        self._began_s: float | None = None
+        self._started_s: float | None = None
         self._pace = SamplingPace()
         self._run_times = RunTimes()
         self._is_often = needs_windows(profile)
-        """Whether the statistics are on often, as the session was last told."""
+        """What the session was last told: whether to sample run times often."""
         self._over_per_packet = 0
         self._windows_ns: int | None = None
-        """Statistics windows that were looked at: the same figures twice are no news."""
+        """Length of all statistics windows that were used so far. While it does not grow, there are no new figures."""
         self._actions: list[BudgetAction] = []
         self._callbacks: list[Callable[[BudgetAction], None]] = []
-        self.yields_first: Callable[[str], bool] | None = None
-        """Asked to give up what was added (for a reason) before probes of the profile are; True when it did."""
+        self.give_up_first: Callable[[str], bool] | None = None
+        """Called, with a reason, before a probe of the profile is lowered. True: it gave up something else."""
 
     def start(self) -> None:
-        """Listen to the session. Call it before the session starts."""
+        """Follow the session. Call this before the session starts."""
         self._bound()
         self._session.on_news(self._news)
 
     def leave_out(self, because: Mapping[str, str]) -> None:
-        """Remember what was not started, because of its cost."""
+        """Log the probes that were not started because of their cost."""
         for probe, why in because.items():
             self.note(BudgetAction(time.monotonic(), probe, "not started", why))
 
     def on_action(self, callback: Callable[[BudgetAction], None]) -> None:
-        """Call ``callback`` for everything that is done, from a thread of the session or the one that asked."""
+        """Call ``callback`` for every action, in a thread of the session or in the caller's."""
         self._callbacks.append(callback)
 
     def note(self, action: BudgetAction) -> None:
-        """Remember and tell something that somebody else did to the probes."""
+        """Log an action that another part of the program took."""
         with self._lock:
             self._tell(action)
 
     @property
     def actions(self) -> Sequence[BudgetAction]:
-        """What was done so far, oldest first; ``at_s`` is CLOCK_MONOTONIC of the measured host."""
+        """All actions so far, oldest first. ``at_s`` is CLOCK_MONOTONIC of the measured host."""
         with self._lock:
             return tuple(self._actions)
 
     @property
     def pinned(self) -> frozenset[str]:
-        """Probes that are left alone."""
+        """Probes that the governor does not change."""
         return self._governor.pinned
 
     @property
     def lowered(self) -> tuple[str, ...]:
-        """Probes that are not as they were asked for."""
+        """Probes that were reduced."""
         with self._lock:
             return tuple(self._governor.lowered)
 
     def toggle_pin(self, probe: str) -> bool:
-        """Undo what was done to a probe and leave it alone from now on, or the reverse. False: it is not governed."""
+        """Pin a probe: restore it and do not change it any more. Or unpin it. False: it is not governed."""
         with self._session.view() as state:
             at_s = _now_s(state) or 0.0
         with self._lock:
@@ -111,30 +111,30 @@ class Enforcer:
                 self._carry_out([move])
         return move is not None
 
-    def look_ahead(self, manifest: Manifest, mode: Mode) -> tuple[str, str | None]:
-        """What a probe would cost in a mode, in one line, and the limit that it would exceed beside all that runs.
+    def forecast_now(self, manifest: Manifest, mode: Mode) -> tuple[str, str | None]:
+        """What a probe would cost in a mode, in one line, and the limit that it would exceed with all others that run.
 
-        Counts its hooks for a moment. Raises Unable when that cannot be done here.
+        Counts the calls of its hooks for half a second. Raises Unable when this host cannot do that.
         """
-        from netconsole.budget.forecaster import excess_beside, look_ahead, running_times
+        from netconsole.budget.forecaster import excess_beside, forecast_now, running_times
 
         with self._session.view() as state:
             running = {manifest.name: running_times(state, manifest.name)}
-        (one,) = look_ahead([(manifest, mode)], running).forecasts
+        (one,) = forecast_now([(manifest, mode)], running).forecasts
         with self._session.view() as state:
-            return said_forecast(one), excess_beside(state, one, self.profile.budget)
+            return describe_forecast(one), excess_beside(state, one, self.profile.budget)
 
     def begin(self, manifest: Manifest, choice: ProbeChoice) -> Future[None]:
-        """Run a probe that the session lacks, as if the profile had chosen it so; from then on it is governed, too.
+        """Start a probe that the session lacks, as if the profile contained it. From then on it is governed too.
 
-        Raises Unable without the privileges that it needs.
+        Raises Unable when we lack the privileges that it needs.
         """
         chosen = replace(self.profile, probes={manifest.name: choice})
         (request,) = plan(chosen, self._manifests)
         require([request])
         with self._session.view() as state:
             at_s = _now_s(state) or 0.0
-        self._begun.add(manifest.name)
+        self._started.add(manifest.name)
         self.note(BudgetAction(at_s, manifest.name, f"started: {request.mode}", "the user asked for it"))
         return self._session.load(request)
 
@@ -161,23 +161,23 @@ class Enforcer:
                 "memory_mb": None if kb is None else kb / 1024,
             }
             windows_ns = _windows_ns(state)
-            is_new = windows_ns is None or windows_ns != self._windows_ns
+            has_window = windows_ns is None or windows_ns != self._windows_ns
             samples = {
-                name: CostSample(counted_per_s(probe, self._manifests[name]), probe.kernel_cpu_pct, is_new)
+                name: CostSample(counted_per_s(probe, self._manifests[name]), probe.kernel_cpu_pct, has_window)
                 for name, probe in state.probes.items()
                 if name in readings and probe.cost.measurable and self._manifests[name].source == "bpf"
             }
             found = {name: (probe.status, probe.mode, dict(probe.knobs)) for name, probe in state.probes.items()}
-        if at_s is None or self._is_yielded(over):
+        if at_s is None or self._is_given_up(over):
             return
         with self._lock:
-            self._began_s = at_s if self._began_s is None else self._began_s
+            self._started_s = at_s if self._started_s is None else self._started_s
             for name, (status, mode, knobs) in found.items():
                 if name in self._manifests and self._manifests[name].source == "bpf" and name not in self._pending:
-                    self._meet(name, status, mode, knobs, at_s)
-            if self.profile.ttl_s is not None and at_s - self._began_s >= self.profile.ttl_s:
-                self._end_of_time(at_s)
-            elif is_new:
+                    self._see(name, status, mode, knobs, at_s)
+            if self.profile.ttl_s is not None and at_s - self._started_s >= self.profile.ttl_s:
+                self._expire(at_s)
+            elif has_window:
                 self._windows_ns = windows_ns
                 self._carry_out(self._governor.observe(at_s, readings, overheads))
             has_details = any(status in _MEASURING and mode == "details" for status, mode, _ in found.values())
@@ -186,7 +186,7 @@ class Enforcer:
     def _pace_sampling(
         self, at_s: float, samples: Mapping[str, CostSample], packets_per_s: float | None, has_details: bool
     ) -> None:
-        """Have statistics often while there are details, or as soon as the costs of summaries may have jumped."""
+        """Sample run times often while there are details, and as soon as the cost of summaries may have jumped."""
         limit_pct = spending.kernel_limit_pct(self.profile.budget, packets_per_s)
         is_often = needs_windows(self.profile)
         if limit_pct is not None and self.profile.budget.action != "warn":
@@ -195,27 +195,27 @@ class Enforcer:
             self._is_often = is_often
             self._session.sample_often(is_often)
 
-    def _is_yielded(self, over: set[spending.Limit]) -> bool:
-        """Whether what was added to the profile was given up, because a limit that probes have a share in is exceeded.
+    def _is_given_up(self, over: set[spending.Limit]) -> bool:
+        """Whether an escalation was given up, because a limit that probes have a share in is exceeded.
 
-        Few packets may explain an excess per packet: it is borne for a while, as by the governor.
+        A low packet rate may explain an excess per packet. So it is allowed for some intervals, as in the governor.
         """
         self._over_per_packet = self._over_per_packet + 1 if "ns_per_packet" in over else 0
         is_over = over & {"kernel_cpu_pct", "events_per_s"} or self._over_per_packet > PATIENCE
-        return bool(is_over) and self.yields_first is not None and self.yields_first("the budget is exceeded")
+        return bool(is_over) and self.give_up_first is not None and self.give_up_first("the budget is exceeded")
 
-    def _meet(self, name: str, status: str, mode: Level, knobs: dict[str, Scalar], at_s: float) -> None:
-        """Take note of how a probe is: new, gone, or changed by somebody else since it was last asked for something."""
+    def _see(self, name: str, status: str, mode: Level, knobs: dict[str, Scalar], at_s: float) -> None:
+        """Compare a probe with what was last sent to it: it may be new, gone, or changed by the user."""
         if status not in _MEASURING:
-            asked = self._asked.get(name)
+            asked = self._sent.get(name)
             if asked is not None and asked[0] != "off" and status != "compiling":
                 self._governor.remove(name)
-                del self._asked[name]
+                del self._sent[name]
             return
-        asked = self._asked.get(name)
+        asked = self._sent.get(name)
         if asked == (mode, knobs):
             return
-        self._asked[name] = self._wishes[name] = (mode, knobs)
+        self._sent[name] = self._wanted[name] = (mode, knobs)
         self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name))
         if asked is not None:
             self._tell(BudgetAction(at_s, name, f"now {mode}", "the user changed it"))
@@ -224,16 +224,16 @@ class Enforcer:
         for move in moves:
             if move.rung is not None:
                 self._pace.changed(move.action.at_s)
-                wish = self._wishes[move.action.probe]
-                asked = (move.rung.mode, {**wish[1], **move.rung.knobs})
-                # What is as it was asked for needs no reason any more.
-                self._ask(move.action.probe, asked, said(move.action) if asked != wish else None)
+                setting = self._wanted[move.action.probe]
+                asked = (move.rung.mode, {**setting[1], **move.rung.knobs})
+                # A probe that runs as it was asked for needs no reason.
+                self._send(move.action.probe, asked, describe(move.action) if asked != setting else None)
             self._tell(move.action)
 
-    def _ask(self, probe: str, wish: Wish, why: str | None) -> None:
-        mode, knobs = wish
-        was = self._asked.get(probe)
-        self._asked[probe] = wish
+    def _send(self, probe: str, setting: Setting, why: str | None) -> None:
+        mode, knobs = setting
+        was = self._sent.get(probe)
+        self._sent[probe] = setting
         self._pending.add(probe)
         if mode == "off":
             future = self._session.unload(probe, why)
@@ -248,14 +248,14 @@ class Enforcer:
         with self._lock:
             self._pending.discard(probe)
             if error is not None:
-                # How it is now is seen with the next figures; the ladder begins there.
-                self._asked.pop(probe, None)
+                # The next figures show how it is now. Its ladder starts again from there.
+                self._sent.pop(probe, None)
                 self._governor.remove(probe)
                 at_s = self._actions[-1].at_s if self._actions else 0.0
                 self._tell(BudgetAction(at_s, probe, "could not be changed", str(error)))
 
-    def _end_of_time(self, at_s: float) -> None:
-        """The profile's time to live has ended: back to what it inherits."""
+    def _expire(self, at_s: float) -> None:
+        """The profile's time to live has ended: return to the profile that it inherits from."""
         base = self.profile.base
         if base is None:
             return
@@ -265,25 +265,25 @@ class Enforcer:
         self._bound()
         wanted = {request.name: request for request in plan(base, self._manifests)}
         self._governor = Governor(base.budget)
-        for name in [*self._asked]:
-            if name in pinned_by_user | self._begun:
-                wish = self._wishes[name]
+        for name in [*self._sent]:
+            if name in pinned_by_user | self._started:
+                setting = self._wanted[name]
             else:
-                wish = (wanted[name].mode, wanted[name].knobs) if name in wanted else ("off", {})
-            self._wishes[name] = wish
+                setting = (wanted[name].mode, wanted[name].knobs) if name in wanted else ("off", {})
+            self._wanted[name] = setting
             pinned = name in pinned_by_user or self._is_pinned_by_profile(name)
-            self._governor.add(name, self._ladder(name, wish), pinned)
-            if wish != self._asked[name]:
-                self._ask(name, wish, because)
-                self._tell(BudgetAction(at_s, name, wish[0] if wish[0] != "off" else "detached", because))
+            self._governor.add(name, self._ladder(name, setting), pinned)
+            if setting != self._sent[name]:
+                self._send(name, setting, because)
+                self._tell(BudgetAction(at_s, name, setting[0] if setting[0] != "off" else "detached", because))
         self._tell(BudgetAction(at_s, "", f"profile {base.name}", because))
 
-    def _ladder(self, name: str, wish: Wish) -> tuple[Rung, ...]:
+    def _ladder(self, name: str, setting: Setting) -> tuple[Rung, ...]:
         manifest = self._manifests[name]
-        return ladder(*wish, manifest.modes, any("counters" not in one.modes for one in manifest.programs))
+        return ladder(*setting, manifest.modes, any("counters" not in one.modes for one in manifest.programs))
 
     def _bound(self) -> None:
-        """Have the kernel itself keep each probe's details within the budget: for when nobody is there to do it."""
+        """Have the kernel limit the details of each probe too. That works also when user space does not run."""
         budget = self.profile.budget
         self._session.bound(None if budget.action == "warn" else budget.kernel_cpu_pct)
 
@@ -299,9 +299,10 @@ class Enforcer:
 
 
 def needs_windows(profile: Profile) -> bool:
-    """Whether the profile needs run-time statistics in every interval from the start: it has details, and a budget.
+    """Whether the profile needs run-time statistics in every interval from the start: it has details and a budget.
 
-    What summaries cost goes with the traffic: the calm default windows do until that jumps (sampling.py).
+    The cost of summaries follows the traffic. For them a window every 5 s is enough until the traffic jumps
+    (sampling.py).
     """
     budget = profile.budget
     keeps = budget.kernel_cpu_pct is not None or budget.ns_per_packet is not None
@@ -315,7 +316,7 @@ def _now_s(state: State) -> float | None:
 
 
 def _windows_ns(state: State) -> int | None:
-    """All statistics windows so far; None when nothing that is measured in them runs."""
+    """Length of all statistics windows so far; None when no probe is measured in them."""
     probes = [probe for probe in state.probes.values() if probe.measuring and probe.cost.measurable]
     windows = [program.window_ns for probe in probes for program in probe.cost.programs.values()]
     return sum(windows) if windows else None

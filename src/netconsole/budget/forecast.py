@@ -1,7 +1,7 @@
-"""What a probe will cost here before it is attached: time per run × how often its hooks run now.
+"""Forecasts what a probe will cost before it is attached: time per run × calls of its hooks per second.
 
-Pure: :mod:`netconsole.budget.hook_rates` counts the runs of hooks, and `netconsole calibrate` found the times.
-In-kernel time is what the kernel's run-time statistics will tell, and what the governor compares with the budget.
+Pure functions. :mod:`netconsole.budget.hook_rates` counts the calls; `netconsole calibrate` measured the times.
+In-kernel time is that of the kernel's run-time statistics. The governor later compares the same figure with the budget.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from netconsole.profile.profile import Budget
 from netconsole.telemetry.frames import Mode
 
 Basis: TypeAlias = Literal["calibrated", "running", "calibrated otherwise", "counting"]
-"""Where the time of a run is from, the surest first."""
+"""Where the time of a run comes from, the most reliable source first."""
 Bound: TypeAlias = Literal["≈", "at least", "at most"]
 
 _RANK = ("counters", "summary", "details")
-"""Modes by what a run of them takes."""
+"""Modes, the cheapest first."""
 
 PER_PACKET = ("per packet", "per softirq", "per event")
-"""What a manifest says of hooks that the traffic passes, and not what goes wrong with it."""
+"""How the cost in a manifest begins when the hooks are called for normal traffic, not only for errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """An attach point: how often it runs a second, by CPU, and what a program that only counts takes there."""
+    """An attach point: its calls per second by CPU, and the time of a program that only counts there."""
 
     per_s: Mapping[int, float] = field(default_factory=dict)
     counting_ns: float | None = None
@@ -39,7 +39,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class HookRates:
-    """All hooks of some probes by attach point, and the packets that the kernel took in meanwhile."""
+    """All hooks of some probes by attach point, and the packets that the kernel received meanwhile."""
 
     hooks: Mapping[str, Hook]
     packets_per_s: float | None = None
@@ -47,7 +47,7 @@ class HookRates:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What a run of each program takes, in ns, by program, and how that is known."""
+    """The time of a run in ns, by program, and where it comes from."""
 
     ns: Mapping[str, float]
     basis: Basis
@@ -67,9 +67,9 @@ class Forecast:
     """In-kernel time of each CPU, percent of it."""
     ns_per_packet: float | None
     missing: tuple[str, ...] = ()
-    """Hooks of it that this kernel lacks."""
+    """Its hooks that this kernel lacks."""
     found: int = 0
-    """Hooks of it that are there."""
+    """How many of its hooks this kernel has."""
 
     @property
     def kernel_cpu_pct(self) -> float:
@@ -77,19 +77,19 @@ class Forecast:
         return sum(self.by_cpu.values())
 
 
-def is_dear(manifest: Manifest, mode: Mode) -> bool:
-    """Whether a probe is worth a forecast before it starts: details, and what runs with every packet."""
+def is_costly(manifest: Manifest, mode: Mode) -> bool:
+    """Whether a probe is so expensive that it is forecast: details, and what runs for every packet."""
     return manifest.source == "bpf" and (mode == "details" or manifest.cost.startswith(PER_PACKET))
 
 
 def wanted(requests: Iterable[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
-    """The probes of a start that are forecast first: details, and what runs with every packet by kprobes.
+    """The probes that are forecast before they start: details, and what runs for every packet in kprobes.
 
-    A kprobe costs several times a tracepoint. Summaries at tracepoints start at once.
+    A kprobe costs several times as much as a tracepoint. Summaries at tracepoints start at once.
     """
     found = [manifests[one.name] for one in requests if one.name in manifests and one.mode != "details"]
     details = [manifests[one.name] for one in requests if one.name in manifests and one.mode == "details"]
-    return [*(one for one in details if is_dear(one, "details")), *(one for one in found if _by_kprobes(one))]
+    return [*(one for one in details if is_costly(one, "details")), *(one for one in found if _by_kprobes(one))]
 
 
 def times_of(
@@ -98,7 +98,10 @@ def times_of(
     calibration: Calibration | None,
     running: Mapping[str, float] | None = None,
 ) -> Times | None:
-    """What is known of a run of each program; ``running`` is what it takes now, in another mode. None: nothing."""
+    """The best known time of a run, by program; None when none is known.
+
+    ``running``: the time of a run now, in another mode.
+    """
     entries = list(calibration.entries.values()) if calibration is not None else []
     entries = [one for one in entries if one.versions.get(manifest.name) == manifest.version]
     same = [one for one in entries if one.probes.get(manifest.name) == mode]
@@ -116,7 +119,7 @@ def times_of(
 
 
 def forecast(manifest: Manifest, mode: Mode, measured: HookRates, known: Times | None) -> Forecast:
-    """The cost of a probe on hooks that are passed so often. Without times a counting program stands for it."""
+    """The cost of a probe at these call rates. Without known times, the time of a counting program is used."""
     by_cpu: dict[int, float] = {}
     runs_per_s, missing, found = 0.0, [], 0
     for program in manifest.programs:
@@ -139,7 +142,7 @@ def forecast(manifest: Manifest, mode: Mode, measured: HookRates, known: Times |
     return Forecast(manifest.name, mode, times, runs_per_s, by_cpu, per_packet, tuple(missing), found)
 
 
-def said(one: Forecast) -> str:
+def describe(one: Forecast) -> str:
     """In one line: ``kernel_drops in details: ≈ 420 ns per packet, 9 % of CPU 3 (…)``."""
     gone = f"; this kernel lacks {len(one.missing)} of its hooks" if one.missing else ""
     if not one.found:
@@ -163,7 +166,7 @@ def said(one: Forecast) -> str:
 def excess(
     forecasts: Sequence[Forecast], budget: Budget, other_pct: float = 0.0, packets_per_s: float | None = None
 ) -> str | None:
-    """Which limit these would exceed, beside ``other_pct`` of a core that other probes take; None when none."""
+    """The limit that these would exceed, when other probes take ``other_pct`` of a core; None when none."""
     total = other_pct + sum(one.kernel_cpu_pct for one in forecasts)
     if budget.kernel_cpu_pct is not None and total > budget.kernel_cpu_pct:
         return f"{_percent(total)} of one core in total, the budget is {budget.kernel_cpu_pct:g} %"
@@ -174,16 +177,16 @@ def excess(
     return None
 
 
-def too_dear(
+def too_costly(
     forecasts: Sequence[Forecast],
     budget: Budget,
     spare: Collection[str],
     packets_per_s: float | None = None,
     other_pct: float = 0.0,
 ) -> list[Forecast]:
-    """Which of the ``spare`` probes to leave out, the dearest first, so that the rest fits; none if that cannot be.
+    """Which of the ``spare`` probes to leave out so that the rest fits, the most expensive first.
 
-    ``other_pct``: what runs already, percent of one core.
+    Empty when leaving them out is not enough. ``other_pct``: cost of what runs already, percent of one core.
     """
     left, out = list(forecasts), []
     for one in sorted(forecasts, key=lambda one: -one.kernel_cpu_pct):
@@ -197,7 +200,7 @@ def too_dear(
 
 def _by_kprobes(manifest: Manifest) -> bool:
     points = [program.attach[0].point for program in manifest.programs]
-    return is_dear(manifest, "summary") and any(point.startswith(("kprobe", "kretprobe")) for point in points)
+    return is_costly(manifest, "summary") and any(point.startswith(("kprobe", "kretprobe")) for point in points)
 
 
 def _newest(entries: Iterable[Entry]) -> list[Entry]:
@@ -205,10 +208,10 @@ def _newest(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _times(entry: Entry, probe: str) -> dict[str, float]:
-    """By program; empty when the kernel did not tell. What never ran under the calibration's load has none."""
+    """The time of a run by program. A program that did not run during the calibration has none."""
     return {one.name: one.ns_per_run for one in entry.programs if one.probe == probe and one.ns_per_run is not None}
 
 
 def _percent(value: float) -> str:
-    """Two digits: a forecast is no measurement."""
+    """Two digits, because a forecast is not exact."""
     return "< 0.01 %" if 0 < value < 0.01 else f"{value:.2g} %"

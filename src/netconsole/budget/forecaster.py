@@ -1,4 +1,4 @@
-"""Makes forecasts on this host: counts the hooks for a moment, and takes the times of runs that are known best."""
+"""Makes forecasts on this host: counts the calls of the hooks, and takes the best known times of a run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from netconsole.telemetry.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """Forecasts made together, and the packets that the kernel took in meanwhile."""
+class Forecasts:
+    """Forecasts made together, and the packets that the kernel received meanwhile."""
 
     forecasts: Sequence[Forecast]
     packets_per_s: float | None
 
 
-def look_ahead(
+def forecast_now(
     wanted: Sequence[tuple[Manifest, Mode]], running: Mapping[str, Mapping[str, float]] | None = None
-) -> Outlook:
-    """What these would cost now; takes two or three seconds. ``running``: ns a run by probe and program, measured now.
+) -> Forecasts:
+    """What these would cost now. Takes 2 to 3 s. ``running``: ns per run by probe and program, measured now.
 
     Raises Unable when hooks cannot be counted on this host.
     """
@@ -36,22 +36,22 @@ def look_ahead(
         forecast(manifest, mode, measured, times_of(manifest, mode, known, (running or {}).get(manifest.name)))
         for manifest, mode in wanted
     ]
-    return Outlook(made, measured.packets_per_s)
+    return Forecasts(made, measured.packets_per_s)
 
 
 def running_times(state: State, probe: str) -> dict[str, float]:
-    """ns a run of the programs of a probe that runs, by its statistics so far."""
+    """ns per run, by program of a running probe, from its statistics so far."""
     known = state.probes.get(probe)
     programs = known.cost.programs.values() if known is not None and known.measuring else ()
     return {one.name: one.ns_per_run for one in programs if one.ns_per_run is not None}
 
 
 def excess_beside(state: State, one: Forecast, budget: Budget) -> str | None:
-    """Which limit a probe would exceed beside all others that run; None when none, as far as is known."""
+    """The limit that a probe would exceed together with all others that run; None when none is known."""
     return excess([one], budget, running_pct(state, without=one.probe), packets_per_s(state))
 
 
 def running_pct(state: State, without: str = "") -> float:
-    """In-kernel time of all probes that run, but for one; percent of one core."""
+    """In-kernel time of all running probes except ``without``, percent of one core."""
     running = (probe for probe in state.probes.values() if probe.measuring and probe.name != without)
     return sum(probe.kernel_cpu_pct or 0.0 for probe in running)

@@ -1,6 +1,6 @@
-"""How often the hooks of a probe run now, on which CPU, and what a program that only counts takes there.
+"""Counts how often the hooks of a probe run now, by CPU, and measures how long a counting program takes there.
 
-The programs count, and are gone after a moment: nothing of the probe itself is loaded to know what it would cost.
+The counting programs are loaded for half a second. Nothing of the probe itself is loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from netconsole.sources.softnet import SOFTNET, parse_softnet
 
 NAME = "hooks"
 MOMENT_S = 0.5
-"""Long enough for a rate of a loaded hook; short enough to be waited for before a probe starts."""
+"""Long enough to find the rate of a busy hook, short enough to wait for before a probe starts."""
 MAX_CPUS = 8192
 
 _CODE = """
@@ -80,7 +80,7 @@ def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
     wanted.known.add(points[0])
     number = len(wanted.specs)
     attach = [{**one, "function": f"hook_{number}"} for one in alternatives]
-    # The collector looks up the facts about the kernel that the source asks for: also those of the alternatives.
+    # The collector finds out the kernel facts that the source names. So name those of the alternatives too.
     asked = "".join(f"#ifdef {one['when']}\n#endif\n" for one in alternatives if "when" in one)
     kept = {key: program[key] for key in ("measures", "module") if key in program}
     wanted.specs.append({**kept, "name": f"hook_{number}", "required": False, "attach": attach})
@@ -88,7 +88,7 @@ def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
 
 
 def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> HookRates:
-    """Count for a moment. Raises Unable when the collector cannot start or nothing can be attached."""
+    """Count the calls for ``moment_s``. Raises Unable when the collector cannot start or nothing can be attached."""
     with Tool() as tool:
         tool.attach(request(manifests))
         before, began = _packets(), time.monotonic()
@@ -114,7 +114,7 @@ def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> HookRa
 
 
 def _packets() -> int | None:
-    """Packets that the kernel took in so far; None where it does not tell."""
+    """Packets that the kernel received so far; None where that is not known."""
     try:
         return _processed(parse_softnet(SOFTNET.read_text("ascii")))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What can be given up of a probe, step by step: fewer events, a higher threshold, summary, counters, detached."""
+"""The steps by which a probe is reduced: fewer events, a higher threshold, summary, counters, detached."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _FIRST_THRESHOLD_US = 100
 _FLOWS_DOWN = 8
 MAX_FLOWS_ONE_IN = 65536
 _COUNTING_SHARE, _COUNTING_BY_FEWER_SHARE = 0.5, 0.1
-"""Of its cost, what is left of a probe that only counts: on all of its hooks, or on fewer."""
+"""The share of a probe's cost that is left when it only counts: on all of its hooks, or on fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One step of a probe's ladder: its mode, the knobs that differ from what was asked for, and what it may save.
+    """One step of a probe's ladder: its mode, the knobs that differ from what was asked for, and its expected cost.
 
-    ``kernel_share`` and ``events_share`` are what it is expected to cost, against the top of the ladder. They decide
-    only how far to go at first: what is measured afterwards decides what comes next.
+    ``kernel_share`` and ``events_share`` are the expected cost, relative to the top of the ladder. They decide only how
+    far the first action goes. The next measurement decides what comes after it.
     """
 
     mode: Level
@@ -38,10 +38,9 @@ class Rung:
 def ladder(
     mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode], counts_by_fewer: bool = False
 ) -> tuple[Rung, ...]:
-    """The ladder of a probe that was asked to run so: what was asked for first, detached last.
+    """The ladder of a probe: what was asked for first, detached last. Steps that the probe lacks are left out.
 
-    ``modes`` are those that the probe has. Steps that it cannot take are left out. ``counts_by_fewer``: counters alone
-    need fewer of its programs.
+    ``modes``: the modes that the probe has. ``counts_by_fewer``: its mode counters needs fewer programs.
     """
     rungs = [Rung(mode, mode, 1.0, 1.0)]
     if mode == "details":

@@ -1,9 +1,9 @@
-"""What programs cost now, without the time for which a run's CPU was taken away from it.
+"""Computes what programs cost now, without the time in which a run had lost its CPU.
 
-The kernel takes a run's time by the clock (bpf_prog_run, include/linux/filter.h): one that is interrupted, or whose
-virtual CPU its host takes away, counts with all of that. In 20 ms of statistics a single one can look like most of a
-core, but hardly in two figures in a row. So runs are held to take what they took in the figure before if that was less:
-more runs are believed at once, longer ones with the second figure.
+The kernel measures a run by the clock (bpf_prog_run, include/linux/filter.h). If the run is interrupted, or the host
+takes the virtual CPU away, that time counts too. In 20 ms of statistics a single such run can look like most of a core.
+It hardly happens in two figures in a row. So the smaller run time of the last two figures is used: a higher cost from
+more runs counts at once, one from longer runs only with the second figure.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from netconsole.telemetry.state import ProbeState
 @dataclass(slots=True)
 class _Program:
     windows_ns: int = 0
-    """Of the statistics that were looked at: the same figure twice is no second one."""
+    """Length of the statistics windows at the last figure. While it does not change, the figure is the same one."""
     before_ns: float = UNKNOWN_NS
-    """A run in the figure before."""
+    """ns per run in the figure before the last."""
     last_ns: float = UNKNOWN_NS
 
 
 class RunTimes:
-    """Remembers the last run times of all programs. Ask it once an interval."""
+    """Remembers the last run times of all programs. Call :meth:`cpu_pct` once per interval."""
 
     def __init__(self) -> None:
         self._programs: dict[tuple[str, str, str], _Program] = {}
-        """By probe, mode and program: a mode's runs tell nothing of another one's."""
+        """By probe, mode and program, because run times differ between modes."""
 
     def cpu_pct(self, probe: ProbeState) -> float | None:
-        """In-kernel time of a probe, percent of one core, at most what was measured last; None is unknown."""
+        """In-kernel time of a probe, percent of one core; None is unknown. Never more than was measured last."""
         measured = probe.kernel_cpu_pct
         if measured is None or not probe.cost.measurable:
             return measured

@@ -14,57 +14,57 @@ from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.state import ProbeState
 
 OFTEN_S = 10.0
-"""So long the statistics are on often after a jump, or after something was changed because of them."""
+"""How long the statistics stay on often after a jump, or after the governor changed something."""
 JUMP = 1.5
-"""So many times what was last measured is a jump."""
+"""A cost above this many times the last measured cost is a jump."""
 WORTH = 0.3
-"""A jump to less than this share of the limit is nobody's concern."""
+"""A jump to less than this share of the limit is ignored."""
 NEAR = 0.8
-"""From this share of the limit on one window in five seconds is not enough: bursts mislead it."""
+"""Above this share of the limit, one window in 5 s is not enough, because a burst can distort it."""
 UNKNOWN_NS = 1000.0
-"""What a count is taken to cost before it was measured: more than it takes with any probe (docs/design/overhead.md)."""
+"""The assumed cost of a count before it is measured: more than with any probe (docs/design/overhead.md)."""
 FEW_PER_S = 1000.0
-"""With fewer counts, what was measured is mostly runs that count nothing, and the kernel's code on cold caches."""
+"""With fewer counts, the measured time is mostly that of runs that count nothing, and of cold caches."""
 
 _TIMES = ("ns", "us", "ms", "s")
 
 
 @dataclass(frozen=True, slots=True)
 class CostSample:
-    """One probe in one interval: what it counted, and its cost if a statistics window told it. None is unknown."""
+    """One probe in one interval: what it counted, and its cost by the last statistics window. None is unknown."""
 
     counted_per_s: float | None
     measured_pct: float | None
     """In-kernel time in the last window, percent of one core."""
-    is_new: bool
+    has_window: bool
     """Whether that window was in this interval."""
 
 
 class SamplingPace:
-    """Remembers what a count of each probe takes, and until when to sample often."""
+    """Remembers the time per count of each probe, and until when to sample often."""
 
     def __init__(self) -> None:
         self._ns: dict[str, float] = {}
         self._known_pct: dict[str, float] = {}
-        """What was measured until the interval before."""
+        """The last measured cost, as of the interval before."""
         self._counted_per_s: dict[str, float] = {}
         """In the interval before."""
         self._until_s: float | None = None
 
     def changed(self, at_s: float) -> None:
-        """What it costs may be another from now on, because of the traffic or because of what was given up."""
+        """The cost may have changed, because of the traffic or because of an action: sample often from now on."""
         self._until_s = at_s + OFTEN_S
 
     def is_often(self, at_s: float, samples: Mapping[str, CostSample], limit_pct: float) -> bool:
-        """Whether to sample often after this interval. ``limit_pct``: in-kernel time of all probes that is allowed."""
+        """Whether to sample often after this interval. ``limit_pct``: the limit of the in-kernel time of all probes."""
         before = expected = 0.0
         for name, one in samples.items():
             counted, measured_pct = one.counted_per_s or 0.0, one.measured_pct or 0.0
-            # Of an interval in which a storm began the window may have seen the beginning alone, or nothing.
-            is_told = one.is_new and counted <= JUMP * self._counted_per_s.get(name, counted)
-            if is_told and counted >= FEW_PER_S:
+            # If a storm began in this interval, the window may have covered little of it, or nothing.
+            is_measured = one.has_window and counted <= JUMP * self._counted_per_s.get(name, counted)
+            if is_measured and counted >= FEW_PER_S:
                 self._ns[name] = measured_pct * 1e7 / counted
-            estimate = 0.0 if is_told else counted * self._ns.get(name, UNKNOWN_NS) / 1e7
+            estimate = 0.0 if is_measured else counted * self._ns.get(name, UNKNOWN_NS) / 1e7
             before += self._known_pct.get(name, 0.0)
             expected += max(measured_pct, estimate)
             self._known_pct[name], self._counted_per_s[name] = measured_pct, counted
@@ -75,7 +75,7 @@ class SamplingPace:
 
 
 def counted_per_s(probe: ProbeState, manifest: Manifest) -> float | None:
-    """Everything that a probe counted in the last interval, per second: its counters, else what its tables count."""
+    """All that a probe counted in the last interval, per second: by its counters, else by its tables."""
     if manifest.counters:
         known = [counter.count.per_s for name, counter in probe.counters.items() if name in manifest.counters]
         rates = [rate for rate in known if rate is not None]

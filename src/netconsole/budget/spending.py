@@ -1,6 +1,6 @@
-"""What watching costs, each cost against the limit that the profile sets for it: one list for every reader.
+"""Compares each cost of measuring with its limit in the profile: one list for every reader.
 
-Pure functions of a state and a budget. The words are ``ok``, ``near`` (from NEAR of the limit on), ``over``,
+Pure functions of a state and a budget. The result is one of ``ok``, ``near`` (from NEAR of the limit on), ``over``,
 ``no limit``, and ``?`` where the cost is not known.
 """
 
@@ -16,14 +16,14 @@ from netconsole.telemetry.state import State
 
 Word: TypeAlias = Literal["ok", "near", "over", "no limit", "?"]
 Limit: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "memory_mb", "events_per_s"]
-"""Limits of a profile whose cost the state holds; record_mb_per_min is the recorder's."""
+"""Limits whose cost is in the state. The recorder keeps record_mb_per_min itself."""
 
 NEAR = 0.8
 STEADY_INTERVALS = 10
 MIN_PACKETS_PER_S = 10_000.0
-"""With fewer packets the time per packet is that of softirqs, timers and drops that belong to none of them."""
+"""With fewer packets, most in-kernel time is not for packets: softirqs, timers and other drops dominate."""
 PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE = "softnet", "cpus", "processed"
-"""Where packets are counted: what the kernel took in on all interfaces of all namespaces, merged ones (GRO) as one."""
+"""Where packets are counted: all that the kernel receives on any interface of any namespace. GRO's count as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class Spending:
 
     @property
     def word(self) -> Word:
-        """How it stands."""
+        """The result of the comparison."""
         if self.limit is None:
             return "no limit"
         if self.measured is None:
             return "?"
         if self.measured > self.limit:
             return "over"
-        # A limit of 0 (no events at all) is kept or broken; there is no near.
+        # A limit of 0 (no events at all) has no "near".
         return "near" if self.limit and self.measured >= NEAR * self.limit else "ok"
 
 
 def spendings(state: State, budget: Budget, kernel_pct: float | None = None) -> list[Spending]:
-    """All costs, in the order in which a profile names them. ``kernel_pct``: unless it is what was measured last."""
+    """All costs, in the order of a profile. ``kernel_pct`` replaces the last measured in-kernel time."""
     kb = memory_kb(state)
     kernel_pct = state.kernel_cpu_pct if kernel_pct is None else kernel_pct
     return [
@@ -61,7 +61,7 @@ def spendings(state: State, budget: Budget, kernel_pct: float | None = None) -> 
 
 
 def worst(found: Sequence[Spending]) -> Word:
-    """How the whole stands: the worst of what is limited and known."""
+    """The worst result of all costs that are limited and known."""
     words = [one.word for one in found if one.limit is not None]
     if not words:
         return "no limit"
@@ -70,7 +70,7 @@ def worst(found: Sequence[Spending]) -> Word:
 
 
 def packets_per_s(state: State) -> float | None:
-    """Packets that the kernel takes in per second; None where nobody counts them."""
+    """Packets that the kernel receives per second; None where no probe counts them."""
     probe = state.probes.get(PACKETS_PROBE)
     table = probe.tables.get(PACKETS_TABLE) if probe is not None and probe.measuring else None
     rates = [rate for row in table.rows.values() if (rate := row.per_s(PACKETS_VALUE)) is not None] if table else []
@@ -78,7 +78,7 @@ def packets_per_s(state: State) -> float | None:
 
 
 def ns_per_packet(state: State) -> float | None:
-    """In-kernel time of all our programs for each packet that the kernel takes in; None when there are hardly any."""
+    """In-kernel time of all our programs per packet that the kernel receives; None when there are too few packets."""
     return _ns_per_packet(state, state.kernel_cpu_pct)
 
 
@@ -90,7 +90,7 @@ def _ns_per_packet(state: State, kernel_pct: float | None) -> float | None:
 
 
 def kernel_limit_pct(budget: Budget, packets_per_s: float | None) -> float | None:
-    """What all our programs may take in the kernel, percent of one core, by the tighter limit; None without one."""
+    """The limit of our in-kernel time, percent of one core: the tighter one of the budget's two; None without any."""
     limits = [] if budget.kernel_cpu_pct is None else [budget.kernel_cpu_pct]
     if budget.ns_per_packet is not None and packets_per_s is not None and packets_per_s >= MIN_PACKETS_PER_S:
         limits.append(budget.ns_per_packet * packets_per_s / 1e7)
@@ -98,13 +98,13 @@ def kernel_limit_pct(budget: Budget, packets_per_s: float | None) -> float | Non
 
 
 def user_cpu_pct(state: State) -> float | None:
-    """CPU of collector and console together, percent of one core, typically; None while neither is known."""
+    """Typical CPU of collector and console together, percent of one core; None while neither is known."""
     known = [share for source in state.sources.values() if (share := steady_cpu_pct(source)) is not None]
     return sum(known) if known else None
 
 
 def steady_cpu_pct(source: SourceState) -> float | None:
-    """The median of the last intervals: what one of our processes takes when it does not happen to start or tidy up."""
+    """The median of the last intervals, so that starting and cleaning up do not count."""
     known = sorted(v for v in source.cpu_history(STEADY_INTERVALS) if v is not None)
     return known[(len(known) - 1) // 2] if known else None
 
@@ -117,7 +117,7 @@ def memory_kb(state: State) -> int | None:
 
 
 def events_per_s(state: State) -> float | None:
-    """Events that probes submitted per second; None while none of them has told."""
+    """Events that probes submitted per second; None while no probe has reported any figure."""
     interval_ns = state.collector.interval_ns
     found = [
         probe.cost.events["submitted"].delta
@@ -128,7 +128,7 @@ def events_per_s(state: State) -> float | None:
 
 
 def duty_pct(state: State) -> float | None:
-    """How much of the time the kernel's run-time statistics were on, in percent; None where there are none."""
+    """Percent of the time in which the kernel's run-time statistics were on; None where there are none."""
     known = [
         100 * program.window_ns / probe.cost.elapsed_ns
         for probe in state.probes.values()
@@ -139,13 +139,13 @@ def duty_pct(state: State) -> float | None:
 
 
 def machine_change_pct(state: State) -> float | None:
-    """How much busier the whole machine is than before watching began, in points of percent of all CPUs."""
+    """How much busier the whole machine is than before measuring began, in percentage points of all CPUs."""
     before, now = machine_before_pct(state), state.machine_cpu_pct
     return None if before is None or now is None else now - before
 
 
 def machine_before_pct(state: State) -> float | None:
-    """How busy the whole machine was in the moment before watching began, percent of all CPUs; None if unknown."""
+    """How busy the whole machine was just before measuring began, percent of all CPUs; None is unknown."""
     probe = state.probes.get("self_cost")
     table = probe.tables.get("machine") if probe else None
     for row in table.rows.values() if table else ():

@@ -1,4 +1,4 @@
-"""Empty programs on the hooks of real ones: what a hook costs by itself, and how often it is passed."""
+"""Puts empty programs on the hooks of real ones, to measure what a hook itself costs and how often it is called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"
 
 
 def request(manifests: Iterable[Manifest]) -> ProbeRequest:
-    """A probe of one empty program for every attach point of these."""
+    """A probe with one empty program for every attach point of these probes."""
     found: dict[str, Mapping[str, object]] = {}
     for manifest in manifests:
         for program in manifest.programs:

@@ -1,9 +1,9 @@
 """One end of the load, in a network namespace of its own. Run as ``python -m netconsole.calibrate.end PARENT``.
 
-The namespace has no name, and the wire is made inside it: both are gone with the last process in them, and the kernel
-kills this one when its parent dies, however that is. Nothing is ever to be seen in the host's own namespace.
+The namespace has no name, and the veth pair is made inside it. Both disappear with the last process in them. The kernel
+kills this process whenever its parent dies. Nothing is ever visible in the host's own namespace.
 
-Commands are JSON lines on standard input, answered by one line each; the end of the input ends the process.
+Commands are JSON lines on standard input. Each is answered by one line. The end of the input ends the process.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from typing import Any
 
 DEVICE = "nc-load"
 ADDRESSES = ("192.0.2.1", "192.0.2.2")
-"""Of the documentation's block (RFC 5737); nothing but the two ends can see them."""
+"""From the block for documentation (RFC 5737). Only the two ends can see them."""
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 CLOSED_PORT = 9
 PAYLOAD = bytes(64)
 CHUNK = 128 * 1024
 WARM_S = 0.1
-"""Sent before anything is counted: the first packets open windows, fill caches and wake the other CPU."""
+"""Time of sending before counting starts: the first packets open TCP windows, fill caches and wake the other CPU."""
 _BATCH = 64
-"""Packets between two looks at the clock."""
+"""Packets between two readings of the clock."""
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _BUFFER_BYTES = 8 * 1024 * 1024
@@ -48,7 +48,7 @@ def main() -> None:
     """Answer commands until the input ends."""
     _die_with(int(sys.argv[1]))
     _own_namespace()
-    gc.disable()  # a collection in the middle of a window would be taken for something that a probe did
+    gc.disable()  # a collection during a window would look like the cost of a probe
     end = _End()
     for line in sys.stdin:
         command = json.loads(line)
@@ -71,37 +71,37 @@ class _End:
         return {"pid": os.getpid()}
 
     def do_wire(self, peer: int) -> None:
-        """A pair of devices, one end here, the other in the namespace of process ``peer``."""
+        """Make a pair of devices: one end here, the other in the namespace of process ``peer``."""
         other = ("type", "veth", "peer", "name", DEVICE, "netns", str(peer))
         _ip("link", "add", DEVICE, *other)
 
     def do_address(self, side: int) -> None:
-        """Bring this end of the wire up. The neighbour is told, so that no packet is about that."""
+        """Bring this end up. The neighbour entry is permanent, so that there are no ARP packets."""
         _ip("link", "set", DEVICE, "address", MACS[side], "up")
         _ip("address", "add", f"{ADDRESSES[side]}/24", "dev", DEVICE)
         _ip("neighbour", "replace", ADDRESSES[1 - side], "lladdr", MACS[1 - side], "dev", DEVICE, "nud", "permanent")
 
     def do_serve(self) -> Result:
-        """Answer, take in and count, on ports that the kernel chooses."""
+        """Start the servers on ports that the kernel chooses."""
         return {"ports": {"tcp": _listen(), "echo": _bind(_echo), "sink": _bind(_sink)}}
 
     def do_ports(self, ports: Mapping[str, int]) -> None:
-        """Where the other end serves."""
+        """Take the ports of the other end's servers."""
         self._ports = ports
 
     def do_cpus(self, cpus: list[int]) -> None:
-        """Run on these only; threads that are there already included."""
+        """Run on these CPUs only, with all threads that exist already."""
         for task in Path("/proc/self/task").iterdir():
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(int(task.name), cpus)
 
     def do_used(self) -> Result:
-        """CPU time so far of this process, and of those that it has started and that have ended."""
+        """CPU time so far of this process and of its children that have ended."""
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         return {"cpu_ns": time.process_time_ns() + round((children.ru_utime + children.ru_stime) * 1e9)}
 
     def do_stream(self, streams: int, seconds: float) -> Result:
-        """Bytes as fast as they go over so many connections."""
+        """Send bytes as fast as possible over this many connections."""
         sockets = [_connect(self._ports["tcp"], b"s") for _ in range(streams)]
         stop = threading.Event()
         sent = [0] * streams
@@ -126,7 +126,7 @@ class _End:
         return {"units": units, "seconds": elapsed_s, "units_in_all": sum(sent)}
 
     def do_serve_iperf3(self) -> None:
-        """A server for one test; it listens when this returns."""
+        """Start a server for one test. It listens when this returns."""
         words = ("--server", "--one-off", "--bind", ADDRESSES[1], "--forceflush")
         self._iperf3 = _start_iperf3(*words)
         assert self._iperf3.stdout is not None
@@ -134,12 +134,12 @@ class _End:
             raise RuntimeError("iperf3: its server does not listen")
 
     def do_end_iperf3(self) -> None:
-        """Await the end of its test."""
+        """Wait for the end of its test."""
         if self._iperf3 is not None:
             self._iperf3.communicate()
 
     def do_iperf3(self, streams: int, seconds: float) -> Result:
-        """Bytes that iperf3's server has received over so many connections."""
+        """Bytes that iperf3's server received over this many connections."""
         words = ("--client", ADDRESSES[1], "--json", "--time", str(round(seconds)), "--parallel", str(streams))
         said = _start_iperf3(*words).communicate()[0]
         try:
@@ -149,7 +149,7 @@ class _End:
         return {"units": received["bytes"], "seconds": received["seconds"], "units_in_all": received["bytes"]}
 
     def do_round_trips(self, kind: str, seconds: float) -> Result:
-        """One small request after the other, each sent when the answer to the last has come."""
+        """Send small requests, each when the answer to the last one has arrived."""
         wire = _connect(self._ports["tcp"], b"r") if kind == "tcp" else _connected(self._ports["echo"])
         with wire:
             warm = len(_exchange(wire, WARM_S))
@@ -160,7 +160,7 @@ class _End:
         return {"units": len(taken), "units_in_all": warm + len(taken), "mean": sum(taken) / len(taken), **at}
 
     def do_datagrams(self, dropped: bool, seconds: float) -> Result:
-        """Small datagrams as fast as they go, to a socket that takes them or to a port where nobody listens."""
+        """Send small datagrams as fast as possible, to a socket that receives them or to a closed port."""
         to = (ADDRESSES[1], CLOSED_PORT if dropped else self._ports["sink"])
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
             warm = _send(wire, to, WARM_S)
@@ -216,7 +216,7 @@ def _connect(port: int, purpose: bytes) -> socket.socket:
 
 
 def _start_iperf3(*words: str) -> subprocess.Popen[str]:
-    """A process of iperf3, which the kernel kills with this one."""
+    """Start iperf3. The kernel kills it together with this process."""
     ending = partial(_die_with, os.getpid())
     try:
         return subprocess.Popen(
@@ -252,7 +252,7 @@ def _bind(serve: Callable[[socket.socket], None]) -> int:
 
 
 _SO_RCVBUFFORCE = 33
-"""include/uapi/asm-generic/socket.h: past net.core.rmem_max, which is the host's."""
+"""include/uapi/asm-generic/socket.h: allows more than net.core.rmem_max, which is set for the whole host."""
 
 
 def _echo(wire: socket.socket) -> None:
@@ -276,12 +276,12 @@ def _sink(wire: socket.socket) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Be killed by the kernel when the parent dies; if it is dead already, end now."""
+    """Have the kernel kill this process when the parent dies. If the parent is dead already, end now."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us in order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
 
 
 def _own_namespace() -> None:
@@ -289,7 +289,7 @@ def _own_namespace() -> None:
     if libc.unshare(_CLONE_NEWNET):
         print(json.dumps({"error": f"no network namespace: {os.strerror(ctypes.get_errno())}"}), flush=True)
         sys.exit(1)
-    # It talks by itself, and what is measured is not about that. The file is the namespace's own.
+    # IPv6 sends packets by itself, which would be measured too. The setting is that of our namespace alone.
     with contextlib.suppress(OSError):
         for scope in ("all", "default"):
             Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")

@@ -1,7 +1,8 @@
-"""From paired stretches to a change with its interval, held against the same comparison of nothing with nothing.
+"""Computes the change that a probe causes, with its confidence interval, and compares it with the noise floor.
 
-A pair is a stretch with the probe and the two without it on either side: what it is held against is their geometric
-mean, so that a steady drift of the machine falls out. The interval is Student's t over the logarithms of the ratios.
+A pair is a stretch with the probe and the two stretches without it, before and after. It is compared with the geometric
+mean of those two, so that a steady drift of the machine cancels out. The interval is Student's t over the logarithms of
+the ratios. The noise floor is the same comparison with nothing attached.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal
 from netconsole.base import student_t
 
 CONFIDENCE = 0.99
-"""Sixteen figures are looked at for every probe: with 95 %, one of them would be wrong for nearly each."""
+"""Each probe has sixteen figures. With 95 %, one of them would be wrong for nearly every probe."""
 MIN_PAIRS = 5
 METHOD = (
     f"Student's t interval, {CONFIDENCE:.0%}, over the log ratios of pairs (a stretch with, against the geometric mean"
@@ -28,7 +29,7 @@ Verdict = Literal["no measurable change", "slower", "faster"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure and where it lies with CONFIDENCE."""
+    """A figure and its interval of CONFIDENCE."""
 
     value: float
     low: float
@@ -36,17 +37,17 @@ class Interval:
 
     @property
     def holds_zero(self) -> bool:
-        """Whether it may be nothing."""
+        """Whether there may be no change."""
         return self.low <= 0.0 <= self.high
 
     @property
     def farther_end(self) -> float:
-        """The larger of the ends' sizes."""
+        """The distance from 0 of the end that is farther away."""
         return max(abs(self.low), abs(self.high))
 
 
 def log_ratio(before: float, during: float, after: float) -> float:
-    """The logarithm of what a stretch came to against those around it. All must be positive."""
+    """The log ratio of a stretch to the geometric mean of those before and after it. All must be positive."""
     return math.log(during) - (math.log(before) + math.log(after)) / 2
 
 
@@ -65,7 +66,7 @@ def change_pct(log_ratios: Sequence[float]) -> Interval:
 
 
 def verdict(change: Interval, floor_pct: float, worse: Literal["up", "down"]) -> Verdict:
-    """Whether a change in percent is more than chance and more than what nothing at all shows here."""
+    """Whether a change in percent is more than chance, and more than the noise floor."""
     if change.holds_zero or abs(change.value) <= floor_pct:
         return "no measurable change"
     return "slower" if (change.value > 0) == (worse == "up") else "faster"

@@ -1,4 +1,4 @@
-"""The load: two ends in namespaces of their own, joined by a wire, and what a stretch of it comes to."""
+"""Makes the load between two network namespaces joined by a veth pair, and computes the figures of each stretch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO, Any, Literal, cast
 from netconsole.base.errors import Unable
 
 LIMIT_S = 30.0
-"""No answer of an end takes so long, beyond the time that it was asked to run for."""
+"""How long to wait for the answer of an end, in addition to the time that it was asked to run."""
 STREAMS = 4
 
 
@@ -28,7 +28,7 @@ class Workload:
     command: Mapping[str, Any]
     unit: Literal["byte", "round trip", "datagram"]
     spread: bool = False
-    """Over all CPUs; otherwise each end has one."""
+    """True: both ends run on all CPUs. False: each end has one CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ IPERF3: tuple[Workload, ...] = (
     Workload("iperf3_stream", "iperf3, one stream", {"do": "iperf3", "streams": 1}, "byte"),
     Workload("iperf3_streams", f"iperf3, {STREAMS} streams", {"do": "iperf3", "streams": STREAMS}, "byte", spread=True),
 )
-"""Instead of the streams above, for who asks for it. It knows whole seconds only."""
+"""Used instead of the streams above on request. iperf3 only runs whole seconds."""
 
 
 def with_iperf3() -> tuple[Workload, ...]:
-    """All kinds, streams by iperf3."""
+    """All workloads, with the streams by iperf3."""
     return (*IPERF3, *(load for load in WORKLOADS if load.unit != "byte"))
 
 
 def stretch_s(workload: Workload, seconds: float) -> float:
-    """How long a stretch of it takes that was to take so long."""
+    """How long a stretch of ``seconds`` really takes with this workload."""
     return max(1.0, round(seconds)) if workload in IPERF3 else seconds
 
 
@@ -86,14 +86,14 @@ METRICS: tuple[LoadMetric, ...] = tuple(_metrics())
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What a stretch of one workload came to: figures by the name of the metric, and all units, warming up included."""
+    """A stretch of one workload: figures by the name of the metric, and all units sent, including the warm-up."""
 
     figures: Mapping[str, float]
     units_in_all: int
 
 
 class Load:
-    """Both ends and the wire between them; gone when the ``with`` ends, or when this process does.
+    """Both ends and the veth pair between them. They are gone when the ``with`` ends, or when this process ends.
 
     Raises Unable where namespaces or devices cannot be made.
     """
@@ -121,7 +121,7 @@ class Load:
             end.close()
 
     def run(self, workload: Workload, seconds: float) -> Stretch:
-        """A stretch of traffic of that kind; the other kinds rest meanwhile."""
+        """Run this workload alone."""
         self._place(workload.spread)
         near, far = self._ends
         used_ns = [int(end.ask({"do": "used"})["cpu_ns"]) for end in self._ends]
@@ -148,7 +148,7 @@ class Load:
         return Stretch(figures, int(found["units_in_all"]))
 
     def _place(self, spread: bool) -> None:
-        """Each end on a CPU of its own, the first and the last that we may use, or both on all of them."""
+        """Put each end on a CPU of its own (the first and the last that we may use), or both on all CPUs."""
         if spread == self._spread:
             return
         self._spread = spread
@@ -170,12 +170,12 @@ class _Process:
         self._selector.register(self._out, selectors.EVENT_READ)
 
     def ask(self, command: Mapping[str, Any], seconds: float = 0.0) -> dict[str, Any]:
-        """The answer to one command, which may take so long."""
+        """Send a command that may take ``seconds``, and return its answer."""
         try:
             self._in.write(json.dumps(command).encode() + b"\n")
             self._in.flush()
         except OSError:
-            pass  # it has ended: what it said last is why
+            pass  # the process has ended; its last line says why
         if not self._selector.select(seconds + LIMIT_S):
             raise Unable(f"the load does not answer ({command['do']}); is this host overloaded?")
         line = self._out.readline()
@@ -189,6 +189,6 @@ class _Process:
         self._selector.close()
         self._process.kill()
         self._process.wait()
-        with contextlib.suppress(OSError):  # what it did not read any more
+        with contextlib.suppress(OSError):  # closing flushes what the process did not read
             self._in.close()
         self._out.close()

@@ -1,4 +1,4 @@
-"""The order of a calibration: without, with, without, with …, every treatment in turn, nothing at all among them."""
+"""Runs a calibration: a stretch without, one with, one without …, for each treatment in turn, and for no probe."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from netconsole.probes.request import ProbeRequest
 
 NOTHING = "nothing"
 BUSY_PCT = 20.0
-"""On a machine that is busier, what others do is taken for what the probes do; and its load would suffer from ours."""
+"""On a busier machine, other work would look like the cost of the probes, and would itself suffer from our load."""
 _LOOK_S = 1.0
 _SETTLE_S = 0.2
-"""After a compile, until the caches are the traffic's again."""
+"""After a compile, until the CPU caches hold the traffic's data again."""
 _RUN_TIMES_S = 0.2
 TIMED = tuple(load for load in WORKLOADS if load.unit != "byte")
-"""Workloads whose run times are taken: those that are counted in packets or round trips."""
+"""Workloads whose run times are measured: those counted in packets or round trips."""
 
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """What is attached in the stretches "with": a probe in a mode, or several."""
+    """What is attached in the stretches "with": a probe in a mode, or several probes."""
 
     name: str
     requests: tuple[ProbeRequest, ...] = ()
     is_named: bool = True
-    """False where nobody asked for these probes by name: what of them does not run here is left out."""
+    """False where the user did not name these probes. Those that do not run here are then left out."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """What one treatment came to, pair by pair."""
+    """The measurements of one treatment, pair by pair."""
 
     figures: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
-    """By metric: the stretch before, with, after."""
+    """By metric: the stretches before, with and after."""
     runs: dict[str, list[tuple[Runs, int]]] = field(default_factory=dict)
-    """By workload: what ran, and units moved meanwhile."""
+    """By workload: what ran, and the units sent meanwhile."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     written_bytes: int = 0
@@ -52,13 +52,13 @@ class Measured:
 
 @dataclass(slots=True)
 class Outcome:
-    """All treatments by name, NOTHING among them, and empty programs by attach point."""
+    """All treatments by name, including NOTHING, and the times of empty programs by attach point."""
 
     measured: dict[str, Measured]
     empty_ns: dict[str, float]
     busy_pct: float
     treatments: list[Treatment] = field(default_factory=list)
-    """Those that were possible."""
+    """Treatments that could run on this host."""
 
 
 def busy_pct() -> float:
@@ -85,7 +85,7 @@ def run(
 ) -> Outcome:
     """Measure. Raises Unable when the host is busy (unless ``force``), or cannot make the load or run the probes.
 
-    ``manifests`` are those of the probes in the treatments: empty programs are run on their hooks, too.
+    ``manifests``: those of the probes in the treatments. Empty programs run on their hooks too.
     """
     busy = busy_pct()
     if busy > BUSY_PCT and not force:
@@ -101,7 +101,7 @@ def run(
         outcome.empty_ns = _empty(tool, load, manifests, workloads)
         before = _stretch(load, workloads, window_s)
         for number in range(pairs):
-            # Every treatment is first once: what a round begins with is not always the same one's share.
+            # Rotate the order, so that each treatment comes first equally often.
             turn = number % len(all_of_them)
             for place, treatment in enumerate([*all_of_them[turn:], *all_of_them[:turn]]):
                 done = (number + place / len(all_of_them)) / pairs
@@ -111,7 +111,7 @@ def run(
 
 
 def _possible(tool: Tool, treatments: Sequence[Treatment], say: Callable[[str], None]) -> list[Treatment]:
-    """The treatments without what does not run on this host and was not asked for by name. Raises Unable."""
+    """The treatments, without unnamed probes that do not run on this host. Raises Unable."""
     found = []
     for one in treatments:
         requests = one.requests
@@ -143,7 +143,7 @@ def _pair(
     window_s: float,
     workloads: Sequence[Workload],
 ) -> dict[str, float]:
-    """One stretch with the treatment, then one without; returns the latter."""
+    """One stretch with the treatment, then one without. Returns the figures of the latter."""
     for request in treatment.requests:
         tool.attach(request)
     time.sleep(_SETTLE_S)
@@ -179,7 +179,7 @@ def _stretch(load: Load, workloads: Sequence[Workload], window_s: float) -> dict
 
 
 def _empty(tool: Tool, load: Load, manifests: Sequence[Manifest], workloads: Sequence[Workload]) -> dict[str, float]:
-    """Nanoseconds that a run of an empty program takes, by attach point; nothing where the kernel does not tell."""
+    """ns per run of an empty program, by attach point; empty where the kernel has no run-time statistics."""
     request = empty.request(manifests)
     tool.attach(request)
     together: dict[str, ProgramRuns] = {}

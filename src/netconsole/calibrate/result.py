@@ -1,4 +1,4 @@
-"""What a calibration found, in the shape in which it is stored and printed as JSON (docs/use/calibrate.md)."""
+"""The document of a calibration, as it is stored and printed as JSON (docs/use/calibrate.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "netconsole.calibration/1"
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A figure and the interval that it lies in."""
+    """A figure and its confidence interval."""
 
     value: float
     low: float
@@ -34,7 +34,7 @@ class LoadChange(msgspec.Struct, frozen=True):
 
 
 class ProgramTime(msgspec.Struct, frozen=True):
-    """One BPF program. ``empty_ns`` is what a run of an empty one takes at the same place, measuring included."""
+    """One BPF program. ``empty_ns``: a run of an empty program at the same hook, including the measuring itself."""
 
     probe: str
     name: str
@@ -44,7 +44,7 @@ class ProgramTime(msgspec.Struct, frozen=True):
 
 
 class InKernel(msgspec.Struct, frozen=True):
-    """What the programs took per packet or round trip of one workload, less what empty ones take."""
+    """Time of the programs per packet or round trip of one workload, minus that of empty programs."""
 
     workload: str
     title: str
@@ -54,7 +54,7 @@ class InKernel(msgspec.Struct, frozen=True):
 
 
 class PerCount(msgspec.Struct, frozen=True):
-    """What one count of the probe's own counter costs in the kernel: the estimate where the kernel cannot measure."""
+    """In-kernel cost of one count of the probe's own counter: the estimate where run times cannot be measured."""
 
     counter: str
     unit: str
@@ -63,7 +63,7 @@ class PerCount(msgspec.Struct, frozen=True):
 
 
 class ToolUse(msgspec.Struct, frozen=True):
-    """The collector's process with the probes, as pidstat shows it; ``idle_cpu_pct`` is without."""
+    """The collector's process with the probes, as pidstat shows it. ``idle_cpu_pct``: the same without probes."""
 
     cpu_pct: float
     idle_cpu_pct: float
@@ -92,7 +92,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """All that was found on one host with one kernel."""
+    """All results on one host with one kernel."""
 
     schema: str
     netconsole: str

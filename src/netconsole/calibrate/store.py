@@ -1,4 +1,4 @@
-"""Calibrations on disk: one private file for each host and kernel, in $XDG_DATA_HOME/netconsole/calibrations."""
+"""Stores calibrations: one private file for each host and kernel, in $XDG_DATA_HOME/netconsole/calibrations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _decoder = msgspec.json.Decoder(Calibration)
 
 
 def load() -> Calibration | None:
-    """What was found on this host with this kernel; None when nothing was. Raises BadInput for a broken file."""
+    """The calibration of this host with this kernel; None when there is none. Raises BadInput for a broken file."""
     here = describe()
     path = _path(here.name, here.kernel)
     if stat_of(path) is None:
@@ -47,7 +47,7 @@ def load() -> Calibration | None:
 
 
 def known() -> Calibration | None:
-    """The same; a file that is broken or another user's is no reason not to measure, and is nothing known."""
+    """The same, but None for a file that is broken or belongs to another user: measuring goes on without it."""
     try:
         return load()
     except (BadInput, OSError):
@@ -55,7 +55,7 @@ def known() -> Calibration | None:
 
 
 def per_count(manifests: Mapping[str, Manifest]) -> PerCount:
-    """What a count of each probe, as it is now, was found to cost on this host, by probe and mode."""
+    """The calibrated cost of a count on this host, by probe and mode, for the probes' current versions."""
     found = known()
     entries = sorted(found.entries.values(), key=lambda one: one.created) if found is not None else []
     return {
@@ -72,14 +72,14 @@ def _is_of(entry: Entry, probe: str, manifests: Mapping[str, Manifest]) -> bool:
 
 
 def made(entries: Iterable[Entry]) -> Calibration:
-    """A calibration of this host that holds these."""
+    """A calibration of this host with these entries."""
     here = describe()
     host = HostData(here.name, here.kernel, here.arch, here.os, here.cpus, here.boot_id)
     return Calibration(SCHEMA, netconsole.__version__, host, METHOD, {entry.name: entry for entry in entries})
 
 
 def save(calibration: Calibration) -> Path:
-    """Store it; what was found earlier of other probes on this host with this kernel is kept. Raises BadInput."""
+    """Store it. Earlier entries of this host and kernel are kept, unless they are replaced. Raises BadInput."""
     path = _path(calibration.host.name, calibration.host.kernel)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,6 +93,6 @@ def save(calibration: Calibration) -> Path:
 
 
 def _path(host: str, kernel: str) -> Path:
-    """Names come from the host: nothing of them may leave the directory."""
+    """The file name is made from the host's names, so replace all that could lead out of the directory."""
     name = f"{_OTHER.sub('_', host)[:64]}-{_OTHER.sub('_', kernel)[:64]}.json"
     return paths.user_data() / "calibrations" / name

@@ -1,4 +1,4 @@
-"""From what was measured to what is said: every figure with its interval, its floor and a verdict."""
+"""Turns the measurements of a calibration into its results: each figure with its interval, noise floor and verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from netconsole.probes.manifest import Manifest
 def entry(
     treatment: Treatment, outcome: Outcome, manifests: Mapping[str, Manifest], pairs: int, window_s: float
 ) -> Entry:
-    """What one treatment costs."""
+    """The entry of one treatment."""
     measured, nothing = outcome.measured[treatment.name], outcome.measured[NOTHING]
     changes = _changes(measured, nothing)
     programs = _programs(measured)
@@ -74,7 +74,7 @@ def _changes(measured: Measured, nothing: Measured) -> list[LoadChange]:
 
 
 def _programs(measured: Measured) -> dict[tuple[str, str], ProgramRuns]:
-    """Every program over all workloads."""
+    """Runs of each program, summed over all workloads."""
     together: dict[tuple[str, str], ProgramRuns] = {}
     for stretches in measured.runs.values():
         for runs, _ in stretches:
@@ -103,7 +103,10 @@ def _in_kernel(measured: Measured, empty_ns: Mapping[str, float]) -> list[InKern
 
 
 def _per_count(manifest: Manifest, measured: Measured, changes: list[LoadChange], together: int) -> PerCount | None:
-    """By run times where the kernel has them; else by what the sender lost, if that was measurable and it was alone."""
+    """Cost of a count: by run times where the kernel has them, else by the additional CPU of the sender.
+
+    The latter needs a measurable change, and a probe that ran alone.
+    """
     counter = next(iter(manifest.counters), None)
     if counter is None:
         return None

@@ -1,4 +1,4 @@
-"""The tool under measurement: the real collector, with the probes of one treatment or without any."""
+"""Runs the collector for a calibration, with the probes of one treatment or without any."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.tables import RowKey, row_key
 
 LIMIT_S = 60.0
-"""A probe that is not attached by then is not going to be."""
+"""How long to wait for an answer, such as that a probe is attached."""
 INTERVAL_MS = 1000
-"""As in a session."""
+"""The same as in a session."""
 _QUICK_MS = 50
-"""While run times are taken, so that nobody waits a second for the frames of a stretch."""
+"""The interval while run times are measured, so that the frames of a stretch come at once, not after a second."""
 
 Found = TypeVar("Found")
 
@@ -48,12 +48,12 @@ class Runs:
     rows: dict[tuple[str, str, RowKey], int] = field(default_factory=dict)
     """By probe, table and labels: what the first value of a row grew by."""
     elapsed_ns: dict[str, int] = field(default_factory=dict)
-    """By probe: the intervals that all this is of."""
+    """By probe: length of the measured intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """What the collector's process used so far, as pidstat would show it."""
+    """What the collector's process used so far, as pidstat shows it."""
 
     cpu_s: float
     written_bytes: int
@@ -61,7 +61,7 @@ class ProcessUsage:
 
 
 class Tool:
-    """A collector of our own. Raises Unable when it cannot start, or a probe cannot be attached."""
+    """One collector. Raises Unable when it cannot start, or when a probe cannot be attached."""
 
     def __init__(self) -> None:
         try:
@@ -95,12 +95,12 @@ class Tool:
         )
 
     def detach(self, name: str) -> None:
-        """Take a probe away."""
+        """Detach a probe."""
         self._command(command="unload", probe=name)
 
     @contextlib.contextmanager
     def run_times(self) -> Iterator[Runs]:
-        """Run counts, run times and counters of what happens inside; whole when the ``with`` has ended."""
+        """Run counts, run times and counters of what happens inside the ``with``; complete when it has ended."""
         self._command(command="interval", ms=_QUICK_MS)
         self._interval()
         runs = Runs()
@@ -124,7 +124,7 @@ class Tool:
         written = process.io_counters().write_chars
         return ProcessUsage(times.user + times.system, written, None if pss is None else int(pss) // 1024)
 
-    # ---- the collector's words ----
+    # ---- commands and frames ----
 
     def _command(self, **command: object) -> None:
         number = next(self._ids)
@@ -138,7 +138,7 @@ class Tool:
             raise Unable(f"{probe}{reply.error}; netconsole doctor says more")
 
     def _interval(self) -> None:
-        """Await the end of an interval that began after now."""
+        """Wait for the end of an interval that begins after now."""
         for _ in range(2):
             before = self._closed_ns
             self._await(lambda before=before: self._closed_ns > before or None, "an interval")  # type: ignore[misc]

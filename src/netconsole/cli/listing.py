@@ -16,7 +16,7 @@ from netconsole.profile.origins import explain
 from netconsole.profile.profile import Profile
 
 if TYPE_CHECKING:
-    from netconsole.budget.forecaster import Outlook
+    from netconsole.budget.forecaster import Forecasts
 
 COLUMNS = 80
 
@@ -29,7 +29,7 @@ def probe_list(manifests: Mapping[str, Manifest]) -> str:
     )
 
 
-def probe_text(manifest: Manifest, calibration: Calibration | None = None, outlook: Outlook | None = None) -> str:
+def probe_text(manifest: Manifest, calibration: Calibration | None = None, outlook: Forecasts | None = None) -> str:
     """Everything about one probe that matters before it is switched on; its cost here as far as that was measured."""
     lines = [f"{manifest.name}, version {manifest.version}: {manifest.title}", "", *_wrapped(manifest.summary)]
     if manifest.cannot_see:
@@ -44,7 +44,7 @@ def probe_text(manifest: Manifest, calibration: Calibration | None = None, outlo
         lines += ["", *_costs_here(manifest, calibration)]
     if outlook is not None:
         lines += ["", "forecast for now"]
-        lines += [line for one in outlook.forecasts for line in _indented(forecast.said(one))]
+        lines += [line for one in outlook.forecasts for line in _indented(forecast.describe(one))]
     if manifest.knobs:
         lines += ["", "knobs, with their defaults"]
         lines += [f"  {name} = {_toml(value)}" for name, value in manifest.knobs.items()]
@@ -63,7 +63,7 @@ def probe_text(manifest: Manifest, calibration: Calibration | None = None, outlo
 
 
 def probe_json(
-    manifest: Manifest, calibration: Calibration | None = None, outlook: Outlook | None = None
+    manifest: Manifest, calibration: Calibration | None = None, outlook: Forecasts | None = None
 ) -> dict[str, Any]:
     """A probe for a script. ``calibrated`` is by mode, empty when nothing was measured on this host and kernel."""
     return {

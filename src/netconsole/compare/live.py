@@ -61,7 +61,7 @@ class LiveComparison:
         self._read_facts = read_facts
         self._facts_s = time.monotonic()
         self._newer: Mapping[str, FactData] | None = None
-        self._mark: builder.Totals | None = None
+        self._since: builder.Totals | None = None
         self._due_ns = 0
         self._window_s = WINDOW_S
         self._before: dict[str, str] | None = None
@@ -77,7 +77,7 @@ class LiveComparison:
         now_ns = state.collector.closed_mono_ns or state.console.closed_mono_ns
         if now_ns is None:
             return
-        if self._mark is None:
+        if self._since is None:
             self._begin(state)
         elif now_ns >= self._due_ns:
             self._thread = threading.Thread(target=self._compare, name="live comparison", daemon=True)
@@ -89,9 +89,9 @@ class LiveComparison:
             self._thread.join()
 
     def _begin(self, state: State) -> None:
-        mark = self._mark = builder.mark(state)
+        since = self._since = builder.totals(state)
         # Half an interval of tolerance: five intervals of 1.0004 s are the five seconds.
-        self._due_ns = mark.mono_ns + round(self._window_s * 1e9) - (state.collector.interval_ns or 0) // 2
+        self._due_ns = since.mono_ns + round(self._window_s * 1e9) - (state.collector.interval_ns or 0) // 2
 
     def _compare(self) -> None:
         """Runs in a thread of its own; what goes wrong there is said in the pane, not in the middle of the screen."""
@@ -103,10 +103,10 @@ class LiveComparison:
     def _window(self) -> None:
         """Judge the window that has ended. What that costs decides how long the next one is."""
         started_s = time.thread_time()
-        mark = self._mark
-        assert mark is not None
+        since = self._since
+        assert since is not None
         with self._session.view() as state:
-            taken = builder.build(state, self._manifests, self._profile(), mark, self._facts)
+            taken = builder.build(state, self._manifests, self._profile(), since, self._facts)
             unknown = any(_taps(state, self.reference))
             self._begin(state)
         comparison = compare_metrics(flatten(taken), self.reference.metrics)

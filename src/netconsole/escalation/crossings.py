@@ -1,4 +1,4 @@
-"""Which figures are over the threshold of an escalation rule, and which filters narrow a probe to such a row."""
+"""Finds figures above the threshold of an escalation rule, and the filters that narrow a probe to such a row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Crossing:
 
 
 def crossings(state: State, rule: Escalation) -> Iterator[Crossing]:
-    """Every row, or histogram of a row's labels, that is over the threshold in the last interval."""
+    """Every row or histogram that is over the threshold in the last interval."""
     probe = state.probes.get(rule.probe)
     if probe is None or not probe.measuring:
         return
@@ -43,7 +43,7 @@ def focus(
 ) -> dict[str, Scalar] | None:
     """The filters that narrow a probe with these knobs to a row; None when none of them names a device or flow.
 
-    ``namespace`` gives the inode of a network namespace by the name that a label has.
+    ``namespace`` returns the inode of a network namespace that a label names.
     """
     found: dict[str, Scalar] = {}
     for name, label in labels:
@@ -54,7 +54,7 @@ def focus(
 
 
 def _knob(name: str, label: Label, namespace: Callable[[str], int | None]) -> Scalar:
-    """The value of a filter for a label; None when the label says nothing."""
+    """The value of a filter for a label; None when the label is not known."""
     if name == "netns":
         return namespace(label) if isinstance(label, str) else None
     if name == "protocol":

@@ -14,7 +14,7 @@ from netconsole.findings.incidents import Incident, Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.recording.reader import Damaged, Recording
-from netconsole.snapshot.builder import Totals, mark
+from netconsole.snapshot.builder import Totals, totals
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import AnyFrame
@@ -219,7 +219,7 @@ def _mark(place: Place) -> Totals:
     """What a snapshot counts from that begins here; a session that has just begun has no figures yet."""
     if place.state.first_mono_ns is None:
         return Totals(place.at_ns, place.wall_ns)
-    return mark(place.state)
+    return totals(place.state)
 
 
 def _ends_batch(frame: AnyFrame) -> bool:

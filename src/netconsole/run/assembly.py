@@ -15,7 +15,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Profile
 from netconsole.run.deferred_start import DeferredStart
-from netconsole.session.live import CALM_EVERY_MS, LiveSession
+from netconsole.session.live import SELDOM_EVERY_MS, LiveSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def live_run(
     *,
     left_out: Mapping[str, str] | None = None,
     later: Sequence[ProbeRequest] = (),
-    every_s: float = CALM_EVERY_MS / 1000,
+    every_s: float = SELDOM_EVERY_MS / 1000,
 ) -> Iterator[LiveRun]:
     """A run of ``requests``; at the end of the ``with`` it is closed, whatever happened.
 
@@ -58,7 +58,7 @@ def session_of(
     requests: Sequence[ProbeRequest],
     profile: Profile,
     manifests: Mapping[str, Manifest],
-    every_s: float = CALM_EVERY_MS / 1000,
+    every_s: float = SELDOM_EVERY_MS / 1000,
 ) -> LiveSession:
     """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
     machine.before_pct()  # from here on the machine is busy with us

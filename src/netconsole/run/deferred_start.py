@@ -60,8 +60,8 @@ class DeferredStart:
     def _begin(self) -> None:
         left_out = self._left_out()
         for name, one in left_out.items():
-            self._session.say(name, "off", one.mode, f"not started: {forecast.said(one)}", WAY_IN)
-        self._enforcer.leave_out({name: forecast.said(one) for name, one in left_out.items()})
+            self._session.say(name, "off", one.mode, f"not started: {forecast.describe(one)}", WAY_IN)
+        self._enforcer.leave_out({name: forecast.describe(one) for name, one in left_out.items()})
         for name, request in self._requests.items():
             if name not in left_out:
                 # How it went is in the probe's status.
@@ -69,21 +69,21 @@ class DeferredStart:
 
     def _left_out(self) -> Mapping[str, Forecast]:
         """Those that the budget has no room for beside what runs; none where nothing can be forecast."""
-        from netconsole.budget.forecaster import look_ahead, running_pct
+        from netconsole.budget.forecaster import forecast_now, running_pct
 
         wanted = [(self._manifests[name], request.mode) for name, request in self._requests.items()]
         try:
-            forecasts = look_ahead(wanted).forecasts
+            forecasts = forecast_now(wanted).forecasts
         except Unable as error:
             self._enforcer.note(BudgetAction(time.monotonic(), "", "no forecast", str(error)))
             return {}
         for one in forecasts:
-            self._enforcer.note(BudgetAction(time.monotonic(), one.probe, "forecast", forecast.said(one)))
+            self._enforcer.note(BudgetAction(time.monotonic(), one.probe, "forecast", forecast.describe(one)))
         with self._session.view() as state:
             others_pct = running_pct(state)
             packets = packets_per_s(state)
         budget = self._enforcer.profile.budget
         if forecast.excess([], budget, others_pct, packets) is not None:
             return {one.probe: one for one in forecasts}
-        out = forecast.too_dear(forecasts, budget, list(self._requests), packets, others_pct)
+        out = forecast.too_costly(forecasts, budget, list(self._requests), packets, others_pct)
         return {one.probe: one for one in out}

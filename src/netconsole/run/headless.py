@@ -25,7 +25,7 @@ from netconsole.recording.recorder import Recorder
 from netconsole.session.protocol import News, Recordable, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FactData, Snapshot
-from netconsole.telemetry.action import BudgetAction, said
+from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.state import State
 
 SETTLE_LIMIT_S = 60.0
@@ -103,7 +103,7 @@ def measure(
             raise Interrupted("ended while the probes were starting")
         _say_refused(session)
         with session.view() as state:
-            start = builder.mark(state)
+            start = builder.totals(state)
             count = sum(probe.measuring for probe in state.probes.values())
         _say(f"measuring with {count} probes for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         until_ns = start.mono_ns + round(duration_s * 1e9)
@@ -217,7 +217,7 @@ def _signals(stop: _Stop) -> Iterator[None]:
 
 def _say_action(action: BudgetAction) -> None:
     probe = f"{action.probe}: " if action.probe else ""
-    _say(f"{probe}{figure.safe(said(action))}")
+    _say(f"{probe}{figure.safe(describe(action))}")
 
 
 def _say(line: str) -> None:

@@ -15,7 +15,7 @@ DEFAULT_PROFILE = "summary"
 """The profile that everybody starts with: summaries of its own, inherited or not, are left out if there is no room."""
 
 if TYPE_CHECKING:
-    from netconsole.budget.forecaster import Outlook
+    from netconsole.budget.forecaster import Forecasts
     from netconsole.probes.manifest import Manifest
     from netconsole.probes.request import ProbeRequest
     from netconsole.profile.profile import Profile
@@ -47,26 +47,28 @@ def before_start(
     dear = [(one, modes[one.name]) for one in _dear(requests, manifests)]
     if not dear:
         return Start(requests)
-    from netconsole.budget.forecaster import look_ahead
+    from netconsole.budget.forecaster import forecast_now
     from netconsole.host import machine
 
     machine.before_pct()  # what is loaded to make the forecast is not how busy the machine was before
     try:
-        outlook = look_ahead(dear)
+        outlook = forecast_now(dear)
     except Unable as error:
         _say(f"the cost cannot be forecast: {error}")
         return Start(requests)
     for one in outlook.forecasts:
-        _say(forecast.said(one))
+        _say(forecast.describe(one))
     above = forecast.excess(outlook.forecasts, profile.budget, 0.0, outlook.packets_per_s)
     if above is None or force:
         return Start(requests)
     spare = [one.name for one in requests if _is_of_default_profile(profile, one, named)]
-    out = {one.probe: one for one in forecast.too_dear(outlook.forecasts, profile.budget, spare, outlook.packets_per_s)}
+    out = {
+        one.probe: one for one in forecast.too_costly(outlook.forecasts, profile.budget, spare, outlook.packets_per_s)
+    }
     if out:
         for name in out:
             _say(f"{name} is not started: {above}. To start it: --probe {name}, --force, or e in the console")
-        left_out = {name: f"{above}. {forecast.said(one)}" for name, one in out.items()}
+        left_out = {name: f"{above}. {forecast.describe(one)}" for name, one in out.items()}
         return Start([request for request in requests if request.name not in out], left_out)
     why = f"profile {profile.name} would be over its budget from the start: {above}"
     if may_ask and _is_wanted(why):
@@ -98,9 +100,9 @@ def _is_of_default_profile(profile: Profile, request: ProbeRequest, named: Seque
     )
 
 
-def of_every_mode(manifest: Manifest) -> Outlook:
+def of_every_mode(manifest: Manifest) -> Forecasts:
     """What each mode of a probe would cost now. Raises BadInput and Unable."""
-    from netconsole.budget.forecaster import look_ahead
+    from netconsole.budget.forecaster import forecast_now
     from netconsole.host.privileges import require
     from netconsole.profile.plan import plan
     from netconsole.profile.profile import Profile
@@ -108,7 +110,7 @@ def of_every_mode(manifest: Manifest) -> Outlook:
     if manifest.source != "bpf":
         raise bad("--forecast", manifest.name, "does not run in the kernel: its cost is the console's own CPU time")
     require(plan(Profile(manifest.name), {manifest.name: manifest}, [manifest.name]))
-    return look_ahead([(manifest, mode) for mode in manifest.modes])
+    return forecast_now([(manifest, mode) for mode in manifest.modes])
 
 
 def _is_wanted(why: str) -> bool:

@@ -25,12 +25,12 @@ BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waits before the first, second, ... restart of a collector that was lost."""
 STEADY_AFTER_INTERVALS = 30
 """A collector that lived so long is forgiven its earlier crashes."""
-CALM_WINDOW_MS, CALM_EVERY_MS = 200, 5000
-"""When the kernel's run-time statistics are on, as long as nothing asks for more."""
-CLOSE_WINDOW_MS, CLOSE_EVERY_MS = 20, 200
-"""Several windows in every interval, so that a jump is reacted to soon, and a burst in one of them is not taken for the
-whole. A tenth of the time, each run of a program then takes two readings of the clock more; ten times a second the
-kernel switches its statistics on or off."""
+SELDOM_WINDOW_MS, SELDOM_EVERY_MS = 200, 5000
+"""When the kernel's run-time statistics are on by default: 200 ms every 5 s."""
+OFTEN_WINDOW_MS, OFTEN_EVERY_MS = 20, 200
+"""Several windows in every interval, to see a jump soon, and so that a burst in one window does not count as the whole.
+For a tenth of the time, each run of a program then reads the clock twice. The kernel switches its statistics on or off
+ten times per second."""
 _MAX_PENDING = 20_000
 """Frames of one interval that are held back; a stream that never ends an interval is applied in pieces."""
 
@@ -47,7 +47,7 @@ class LiveSession:
         interval_s: float = 1.0,
         environment: Mapping[str, str] | None = None,
         back_off_s: Sequence[float] = BACK_OFF_S,
-        statistics_every_s: float = CALM_EVERY_MS / 1000,
+        statistics_every_s: float = SELDOM_EVERY_MS / 1000,
         is_often: bool = False,
         per_count: PerCount | None = None,
     ) -> None:
@@ -365,9 +365,9 @@ class LiveSession:
     # ---- commands ----
 
     def _statistics(self) -> dict[str, object]:
-        window_ms, every_ms = CLOSE_WINDOW_MS, CLOSE_EVERY_MS
+        window_ms, every_ms = OFTEN_WINDOW_MS, OFTEN_EVERY_MS
         if not self._is_often:
-            window_ms, every_ms = CALM_WINDOW_MS, round(self._statistics_every_s * 1000)
+            window_ms, every_ms = SELDOM_WINDOW_MS, round(self._statistics_every_s * 1000)
         return {"command": "statistics", "window_ms": window_ms, "every_ms": every_ms}
 
     def _bound(self) -> dict[str, object]:

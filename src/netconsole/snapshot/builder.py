@@ -1,4 +1,4 @@
-"""Makes a snapshot (docs/use/snapshot.md) from a state: what was measured between a mark and now, and what it cost."""
+"""Makes a snapshot (docs/use/snapshot.md) from a state: what was measured between two moments, and what it cost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Intervals are not all equally long, so that it is never quite its count."""
 
 
 @dataclass(frozen=True, slots=True)
-class _ProbeMark:
+class _ProbeTotals:
     counters: Mapping[str, int]
     rows: Mapping[tuple[str, RowKey], Mapping[str, int]]
     histograms: Mapping[tuple[str, RowKey], Buckets]
@@ -55,7 +55,7 @@ class _ProbeMark:
     tick: int = 0
 
 
-_NOTHING = _ProbeMark({}, {}, {}, {}, 0, {}, {}, 0)
+_NOTHING = _ProbeTotals({}, {}, {}, {}, 0, {}, {}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class Totals:
     wall_ns: int
     restarts: int = 0
     cpu_ns: Mapping[str, int] = field(default_factory=dict)
-    probes: Mapping[str, _ProbeMark] = field(default_factory=dict)
+    probes: Mapping[str, _ProbeTotals] = field(default_factory=dict)
     closed_ns: Mapping[str, int | None] = field(default_factory=dict)
     """When the last interval of each source ended: they are not read at the same moments."""
 
 
-def mark(state: State) -> Totals:
+def totals(state: State) -> Totals:
     """The totals now. Call it inside ``Session.view``."""
     mono_ns, wall_ns = _closed(state)
     return Totals(
@@ -79,13 +79,13 @@ def mark(state: State) -> Totals:
         wall_ns,
         state.collector.restarts,
         {name: source.cpu_ns for name, source in state.sources.items()},
-        {name: _probe_mark(probe) for name, probe in state.probes.items()},
+        {name: _probe_totals(probe) for name, probe in state.probes.items()},
         {name: source.closed_mono_ns for name, source in state.sources.items()},
     )
 
 
-def beginning(state: State) -> Totals:
-    """A mark at the first frame: a snapshot since it holds everything since the probes were attached."""
+def totals_at_start(state: State) -> Totals:
+    """Those at the first frame: a snapshot since then holds everything since the probes were attached."""
     return Totals(state.first_mono_ns or 0, state.first_wall_ns or 0)
 
 
@@ -99,7 +99,7 @@ def build(
     actions: Iterable[BudgetAction] = (),
     incidents: Sequence[IncidentData] | None = None,
 ) -> Snapshot:
-    """The snapshot of what happened from the mark to the last whole interval. Call it inside ``Session.view``."""
+    """The snapshot of what happened from these totals to the last whole interval. Call it inside ``Session.view``."""
     mono_ns, wall_ns = _closed(state)
     duration_ns = max(0, mono_ns - since.mono_ns)
     restarted = state.collector.restarts != since.restarts
@@ -132,7 +132,7 @@ def utc(wall_ns: int) -> str:
 
 
 def _span(source: SourceState, since_ns: int, otherwise_ns: int) -> int:
-    """How long a source measured since a mark; the snapshot's own time when it ended no interval."""
+    """How long a source measured since then; the snapshot's own time when it ended no interval."""
     return max(0, source.closed_mono_ns - since_ns) if source.closed_mono_ns is not None else otherwise_ns
 
 
@@ -144,8 +144,8 @@ def _closed(state: State) -> tuple[int, int]:
     return state.first_mono_ns or 0, state.first_wall_ns or 0
 
 
-def _probe_mark(probe: ProbeState) -> _ProbeMark:
-    return _ProbeMark(
+def _probe_totals(probe: ProbeState) -> _ProbeTotals:
+    return _ProbeTotals(
         {name: counter.count.total for name, counter in probe.counters.items()},
         {
             (table.name, key): {name: count.total for name, count in row.counts.items()}
@@ -175,7 +175,7 @@ def _host(state: State) -> HostData:
 
 
 def _probe(
-    probe: ProbeState, manifest: Manifest | None, start: _ProbeMark, duration_ns: int, restarted: bool
+    probe: ProbeState, manifest: Manifest | None, start: _ProbeTotals, duration_ns: int, restarted: bool
 ) -> ProbeData:
     why = "; ".join(part for part in (probe.why, probe.help) if part) or None
     status = probe.status
@@ -213,12 +213,12 @@ def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int)
     return Counter(total=total, per_s=per_s, unit=spec.unit if spec else "", worse=spec.worse if spec else None)
 
 
-def _rows(table: TableState, start: _ProbeMark) -> list[dict[str, Label]]:
+def _rows(table: TableState, start: _ProbeTotals) -> list[dict[str, Label]]:
     return [{**row.labels, **counts, **row.gauges} for row, counts in _moved(table, start)]
 
 
-def _moved(table: TableState, start: _ProbeMark) -> Iterator[tuple[RowState, dict[str, int]]]:
-    """The rows that a snapshot holds, with their counts since the mark."""
+def _moved(table: TableState, start: _ProbeTotals) -> Iterator[tuple[RowState, dict[str, int]]]:
+    """The rows that a snapshot holds, with their counts since the start."""
     for key, row in table.rows.items():
         before = start.rows.get((table.name, key), {})
         counts = {name: histogram.since(count.total, before.get(name, 0)) for name, count in row.counts.items()}
@@ -237,7 +237,7 @@ def _columns(table: TableState, manifest: Manifest | None) -> TableColumns:
     return TableColumns(labels=list(spec.labels), values=values)
 
 
-def _histogram(group: HistogramsState, manifest: Manifest | None, start: _ProbeMark) -> HistogramData:
+def _histogram(group: HistogramsState, manifest: Manifest | None, start: _ProbeTotals) -> HistogramData:
     unit = ""
     each: list[tuple[dict[str, Label], Buckets]] = []
     for key, row in group.rows.items():
@@ -278,13 +278,13 @@ def _histogram_data(
     )
 
 
-def _events(probe: ProbeState, start: _ProbeMark) -> list[dict[str, Any]]:
+def _events(probe: ProbeState, start: _ProbeTotals) -> list[dict[str, Any]]:
     arrived = probe.events_arrived - start.arrived
     kept = list(probe.events)[-arrived:] if arrived > 0 else []
     return [{"name": event.name, "wall_ns": event.wall_ns, **event.fields} for event in kept]
 
 
-def _history(probe: ProbeState, start: _ProbeMark) -> dict[str, list[float | None]]:
+def _history(probe: ProbeState, start: _ProbeTotals) -> dict[str, list[float | None]]:
     intervals = max(0, probe.timeline.tick - start.tick)
     found = {name: probe.counter_history(name, intervals) for name in probe.counters}
     for table in probe.tables.values():
@@ -293,7 +293,7 @@ def _history(probe: ProbeState, start: _ProbeMark) -> dict[str, list[float | Non
 
 
 def _row_history(
-    probe: ProbeState, manifest: Manifest | None, start: _ProbeMark, duration_ns: int
+    probe: ProbeState, manifest: Manifest | None, start: _ProbeTotals, duration_ns: int
 ) -> dict[str, list[list[float]]]:
     """The histories of single rows, of the columns that add up; a long run's in fewer parts."""
     intervals = max(0, probe.timeline.tick - start.tick)
@@ -324,7 +324,7 @@ def _parts(per_s: Sequence[float | None], count: int, span_s: float) -> list[flo
     return [round(sum(rates[first : first + size]) / size, 3) for first in whole]
 
 
-def _ledger(probe: ProbeState, start: _ProbeMark) -> dict[str, int]:
+def _ledger(probe: ProbeState, start: _ProbeTotals) -> dict[str, int]:
     grown = {name: count.total - start.ledger.get(name, 0) for name, count in probe.cost.ledger.items()}
     return {name: value for name, value in grown.items() if value}
 
@@ -332,7 +332,7 @@ def _ledger(probe: ProbeState, start: _ProbeMark) -> dict[str, int]:
 # ---- cost ----
 
 
-def _probe_cost(probe: ProbeState, start: _ProbeMark) -> dict[str, Any]:
+def _probe_cost(probe: ProbeState, start: _ProbeTotals) -> dict[str, Any]:
     runs, time_ns = _scaled(probe, start)
     calibrated_ns = _calibrated(probe, start) if time_ns is None else None
     events = {name: count.total - start.events.get(name, 0) for name, count in probe.cost.events.items()}
@@ -350,7 +350,7 @@ def _probe_cost(probe: ProbeState, start: _ProbeMark) -> dict[str, Any]:
     }
 
 
-def _scaled(probe: ProbeState, start: _ProbeMark) -> tuple[int | None, int | None]:
+def _scaled(probe: ProbeState, start: _ProbeTotals) -> tuple[int | None, int | None]:
     """Runs and run time over the whole stretch, scaled up from the statistics windows in it; None without a window."""
     elapsed_ns = probe.cost.elapsed_ns - start.elapsed_ns
     runs = time_ns = 0.0
@@ -367,7 +367,7 @@ def _scaled(probe: ProbeState, start: _ProbeMark) -> tuple[int | None, int | Non
     return (round(runs), round(time_ns)) if measured else (None, None)
 
 
-def _calibrated(probe: ProbeState, start: _ProbeMark) -> int | None:
+def _calibrated(probe: ProbeState, start: _ProbeTotals) -> int | None:
     """Run time by what calibration found a count to cost, where the kernel does not tell; None where it does."""
     known = None if probe.cost.measurable else probe.per_count.get((probe.name, probe.mode))
     counter = probe.counters.get(known[0]) if known is not None else None

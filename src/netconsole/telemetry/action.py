@@ -29,7 +29,7 @@ class BudgetAction:
         }
 
 
-def said(action: BudgetAction) -> str:
+def describe(action: BudgetAction) -> str:
     """An action in one sentence: ``counters alone (kernel time of all probes …: 5.03, limit 2)``."""
     figures = "" if action.measured is None else f": {action.measured:.3g}"
     limit = "" if action.limit is None else f", limit {action.limit:g}"

@@ -27,7 +27,7 @@ from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FactData, Snapshot
-from netconsole.telemetry.action import BudgetAction, said
+from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.state import State
 from netconsole.tui import actions
 from netconsole.tui.panes.catalogue import panes
@@ -282,11 +282,11 @@ class ConsoleApp(App[None]):
         first = wanted if wanted in names else names[0]
         begin = None if self._enforcer is None else self._begin
         filters = self.profile.filters
-        self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._look_ahead(), begin, filters))
+        self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._forecaster(), begin, filters))
 
-    def _look_ahead(self) -> LookAhead | None:
+    def _forecaster(self) -> LookAhead | None:
         """Forecasts for the host that is measured; None where nothing can be started on it."""
-        return None if self._enforcer is None else self._enforcer.look_ahead
+        return None if self._enforcer is None else self._enforcer.forecast_now
 
     def _startable(self) -> list[str]:
         """Probes that the session lacks, where any can be started."""
@@ -313,7 +313,7 @@ class ConsoleApp(App[None]):
     def _heard(self, action: BudgetAction) -> None:
         """Runs in a thread of the session, or in ours."""
         probe = f"{figure.safe(action.probe, 48)}: " if action.probe else ""
-        self.call_later(self._main.say, f"{probe}{figure.safe(said(action), 200)}", "look")
+        self.call_later(self._main.say, f"{probe}{figure.safe(describe(action), 200)}", "look")
         if self._enforcer is not None and self._enforcer.profile is not self.profile:
             self.profile = self._enforcer.profile
 

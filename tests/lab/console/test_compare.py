@@ -61,7 +61,7 @@ def measure(hypervisor: Hypervisor, watched: Watched) -> Snapshot:
     """A snapshot of so many packets, by the code that makes those of a session."""
     watched.settle()
     with watched.applied:
-        start = builder.mark(watched.state)
+        start = builder.totals(watched.state)
     hypervisor.run("python3", "-c", PACED, FAR, str(PACKETS), str(EVERY_S))
     watched.settle()
     with watched.applied:

@@ -13,7 +13,7 @@ import pytest
 
 from netconsole.budget import hook_rates
 from netconsole.budget.enforcer import Enforcer
-from netconsole.budget.forecast import forecast, said
+from netconsole.budget.forecast import describe, forecast
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
@@ -44,7 +44,7 @@ def test_a_hook_that_is_passed_is_counted_and_nothing_is_left(storm: Storm) -> N
     assert sum(hook.per_s.values()) > PER_S / 10, "the sender is slow where the machine is busy"
     assert hook.counting_ns and hook.counting_ns > 0
     one = forecast(manifest, "details", measured, None)
-    assert one.kernel_cpu_pct > 0 and set(one.by_cpu) == set(hook.per_s) and "at least" in said(one)
+    assert one.kernel_cpu_pct > 0 and set(one.by_cpu) == set(hook.per_s) and "at least" in describe(one)
     names = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
     assert not [name for name in names if "netconsole_collector" in name]
 
@@ -111,7 +111,7 @@ def test_a_running_probe_is_forecast_by_what_it_takes_now(storm: Storm) -> None:
     profile = Profile("x", budget=Budget(kernel_cpu_pct=0.00001, action="warn"), probes={PROBE: ProbeChoice()})
     with Following(profile) as one:
         one.until(has_run)
-        text, above = one.enforcer.look_ahead(one.manifests[PROBE], "details")
+        text, above = one.enforcer.forecast_now(one.manifests[PROBE], "details")
     print(text)
     assert "measured now in another mode" in text or "calibrated" in text
     assert above is not None and "the budget is 1e-05 %" in above

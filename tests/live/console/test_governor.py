@@ -185,7 +185,7 @@ def measured_budget_pct(directory: Path, namespace: Namespace, mode: Mode) -> fl
         Storm(namespace, STORM_PER_S),
     ):
         # Windows as the governor has them, but as many in half a second as it has in one.
-        patch.setattr(live, "CLOSE_EVERY_MS", round(FIGURE_S * 1000 / FIGURE_WINDOWS))
+        patch.setattr(live, "OFTEN_EVERY_MS", round(FIGURE_S * 1000 / FIGURE_WINDOWS))
         watched.session.sample_often(True)
         watched.until(lambda _: bool(watched.intervals and watched.intervals[-1].drops))
         storm_pct = watched.measured_pct()

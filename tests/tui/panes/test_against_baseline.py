@@ -20,7 +20,7 @@ def runs(share: float, count: int = 5, **changes: Any) -> list[Snapshot]:
     """Runs of the same host on days when it dropped ``share`` of the packets that it drops now."""
     session = PlayedSession(host(12))
     made = builder.build(
-        session.state, catalogue.load_all([PROBE_DIRECTORY]), PROFILE, builder.beginning(session.state), FACTS
+        session.state, catalogue.load_all([PROBE_DIRECTORY]), PROFILE, builder.totals_at_start(session.state), FACTS
     )
     document = msgspec.to_builtins(made)
     # The played host counts from before its first interval: of a run, its twelve intervals are what there was.

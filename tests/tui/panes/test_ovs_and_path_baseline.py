@@ -29,7 +29,7 @@ def session(upcalls: int, qdisc_ns: int) -> PlayedSession:
 
 
 def scene_of(now: PlayedSession, before: PlayedSession) -> Scene:
-    good = builder.build(before.state, MANIFESTS, PROFILE, builder.beginning(before.state))
+    good = builder.build(before.state, MANIFESTS, PROFILE, builder.totals_at_start(before.state))
     against = LiveComparison(now, MANIFESTS, lambda: PROFILE, Reference("good", [good] * 5, {}), {})
     return Scene(now.state, MANIFESTS, PROFILE, Connection("live"), against=against)
 

@@ -28,7 +28,7 @@ def taken() -> Snapshot:
     made.way(scenario, "out", {"lookup": 5_000, "actions": 15_000, "qdisc": 4_000_000})
     # A snapshot counts from its first frame: what was there before is not of it.
     session = PlayedSession(scenario.end())
-    return builder.build(session.state, MANIFESTS, PROFILE, builder.beginning(session.state))
+    return builder.build(session.state, MANIFESTS, PROFILE, builder.totals_at_start(session.state))
 
 
 @pytest.mark.parametrize("form", RENDERERS)

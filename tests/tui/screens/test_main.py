@@ -408,10 +408,10 @@ async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The played probes run nowhere, so none of them is dear.
-    monkeypatch.setattr(form_of_knobs, "is_dear", lambda manifest, mode: mode == "details")
+    monkeypatch.setattr(form_of_knobs, "is_costly", lambda manifest, mode: mode == "details")
     async with running() as one:
         above: list[str | None] = ["3 % of one core in total, the budget is 2 %", None]
-        one.app._look_ahead = lambda: lambda manifest, mode: (f"{manifest.name} in {mode}: ≈ 420 ns", above.pop(0))  # type: ignore[method-assign]
+        one.app._forecaster = lambda: lambda manifest, mode: (f"{manifest.name} in {mode}: ≈ 420 ns", above.pop(0))  # type: ignore[method-assign]
         one.table("kernel_drops-drops").focus()
         await one.press("e")
         form = one.app.screen
@@ -471,7 +471,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
             return done
 
         one.app._enforcer = SimpleNamespace(  # type: ignore[assignment]
-            actions=(), pinned=frozenset(), lowered=(), profile=PROFILE, look_ahead=None, begin=begin
+            actions=(), pinned=frozenset(), lowered=(), profile=PROFILE, forecast_now=None, begin=begin
         )
         titles = {command.title for command in one.app.get_system_commands(one.app.screen)}
         assert f"Start {lacking}" in titles

@@ -14,15 +14,15 @@ from netconsole.budget.forecast import (
     Hook,
     HookRates,
     Times,
+    describe,
     excess,
     forecast,
-    is_dear,
-    said,
+    is_costly,
     times_of,
-    too_dear,
+    too_costly,
     wanted,
 )
-from netconsole.budget.forecaster import Outlook, excess_beside
+from netconsole.budget.forecaster import Forecasts, excess_beside
 from netconsole.calibrate.result import Calibration, Entry, PerCount, ProgramTime, ToolUse
 from netconsole.cli.listing import probe_json, probe_text
 from netconsole.probes.catalogue import shipped
@@ -66,7 +66,7 @@ def test_a_forecast_is_time_per_run_times_rate_of_each_cpu() -> None:
     one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", "calibrated 2026-11-01"))
     assert one.by_cpu == pytest.approx({0: 2.1, 3: 6.3})
     assert (one.kernel_cpu_pct, one.ns_per_packet) == pytest.approx((8.4, 420))
-    assert said(one) == (
+    assert describe(one) == (
         "kernel_drops in details: ≈ 420 ns per packet, 6.3 % of CPU 3, 8.4 % of one core in total"
         " (200k runs/s now; calibrated 2026-11-01)"
     )
@@ -75,15 +75,15 @@ def test_a_forecast_is_time_per_run_times_rate_of_each_cpu() -> None:
 def test_without_times_a_program_that_only_counts_is_the_least_that_it_can_be() -> None:
     one = forecast(DROPS, "summary", STORM, None)
     assert one.times.bound == "at least" and one.kernel_cpu_pct == pytest.approx(1.2)
-    assert "at least 60 ns per packet" in said(one) and "not calibrated" in said(one)
+    assert "at least 60 ns per packet" in describe(one) and "not calibrated" in describe(one)
 
 
 def test_hooks_that_nothing_passes_cost_nothing_and_those_that_are_not_there_are_told() -> None:
-    assert "no cost now" in said(forecast(DROPS, "summary", HookRates({FREE: Hook()}), None))
-    assert "cannot run" in said(forecast(DROPS, "summary", HookRates({}), None))
+    assert "no cost now" in describe(forecast(DROPS, "summary", HookRates({FREE: Hook()}), None))
+    assert "cannot run" in describe(forecast(DROPS, "summary", HookRates({}), None))
     one = forecast(QUEUES, "details", HookRates({FREE: Hook({0: 10.0}, 50.0)}, 10.0), None)
-    assert len(one.missing) == 3 and "this kernel lacks 3 of its hooks" in said(one)
-    assert one.ns_per_packet is None and "50 ns a run" in said(one)  # ten packets say nothing about the cost of one
+    assert len(one.missing) == 3 and "this kernel lacks 3 of its hooks" in describe(one)
+    assert one.ns_per_packet is None and "50 ns a run" in describe(one)  # ten packets say nothing about the cost of one
 
 
 def test_the_surest_times_are_taken() -> None:
@@ -111,7 +111,7 @@ def test_the_limits_are_held_against_all_that_runs() -> None:
 
 
 def test_details_and_what_runs_with_every_packet_are_dear() -> None:
-    assert is_dear(DROPS, "details") and not is_dear(DROPS, "summary") and is_dear(QUEUES, "summary")
+    assert is_costly(DROPS, "details") and not is_costly(DROPS, "summary") and is_costly(QUEUES, "summary")
     both = Profile("x", probes={"kernel_drops": ProbeChoice("details"), "tx_queue_latency": ProbeChoice("summary")})
     assert [one.name for one in wanted(plan(both, MANIFESTS), MANIFESTS)] == ["kernel_drops"]
     taps = {"tun_queues": shipped("tun_queues")}
@@ -128,7 +128,7 @@ def test_what_would_be_over_the_budget_is_refused_before_it_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", ""))
-    monkeypatch.setattr(forecaster, "look_ahead", lambda _: Outlook([one], 200_000.0))
+    monkeypatch.setattr(forecaster, "forecast_now", lambda _: Forecasts([one], 200_000.0))
     profile = Profile("x", budget=Budget(kernel_cpu_pct=limit), probes={"kernel_drops": ProbeChoice("details")})
     if starts:
         preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
@@ -156,7 +156,7 @@ def test_what_is_too_dear_of_the_first_glance_is_left_out_and_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one = forecast(DROPS, mode, STORM, Times({"drop": 420.0}, "calibrated", ""))
-    monkeypatch.setattr(forecaster, "look_ahead", lambda _: Outlook([one], 200_000.0))
+    monkeypatch.setattr(forecaster, "forecast_now", lambda _: Forecasts([one], 200_000.0))
     monkeypatch.setattr(module_forecast, "wanted", lambda requests, manifests: [DROPS])
     chosen = {"kernel_drops": ProbeChoice(mode), "tx_queue_latency": ProbeChoice("summary")}
     stated = frozenset(f"probes.{probe}.mode" for probe in chosen)
@@ -178,18 +178,18 @@ def test_the_dearest_is_left_out_first_and_nothing_where_that_does_not_help() ->
 
     forecasts = [costing("cheap", 10.0), costing("dear", 400.0), costing("middling", 100.0)]
     budget = Budget(kernel_cpu_pct=3.0)
-    assert [one.probe for one in too_dear(forecasts, budget, ["cheap", "dear", "middling"])] == ["dear"]
-    assert [one.probe for one in too_dear(forecasts, budget, ["cheap", "middling"])] == []
-    assert too_dear(forecasts, Budget(), ["dear"]) == []
+    assert [one.probe for one in too_costly(forecasts, budget, ["cheap", "dear", "middling"])] == ["dear"]
+    assert [one.probe for one in too_costly(forecasts, budget, ["cheap", "middling"])] == []
+    assert too_costly(forecasts, Budget(), ["dear"]) == []
 
 
 def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(_: object) -> Outlook:
+    def fails(_: object) -> Forecasts:
         raise Unable("no BPF here")
 
-    monkeypatch.setattr(forecaster, "look_ahead", fails)
+    monkeypatch.setattr(forecaster, "forecast_now", fails)
     profile = Profile("x", budget=Budget(kernel_cpu_pct=1.0), probes={"kernel_drops": ProbeChoice("details")})
     preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS))
     assert "the cost cannot be forecast: no BPF here" in capsys.readouterr().err
@@ -212,6 +212,6 @@ def test_show_prints_what_is_known_of_this_host() -> None:
     assert "110 ns for each of drops (by run times)" in text
     assert "not calibrated; netconsole calibrate --probe kernel_drops" in probe_text(DROPS)
     one = forecast(DROPS, "details", STORM, None)
-    document = probe_json(DROPS, found, Outlook([one], None))
+    document = probe_json(DROPS, found, Forecasts([one], None))
     assert document["calibrated"]["details"]["ns_per_run"] == {"drop": 110.0}
     assert document["forecast"][0]["by_cpu"] == pytest.approx({"0": 0.3, "3": 0.9})

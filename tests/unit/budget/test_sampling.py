@@ -13,10 +13,10 @@ CALM_PER_S, LESS_PER_S, STORM_PER_S = 10_000.0, 90_000.0, 200_000.0
 RUN_NS = 150.0
 
 
-def glance(per_s: float, is_new: bool, measured_per_s: float | None = None) -> dict[str, CostSample]:
+def glance(per_s: float, has_window: bool, measured_per_s: float | None = None) -> dict[str, CostSample]:
     """A probe that counts so many a second; the last window saw ``measured_per_s``, or the same."""
     pct = (per_s if measured_per_s is None else measured_per_s) * RUN_NS / 1e7
-    return {"drops": CostSample(per_s, pct, is_new)}
+    return {"drops": CostSample(per_s, pct, has_window)}
 
 
 def test_a_storm_is_looked_at_in_the_interval_in_which_it_begins_and_for_a_while() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from netconsole.budget.spending import Spending, duty_pct, machine_change_pct, spendings, worst
 from netconsole.profile.profile import Budget, Profile
-from netconsole.snapshot.builder import beginning, build
+from netconsole.snapshot.builder import build, totals_at_start
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 from tests.support.stamp import Stamp
@@ -90,7 +90,7 @@ def test_where_the_kernel_tells_no_run_times_the_calibration_stands_for_them() -
     assert state.kernel_cpu_pct == pytest.approx(1.0)  # 20 000 times half a microsecond in a second
     assert state.kernel_cpu_calibrated and state.kernel_cpu_estimated
     assert named(state, Budget(kernel_cpu_pct=0.5))["kernel_cpu_pct"].word == "over"
-    cost = build(state, {}, Profile("x"), beginning(state)).probes["drops"].cost
+    cost = build(state, {}, Profile("x"), totals_at_start(state)).probes["drops"].cost
     assert (cost["run_time_ns"], cost["calibrated"], cost["run_count"]) == (20_000_000, True, None)
     state.probes["drops"].per_count = {}
     assert state.kernel_cpu_pct is None and not state.kernel_cpu_calibrated

@@ -14,7 +14,7 @@ import pytest
 from netconsole.base.errors import Unable
 from netconsole.budget import forecaster
 from netconsole.budget.forecast import HookRates, forecast
-from netconsole.budget.forecaster import Outlook
+from netconsole.budget.forecaster import Forecasts
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
@@ -85,13 +85,13 @@ class FakeGoverning:
 def begun(monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None) -> tuple[FakeSession, FakeGoverning]:
     """Two probes that will cost so much; None: nobody can tell."""
 
-    def look_ahead(wanted: list[tuple[Manifest, Mode]]) -> Outlook:
+    def forecast_now(wanted: list[tuple[Manifest, Mode]]) -> Forecasts:
         if costs is None:
             raise Unable("no BPF here")
         made = [forecast(manifest, mode, HookRates({}), None) for manifest, mode in wanted]
-        return Outlook([replace(one, by_cpu={0: costs[one.probe]}) for one in made], None)
+        return Forecasts([replace(one, by_cpu={0: costs[one.probe]}) for one in made], None)
 
-    monkeypatch.setattr(forecaster, "look_ahead", look_ahead)
+    monkeypatch.setattr(forecaster, "forecast_now", forecast_now)
     session, enforcer = FakeSession(), FakeGoverning()
     requests = [ProbeRequest(QUEUES), ProbeRequest(RINGS)]
     one = deferred_start.DeferredStart(session, enforcer, MANIFESTS, requests)  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ def take(stream: Stream, manifests: dict[str, Manifest], since: builder.Totals) 
 
 def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests: dict[str, Manifest]) -> None:
     interval(stream, 7, 7)
-    start = builder.mark(stream.state)
+    start = builder.totals(stream.state)
     interval(stream, 10, 17)
     interval(stream, 30, 47)
     taken = take(stream, manifests, start)
@@ -114,7 +114,7 @@ def test_a_row_has_its_history_in_equal_parts_and_none_that_is_not_its_own(
             for reason in known
         ]
 
-    start = builder.mark(stream.state)
+    start = builder.totals(stream.state)
     for second in range(40):
         stream.state.apply(
             frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=True, rows=rows(second))
@@ -129,7 +129,7 @@ def test_a_row_has_its_history_in_equal_parts_and_none_that_is_not_its_own(
 
 
 def test_what_is_unknown_is_null(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    start = builder.mark(stream.state)
+    start = builder.totals(stream.state)
     stream.counters(drops=(1, 1))
     stream.end()
     taken = take(stream, manifests, start)
@@ -142,7 +142,7 @@ def test_what_is_unknown_is_null(stream: Stream, manifests: dict[str, Manifest])
 def test_a_row_that_did_not_move_is_no_row(stream: Stream, manifests: dict[str, Manifest]) -> None:
     stream.table(Row(labels={"device": "lo"}, counts={"n": Count(delta=5, total=5)}), full=True)
     stream.end()
-    start = builder.mark(stream.state)
+    start = builder.totals(stream.state)
     stream.end()
     assert take(stream, manifests, start).probes["p"].tables["t"] == []
 
@@ -151,7 +151,7 @@ def test_a_restarted_collector_is_said_and_its_counts_are_its_own(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
     interval(stream, 70, 70)
-    start = builder.mark(stream.state)
+    start = builder.totals(stream.state)
     stream.hello()
     stream.status()
     interval(stream, 5, 5)
@@ -164,7 +164,7 @@ def test_a_restarted_collector_is_said_and_its_counts_are_its_own(
 def test_a_probe_that_cannot_run_has_no_figures_but_a_reason(stream: Stream, manifests: dict[str, Manifest]) -> None:
     stream.status("unsupported", why="no such tracepoint", help="Linux 5.17 or later")
     stream.end()
-    probe = take(stream, manifests, builder.beginning(stream.state)).probes["p"]
+    probe = take(stream, manifests, builder.totals_at_start(stream.state)).probes["p"]
     assert (probe.status, probe.why) == ("unsupported", "no such tracepoint; Linux 5.17 or later")
     assert not probe.counters
 
@@ -176,7 +176,7 @@ def test_histograms_are_of_the_run_alone(stream: Stream, manifests: dict[str, Ma
     )
     stream.histogram(before, before, device="lo")
     stream.end()
-    start = builder.mark(stream.state)
+    start = builder.totals(stream.state)
     stream.histogram(EMPTY, after, device="lo")
     stream.end()
     one = take(stream, manifests, start).probes["p"].histograms["h"]
@@ -200,7 +200,7 @@ def test_a_row_that_was_evicted_and_came_back_counts_what_it_has_now(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
     interval(stream, 7, 100)
-    start = builder.mark(stream.state)
+    start = builder.totals(stream.state)
     interval(stream, 3, 103, row_total=3)
     (row,) = take(stream, manifests, start).probes["p"].tables["drops"]
     assert row["count"] == 3

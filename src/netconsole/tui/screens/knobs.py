@@ -16,7 +16,7 @@ from textual.widgets import Input
 
 from netconsole.base import figure
 from netconsole.base.errors import BadInput, Unable
-from netconsole.budget.forecast import is_dear
+from netconsole.budget.forecast import is_costly
 from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.loader import choice
@@ -60,13 +60,13 @@ class KnobsScreen(Screen[None]):
         manifests: Mapping[str, Manifest],
         probes: list[str],
         probe: str,
-        look_ahead: LookAhead | None = None,
+        forecast_now: LookAhead | None = None,
         begin: Begin | None = None,
         filters: Mapping[str, Scalar] | None = None,
     ) -> None:
         """``filters``: those of the profile, for probes that the session lacks; ``begin`` starts these."""
         super().__init__()
-        self._look_ahead = look_ahead
+        self._forecaster = forecast_now
         self._begin = begin
         self._filters = filters or {}
         self._asked: ProbeChoice | None = None
@@ -124,27 +124,27 @@ class KnobsScreen(Screen[None]):
             self._tell(f"{first.key}: {first.message}", "act")
             self.query_one(f"#knob-{first.key}", Input).focus()
             return
-        if self._look_ahead is None or wanted == self._asked or not self._is_dearer(wanted):
+        if self._forecaster is None or wanted == self._asked or not self._costs_more(wanted):
             self._apply_now(wanted)
             return
         self._tell("counting for a moment what it would cost here…", "")
-        ask = partial(self._forecast, self._look_ahead, manifest, wanted)
+        ask = partial(self._forecast, self._forecaster, manifest, wanted)
         in_thread(self, ask, self._forecast_failed)
 
-    def _is_dearer(self, wanted: ProbeChoice) -> bool:
+    def _costs_more(self, wanted: ProbeChoice) -> bool:
         """Whether it has to be forecast: a mode that costs more than the one that runs."""
         with self._session.view() as state:
             known = state.probes.get(self.probe)
             now = known.mode if known is not None and known.measuring else OFF
-        dear = wanted.mode != "off" and is_dear(self._manifests[self.probe], wanted.mode)
+        dear = wanted.mode != "off" and is_costly(self._manifests[self.probe], wanted.mode)
         return dear and RANK.index(wanted.mode) > RANK.index(now)
 
-    def _forecast(self, look_ahead: LookAhead, manifest: Manifest, wanted: ProbeChoice) -> None:
+    def _forecast(self, forecast_now: LookAhead, manifest: Manifest, wanted: ProbeChoice) -> None:
         """In a thread."""
         if wanted.mode == "off":
             return
         try:
-            said, above = look_ahead(manifest, wanted.mode)
+            said, above = forecast_now(manifest, wanted.mode)
         except Unable as error:
             said, above = f"no forecast: {error}", None
         self.app.call_later(self._forecast_made, manifest.name, wanted, said, above)

@@ -89,7 +89,7 @@ class SnapshotScreen(Screen[None]):
         self._wanted: Wanted | None = None
         self._taken: Snapshot | None = None
         """Was measured and could not be written: the next Enter writes it elsewhere, and measures nothing anew."""
-        self._mark: builder.Totals | None = None
+        self._since: builder.Totals | None = None
         self._until_s = 0.0
 
     def compose(self) -> ComposeResult:
@@ -151,7 +151,7 @@ class SnapshotScreen(Screen[None]):
             return
         with self._session.view() as state:
             if self._taken is None:
-                self._mark = builder.beginning(state) if wanted.duration_s is None else builder.mark(state)
+                self._since = builder.totals_at_start(state) if wanted.duration_s is None else builder.totals(state)
         if self._taken is not None or wanted.duration_s is None:
             self._begin_writing()
             return
@@ -162,14 +162,14 @@ class SnapshotScreen(Screen[None]):
 
     def _look(self) -> None:
         """Draw the time that remains; write when the last interval has ended."""
-        wanted, mark = self._wanted, self._mark
-        if self.step != "measuring" or wanted is None or wanted.duration_s is None or mark is None:
+        wanted, since = self._wanted, self._since
+        if self.step != "measuring" or wanted is None or wanted.duration_s is None or since is None:
             return
         with self._session.view() as state:
             source = state.collector if state.collector.intervals else state.console
             closed_ns, interval_ns = source.closed_mono_ns or 0, source.interval_ns or 1_000_000_000
         # Half an interval of tolerance, as without a screen: ten intervals of 1.0004 s are the ten seconds.
-        if closed_ns - mark.mono_ns >= wanted.duration_s * 1e9 - interval_ns // 2:
+        if closed_ns - since.mono_ns >= wanted.duration_s * 1e9 - interval_ns // 2:
             self._begin_writing()
             return
         left_s = self._until_s - time.monotonic()
@@ -188,11 +188,11 @@ class SnapshotScreen(Screen[None]):
 
     def _finish(self) -> None:
         """In a thread: a host of many VMs fills megabytes."""
-        wanted, mark = self._wanted, self._mark
-        assert wanted is not None and mark is not None
+        wanted, since = self._wanted, self._since
+        assert wanted is not None and since is not None
         try:
             if self._taken is None:
-                self._taken = self._take(mark, wanted.note)
+                self._taken = self._take(since, wanted.note)
             self._write(self._taken, wanted)
         except BadInput as error:
             self.app.call_later(self._failed, str(error))
