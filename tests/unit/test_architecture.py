@@ -1,0 +1,51 @@
+"""The page of the architecture is the code as it is: its rooms are those that are enforced, its walk names real functions."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/design/architecture.md").read_text()
+STEP = re.compile(r"^\| `([\w.]+)` \| `([\w./]+)` \|", re.M)
+ROOM = re.compile(r"^\| `(\w+)` \|", re.M)
+WALK = STEP.findall(PAGE)
+
+
+def defined(path: Path) -> set[str]:
+    """The functions of a file: those of a class as ``Class.method``, those of C by their names."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return set(re.findall(r"^(?:static inline |#define )?(?:[\w ]+[ *])?(\w+)\(", text, re.M))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    tree = ast.parse(text)
+    names = {one.name for one in tree.body if isinstance(one, functions)}
+    for owner in (one for one in tree.body if isinstance(one, ast.ClassDef)):
+        names |= {f"{owner.name}.{one.name}" for one in owner.body if isinstance(one, functions)}
+    return names
+
+
+@pytest.mark.parametrize(("function", "file"), WALK)
+def test_the_walk_names_functions_that_are_where_it_says(function: str, file: str) -> None:
+    assert function in defined(ROOT / file)
+
+
+def test_the_walk_goes_from_the_kernel_to_the_screen() -> None:
+    assert WALK[0][1].endswith("probe.bpf.c") and WALK[-1][1].startswith("src/netconsole/")
+    assert len(WALK) > 30
+
+
+def test_the_rooms_are_those_that_are_enforced_in_their_order() -> None:
+    rooms = ROOM.findall(PAGE.partition("## Rooms of the console")[2].partition("\n## ")[0])
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (one["layers"] for one in contracts if one.get("containers") == ["netconsole"])
+    assert rooms == layers[::-1]
