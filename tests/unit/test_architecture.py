@@ -1,4 +1,4 @@
-"""The page of the architecture is the code as it is: its rooms are those that are enforced, its walk names real functions."""
+"""The page of the architecture is true: its rooms are those that lint enforces, its walk names functions that exist."""
 
 from __future__ import annotations
 

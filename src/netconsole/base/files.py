@@ -27,7 +27,7 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             if path.is_dir():
-                raise bad(path, "", "is a directory: name a file in it")
+                raise bad(path, "", "is a directory; name a file in it")
             path.write_bytes(content)
             return
         # A link is followed: its target is replaced, as an editor would.

@@ -22,7 +22,7 @@ def chosen(format: str | None, output: Path | None, known: Sequence[str], defaul
         if parent is None or not stat.S_ISDIR(parent.st_mode):
             raise bad(output, "", f"no such directory: {output.parent}")
         if here is not None and stat.S_ISDIR(here.st_mode):
-            raise bad(output, "", "is a directory: name a file in it")
+            raise bad(output, "", "is a directory; name a file in it")
     if format is not None:
         if format not in known:
             raise bad("--format", "", f'expected {", ".join(known)}, found "{safe(format, 40)}"')

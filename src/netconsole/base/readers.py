@@ -27,7 +27,7 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
     except (OSError, ValueError) as error:
         raise bad(path, "", getattr(error, "strerror", None) or str(error)) from None
     if len(content) > limit:
-        raise bad(path, "", f"longer than {limit // 1024} kB: this is not a file of ours")
+        raise bad(path, "", f"longer than {limit // 1024} kB: netconsole writes no such file")
     return content
 
 

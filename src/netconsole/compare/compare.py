@@ -300,7 +300,7 @@ def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: fl
             where = "on both sides" if probe.status == other.status else where
             return f"{probe.status} {where}" + (f": {probe.why}" if probe.why else "")
     if now.version != before.version and None not in (now.version, before.version):
-        return f"version {now.version} of the probe against {before.version}: its figures changed their meaning"
+        return f"version {now.version} of the probe against {before.version}: its figures mean something else"
     if now.mode != before.mode:
         return f"mode {now.mode} against {before.mode}"
     if shorter_s < MIN_DURATION_S:
@@ -325,7 +325,7 @@ def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
     """Why a count that is not in ``lacking`` is not simply a 0 there; None when it is one."""
     probe, _, name, labels = identity
     if f"{probe}/table/{name.partition('.')[0]}" in lacking.partial:
-        return f"the table was full on the {side} side: a row that is not in it is not a 0"
+        return f"the table was full on the {side} side: a missing row may not be 0"
     namespace = next((value for label, value in labels if label == "netns"), HOST_NETNS)
     there = lacking.names.known_namespaces
     if there and namespace not in there:
@@ -386,7 +386,7 @@ def _why(one: Judged, significant: bool, part: Part | None) -> str:
     """One sentence of figures: from what to what, against what it was held, what it is a part of."""
     shown = one.stands_for
     if shown.name == "shape":
-        text = f"the shape of the distribution moved by {one.distance:.2f} log2 units, its percentiles did not"
+        text = f"the shape of the distribution changed by {one.distance:.2f} log2 units, its percentiles did not"
     else:
         name = "" if shown.name in ("rate", "value") else f"{shown.name} "
         text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
@@ -399,7 +399,7 @@ def _why(one: Judged, significant: bool, part: Part | None) -> str:
     if part is not None and part[1] > 0:
         text += f"; {min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}"
     if one.metric.is_rest:
-        text += "; without what is benign or cannot be compared"
+        text += "; rows that are benign or not comparable are left out"
     if not significant:
         text += "; may be chance"
     return text

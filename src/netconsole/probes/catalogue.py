@@ -38,7 +38,7 @@ def load(directory: Path) -> Manifest:
     manifest = manifest_of(checker, directory, document)
     if manifest.source == "bpf" and not (directory / CODE).is_file():
         checker.problems.append(
-            Problem(str(directory / CODE), "", "missing: a probe with source bpf has its code here")
+            Problem(str(directory / CODE), "", "missing: a probe with source bpf needs its code here")
         )
     if checker.problems:
         raise BadInput(checker.problems)
@@ -58,7 +58,7 @@ def load_all(directories: Sequence[Path] | None = None) -> Catalogue:
             except BadInput as error:
                 broken[name] = error
     if not found and not broken:
-        raise bad(paths.data("probes"), "", "no probes here: the installation is not whole")
+        raise bad(paths.data("probes"), "", "no probes here: the installation is incomplete")
     return Catalogue(dict(sorted(found.items())), broken)
 
 

@@ -28,14 +28,14 @@ class Explained:
 
 def explain(profile: Profile, manifests: Mapping[str, Manifest]) -> Iterator[Explained]:
     """All values, in the order of a file. Rules of escalation are told as a whole."""
-    yield _own_alone(profile, "description", profile.description, "what it is for")
-    yield _own_alone(profile, "inherits", profile.inherits[0] if profile.inherits else None, "what it begins with")
-    back = f"then back to {profile.inherits[0]}" if profile.inherits else "how long it holds"
+    yield _own_alone(profile, "description", profile.description, "what the profile is for")
+    yield _own_alone(profile, "inherits", profile.inherits[0] if profile.inherits else None, "what it extends")
+    back = f"then back to {profile.inherits[0]}" if profile.inherits else "how long it runs"
     yield _own_alone(profile, "ttl", None if profile.ttl_s is None else f"{profile.ttl_s:g}s", back)
     for name, limit in profile.budget.as_dict().items():
         yield _stated(profile, "budget", name, limit, LIMIT_MEANS[name])
     for name, value in profile.filters.items():
-        yield _stated(profile, "filters", name, value, "for every probe that has such a knob")
+        yield _stated(profile, "filters", name, value, "for every probe with a knob of this name")
     for probe, choice in profile.probes.items():
         section = f"probes.{probe}"
         yield _stated(profile, section, "mode", choice.mode, "")

@@ -274,5 +274,5 @@ def parse_time(text: str, position: Position) -> float | None:
 
 def _refused() -> Future[None]:
     future: Future[None] = Future()
-    future.set_exception(CommandError("this is a recording: nothing in it can be changed"))
+    future.set_exception(CommandError("this is a recording: it cannot be changed"))
     return future

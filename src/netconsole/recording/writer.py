@@ -53,7 +53,7 @@ class RecordingFile:
         try:
             self._file = os.open(path, flags, MODE)
         except FileExistsError:
-            raise bad(path, "", "is there already: a recording never overwrites; name another file") from None
+            raise bad(path, "", "is there already: an existing file is never overwritten; name another file") from None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise bad(path, "", f"cannot write: {why[:1].lower()}{why[1:]}") from None

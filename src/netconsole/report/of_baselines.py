@@ -13,13 +13,13 @@ from netconsole.snapshot.document import MEASURED, number
 def of_baselines(summaries: Sequence[Summary]) -> Document:
     """All baselines, one line each."""
     if not summaries:
-        return Document("No baselines yet", "netconsole baseline save NAME FILE makes one of snapshots.", [])
+        return Document("No baselines yet", "netconsole baseline save NAME FILE makes one from snapshots.", [])
     rows = [
         [one.name, str(one.snapshots), ", ".join(one.hosts), ", ".join(one.profiles), one.created, "; ".join(one.notes)]
         for one in summaries
     ]
     head = ["name", "runs", "host", "profile", "last run", "good for"]
-    return Document("Baselines", f"{len(summaries)} in all", [TextTable(head, rows, frozenset({1}))])
+    return Document("Baselines", f"{len(summaries)} in total", [TextTable(head, rows, frozenset({1}))])
 
 
 def of_baseline(baseline: Baseline, summary: Summary) -> Document:

@@ -165,7 +165,11 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     for histogram, data in probe.histograms.items():
         blocks += _histogram(histogram, data)
     if untimed := probe.ledger.get("unmeasured"):
-        blocks.append(Note(f"{figure.count(untimed)} were counted and not timed: histograms are a share, times ≈."))
+        blocks.append(
+            Note(
+                f"{figure.count(untimed)} were counted but not timed: histograms are a share, times are estimates (≈)."
+            )
+        )
     blocks += samples(probe.events)
     if len(blocks) == 1:
         blocks.append(Note("Nothing happened."))

@@ -276,7 +276,7 @@ class ConsoleApp(App[None]):
 
         names = [*knobbed(self.session, self.manifests), *self._startable()]
         if not names:
-            self._main.say("no probe of this session takes knobs", "look")
+            self._main.say("no probe of this session has knobs", "look")
             return
         wanted = probe or self._main.probe()
         first = wanted if wanted in names else names[0]
@@ -376,7 +376,7 @@ class ConsoleApp(App[None]):
 
     def _held(self, against: LiveComparison) -> None:
         self.against = against
-        self._main.say(f"every figure is held against the baseline {figure.safe(against.reference.name, 40)}", "ok")
+        self._main.say(f"every figure is compared with the baseline {figure.safe(against.reference.name, 40)}", "ok")
         self.action_redraw()
 
     def action_record(self) -> None:
@@ -454,7 +454,7 @@ def describe_end(session: Session, started_s: float, snapshots: list[Path], inci
             for program in probe.cost.programs.values()
         )
     cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
-    lines = [f"watched for {elapsed}; every probe is gone", f"it cost {cost}"]
+    lines = [f"watched for {elapsed}; every probe is removed", f"it cost {cost}"]
     if incidents:
         ended = sum(one.ended_ns is not None for one in incidents)
         lines.append(f"{len(incidents)} incident{'s' * (len(incidents) != 1)}, {ended} of them ended; the last ones:")

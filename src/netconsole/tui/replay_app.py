@@ -21,7 +21,7 @@ from netconsole.tui.app import ConsoleApp
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.terminal.lifeline import Lifeline
 
-_NOTHING_CHANGES = "this is a recording: nothing in it can be changed"
+_NOTHING_CHANGES = "this is a recording: it cannot be changed"
 
 
 class ReplayApp(ConsoleApp):
@@ -85,7 +85,7 @@ class ReplayApp(ConsoleApp):
 
     def action_since(self) -> None:
         self.replayed.set_since()
-        self._main.say("mark set: a snapshot (s) is of the stretch from here on", "ok")
+        self._main.say("mark set: the next snapshot (s) starts here", "ok")
         self._moved()
 
     def action_time(self) -> None:
@@ -117,10 +117,10 @@ class ReplayApp(ConsoleApp):
         self._main.say(_NOTHING_CHANGES, "look")
 
     def action_record(self) -> None:
-        self._main.say("this is a recording already", "look")
+        self._main.say("this is already a recording", "look")
 
     def action_baseline(self) -> None:
-        self._main.say("write a snapshot (s); `netconsole compare` holds it against a baseline", "look")
+        self._main.say("write a snapshot (s); `netconsole compare` compares it with a baseline", "look")
 
     def _moved(self) -> None:
         """The header says at once that the key was heard; the figures come with the session's news."""

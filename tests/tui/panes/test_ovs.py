@@ -102,7 +102,7 @@ def test_the_flows_that_were_put_last_are_told_on_the_page_that_counts_them() ->
         told = page(scene, row.key)
         assert told.index("in_port(vnet0),ipv4") < told.index("→ vnet1") < told.index("→ vnet0")
     told = page(scene_of(made.datapath(made.attached(FLOWS))), ovs.health_rows(scene)[0].key)
-    assert "ovs_flows in details mode tells of them" in told
+    assert "ovs_flows in details mode lists them" in told
 
 
 def test_a_datapath_that_only_its_upcalls_tell_of_is_listed() -> None:

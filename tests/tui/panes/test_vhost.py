@@ -212,7 +212,7 @@ def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, Playe
     assert any("Slow interrupts" in line for line in page)
     (worker,) = [number for number, line in enumerate(page) if line.startswith("  worker ")]
     assert "vhost-0 30 % of CPU 4, node 1" in page[worker]
-    assert page[worker + 1].strip() == "comes 20 us after a wake-up, gets a CPU in 10 us (p99)"
+    assert page[worker + 1].strip() == "runs 20 us after a wake-up, waits 10 us for a CPU (p99)"
     assert any("30 of 1.00k packets in it (p99), at least 12 flows" in line for line in page)
     narrow = page_of(scene_of(session), 0, 0, 80)
     assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)

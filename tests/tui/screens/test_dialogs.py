@@ -91,7 +91,7 @@ async def test_redacted_it_names_nobody(here: Path) -> None:
         ("time", "soon", 'expected a time such as 10s or 2m, found "soon"'),
         ("time", "9000h", "expected a time"),
         ("file", "", "missing"),
-        ("file", "there.json", "is there already"),
+        ("file", "there.json", "exists already"),
         ("file", "nowhere/x.json", "no such directory"),
         ("file", "data", "is a directory"),
         ("file", "~no-such-user/x.json", "no such user"),
@@ -128,7 +128,7 @@ async def test_what_cannot_be_written_is_one_line_and_was_not_measured_in_vain(
 
         monkeypatch.setattr("netconsole.tui.screens.snapshot.os.access", gone_once_it_was_asked)
         text = await one.press("enter")
-        assert "Enter tries again with what was measured" in text
+        assert "press Enter to try again with the same figures" in text
         fill(one, file="x.json")
         monkeypatch.undo()
         monkeypatch.chdir(here)
@@ -145,7 +145,7 @@ async def test_a_defect_while_it_is_written_is_said_and_nothing_is_lost(
         with monkeypatch.context() as broken:
             broken.setattr(one.app.screen, "_write", None)
             text = await one.press("enter")
-        assert "a bug in netconsole, snapshot.py line" in text and "Enter tries again" in text
+        assert "a bug in netconsole, snapshot.py line" in text and "press Enter to try again" in text
         await one.press("enter")
         assert document.load(here / "x.json").probes
 
@@ -215,7 +215,7 @@ async def test_a_baseline_is_chosen_from_a_list_that_says_what_it_is_good_for(he
 
 async def test_no_baselines_and_bad_ones_are_said(here: Path) -> None:
     async with running() as one:
-        assert "there are none yet: netconsole baseline save NAME FILE" in await one.press("b")
+        assert "no baselines yet; netconsole baseline save NAME FILE" in await one.press("b")
         await one.press("escape")
         folder = here / "data" / "netconsole" / "baselines"
         folder.mkdir(parents=True)

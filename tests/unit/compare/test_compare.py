@@ -291,7 +291,7 @@ def test_a_counter_is_not_blamed_for_rows_that_are_benign_or_cannot_be_compared(
     many = [("host", f"kind {number}", 9) for number in range(100)]  # each too few for a line, all together not
     [counter] = compare(run(("host", "benign", 9000), *many), [quiet]).findings[:1]
     assert (counter.metric, counter.direction, counter.current) == ("p/counter/drops", "worse", 90.0)
-    assert counter.why.endswith("; without what is benign or cannot be compared")
+    assert counter.why.endswith("; rows that are benign or not comparable are left out")
 
 
 def test_two_tables_of_one_counter_take_no_more_from_it_than_it_has() -> None:

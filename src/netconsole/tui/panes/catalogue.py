@@ -83,7 +83,7 @@ _VHOST_BLOCKS = (
 """Tab, probe, and table or histogram."""
 _OVS = (FLOWS, UPCALLS, DROPS)
 _PATH = (HOST, LOCAL)
-DOCTOR = "'netconsole doctor' says what this host can show, and what would help."
+DOCTOR = "'netconsole doctor' says what can run here, and what would help."
 STACKED = 4
 """More tables than this are put side by side in pairs ..."""
 PAIRED_COLUMNS = 10

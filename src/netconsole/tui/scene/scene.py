@@ -107,7 +107,7 @@ def why_silent(scene: Scene, probe: str) -> str:
     if state.measuring:
         return "nothing seen yet" if not state.counters and not state.tables else "nothing so far"
     if not state.settled:
-        return f"{probe}: {state.status}; first figures a second after it is attached"
+        return f"{probe}: {state.status}; first figures 1 s after it is attached"
     return f"{probe} {state.status}: {reason(state)}"
 
 

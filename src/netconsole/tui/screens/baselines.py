@@ -85,7 +85,7 @@ class BaselinesScreen(Screen[None]):
         rows = [_row(one, self._current) for one in found]
         if self._current is not None:
             rows.insert(0, Row(NONE, {"name": Cell("no baseline"), "notes": Cell("takes it away", tone="dim")}))
-        note = "there are none yet: netconsole baseline save NAME FILE… makes one of snapshots"
+        note = "no baselines yet; netconsole baseline save NAME FILE… makes one from snapshots"
         self.query_one(LineTable).show(rows, time.monotonic(), note=note)
         self._tell_row()
 

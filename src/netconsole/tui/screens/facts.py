@@ -23,7 +23,7 @@ from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.painted import Line
 
 Facts = Mapping[str, FactData]
-NOT_KNOWN = "not known: the facts of the measured host are not in this stream of figures"
+NOT_KNOWN = "not known: this session has no facts of the measured host"
 TOLD_LINES = 3
 COLUMNS = (
     Column("fact", "fact", 30, grow=2, most=60),

@@ -58,7 +58,7 @@ class JumpScreen(Screen[None]):
         at_s = parse_time(event.value, place)
         if at_s is None:
             length = figure.elapsed(place.length_s)
-            told = f" {figure.safe(event.value, 40)!r} is no time in this recording of {length}"
+            told = f" {figure.safe(event.value, 40)!r} is not a time in this recording of {length}"
             self.query_one("#told", Lines).show([(told, "act")])
             return
         self._session.seek(at_s)

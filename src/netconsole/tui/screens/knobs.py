@@ -94,7 +94,7 @@ class KnobsScreen(Screen[None]):
         place = f"{self._probes.index(self.probe) + 1} of {len(self._probes)}"
         with self._session.view() as state:
             known = state.probes.get(self.probe)
-        note = "a mode starts it" if known is None or not known.measuring else "the counts go on meanwhile"
+        note = "set a mode to start it" if known is None or not known.measuring else "counting continues meanwhile"
         title: Line = [(f" Knobs of {self.probe}", "strong"), (f"  probe {place}; {note}", "dim")]
         self.query_one("#knobs-title", Lines).show(title)
         keys = (("Enter", "apply"), ("Esc", "leave as it is"), ("↑ ↓", "knob"), ("PgUp PgDn", "probe"))
@@ -127,7 +127,7 @@ class KnobsScreen(Screen[None]):
         if self._forecaster is None or wanted == self._asked or not self._costs_more(wanted):
             self._apply_now(wanted)
             return
-        self._tell("counting for a moment what it would cost here…", "")
+        self._tell("measuring for a moment what it would cost…", "")
         ask = partial(self._forecast, self._forecaster, manifest, wanted)
         in_thread(self, ask, self._forecast_failed)
 

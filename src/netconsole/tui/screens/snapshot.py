@@ -37,11 +37,11 @@ MAX_DURATION_S = 24 * 3600.0
 MAX_NOTE = 2000
 BAR_COLUMNS = 30
 _HINTS = {
-    "time": "from now on, such as 10s or 2m; empty: everything since the start",
-    "note": "what you see or suspect, for whoever reads it",
-    "form": "json can be compared and loaded; md for a ticket; html for a page with charts",
+    "time": "how long from now, such as 10s or 2m; empty: everything since the start",
+    "note": "what you see or suspect, for the reader",
+    "form": "json: can be compared and loaded; md: for a ticket; html: a page with charts",
     "file": "a new file; nothing is overwritten",
-    "redact": "yes: pseudonyms in place of addresses, MACs, names of host, VMs and processes",
+    "redact": "yes: replace addresses, MACs, names of host, VMs and processes by pseudonyms",
 }
 
 Step = Literal["asking", "measuring", "writing"]
@@ -174,10 +174,10 @@ class SnapshotScreen(Screen[None]):
             return
         left_s = self._until_s - time.monotonic()
         share = 1 - max(0.0, left_s) / wanted.duration_s
-        remaining = f"{left_s:.0f} s left" if left_s >= 0.5 else "the last interval is awaited"
+        remaining = f"{left_s:.0f} s left" if left_s >= 0.5 else "waiting for the last interval"
         drawn = figure.fit(bar(share, BAR_COLUMNS), BAR_COLUMNS)
         lost = self._session.connection().phase != "live" and self._session.kind == "live"
-        told = "; the collector is lost: figures will be since it is back" if lost else ""
+        told = "; the collector was lost: figures will start when it is back" if lost else ""
         self._tell(f"measuring {drawn} {100 * share:3.0f} %, {remaining}{told}", "look" if lost else "")
 
     def _begin_writing(self) -> None:
@@ -203,7 +203,7 @@ class SnapshotScreen(Screen[None]):
 
     def _failed(self, why: str) -> None:
         self.step = "asking"
-        self._tell(f"{safe(why)}; Enter tries again with what was measured", "act")
+        self._tell(f"{safe(why)}; press Enter to try again with the same figures", "act")
         self._footer()
         self.query_one("#field-file", Input).focus()
 
@@ -219,14 +219,14 @@ class SnapshotScreen(Screen[None]):
         if time_ and (duration_s is None or not 0 < duration_s <= MAX_DURATION_S):
             raise bad("time", "", f'expected a time such as 10s or 2m, found "{safe(time_, 40)}"')
         if not name:
-            raise bad("file", "", "missing: where it is to be written")
+            raise bad("file", "", "missing: name the file to write")
         try:
             file = Path(name).expanduser()
         except RuntimeError:
             raise bad(name, "", "no such user") from None
         form = output.chosen(self._choice("form"), file, FORMATS, FORMATS[0])
         if file.exists():
-            raise bad(file, "", "is there already: name another file")
+            raise bad(file, "", "exists already: name another file")
         if not os.access(file.parent, os.W_OK | os.X_OK):
             raise bad(file, "", "no permission to write there")
         return Wanted(duration_s, note[:MAX_NOTE] or None, form, file, self._choice("redact") == "yes")

@@ -80,7 +80,7 @@ def lines(figures: list[tuple[str, Held | None]], name: str, why_not: str | None
     for title, held in figures if why_not is None else ():
         head: Piece = (f"  {figure.safe(title, 18):<18}", "dim")
         if held is None:
-            yield [head, ("no baseline for this figure, or nothing in this interval", "dim")]
+            yield [head, ("the baseline lacks this figure, or this interval does", "dim")]
             continue
         values = f"{said(held.now, held.unit)}, baseline {said(held.baseline, held.unit)}"
         yield [

@@ -32,20 +32,20 @@ HISTOGRAM_LINES = 14
 _INDENT = "  "
 
 LEDGER_WORDS = {
-    "missed": "program runs that the kernel skipped, because one was running already: counts are a lower bound",
-    "map_full": "rows that found no room: they are missing from the table, the counter is exact",
+    "missed": "runs that the kernel skipped because a program was already running: counts are a lower bound",
+    "map_full": "rows without room: they are missing in the table, the counter is exact",
     "evicted": "idle rows that were removed from a full map: their totals are no longer listed",
     "join_missed": "ends without a start, or starts without an end: the histogram has fewer samples than packets",
     "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",
     "parse_failed": "packets whose headers could not be read: counted as unparsed",
     "suppressed": "events over the budget: samples are a share, counts are exact",
-    "unlisted": "counted and in no row, to keep the budget: the counter is exact, the rows are a lower bound",
-    "breaker": "of the suppressed, those that the in-kernel circuit breaker kept out",
-    "unsampled": "of the suppressed, those of flows that details are not of (flows_one_in)",
+    "unlisted": "not put into rows, to keep the budget: the counter is exact, the rows are a lower bound",
+    "breaker": "suppressed by the circuit breaker in the kernel",
+    "unsampled": "suppressed because their flow has no details (knob flows_one_in)",
     "lost": "events that the buffer refused: samples are a share, counts are exact",
     "stack_failed": "events whose stack could not be read",
     "shed": "events that arrived and were not kept here",
-    "unmeasured": "counted, not timed, to keep the cost down: times are estimated from the others, counts are exact",
+    "unmeasured": "counted but not timed, to save cost: times are estimated from the others, counts are exact",
 }
 
 
@@ -129,7 +129,7 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Eviden
     row = table.rows.get(evidence.key) if table else None
     if table is None or row is None:
         yield []
-        yield [(f"{_INDENT}this row is gone: nothing was counted for it in the last ten intervals", "look")]
+        yield [(f"{_INDENT}this row is gone: it counted nothing in the last ten intervals", "look")]
         return
     yield [(f"{_INDENT}{'first seen':<14}", "dim"), (events.clock(row.first_seen_ns)[:8], "")]
     yield [(f"{_INDENT}{'last active':<14}", "dim"), (events.clock(row.last_active_ns)[:8], "")]
@@ -156,11 +156,11 @@ def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: boo
     if unit == "ns":
         share = None if rate is None else rate / 1e7
         written, whole = figure.percent(share, lower_bound), figure.duration(total)
-        return [head, (figure.fit(written, 16), "strong"), (f" of a core, {whole} in all", "")]
+        return [head, (figure.fit(written, 16), "strong"), (f" of a core, {whole} in total", "")]
     return [
         head,
         (figure.fit(figure.rate(rate, unit, lower_bound), 22), "strong"),
-        (f" {figure.count(total, lower_bound)} in all", ""),
+        (f" {figure.count(total, lower_bound)} in total", ""),
     ]
 
 
@@ -170,7 +170,7 @@ def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Ev
     one = group.rows.get(evidence.key) if group else None
     if group is None or one is None:
         yield []
-        yield [(f"{_INDENT}this histogram is gone: nothing was measured for it for a while", "look")]
+        yield [(f"{_INDENT}this histogram is gone: it had no sample for a while", "look")]
         return
     yield []
     yield [(f"{_INDENT}last interval  ", "dim"), (summary(one.delta, one.unit), "")]
@@ -195,7 +195,7 @@ def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Ev
 def _event(scene: Scene, evidence: Evidence) -> Iterator[Line]:
     event = events.find(scene, evidence)
     if event is None:
-        yield [(f"{_INDENT}newer events have taken the place of this one", "look")]
+        yield [(f"{_INDENT}newer events have replaced this one", "look")]
         return
     yield [(f"{_INDENT}{'time':<14}", "dim"), (events.clock(events.happened_ns(event)), "strong")]
     for name, value in event.fields.items():
@@ -215,7 +215,7 @@ def _probe(scene: Scene, state: ProbeState, manifest: Manifest) -> Iterator[Line
     for point in state.attach:
         yield [(f"{_INDENT}{'attached to':<14}", "dim"), (figure.safe(point), "")]
     for point in state.missing:
-        yield [(f"{_INDENT}{'tried in vain':<14}", "dim"), (figure.safe(point), "look")]
+        yield [(f"{_INDENT}{'not attached':<14}", "dim"), (figure.safe(point), "look")]
     yield []
     for name, knob in state.knobs.items():
         default = manifest.knobs.get(name)
@@ -277,4 +277,4 @@ def _ledger(state: ProbeState) -> Iterator[Line]:
 
 
 def _limits(manifest: Manifest) -> Iterator[Line]:
-    yield [(f"{_INDENT}What it cannot see  ", "head"), (manifest.cannot_see or "nothing that is known", "")]
+    yield [(f"{_INDENT}What it cannot see  ", "head"), (manifest.cannot_see or "nothing known", "")]

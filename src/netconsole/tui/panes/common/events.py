@@ -50,7 +50,7 @@ def share_seen(scene: Scene) -> str:
     if not seen or not shown:
         return ""
     percent = figure.percent(100 * shown / seen)
-    return f"showing {figure.count(shown)} of {figure.count(seen)} that happened ({percent}); the rest is counted"
+    return f"showing {figure.count(shown)} of {figure.count(seen)} events ({percent}); the rest is only counted"
 
 
 def clock(wall_ns: int) -> str:
@@ -71,7 +71,7 @@ def _note(scene: Scene) -> str:
     modes = {scene.state.probes[name].mode for name in probes}
     if "details" not in modes:
         said = " and ".join(sorted(modes))
-        return f"all probes count only (mode {said}): press e and set {probes[0]} to mode details to sample events"
+        return f"mode {said} only counts; for samples press e and set {probes[0]} to details"
     return "no events yet"
 
 

@@ -10,20 +10,20 @@ from netconsole.tui.widgets.painted import Line
 
 _GENERAL: dict[str, str] = {
     "overview": (
-        "STANDS OUT ranks what is worth looking at: !! act, ! look. A finding appears after two intervals and "
-        "leaves after five quiet ones. Enter opens its evidence. Below it, each topic in short; the number keys "
-        "open it in full. Figures are of the last interval; ≥ marks one with losses behind it (Enter says which), "
-        "– one that is not known. Sparklines begin at zero, their maximum is written beside them."
+        "STANDS OUT ranks what is worth a look: !! act, ! look. A finding appears after two intervals and leaves "
+        "after five quiet ones. Enter shows the figures behind it. Below it is each topic in short; the number keys "
+        "open it in full. Figures are of the last interval. ≥ is a lower bound (Enter says what was missed), "
+        "– is not known. Trends start at zero; their maximum is written beside them."
     ),
     "cost": (
-        "What watching costs: time of every BPF program in the kernel (measured in sampling windows and scaled up, "
-        "marked ≈), CPU and memory of our own processes, what went to the terminal, beside the whole machine's CPU. "
-        "Percentages are of one core unless they say machine. 'uncounted' are ledger entries that make counts a "
-        "lower bound. A probe that cannot run says why, and what would help."
+        "What watching costs: kernel time of every BPF program (≈: measured in short windows and scaled up), CPU "
+        "and memory of our own processes, bytes sent to the terminal, and the CPU of the whole machine. Percentages "
+        "are of one core unless they say machine. 'uncounted' is how much was missed; counts are then a lower "
+        "bound. A probe that cannot run says why, and what would help."
     ),
     "events": (
-        "Samples, within a budget of events a second, of what probes in mode details saw; the exact counts are in the "
-        "other panes. The title says what share was seen. Press e to set a probe's mode, filters and budget."
+        "Single events that probes in mode details saw. They are samples, with a budget of events per second; the "
+        "title says their share. Exact counts are in the other panes. Press e to set mode, filters and budget."
     ),
 }
 
@@ -35,12 +35,12 @@ def lines(pane: str, missing: str, probes: Sequence[Manifest], keymap: Mapping[s
         page.append([(f" {missing}", "")])
     for manifest in probes:
         points = dict.fromkeys(one.point for program in manifest.programs for one in program.attach[:1])
-        how = ", ".join(points) if points else "read from the kernel's own counters once an interval"
+        how = ", ".join(points) if points else "reads the kernel's own counters once per interval"
         page += [
             [(f" {manifest.title}  ", "strong"), (f"probe {manifest.name}, costs {manifest.cost}", "dim")],
             [("   measures    ", "dim"), (manifest.summary, "")],
             [("   how         ", "dim"), (how, "")],
-            [("   cannot see  ", "dim"), (manifest.cannot_see or "nothing that is known", "")],
+            [("   cannot see  ", "dim"), (manifest.cannot_see or "nothing known", "")],
         ]
     page += [[], [(" Keys", "head")]]
     for action in actions.ACTIONS:

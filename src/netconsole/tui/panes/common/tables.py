@@ -107,7 +107,7 @@ def _why_not_in_mode(scene: Scene, probe: str, modes: Sequence[Mode]) -> str:
     state = scene.state.probes.get(probe)
     if state is None or not state.measuring or state.mode in modes:
         return ""
-    return f"not watched in mode {state.mode}, to keep the cost down; in mode {' and '.join(modes)} it is"
+    return f"not watched in mode {state.mode}, to save cost; it is in mode {' and '.join(modes)}"
 
 
 def histogram_block(manifest: Manifest, name: str) -> Block:
@@ -214,7 +214,9 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
     if count is not None and counter is not None:
         unit = manifest.counters[counter].unit
         lower_bound = not state.counters_are_exact
-        parts.append(f"{figure.rate(count.per_s, unit, lower_bound)}, {figure.count(count.total, lower_bound)} in all")
+        parts.append(
+            f"{figure.rate(count.per_s, unit, lower_bound)}, {figure.count(count.total, lower_bound)} in total"
+        )
     if holds_times and state.cost.unmeasured:
         timed = sum(one.delta.count for group in state.histograms.values() for one in group.rows.values())
         parts.append(f"≈ {figure.number(100 * timed / (timed + state.cost.unmeasured))} % timed")

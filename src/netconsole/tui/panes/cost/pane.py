@@ -25,7 +25,7 @@ def probes_block() -> Block:
         Column("suppressed", "suppr.", 6, right=True, spare=7),
         Column("lost", "lost", 5, right=True, spare=2),
         Column("uncounted", "uncounted", 9, right=True, spare=2),
-        Column("why", "attached to, or why not and what would help", 44, grow=4),
+        Column("why", "attached to; or why not, and what would help", 44, grow=4),
     )
     return Block("probes", lambda _: "Probes", columns, probe_rows, lambda _: "no probe in this profile")
 
@@ -126,7 +126,7 @@ def actions_block() -> Block:
         Column("limit", "limit", 6, right=True),
         Column("because", "because", 24, grow=3, spare=1),
     )
-    note = "nothing had to be given up; u pins a probe"
+    note = "nothing was reduced so far; u pins a probe"
     return Block("actions", _actions_title, columns, action_rows, lambda _: note)
 
 

@@ -66,10 +66,10 @@ def _note(scene: Scene) -> str:
     if against.error is not None:
         return f"not compared: {figure.safe(against.error)}"
     if against.standing is None:
-        return "the first windows are being measured"
+        return "measuring the first windows"
     left_out = against.standing.comparison.not_comparable
     why = f"; not compared: {figure.safe(left_out[0].metric, 40)}: {figure.safe(left_out[0].why)}" if left_out else ""
-    return f"same as the baseline, beyond chance{why}"
+    return f"nothing differs from the baseline beyond chance{why}"
 
 
 def _row(one: Finding) -> Row:

@@ -111,7 +111,7 @@ def _new_flows(scene: Scene, datapath: Label = None) -> Iterator[Line]:
     probe = scene.state.probes[FLOWS]
     found = [event for event in probe.events if datapath in (None, event.fields.get("datapath"))]
     if not found:
-        hint = "none since it looks" if probe.mode == "details" else f"{FLOWS} in details mode tells of them"
+        hint = "none so far" if probe.mode == "details" else f"{FLOWS} in details mode lists them"
         yield [(f"  New flows: {hint}", "dim")]
         yield []
         return

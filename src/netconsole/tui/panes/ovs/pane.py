@@ -222,7 +222,7 @@ def _ports_title(scene: Scene) -> str:
     if state is not None and upcalls is not None:
         at_least = not state.counters_are_exact
         count = upcalls.count
-        parts.append(f"{figure.number(count.per_s, at_least)}/s, {figure.count(count.total, at_least)} in all")
+        parts.append(f"{figure.number(count.per_s, at_least)}/s, {figure.count(count.total, at_least)} in total")
         for name, words in (("failed", "lost"), ("unanswered", "unanswered")):
             counted = state.counters.get(name)
             if counted is not None and counted.count.total:
@@ -237,7 +237,7 @@ def _drops_title(scene: Scene) -> str:
         return "Drops in the datapath"
     at_least = not state.counters_are_exact
     rate, total = figure.number(drops.count.per_s, at_least), figure.count(drops.count.total, at_least)
-    return f"Drops in the datapath · {rate}/s, {total} in all"
+    return f"Drops in the datapath · {rate}/s, {total} in total"
 
 
 def _handlers_title(scene: Scene) -> str:

@@ -145,7 +145,7 @@ def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
     """The page of a way: its stages side by side, what it cannot count, its slowest samples."""
     way = find(scene, evidence.probe, evidence.name)
     if way is None:
-        yield [("  nothing goes this way any more", "look")]
+        yield [("  no packets in this direction any more", "look")]
         return
     most = slowest_stage(way)
     said = f"most of its time in {most[0]}, {most[1]:.0f} %" if most else "nothing in the last interval"
@@ -296,7 +296,7 @@ def _ways_note(scene: Scene, probe: str) -> str:
     if state is None or not state.measuring:
         return why_silent(scene, probe)
     sets = [f"{name} {figure.safe(value, 64)}" for name, value in state.knobs.items() if name.endswith("_devices")]
-    return f"no packet so far by these devices (e changes them): {', '.join(sets)}"
+    return f"no packet on these devices so far (e changes them): {', '.join(sets)}"
 
 
 def _slow_title(scene: Scene) -> str:
@@ -310,7 +310,7 @@ def _slow_title(scene: Scene) -> str:
 def _slow_note(scene: Scene) -> str:
     running = [state for state in _probes(scene) if state.measuring]
     if running and all(state.mode != "details" for state in running):
-        return f"mode summary counts only: press e and set {running[0].name} to mode details, with a threshold"
+        return f"mode summary only counts: press e and set {running[0].name} to mode details, with a threshold"
     return "none above the threshold so far" if running else why_silent(scene, HOST)
 
 

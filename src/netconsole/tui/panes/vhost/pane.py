@@ -158,7 +158,7 @@ def _workers(scene: Scene, queue: Queue) -> Iterator[Line]:
     table = probe.tables.get("workers") if probe else None
     scheduled = percentile_ns(scene, "scheduled", queue.labels())
     comes = figure.duration(wake_ns(scene, queue))
-    late = f"comes {comes} after a wake-up, gets a CPU in {figure.duration(scheduled)} (p99)"
+    late = f"runs {comes} after a wake-up, waits {figure.duration(scheduled)} for a CPU (p99)"
     for row in table.moving() if table else []:
         if (row.labels.get("device"), row.labels.get("netns"), row.labels.get("queue")) != queue.place:
             continue

@@ -28,13 +28,13 @@ MIN_SAMPLES, MIN_PAST = 10, 100
 WAITS_NS_PER_S = 300_000_000
 """A worker that waits for a CPU so much of each second is late, also if it always was: how late times how often."""
 EXPLAINED = {
-    "stuck: detached": "the ring is full, QEMU has taken the queue from vhost: the VM is paused, or its driver reset",
-    "stuck: guest": "the ring is full, the guest was interrupted and has not reacted: it hangs, or lost the interrupt",
-    "stuck: no poll": "the ring is full, the guest wants no interrupt and takes nothing: it hangs, or does not poll",
-    "stuck: worker": "the ring is full and the worker does not come, although the guest has buffers",
-    "ring full": "the guest takes packets, but fewer than come",
-    "no buffers": "packets for the guest were found, and no buffer to put them in",
-    "late worker": "its worker comes 10 times later than before, or waits for a CPU 30 % of the time",
+    "stuck: detached": "the ring is full; QEMU took the queue from vhost: the VM is paused, or its driver was reset",
+    "stuck: guest": "the ring is full; the guest got an interrupt and did not react: it hangs, or lost it",
+    "stuck: no poll": "the ring is full; the guest wants no interrupt and takes nothing: it hangs, or does not poll",
+    "stuck: worker": "the ring is full and the vhost worker does not run, although the guest has buffers",
+    "ring full": "the guest takes packets, but fewer than arrive",
+    "no buffers": "there were packets for the guest, but no free buffers",
+    "late worker": "its worker runs 10 times later than before, or waits for a CPU 30 % of the time",
 }
 """What a state means, for the page of a queue."""
 
