@@ -194,7 +194,7 @@ def one_session(folder: Path) -> Iterator[Callable[[str], Snapshot]]:
                 before_ns = closed_ns()
                 wait(lambda: closed_ns() > before_ns)
                 with live.session.view() as state:
-                    start = builder.mark(state)
+                    start = builder.totals(state)
                 wait(lambda: closed_ns() >= start.mono_ns + (LOSS_SECONDS - 0.5) * 1e9)
                 with live.session.view() as state:
                     file.write_bytes(encode(builder.build(state, manifests, chosen, start, facts)))
