@@ -35,7 +35,7 @@ Reading: TypeAlias = Callable[[Metrics], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class FigureChange:
     """One figure held against the baseline, both in ``unit``. ``together``: of all rows that stand for the same."""
 
     now: float
@@ -98,7 +98,7 @@ class Reference:
         """Why no figure of a probe is held against the baseline; None when they are."""
         return self._sides(probe, manifest)[1]
 
-    def counter(self, probe: ProbeState, manifest: Manifest, name: str) -> Held | None:
+    def counter(self, probe: ProbeState, manifest: Manifest, name: str) -> FigureChange | None:
         """The rate of a counter in the last interval; None when one side is not known."""
         counter, spec = probe.counters.get(name), manifest.counters.get(name)
         now = counter.count.per_s if counter else None
@@ -107,7 +107,9 @@ class Reference:
         typical = self._count(probe, manifest, (manifest.name, "counter", name, ()))
         return None if typical is None else _held(now, typical, spec.unit, spec.worse, True)
 
-    def value(self, probe: ProbeState, manifest: Manifest, table: str, row: RowState, value: Column) -> Held | None:
+    def value(
+        self, probe: ProbeState, manifest: Manifest, table: str, row: RowState, value: Column
+    ) -> FigureChange | None:
         """A value of a table's row: its rate in the last interval, of a gauge the value; None: a side is not known."""
         spec, rows = manifest.tables[table], probe.tables[table].rows
         group = self._group(manifest.name, table, rows, row.key, spec.labels)
@@ -131,7 +133,7 @@ class Reference:
 
     def percentile(
         self, probe: ProbeState, manifest: Manifest, histogram: str, row: HistogramState, percent: float
-    ) -> Held | None:
+    ) -> FigureChange | None:
         """A percentile of the last interval; None when one side has too few samples to have any."""
         rows = probe.histograms[histogram].rows
         group = self._group(manifest.name, histogram, rows, row.key)
@@ -241,7 +243,9 @@ class Reference:
         return group
 
 
-def _held(now: float, typical: _Typical, unit: str, worse: Sense, per_second: bool, together: bool = False) -> Held:
+def _held(
+    now: float, typical: _Typical, unit: str, worse: Sense, per_second: bool, together: bool = False
+) -> FigureChange:
     """In words: the same within what the baseline's runs had, and where the difference is not worth a word."""
     floor = MIN_EVENTS_PER_S * EVENT_SIZES.get(unit, 1.0) if per_second else least_difference(unit)
     least, most = sorted((abs(now), abs(typical.value)))
@@ -252,7 +256,7 @@ def _held(now: float, typical: _Typical, unit: str, worse: Sense, per_second: bo
         word = "more" if now > typical.value else "less"
     else:
         word = "worse" if (now > typical.value) == (worse == "up") else "better"
-    return Held(now, typical.value, f"{unit}/s" if per_second else unit, word, together)
+    return FigureChange(now, typical.value, f"{unit}/s" if per_second else unit, word, together)
 
 
 def _without_rows(metrics: Metrics) -> Metrics:

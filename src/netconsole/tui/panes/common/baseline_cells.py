@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from netconsole.base import figure
 from netconsole.compare.document import said
-from netconsole.compare.reference import Held
+from netconsole.compare.reference import FigureChange
 from netconsole.probes.polarity import TIME_UNITS
 from netconsole.telemetry.tables import HistogramState, RowState
 from netconsole.tui.scene.scene import Scene
@@ -24,7 +24,7 @@ NS_PER_PERCENT = 1e7
 TONES: dict[str, Tone] = {"worse": "look", "better": "ok", "more": "", "less": "", "same": "dim"}
 
 
-def ratio(held: Held) -> str:
+def ratio(held: FigureChange) -> str:
     """How many times the baseline, and whether that is worse: ``×4.50 worse``; ``all`` where rows were added up."""
     whole = "all " if held.together else ""
     if held.ratio is None:
@@ -32,13 +32,13 @@ def ratio(held: Held) -> str:
     return f"{whole}×{figure.number(held.ratio)} {held.word}"
 
 
-def difference(held: Held) -> str:
+def difference(held: FigureChange) -> str:
     """Now less baseline, with its sign and unit."""
     written = said(abs(held.difference), held.unit)
     return f"{'-' if held.difference < 0 else '+'}{written}"
 
 
-def cells(held: Held | None, of: str = "") -> dict[str, Cell]:
+def cells(held: FigureChange | None, of: str = "") -> dict[str, Cell]:
     """The cells of :data:`COLUMNS`; unknown without a baseline. ``of`` says which figure, where it varies."""
     if held is None:
         return {"held": Cell(figure.UNKNOWN, tone="dim"), "change": Cell(figure.UNKNOWN, tone="dim")}
@@ -72,7 +72,7 @@ def of_percentile(scene: Scene, probe: str, name: str, one: HistogramState, perc
     return cells(scene.against.reference.percentile(state, manifest, name, one, percent))
 
 
-def lines(figures: list[tuple[str, Held | None]], name: str, why_not: str | None) -> Iterator[Line]:
+def lines(figures: list[tuple[str, FigureChange | None]], name: str, why_not: str | None) -> Iterator[Line]:
     """For the page of a row: every figure of the last interval beside that of the baseline."""
     yield [("  Against baseline ", "head"), (figure.safe(name, 64), "head"), (", the last interval", "dim")]
     if why_not is not None:
@@ -91,7 +91,7 @@ def lines(figures: list[tuple[str, Held | None]], name: str, why_not: str | None
     yield []
 
 
-def _short(held: Held) -> str:
+def _short(held: FigureChange) -> str:
     """The difference for a column of nine cells; packets, bytes and the like are named by the column beside it."""
     sign, size = "-" if held.difference < 0 else "+", abs(held.difference)
     if held.unit == "ns/s":
