@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
 from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
-from netconsole.sources.namespaces import MAX_NAMESPACES, Held, Namespaces
+from netconsole.sources.namespaces import MAX_NAMESPACES, Namespaces, OpenNamespace
 from netconsole.sources.netlink import RECEIVE_BYTES
 from netconsole.telemetry.frames import AnyFrame
 
@@ -55,7 +55,7 @@ class Links:
         """Let all namespaces go."""
         self._namespaces.close()
 
-    def _read(self, held: list[Held[NamespaceLinks]], make: FrameMaker) -> list[Reading]:
+    def _read(self, held: list[OpenNamespace[NamespaceLinks]], make: FrameMaker) -> list[Reading]:
         self._wait -= 1
         with_qdiscs = self._wait <= 0
         qdiscs_s = 0.0

@@ -46,7 +46,7 @@ Enter: TypeAlias = "Callable[[Iterable[tuple[bytes, int]], Callable[[], Thing]],
 
 
 @dataclass(slots=True)
-class Held(Generic[Thing]):
+class OpenNamespace(Generic[Thing]):
     """A namespace. ``name`` is "host", what `ip netns` calls it, or its inode; ``pid`` has it if nobody names it."""
 
     name: str
@@ -99,7 +99,7 @@ class Namespaces(Generic[Thing]):
         self._make = make
         self._enter = enter
         self._directory, self._proc = directory, proc
-        self._held: dict[int, Held[Thing]] = {}
+        self._held: dict[int, OpenNamespace[Thing]] = {}
         self._lock = threading.Lock()
         self._watch: Watch | None = None
         self._own = 0
@@ -115,12 +115,12 @@ class Namespaces(Generic[Thing]):
         """Open the own namespace. Raises OSError."""
         own = self._inode("self")
         self._own = own or 0
-        self._held[self._own] = Held(HOST, self._make())
+        self._held[self._own] = OpenNamespace(HOST, self._make())
         self._list_names()
         self._held[self._own].name = self._name(self._own)
 
     @contextmanager
-    def held(self) -> Iterator[list[Held[Thing]]]:
+    def held(self) -> Iterator[list[OpenNamespace[Thing]]]:
         """All that there are now. None of them is closed until the end of this."""
         with self._lock:
             self._follow()
@@ -159,7 +159,7 @@ class Namespaces(Generic[Thing]):
         for inode, thing in zip(inodes, made, strict=True):
             if not isinstance(thing, OSError):
                 pid = None if inode in self._paths else self._of_processes[inode]
-                self._held[inode] = Held(self._name(inode), thing, pid)
+                self._held[inode] = OpenNamespace(self._name(inode), thing, pid)
             elif thing.errno == errno.EPERM:
                 self._may_enter, self.left_out = False, 0  # not root: it never may
                 return
