@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
 from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
-from netconsole.sources.namespaces import MAX_NAMESPACES, Namespaces, OpenNamespace
+from netconsole.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
 from netconsole.sources.netlink import RECEIVE_BYTES
 from netconsole.telemetry.frames import AnyFrame
 
@@ -28,9 +28,9 @@ class Links:
 
     name: ClassVar[str] = "link_rates"
 
-    def __init__(self, namespaces: Namespaces[NamespaceLinks] | None = None) -> None:
+    def __init__(self, namespaces: OpenNamespaces[NamespaceLinks] | None = None) -> None:
         room = memoryview(bytearray(RECEIVE_BYTES))
-        self._namespaces = namespaces or Namespaces(lambda: NamespaceLinks(room))
+        self._namespaces = namespaces or OpenNamespaces(lambda: NamespaceLinks(room))
         self._rows = RowMaker(COUNTS, MAX_ROWS)
         self._left_out = 0
         self._wait = 0

@@ -85,7 +85,7 @@ def _set_namespace(path: bytes, inode: int) -> None:
         os.close(descriptor)
 
 
-class Namespaces(Generic[Thing]):
+class OpenNamespaces(Generic[Thing]):
     """The namespaces that are open, the own one first. ``left_out`` says how many more there are."""
 
     def __init__(

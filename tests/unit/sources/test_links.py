@@ -18,7 +18,7 @@ from netconsole.sources.carrier import FLAPS_NS, Carrier
 from netconsole.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link, LinkTable
 from netconsole.sources.links import Links
 from netconsole.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
-from netconsole.sources.namespaces import MAX_NAMESPACES, Closable, Namespaces
+from netconsole.sources.namespaces import MAX_NAMESPACES, Closable, OpenNamespaces
 from netconsole.sources.netlink import Netlink
 from netconsole.sources.qdiscs import Qdisc, rate_text
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
@@ -236,7 +236,7 @@ class Kernel:
     def links(self, tmp_path: Path) -> Links:
         """link_rates of this namespace alone."""
         nothing = tmp_path / "nothing"
-        namespaces = Namespaces(lambda: NamespaceLinks(None, self.devices), nothing, nothing)
+        namespaces = OpenNamespaces(lambda: NamespaceLinks(None, self.devices), nothing, nothing)
         return Links(namespaces)
 
     def name(self, names: dict[int, bytes]) -> None:
@@ -453,7 +453,7 @@ class Host:
         os.link(self.proc / "init", self.proc / "1/ns/net")
         self.entered: list[bytes] = []
         self.errors = list(errors)
-        self.namespaces = Namespaces(Thing, self.directory, self.proc, self._enter)
+        self.namespaces = OpenNamespaces(Thing, self.directory, self.proc, self._enter)
         self.namespaces.open()
 
     def process(self, pid: str) -> int:
@@ -546,7 +546,7 @@ def test_more_namespaces_than_are_read_are_said(tmp_path: Path, kernel: Kernel) 
 def test_links_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(SourceError, match="No such file"):
-        Links(Namespaces(lambda: NamespaceLinks(None, missing), missing, missing)).open()
+        Links(OpenNamespaces(lambda: NamespaceLinks(None, missing), missing, missing)).open()
 
 
 def test_a_namespace_that_fails_is_opened_anew_and_the_others_go_on(tmp_path: Path) -> None:
