@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from netconsole.calibrate.load import WORKLOADS, Load
+from netconsole.calibrate.load import WORKLOADS, LoadEnds
 from netconsole.calibrate.tool import Tool
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.request import ProbeRequest
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.2, help="of each stretch")
     arguments = parser.parse_args()
     found: dict[str, list[float]] = {name: [] for name in BODIES}
-    with Load() as load, Tool() as tool:
+    with LoadEnds() as load, Tool() as tool:
         for name, times in found.items():
             tool.attach(request(name))
             for _ in range(arguments.rounds):

@@ -92,7 +92,7 @@ class Stretch:
     units_in_all: int
 
 
-class Load:
+class LoadEnds:
     """Both ends and the veth pair between them. They are gone when the ``with`` ends, or when this process ends.
 
     Raises Unable where namespaces or devices cannot be made.
@@ -102,7 +102,7 @@ class Load:
         self._ends: list[_Process] = []
         self._spread: bool | None = None
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> LoadEnds:
         try:
             self._ends = [_Process(), _Process()]
             near, far = self._ends

@@ -10,7 +10,7 @@ import psutil
 
 from netconsole.base.errors import Unable
 from netconsole.calibrate import empty
-from netconsole.calibrate.load import METRICS, WORKLOADS, Load, Workload, stretch_s
+from netconsole.calibrate.load import METRICS, WORKLOADS, LoadEnds, Workload, stretch_s
 from netconsole.calibrate.tool import ProgramRuns, Runs, Tool
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
@@ -93,7 +93,7 @@ def run(
             f"this host is busy: {busy:.0f} % of its CPUs, more than {BUSY_PCT:.0f} %; its traffic would hide what"
             " probes cost, and suffer from the load that is made here; --force measures all the same"
         )
-    with Load() as load, Tool() as tool:
+    with LoadEnds() as load, Tool() as tool:
         possible = _possible(tool, treatments, say)
         all_of_them = [Treatment(NOTHING), *possible]
         outcome = Outcome({one.name: Measured() for one in all_of_them}, {}, busy, possible)
@@ -136,7 +136,7 @@ def _runs_here(tool: Tool, request: ProbeRequest, say: Callable[[str], None]) ->
 
 def _pair(
     tool: Tool,
-    load: Load,
+    load: LoadEnds,
     treatment: Treatment,
     measured: Measured,
     before: Mapping[str, float],
@@ -171,14 +171,16 @@ def _pair(
     return after
 
 
-def _stretch(load: Load, workloads: Sequence[Workload], window_s: float) -> dict[str, float]:
+def _stretch(load: LoadEnds, workloads: Sequence[Workload], window_s: float) -> dict[str, float]:
     figures: dict[str, float] = {}
     for workload in workloads:
         figures.update(load.run(workload, window_s).figures)
     return figures
 
 
-def _empty(tool: Tool, load: Load, manifests: Sequence[Manifest], workloads: Sequence[Workload]) -> dict[str, float]:
+def _empty(
+    tool: Tool, load: LoadEnds, manifests: Sequence[Manifest], workloads: Sequence[Workload]
+) -> dict[str, float]:
     """ns per run of an empty program, by attach point; empty where the kernel has no run-time statistics."""
     request = empty.request(manifests)
     tool.attach(request)

@@ -18,7 +18,7 @@ import pytest
 
 from netconsole.calibrate import plan
 from netconsole.calibrate.end import DEVICE
-from netconsole.calibrate.load import IPERF3, WORKLOADS, Load, Workload
+from netconsole.calibrate.load import IPERF3, WORKLOADS, LoadEnds, Workload
 from netconsole.calibrate.result import Entry, Span
 from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import Tool
@@ -110,7 +110,7 @@ def test_what_the_collector_used_is_known(found: dict[str, Entry]) -> None:
 
 
 def test_nothing_of_the_load_is_in_the_hosts_namespace_and_it_is_gone_after_it() -> None:
-    with Load() as load_:
+    with LoadEnds() as load_:
         children = psutil.Process().children()
         assert len(children) >= 2
         names = {link["ifname"] for link in json.loads(run("ip", "-j", "link", "show"))}
@@ -126,7 +126,7 @@ needs_iperf3 = pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs 
 @needs_iperf3
 @pytest.mark.parametrize("workload", IPERF3, ids=[one.name for one in IPERF3])
 def test_streams_by_iperf3_stay_on_the_same_wire(workload: Workload) -> None:
-    with Load() as load_:
+    with LoadEnds() as load_:
         stretch = load_.run(workload, 0.05)
         speed, cpu = (stretch.figures[f"{workload.name}.{name}"] for name in ("mb_per_s", "cpu_ns_per_kb"))
         print(f"{speed:.0f} MB/s, {cpu:.0f} ns of CPU per kB")
