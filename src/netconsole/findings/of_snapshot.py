@@ -16,7 +16,7 @@ MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Highlight:
     """One sentence, how urgent (``!!`` act, ``!`` look), what to do next; ``weight`` is events per second."""
 
     level: str
@@ -26,7 +26,7 @@ class Standing:
     weight: float
 
 
-def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Standing]:
+def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Highlight]:
     """The most urgent first, and of those what explains most.
 
     A snapshot without incidents (an old one) is judged by the rules of the probes on the figures of its whole run; a
@@ -34,7 +34,7 @@ def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[
     """
     if snapshot.incidents is not None:
         return [_of_incident(one) for one in snapshot.incidents][:MAX_SHOWN]
-    found: list[Standing] = []
+    found: list[Highlight] = []
     for name, probe in snapshot.probes.items():
         if probe.status not in MEASURED:
             continue
@@ -43,16 +43,16 @@ def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[
     return sorted(found, key=lambda one: (one.level != "!!", -one.weight, one.text))[:MAX_SHOWN]
 
 
-def _of_incident(one: IncidentData) -> Standing:
+def _of_incident(one: IncidentData) -> Highlight:
     parts = [one.what, f"since {one.began}" if one.ended is None else f"from {one.began} to {one.ended}"]
     if one.total is not None:
         parts.append(f"{figure.count(one.total, one.at_least)} {one.unit}, at most {figure.number(one.peak_per_s)}/s")
     advice = " ".join([*one.next, *(f"`{command}`" for command in one.commands)])
-    return Standing(one.level, one.evidence[0].probe if one.evidence else "", "; ".join(parts), advice, 0.0)
+    return Highlight(one.level, one.evidence[0].probe if one.evidence else "", "; ".join(parts), advice, 0.0)
 
 
-def _by_rules(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest) -> list[Standing]:
-    best: dict[object, Standing] = {}
+def _by_rules(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest) -> list[Highlight]:
+    best: dict[object, Highlight] = {}
     for rule in manifest.findings:
         of_rule = _histogram_rule if rule.histogram else _table_rule
         for key, one in of_rule(name, probe, snapshot, manifest, rule):
@@ -64,7 +64,7 @@ def _by_rules(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifes
 
 def _table_rule(
     name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest, rule: FindingSpec
-) -> Iterator[tuple[object, Standing]]:
+) -> Iterator[tuple[object, Highlight]]:
     spec = manifest.tables.get(rule.table)
     column = next((one for one in spec.value if one.name == rule.value), None) if spec else None
     if column is None:
@@ -78,12 +78,12 @@ def _table_rule(
         value = total if column.kind == "max" else total / span_s if span_s else None
         if value is not None and value > rule.over:
             text = say(rule, row, words_of_table(rule, column, value, total, at_least))
-            yield (rule.table, position), Standing(rule.level, name, text, rule.next, value)
+            yield (rule.table, position), Highlight(rule.level, name, text, rule.next, value)
 
 
 def _histogram_rule(
     name: str, probe: ProbeData, snapshot: Snapshot, _: Manifest, rule: FindingSpec
-) -> Iterator[tuple[object, Standing]]:
+) -> Iterator[tuple[object, Highlight]]:
     data = probe.histograms.get(rule.table)
     percent, span_s = rule.percentile or 99.0, seconds(snapshot, name)
     for position, part in enumerate((data.by or [data]) if data else ()):
@@ -93,16 +93,16 @@ def _histogram_rule(
         per_s = part.count / span_s if span_s else None
         words = words_of_histogram(value, part.unit or (data.unit if data else ""), per_s, part.count)
         text = say(rule, part.labels, words)
-        yield (rule.table, position), Standing(rule.level, name, text, rule.next, (per_s or 0) * (1 - percent / 100))
+        yield (rule.table, position), Highlight(rule.level, name, text, rule.next, (per_s or 0) * (1 - percent / 100))
 
 
-def _by_sense(name: str, probe: ProbeData, snapshot: Snapshot) -> Iterator[Standing]:
+def _by_sense(name: str, probe: ProbeData, snapshot: Snapshot) -> Iterator[Highlight]:
     for counter, data in probe.counters.items():
         if data.total and (data.worse or sense("count", counter, data.unit)) == "up":
             span_s = seconds(snapshot, name)
             per_s = data.total / span_s if span_s else None
             text = f"{name}: {counter} {figure.rate(per_s, data.unit)}"
-            yield Standing("!", name, text, "", per_s or 0.0)
+            yield Highlight("!", name, text, "", per_s or 0.0)
 
 
 def value_at(data: HistogramData, percent: float) -> float | None:
