@@ -1,4 +1,4 @@
-"""What a source is, and how its readings become frames like everybody's: deltas, totals, full tables now and then."""
+"""Defines what a source is, and turns its readings into frames: deltas, totals, and full tables now and then."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from netconsole.telemetry.frames import (
 from netconsole.telemetry.frames import Source as SourceName
 
 FULL_EVERY = 10
-"""Every so many intervals a table is sent whole (docs/reference/frames.md)."""
+"""A table is sent whole once in this many intervals (docs/reference/frames.md)."""
 
 
 Reading: TypeAlias = tuple[dict[str, Label], Sequence[int], Mapping[str, int | float | None]]
@@ -41,9 +41,9 @@ class _Stamp(TypedDict):
 
 
 class SourceError(Exception):
-    """A source cannot read; ``str()`` is one sentence, ``help`` the way out.
+    """A source cannot read. ``str()`` is one sentence; ``help`` says what to do.
 
-    ``state`` is unsupported when there is nothing of it on this host.
+    ``state`` is "unsupported" when this host lacks what it reads.
     """
 
     def __init__(self, why: str, help: str | None = None, state: ProbeStatus = "failed") -> None:
@@ -53,7 +53,7 @@ class SourceError(Exception):
 
 
 class FrameMaker:
-    """Stamps frames of the console: one numbering, one moment per interval."""
+    """Makes frames of the console, with their sequence numbers and one time per interval."""
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
         self._numbers = itertools.count(1) if numbers is None else numbers
@@ -62,7 +62,7 @@ class FrameMaker:
         self.wall_ns = time.time_ns()
 
     def tick(self) -> None:
-        """A new interval ends now."""
+        """The current interval ends now."""
         now = time.monotonic_ns()
         self.interval_ns = max(1, now - self.mono_ns)
         self.mono_ns, self.wall_ns = now, time.time_ns()
@@ -84,11 +84,11 @@ class FrameMaker:
         )
 
     def event(self, probe: str, name: str, fields: Mapping[str, Scalar]) -> Event:
-        """One detail, seen in this interval."""
+        """One event of this interval."""
         return Event(**self._stamp(probe), name=name, fields=dict(fields))
 
     def cost(self, usage: Usage) -> Cost:
-        """The end of the interval."""
+        """The last frame of the interval."""
         return Cost(**self._stamp(None), interval_ns=self.interval_ns, usage=usage)
 
     def _stamp(self, probe: str | None) -> _Stamp:
@@ -108,27 +108,27 @@ class Source(Protocol):
     """The name of its probe: the directory of its manifest."""
 
     def open(self) -> None:
-        """Get ready. Raises SourceError."""
+        """Prepare for reading. Raises SourceError."""
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """The frames of this interval. Raises SourceError; the next interval tries again."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
 
 
 @runtime_checkable
 class HasModes(Protocol):
-    """A source that tells more in mode details; the mode may change between two readings, and from another thread."""
+    """A source that shows more in mode details. Another thread may change the mode between two readings."""
 
     mode: Mode
 
 
 class Accumulator:
-    """Turns counters of the kernel, which run since boot, into deltas and totals since the first reading.
+    """Turns counters of the kernel, which count since boot, into deltas and totals since the first reading.
 
-    A counter that went back belongs to a thing that was made anew: what it shows now happened since. One that is
-    never made anew has run over instead, at ``wraps_at``.
+    A counter that went back belongs to something that was created again: its value is the delta. If it can never be
+    created again, it has wrapped around at ``wraps_at`` instead.
     """
 
     def __init__(self, names: Sequence[str], wraps_at: int = 0) -> None:
@@ -138,7 +138,7 @@ class Accumulator:
         self._totals: dict[object, list[int]] = {}
 
     def take(self, key: object, values: Sequence[int]) -> Sequence[int] | None:
-        """Deltas since the last reading of this key; None when it was not there before and there is no delta yet."""
+        """Deltas since the last reading of this key; None at the first reading."""
         last = self._last.get(key)
         self._last[key] = values
         if last is None:
@@ -161,16 +161,16 @@ class Accumulator:
         return {name: Count(delta=deltas[i], total=totals[i]) for i, name in enumerate(self.names)}
 
     def keep(self, keys: Iterable[object]) -> None:
-        """Forget what is not among these any more."""
+        """Forget all other keys."""
         gone = self._last.keys() - set(keys)
         for key in gone:
             del self._last[key], self._totals[key]
 
 
 class RowMaker:
-    """The rows of one table: those that changed, and all of them at every tenth interval.
+    """Makes the rows of one table: those that changed, and all of them once in FULL_EVERY intervals.
 
-    ``wraps_at`` as of :class:`Accumulator`.
+    ``wraps_at``: see :class:`Accumulator`.
     """
 
     def __init__(self, names: Sequence[str], max_rows: int, wraps_at: int = 0) -> None:
@@ -180,7 +180,7 @@ class RowMaker:
         self._interval = 0
 
     def rows(self, readings: Iterable[Reading]) -> tuple[list[Row], bool, int]:
-        """Rows, whether they are all, and how many had no room."""
+        """The rows, whether these are all of them, and how many did not fit."""
         full = self._interval % FULL_EVERY == 0
         self._interval += 1
         rows: list[Row] = []

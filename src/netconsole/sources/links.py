@@ -35,7 +35,7 @@ class Links:
         self._left_out = 0
         self._wait = 0
         self.qdiscs_every = 1
-        """Qdiscs are read at every so many intervals: 1, more only where there are very many."""
+        """Qdiscs are read once in this many intervals: 1, or more where there are very many."""
 
     def open(self) -> None:
         """Raises SourceError when the links of the own namespace cannot be read."""

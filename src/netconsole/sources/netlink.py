@@ -44,9 +44,10 @@ Unasked: TypeAlias = Callable[[int, memoryview], None]
 
 @dataclass(frozen=True, slots=True)
 class BoundSocket:
-    """A socket that is bound and not connected: what waits (UDP: bytes, TCP: connections), drops since it was made.
+    """A socket that is bound and not connected.
 
-    ``ifindex`` is that of the interface that it is bound to, 0 of none. ``drops`` is None on kernels that do not tell.
+    ``waiting``: bytes (UDP) or connections (TCP). ``drops``: since it was created; None where the kernel does not
+    report them. ``ifindex``: the interface that it is bound to; 0 for none.
     """
 
     protocol: str
@@ -81,11 +82,11 @@ class Netlink:
         self._room = memoryview(bytearray(RECEIVE_BYTES)) if room is None else room
 
     def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
-        """The bodies of the messages that answer, each good until the next. Raises OSError, also when it is refused."""
+        """The bodies of the answers; each is valid until the next one. Raises OSError, also when refused."""
         self._send(kind, NLM_F_REQUEST_DUMP, request)
         while True:
             for answered, body in self._answers():
-                if answered in (NLMSG_DONE, NLMSG_ERROR):  # both end it, with 0 or what went wrong
+                if answered in (NLMSG_DONE, NLMSG_ERROR):  # both end the dump, with 0 or an error number
                     _check(body)
                     return
                 yield body
@@ -138,9 +139,9 @@ class Netlink:
 
 
 def bound_sockets(netlink: Netlink) -> list[BoundSocket]:
-    """UDP sockets that are not connected, and TCP listeners, of this network namespace. Raises OSError.
+    """The unconnected UDP sockets and the TCP listeners of this network namespace. Raises OSError.
 
-    The kernel filters by state, so that connections cost nothing; /proc/net/tcp walks them all (4 ms when empty).
+    The kernel filters by state, so connections cost nothing. /proc/net/tcp would walk them all (4 ms when empty).
     """
     found: list[BoundSocket] = []
     for family in (socket.AF_INET, socket.AF_INET6):

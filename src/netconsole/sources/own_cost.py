@@ -1,4 +1,4 @@
-"""self_cost: what the console itself uses, and next to it how busy the whole machine is."""
+"""self_cost: the CPU and memory of the console itself, and how busy the whole machine is."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from netconsole.sources.base import FrameMaker
 from netconsole.telemetry.frames import AnyFrame, Count, Row, Usage
 
 PSS_EVERY = 5
-"""The kernel walks our page tables for PSS: about 1 ms, so not at every interval."""
+"""Intervals between two readings of PSS. The kernel walks our page tables for it, which takes about 1 ms."""
 
 
 class OwnCost:
-    """See the module. ``usage`` is of this process; the runner sends it at the end of the interval."""
+    """See the module. ``usage`` is that of this process. The runner sends it at the end of the interval."""
 
     name: ClassVar[str] = "self_cost"
 
@@ -31,7 +31,7 @@ class OwnCost:
         self._pss_kb: int | None = None
 
     def open(self) -> None:
-        """Begin to count. What the machine did until now, less what we did ourselves, is how busy it was before."""
+        """Start counting. The load of the machine until now, minus our own, is how busy it was before."""
         self._before_pct = machine.before_pct()
         self._machine = machine.busy_and_all_ms()
 
@@ -52,7 +52,7 @@ class OwnCost:
         return [make.table(self.name, "machine", [Row(labels={}, counts=counts, gauges=gauges)], full=True)]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def usage(self) -> Usage:
         """CPU time since the last call, memory now."""

@@ -1,4 +1,4 @@
-"""Runs the sources in one thread, once per interval; a source that fails says why, and the others go on."""
+"""Runs the sources in one thread, once per interval. A source that fails says why, and the others go on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Deliver: TypeAlias = Callable[[list[AnyFrame]], None]
 
 
 class SourceRunner:
-    """Reads the sources of these probes at every interval and delivers whole intervals of frames."""
+    """Reads the sources of these probes in every interval, and delivers the frames of whole intervals."""
 
     def __init__(
         self, requests: Sequence[ProbeRequest], interval_s: float, deliver: Deliver, numbers: Iterator[int]
@@ -46,15 +46,15 @@ class SourceRunner:
         self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._thread.start()
 
     def add(self, request: ProbeRequest) -> None:
-        """Read one more source, from the next interval on; its status says how that went."""
+        """Read one more source from the next interval on. Its status says whether that worked."""
         self._more.put(request)
 
     def set_mode(self, name: str, mode: Mode) -> bool:
-        """Change the mode of a source with its next reading, whose status says so; False when it has but one."""
+        """Change the mode of a source from its next reading on, and say so in its status. False: it has only one."""
         for request, source in self._sources:
             if request.name == name and isinstance(source, HasModes):
                 source.mode = mode
@@ -62,7 +62,7 @@ class SourceRunner:
         return False
 
     def close(self) -> None:
-        """End the thread; at most one reading is awaited. Idempotent."""
+        """End the thread. Waits for one reading at most. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(1.0)
@@ -79,7 +79,7 @@ class SourceRunner:
                     batch.extend(self._read(request, source))
                 batch.append(self._make.cost(self._own.usage()))
                 self._deliver(batch)
-                # A reading that is late is not made up for: the next one is due at the next full interval.
+                # A reading that is late is skipped: the next one is due at the next full interval.
                 now = time.monotonic()
                 due += self._interval_s * (1 + int((now - due) / self._interval_s))
                 self._stop.wait(due - now)
@@ -117,7 +117,7 @@ class SourceRunner:
         return found
 
     def _failed(self, request: ProbeRequest, error: Exception) -> Status:
-        """Also of what no source expects, such as a kernel's message of another form: it must not end the others."""
+        """Its status, also for errors that no source expects (an unknown message of the kernel): the others go on."""
         if not isinstance(error, SourceError):
             error = SourceError(f"{type(error).__name__}: {error}")
         return self._make.status(request.name, error.state, request.mode, str(error), error.help)

@@ -1,6 +1,6 @@
-"""socket_groups: sockets that share one local port (SO_REUSEPORT), idle ones too, so that an uneven group shows.
+"""socket_groups: sockets that share one local port (SO_REUSEPORT), including idle ones, to show an uneven group.
 
-A BPF probe sees only sockets at which something happens; the siblings that should have taken their share are seen here.
+A BPF probe sees only sockets with traffic. This source also sees those of the group that get no traffic.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ MAX_SOCKETS = 1024
 MAX_DESCRIPTORS = 50_000
 """Links of /proc/PID/fd that are read to find the owners of new sockets: about 0.1 s of CPU."""
 SEARCH_EVERY = 5
-"""Intervals between two such searches, which happen only when a group has a new socket: until then it is not shown."""
+"""Intervals between two such searches. They happen only when a group has a new socket, which is shown afterwards."""
 _SOCKET = re.compile(r"socket:\[([0-9]+)\]")
 COUNTS = ("drops",)
 
 
 def groups(sockets: Iterable[BoundSocket]) -> list[BoundSocket]:
-    """Those that share protocol, family, address, interface and port with another one.
+    """The sockets that share protocol, family, address, interface and port with another one.
 
-    Sockets of one port that are bound to an interface each (the dnsmasq of every libvirt network) share nothing.
+    Sockets of one port on different interfaces (the dnsmasq of every libvirt network) are no group.
     """
     by_port: dict[tuple[str, int, bytes, int, int], list[BoundSocket]] = {}
     for one in sockets:
@@ -103,7 +103,7 @@ class SocketGroups:
 
 
 def _owners(proc: Path, wanted: set[int]) -> dict[int, str]:
-    """Command and process id of the owners of these sockets, as far as they are found within the bound."""
+    """Command and process id of the owners of these sockets, as far as MAX_DESCRIPTORS links show them."""
     found: dict[int, str] = {}
     budget = MAX_DESCRIPTORS
     for process in proc.glob("[0-9]*"):
@@ -115,7 +115,7 @@ def _owners(proc: Path, wanted: set[int]) -> dict[int, str]:
                     if match and int(match[1]) in wanted:
                         found[int(match[1])] = f"{_command(process)}/{process.name}"
         except OSError:
-            continue  # it ended, or is not ours to look into
+            continue  # the process ended, or belongs to another user
         if budget <= 0 or wanted <= found.keys():
             break
     return found
@@ -125,7 +125,7 @@ def _target(descriptor: str) -> str:
     try:
         return str(Path(descriptor).readlink())
     except OSError:
-        return ""  # closed meanwhile: that hides no other
+        return ""  # closed meanwhile
 
 
 def _command(process: Path) -> str:

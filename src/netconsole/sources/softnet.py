@@ -1,6 +1,6 @@
-"""softnet: packets taken in, backlog drops and time squeezes of every CPU, from /proc/net/softnet_stat.
+"""softnet: packets received, backlog drops and time squeezes of every CPU, from /proc/net/softnet_stat.
 
-Exact and always there, also where no BPF program can attach; the layout is net/core/net-procfs.c, softnet_seq_show.
+The figures are exact, and there also where no BPF program can attach. Layout: net/core/net-procfs.c, softnet_seq_show.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ COUNTS = ("processed", "dropped", "time_squeeze", "received_rps", "flow_limit")
 MAX_CPUS = 8192
 _FIELDS = (0, 1, 2, 9, 10)
 _CPU_FIELD = 12
-"""Since 5.14 each line ends with backlog length and CPU; before, lines are the online CPUs in order."""
+"""Since 5.14 each line ends with backlog length and CPU. Before, the lines are the online CPUs in order."""
 _WRAPS_AT = 1 << 32
-"""They are unsigned int, and run over within an hour at a million packets a second."""
+"""The counters are unsigned int. At 1 000 000 packets/s they wrap around after 72 minutes."""
 
 
 def parse_softnet(text: str, online: Sequence[int] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """CPU and COUNTS of every line; a count that an old kernel lacks is 0 there, as it has no such limit.
+    """CPU and COUNTS of every line. A count that an old kernel lacks is 0, because it lacks that limit too.
 
     ``online``: the CPUs, for a kernel that does not name them.
     """
@@ -55,15 +55,15 @@ class Softnet:
             found = parse_softnet(self._text(), self._online_cpus())
             readings: list[Reading] = [({"cpu": cpu}, counts, {}) for cpu, counts in found]
         except ValueError:
-            raise SourceError(f"{self._path}: not the layout that this version knows") from None
+            raise SourceError(f"{self._path}: this version of netconsole cannot read its layout") from None
         rows, full, omitted = self._rows.rows(readings)
         return [make.table(self.name, "cpus", rows, full, omitted)]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def _online_cpus(self) -> list[int]:
-        """Of "0-3,8"; empty where nobody tells."""
+        """The CPUs of a list such as "0-3,8"; empty where the file is missing."""
         try:
             ranges = [part.split("-") for part in self._online.read_text("ascii").strip().split(",")]
             return [cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)]

@@ -1,4 +1,4 @@
-"""The facts of the host: how it is configured, each with its source, for the snapshot and for comparisons.
+"""Collects the facts of the host: how it is configured, each with its source, for snapshots and comparisons.
 
 A fact's key is ``area/thing/property`` (``nic/eth0/offload/tx-tcp-segmentation``); docs/reference/facts.md has all.
 """
@@ -26,20 +26,20 @@ AREAS: dict[str, Callable[[Facts], None]] = {
     "tc": tc.collect,
     "ovs": ovs.collect,
 }
-"""In this order, the quick ones first: what does not answer in time is left out, and said to be unknown."""
+"""In this order, quick ones first. What does not answer in time is reported as unknown."""
 
 TIMEOUT_S = 3.0
 
 
 def collect(timeout_s: float = TIMEOUT_S, root: Path = Path("/")) -> dict[str, Fact]:
-    """The facts of this host; its /proc, /sys, /run and logs are looked for below ``root``, netlink is always its own.
+    """The facts of this host. /proc, /sys, /run and logs are read below ``root``; netlink is always this host's.
 
-    Takes ``timeout_s`` at most: a driver that does not answer leaves its area and the later ones unknown, with the
-    reason. Never raises. Nothing is executed and nothing is changed; without root some facts are unknown.
+    Takes ``timeout_s`` at most: if a driver does not answer, its area and the later ones are unknown, with the reason.
+    Never raises. Runs no command and changes nothing. Without root privileges some facts are unknown.
     """
     facts = Facts(root)
     finished: list[str] = []
-    # A read that hangs in a driver cannot be interrupted: it is left behind in a thread that does not keep us alive.
+    # A read that hangs in a driver cannot be interrupted. It stays behind in a daemon thread.
     worker = threading.Thread(target=_collect, args=(facts, finished), name="facts", daemon=True)
     started = time.monotonic()
     worker.start()
@@ -62,7 +62,7 @@ def _collect(facts: Facts, finished: list[str]) -> None:
             collect_area(facts)
         except OSError as error:
             facts.unknown(area, "netconsole", reason(error))
-        except Exception as error:  # a fact is never worth the snapshot: the area says that it is unknown, and why
+        except Exception as error:  # the snapshot must not fail: the area is unknown, with the reason
             facts.unknown(area, "netconsole", f"{type(error).__name__} while reading")
         finished.append(area)
 

@@ -1,7 +1,7 @@
-"""What only ethtool tells about a device: driver and firmware, offloads, rings, channels, coalescing, link, RSS table.
+"""Reads what only ethtool knows of a device: driver, firmware, offloads, rings, channels, coalescing, link, RSS table.
 
-pyroute2 speaks the netlink and ioctl requests; the two that it lacks (driver information, RSS indirection) are here,
-with their layouts from the kernel's include/uapi/linux/ethtool.h.
+pyroute2 makes the netlink and ioctl requests. The two that it lacks (driver information, RSS indirection) are here.
+Their layouts are those of the kernel's include/uapi/linux/ethtool.h.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHANNELS = ("combined_count", "max_combined", "rx_count", "max_rx", "tx_count",
 
 
 class Device:
-    """Asks ethtool about devices; close it when done."""
+    """Makes ethtool requests for devices. Close it when done."""
 
     def __init__(self) -> None:
         self._ethtool = Ethtool()
@@ -42,7 +42,7 @@ class Device:
         self._ethtool.close()
 
     def all(self, facts: Facts, name: str) -> None:
-        """Everything, for a physical device."""
+        """Add all facts of a physical device."""
         self.driver(facts, name)
         self.offloads(facts, name)
         self._ask(facts, name, "ring", "get_rings", _RINGS)
@@ -52,7 +52,7 @@ class Device:
         self._indirection(facts, name)
 
     def driver(self, facts: Facts, name: str) -> None:
-        """Driver, its version and the firmware's."""
+        """Add the driver, its version and that of the firmware."""
         source = "ethtool -i (ETHTOOL_GDRVINFO)"
         try:
             data = self._ioctl(name, struct.pack("=I", _GDRVINFO).ljust(_DRVINFO.size, b"\0"))
@@ -71,7 +71,7 @@ class Device:
                 facts.put(key("nic", name, fact), text, source)
 
     def offloads(self, facts: Facts, name: str, fixed: bool = True) -> None:
-        """The ``ethtool -k`` set: on or off, and whether that is fixed; the fixed ones can be left out."""
+        """Add the features of ``ethtool -k``: on or off, and whether that is fixed. ``fixed``: include fixed ones."""
         source = "ethtool -k (ETHTOOL_GFEATURES)"
         try:
             features = self._ethtool.get_features(name).features
@@ -108,7 +108,7 @@ class Device:
                 facts.put(key("nic", name, "coalesce", field), value, source)
 
     def _indirection(self, facts: Facts, name: str) -> None:
-        """The RSS table as its share per queue, which is what tells an uneven one: ``0: 64, 1: 64``."""
+        """Add the RSS table as entries per queue, which shows whether it is even: ``0: 64, 1: 64``."""
         source = "ethtool -x (ETHTOOL_GRXFHINDIR)"
         fact = key("nic", name, "rss_indirection")
         try:

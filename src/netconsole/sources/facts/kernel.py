@@ -22,9 +22,9 @@ MODULES = (
     "cpuidle_haltpoll",
 )
 _PER_DEVICE = ("conf", "neigh")
-"""Folders with one folder per device: there are thousands on a hypervisor, what differs is rarely of interest."""
+"""Directories with one directory per device. A hypervisor has thousands, and their differences rarely matter."""
 _NOT_SETTINGS = ("nf_conntrack_count", "flush", "stable_secret")
-"""States and triggers among the settings."""
+"""Files among the settings that are states or triggers."""
 _MAX_SYSCTLS = 2000
 _MAX_SYSCTL_BYTES = 4096
 
@@ -41,7 +41,7 @@ def collect(facts: Facts) -> None:
 
 
 def sysctls(facts: Facts) -> None:
-    """Add the facts under ``sysctl/``: all of net.*, and for per-device settings ``all`` and ``default`` alone."""
+    """Add the facts under ``sysctl/``: all of net.*, but of per-device settings only ``all`` and ``default``."""
     base = facts.root / "proc/sys/net"
     added = 0
     for folder, folders, files in os.walk(base):
@@ -81,7 +81,7 @@ def _sysctl(path: Path) -> str | None:
         with path.open("rb") as stream:
             return " ".join(decoded(stream.read(_MAX_SYSCTL_BYTES)).split())
     except OSError:
-        return None  # some refuse root too (write-only triggers of older kernels): they are no settings
+        return None  # some cannot be read even by root (write-only triggers of older kernels): no settings
 
 
 def _module(facts: Facts, name: str) -> None:

@@ -13,7 +13,7 @@ _NODES = "/sys/devices/system/node"
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``memory/``."""
-    # Volatile: a guest's memory is plugged in and out, and the kernel's own share of it changes with every version.
+    # Volatile: a guest's memory is hot-plugged, and the kernel's own share changes with every version.
     facts.file("memory/total_kb", "/proc/meminfo", _total_kb, volatile=True)
     for size in facts.entries(_HUGE):
         facts.file(key("memory", size, "pages"), f"{_HUGE}/{size}/nr_hugepages", int)

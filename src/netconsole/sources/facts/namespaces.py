@@ -1,6 +1,6 @@
-"""Which network namespaces there are, and whose: what `ip netns` calls them, or the process that has a nameless one.
+"""Lists the network namespaces: each with its name in `ip netns`, or with a process in it if it has no name.
 
-All of it is volatile: a comparison names rows by it, and tells a namespace that came from one where nothing happened.
+All these facts are volatile. A comparison uses them to name rows, and to tell a new namespace from an idle one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _MAX_NAMESPACES = 4096
 
 
 def collect(facts: Facts) -> None:
-    """Add ``netns/INODE/name`` or, without a name, ``netns/INODE/process``: of the first process, by number, in it."""
-    host = facts.inode("/proc/1/ns/net") or facts.inode("/proc/self/ns/net")  # the first only as root
+    """Add ``netns/INODE/name`` or, without a name, ``netns/INODE/process``: its process with the lowest id."""
+    host = facts.inode("/proc/1/ns/net") or facts.inode("/proc/self/ns/net")  # the first needs root
     named = {inode: name for name in facts.entries(_NAMED) if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
     for inode, name in list(named.items())[:_MAX_NAMESPACES]:
         if inode != host:
@@ -31,5 +31,5 @@ def collect(facts: Facts) -> None:
         try:
             facts.put(key("netns", inode, "process"), facts.text(f"/proc/{pid}/comm").strip(), _OF_PROCESSES, True)
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
     facts.put("netns_count", len(seen - {host}), f"{_NAMED}, {_OF_PROCESSES}", volatile=True)

@@ -81,7 +81,7 @@ def _physical(facts: Facts, device: Device, name: str) -> None:
     for queue in facts.entries(f"{_NET}/{name}/queues"):
         file = "rps_cpus" if queue.startswith("rx") else "xps_cpus"
         where = f"{_NET}/{name}/queues/{queue}/{file}"
-        with contextlib.suppress(OSError):  # a device of one queue has the file, but nothing to steer
+        with contextlib.suppress(OSError):  # with one queue the file exists, but cannot be read
             facts.put(key("nic", name, queue, file), facts.text(where).strip(), where)
     # A virtio device's interrupts belong to the PCI device above it.
     for folder in (f"{_NET}/{name}/device/msi_irqs", f"{_NET}/{name}/device/../msi_irqs"):
@@ -90,7 +90,7 @@ def _physical(facts: Facts, device: Device, name: str) -> None:
 
 
 def _interrupt(facts: Facts, name: str, irq: str) -> None:
-    """Affinity of an interrupt, under the name that the driver gave it: numbers change with every boot."""
+    """Add the affinity of an interrupt under the name from its driver, because numbers change with every boot."""
     folder = f"/proc/irq/{irq}"
     action = next((entry for entry in facts.entries(folder) if _is_folder(facts, f"{folder}/{entry}")), None)
     if action is not None:
@@ -105,5 +105,5 @@ def _is_folder(facts: Facts, path: str) -> bool:
 
 
 def _node(text: str) -> int | str:
-    """-1 is what the kernel says of a device that belongs to no node: that is known, so it is not null."""
+    """The kernel shows -1 for a device that belongs to no node. That is known, so it is not null."""
     return "none" if int(text) < 0 else int(text)

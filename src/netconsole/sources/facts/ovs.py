@@ -1,4 +1,4 @@
-"""Facts of Open vSwitch, from its database: version, other_config, bridges with datapath, settings of every port."""
+"""Facts of Open vSwitch from its database: version, other_config, bridges with datapath, settings of every port."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OvsError(Exception):
 
 
 def collect(facts: Facts) -> None:
-    """Add the facts under ``ovs/``; nothing but one unknown where no Open vSwitch runs."""
+    """Add the facts under ``ovs/``. Where no Open vSwitch runs: one unknown fact."""
     path = next((path for path in SOCKETS if facts.exists(path)), None)
     if path is None:
         facts.unknown("ovs", SOCKETS[0], "no Open vSwitch database here")
@@ -68,7 +68,7 @@ def collect(facts: Facts) -> None:
 
 
 def select(socket: Path, timeout_ms: int = TIMEOUT_MS) -> dict[str, list[dict[str, Any]]]:
-    """The columns of interest of four tables. Raises OvsError when the server is silent, gone or speaks nonsense."""
+    """The needed columns of four tables. Raises OvsError when the server is gone, silent, or sends invalid data."""
     operations = [
         {"op": "select", "table": table, "where": [], "columns": columns} for table, columns in _TABLES.items()
     ]
@@ -81,7 +81,7 @@ def select(socket: Path, timeout_ms: int = TIMEOUT_MS) -> dict[str, list[dict[st
 
 
 def _call(socket: Path, request: Any, timeout_ms: int) -> Any:
-    """Send one request and wait for its answer, a second at most: `transact_block` of the library waits for ever."""
+    """Send one request and wait for its answer. The library's `transact_block` would wait for ever."""
     deadline = timeval.msec() + timeout_ms
     error, channel = stream.Stream.open_block(stream.Stream.open(f"unix:{socket}"), timeout_ms)
     if error:

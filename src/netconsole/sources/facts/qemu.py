@@ -1,4 +1,4 @@
-"""Reads a QEMU command line: the name of the VM, its network devices and the options that matter to networking."""
+"""Parses a QEMU command line: the name of the VM, its network devices, and the options that affect networking."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 OPTIONS = ("machine", "cpu", "smp", "m", "overcommit", "accel", "numa", "object")
-"""Options of QEMU that are kept as facts; `object` only for memory backends and I/O threads."""
+"""Options of QEMU that become facts; `object` only for memory backends and I/O threads."""
 _OBJECTS = ("memory-backend", "iothread", "thread-context")
 _SECRETS = ("secret", "password", "file=")
 _MAX_ARGUMENTS = 4096
@@ -15,7 +15,7 @@ _MAX_ARGUMENTS = 4096
 
 @dataclass(slots=True)
 class Nic:
-    """One guest network device: what QEMU was told about its back end (netdev) and front end (device)."""
+    """One network device of a guest: the options of its back end (netdev) and front end (device)."""
 
     netdev: str
     backend: dict[str, str] = field(default_factory=dict)
@@ -23,14 +23,14 @@ class Nic:
 
     @property
     def descriptors(self) -> list[int]:
-        """Inherited tap descriptors, one per queue, as libvirt passes them."""
+        """The tap descriptors that libvirt passes, one per queue."""
         text = self.backend.get("fds") or self.backend.get("fd") or ""
         return [int(number) for number in text.split(":") if number.isdigit()]
 
 
 @dataclass(slots=True)
 class CommandLine:
-    """What was understood of it. Unknown options are no error: QEMU has thousands."""
+    """The known options of a command line. Unknown ones are no error: QEMU has thousands."""
 
     name: str | None = None
     uuid: str | None = None
@@ -39,7 +39,7 @@ class CommandLine:
 
 
 def parse(arguments: list[str]) -> CommandLine:
-    """Understand the arguments of a QEMU process; never raises, whatever they are."""
+    """Parse the arguments of a QEMU process. Never raises."""
     line = CommandLine()
     backends: dict[str, Nic] = {}
     devices: list[dict[str, str]] = []
@@ -66,7 +66,7 @@ def parse(arguments: list[str]) -> CommandLine:
 
 
 def keywords(text: str, first: str) -> dict[str, str]:
-    """``tap,id=n0,fds=3:4`` or its JSON form as a dictionary; a leading bare word is the value of ``first``."""
+    """``tap,id=n0,fds=3:4`` or its JSON form as a dictionary. A first word without ``=`` is the value of ``first``."""
     if text.startswith("{"):
         try:
             decoded = json.loads(text)
@@ -94,7 +94,7 @@ def _plain(value: object) -> str:
 
 
 def _harmless(name: str, text: str) -> bool:
-    """Objects may be secrets; only memory and threads are of interest, and nothing that names a key."""
+    """Whether a fact of this option is safe: objects may be secrets, so only memory and threads without keys are."""
     if name != "object":
         return True
     return any(word in text for word in _OBJECTS) and not any(word in text for word in _SECRETS)

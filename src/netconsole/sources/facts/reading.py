@@ -1,4 +1,4 @@
-"""Where facts are put: bounded, thread-safe, each with its source; unknown with the reason instead of an exception."""
+"""Holds collected facts, each with its source: bounded, thread-safe. A read error makes a fact unknown, with why."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, TypeAlias
 Value: TypeAlias = str | int | float | bool | list[str] | None
 
 MAX_FACTS = 50_000
-"""200 VMs of 8 queues have about 15 000."""
+"""200 VMs with 8 queues each have about 15 000 facts."""
 MAX_BYTES = 64 * 1024
-"""More than this of one file is not read: the longest of interest are command lines."""
+"""The most that is read of one file. Command lines are the longest."""
 MAX_TEXT = 4096
-"""A longer value is cut: a kernel command line has at most 4096 characters."""
+"""A longer value is cut. A kernel command line has 4096 characters at most."""
 MAX_ENTRIES = 65536
-"""More entries of one directory are not looked at; /proc of a large host has some 20 000."""
+"""The most entries that are read of one directory. /proc of a large host has about 20 000."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that is configured on this host. ``value`` None is unknown, and ``why`` says why.
+    """One setting of this host. ``value`` None is unknown, and ``why`` gives the reason.
 
-    ``volatile`` facts (a process id, a tap's number) identify things for the reader; a comparison does not report them.
+    ``volatile``: the fact (a process id, a tap's number) only identifies something. A comparison does not report it.
     """
 
     value: Value
@@ -34,7 +34,7 @@ class Fact:
     volatile: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As the snapshot carries it: what is not there is left out."""
+        """As in a snapshot, without empty fields."""
         document: dict[str, Any] = {"value": self.value, "source": self.source}
         if self.why is not None:
             document["why"] = self.why
@@ -53,7 +53,7 @@ class Facts:
         self._lock = threading.Lock()
 
     def taken(self) -> dict[str, Fact]:
-        """What is there now, in the order of the keys; a copy."""
+        """A copy of all facts so far, in the order of the keys."""
         with self._lock:
             return dict(sorted(self._facts.items()))
 
@@ -88,7 +88,7 @@ class Facts:
             return decoded(stream.read(MAX_BYTES))
 
     def entries(self, path: str) -> list[str]:
-        """Names in a directory, numbers in their order; empty when it cannot be read."""
+        """Names in a directory, in natural order; empty when it cannot be read."""
         try:
             names = [entry.name for entry in islice((self.root / path.lstrip("/")).iterdir(), MAX_ENTRIES)]
         except OSError:
@@ -96,14 +96,14 @@ class Facts:
         return sorted(names, key=natural)
 
     def link(self, path: str) -> str | None:
-        """The last component of what a symbolic link points to; None when it is none."""
+        """The last component of a symbolic link's target; None when it is no link."""
         try:
             return (self.root / path.lstrip("/")).readlink().name
         except OSError:
             return None
 
     def inode(self, path: str) -> int | None:
-        """The inode of what a path leads to (of a namespace its number); None when it cannot be told."""
+        """The inode that a path leads to (for a namespace: its number); None when it cannot be read."""
         try:
             return (self.root / path.lstrip("/")).stat().st_ino
         except OSError:
@@ -130,7 +130,7 @@ def reason(error: OSError) -> str:
 
 
 def decoded(data: bytes) -> str:
-    """Text of the kernel or of a process; bytes that are not UTF-8 stay visible as ``\\xff``."""
+    """Text from the kernel or a process. Bytes that are not UTF-8 are shown as ``\\xff``."""
     return data.decode("utf-8", "backslashreplace")
 
 
@@ -141,7 +141,7 @@ def natural(name: str) -> tuple[int, int, str]:
 
 
 def grouped(numbered: Iterable[tuple[int, str]]) -> str:
-    """One value for many CPUs, readable: ``performance`` when all agree, else ``performance: 0-3; powersave: 4-7``."""
+    """One text for the values of many CPUs: ``performance`` if all agree, else ``performance: 0-3; powersave: 4-7``."""
     by_value: dict[str, list[int]] = {}
     for number, value in numbered:
         by_value.setdefault(value, []).append(number)

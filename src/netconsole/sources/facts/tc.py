@@ -18,10 +18,10 @@ from netconsole.sources.facts.reading import Facts
 _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 _NAMES = {0xFFFFFFFF: "root", 0xFFFFFFF1: "ingress", _INGRESS: "ingress", _EGRESS: "egress", 0xFFFF0000: "ingress"}
 _HOOKS = {"clsact": (_INGRESS, _EGRESS), "ingress": (0xFFFF0000,), "noqueue": (), "mq": ()}
-"""What the filters of a queueing discipline hang on, where that is not the discipline itself."""
+"""The parents of a queueing discipline's filters, where that is not the discipline itself."""
 _ETHERTYPES = {0x0003: "all", 0x0800: "ip", 0x0806: "arp", 0x86DD: "ipv6", 0x8100: "802.1Q"}
 _OFFLOADED = "flower"
-"""Open vSwitch makes these by itself, one a flow: they come and go with the traffic."""
+"""Open vSwitch creates these filters itself, one per flow. They come and go with the traffic."""
 _MAX_FILTERS = 64
 _NOT_OPTIONS = re.compile(r"STATS|_(RTAB|PTAB|CTAB|STAB|PAD)$|DIRECT_QLEN")
 _NOT_PARAMETERS = re.compile(r"reserved|cell_|linklayer|^__")
@@ -59,7 +59,7 @@ def handle(number: int) -> str:
 
 
 def _filters(facts: Facts, route: IPRoute, device: str, index: int, parent: int) -> None:
-    """Kind, protocol, class and actions of each; what exactly it matches is left to tc."""
+    """Add kind, protocol, class and actions of each filter. `tc` shows what exactly it matches."""
     source = "rtnetlink (RTM_GETTFILTER)"
     try:
         found = list(islice(route.get_filters(index=index, parent=parent), _MAX_FILTERS + 1))
@@ -68,7 +68,7 @@ def _filters(facts: Facts, route: IPRoute, device: str, index: int, parent: int)
     for entry in found[:_MAX_FILTERS]:
         kind, options = entry.get_attr("TCA_KIND"), entry.get_attr("TCA_OPTIONS")
         if options is None or not entry["handle"] or _within(options, "_DIVISOR") is not None:
-            continue  # not a filter: what stands for all of one preference, or a table of them
+            continue  # not a filter, but the entry for a preference or a hash table
         preference, protocol = entry["info"] >> 16, socket.ntohs(entry["info"] & 0xFFFF)
         text = f"{kind} protocol={_ETHERTYPES.get(protocol, hex(protocol))}"
         target, actions = _within(options, "_CLASSID"), _within(options, "_ACT")
@@ -82,7 +82,7 @@ def _filters(facts: Facts, route: IPRoute, device: str, index: int, parent: int)
 
 
 def _within(options: Any, ending: str) -> Any:
-    """An attribute by the end of its name, which begins with the kind of the filter; None when there is none."""
+    """An attribute by the end of its name (the name begins with the kind of the filter); None without one."""
     return next((value for name, value in options.get("attrs", ()) if name.endswith(ending)), None)
 
 
@@ -91,7 +91,7 @@ def _options(options: Any) -> str:
 
 
 def _flat(options: Any, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
-    """The parameters in a netlink attribute, by name; statistics and rate tables left out."""
+    """The parameters in a netlink attribute, by name, without statistics and rate tables."""
     if depth == 0 or options is None:
         return
     if isinstance(options, dict):

@@ -1,8 +1,8 @@
 """Facts of the virtual machines: vCPU placement, vhost workers, network devices with their taps, QEMU's options.
 
-Everything is under the VM's name; what changes from start to start (process and tap numbers, MACs) is volatile, and is
-what a comparison maps volatile labels with. Nothing is asked of QEMU itself, and nothing here walks a guest's memory:
-``numa_maps`` would, so where the memory really lies is not told.
+All facts are under the VM's name. What changes with every start (process and tap numbers, MACs) is volatile; a
+comparison matches volatile labels with it. QEMU itself is not asked. ``numa_maps`` is not read, because that walks all
+of the guest's memory. So the real NUMA placement of the memory is not known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from netconsole.sources.facts.reading import Facts, decoded, reason
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
 _STAT_NICE, _STAT_RT_PRIORITY, _STAT_POLICY = 19 - 3, 40 - 3, 41 - 3
-"""Fields of /proc/PID/stat by their numbers in proc(5), counted from the one after the process name (the third)."""
+"""Fields of /proc/PID/stat by their numbers in proc(5), counted from the third (after the process name)."""
 _MAX_VMS = 2048
 _VCPU = re.compile(r"CPU (\d+)/KVM$")
 _DEVICE_FIELDS = {
@@ -41,7 +41,7 @@ _LOG_TAIL_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread of interest and how it is scheduled."""
+    """A thread and how it is scheduled."""
 
     tid: int
     comm: str
@@ -50,7 +50,7 @@ class Thread:
 
 
 def collect(facts: Facts) -> None:
-    """Add the facts under ``vm/``; a VM without a name is called by its UUID, or unnamed."""
+    """Add the facts under ``vm/``. A VM without a name is called by its UUID, or "unnamed"."""
     found = 0
     workers = _kernel_workers(facts)
     used: set[str] = set()
@@ -62,7 +62,7 @@ def collect(facts: Facts) -> None:
         arguments = _arguments(facts, pid)
         line = qemu.parse(arguments)
         name = line.name or line.uuid or "unnamed"
-        if name in used:  # in the order of their processes, which is mostly that of their starts
+        if name in used:  # by process id, which is mostly the order of starting
             name = f"{name} #{sum(one.partition(' #')[0] == name for one in used) + 1}"
         used.add(name)
         _vm(facts, pid, name, line, workers.get(pid, []))
@@ -119,7 +119,7 @@ def _nics(facts: Facts, pid: int, name: str, line: qemu.CommandLine) -> None:
 
 
 def _taps(facts: Facts, pid: int) -> dict[int, str]:
-    """Tap device by descriptor, in the order of the descriptors: one per queue."""
+    """Tap devices by descriptor, in the order of the descriptors: one per queue."""
     found = {}
     for fd in facts.entries(f"/proc/{pid}/fd"):
         if facts.link(f"/proc/{pid}/fd/{fd}") == "tun":
@@ -142,7 +142,7 @@ def _qemu_processes(facts: Facts) -> Iterator[int]:
 
 
 def _kernel_workers(facts: Facts) -> dict[int, list[Thread]]:
-    """vhost workers before 6.4: kernel threads named after the process that owns them."""
+    """vhost workers before 6.4, by owner: kernel threads that are named after the process that owns them."""
     found: dict[int, list[Thread]] = {}
     for entry in facts.entries("/proc"):
         if not entry.isdigit():
@@ -188,7 +188,7 @@ def _arguments(facts: Facts, pid: int) -> list[str]:
 
 
 def _version(facts: Facts, name: str) -> None:
-    """libvirt writes QEMU's version into the VM's log at every start; asking QEMU itself would disturb it."""
+    """Add QEMU's version. libvirt writes it into the VM's log at every start. Asking QEMU itself would disturb it."""
     source = f"/var/log/libvirt/qemu/{name}.log"
     fact = key("vm", name, "qemu_version")
     if "/" in name or name.startswith("."):

@@ -1,1 +1,1 @@
-"""What Open vSwitch tells about itself: control socket and netlink."""
+"""Reads Open vSwitch through its control socket and netlink."""

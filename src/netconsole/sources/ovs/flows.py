@@ -1,6 +1,6 @@
-"""ovs_flows: Open vSwitch's datapaths and ports, its flow table and how ovs-vswitchd keeps up with it.
+"""ovs_flows: Open vSwitch's datapaths and ports, its flow table, and whether ovs-vswitchd keeps up with it.
 
-Counters of the kernel come by netlink; flow limit, revalidation and datapaths in user space from ovs-vswitchd itself.
+The kernel's counters come by netlink. Flow limit, revalidation and datapaths in user space come from ovs-vswitchd.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from netconsole.telemetry.frames import AnyFrame, Label, Mode, Scalar
 MAX_DATAPATHS = 64
 MAX_PORTS = 4096
 MAX_SHARE = 0.01
-"""Of one core: where reading all ports takes longer than this share of an interval, they are read less often."""
+"""When reading all ports takes longer than this share of an interval (of one core), they are read less often."""
 MAX_EVERY = 60
 BRIDGES_EVERY = 10
 """Intervals after which ovs-vswitchd is asked again which bridge a port belongs to."""
 LOOK_AGAIN = 10
-"""Intervals after which it is looked again for a kernel module that was not loaded."""
+"""Intervals after which a missing kernel module is looked for again."""
 DUMP_EVERY_S = 5.0
 MAX_NEW_FLOWS = 50
-"""New flows that one look at the flow table tells of."""
+"""New flows that are reported from one dump of the flow table."""
 KERNEL, USERSPACE = "kernel", "user space"
 LOOKUPS = ("hits", "misses", "lost")
 MASKS = ("mask_hits", "cache_hits")
@@ -49,7 +49,7 @@ _MAX_FIELD = 256
 
 
 class OvsFlows:
-    """See the module. In mode details it also tells, in words, of flows that are new in the flow table."""
+    """See the module. In mode details it also reports new flows of the flow table, as text."""
 
     name: ClassVar[str] = "ovs_flows"
 
@@ -67,7 +67,7 @@ class OvsFlows:
         self._lookups: dict[str, tuple[int, int]] = {}
         self._ports: list[Reading] = []
         self._uncounted: dict[tuple[Label, Label], tuple[str, ...]] = {}
-        """Of ports in user space, by datapath and name: what their kind does not count."""
+        """By datapath and name of a port in user space: the counters that its type lacks."""
         self._port_sockets: dict[str, int] = {}
         self._ports_in = 0
         self._bridges: dict[tuple[str, str], str] = {}
@@ -78,7 +78,7 @@ class OvsFlows:
         self._known_flows: dict[str, set[str]] = {}
         self._dump_at = 0.0
         self.ports_every = 1
-        """Ports are read at every so many intervals: 1, more only where there are very many."""
+        """Ports are read once in this many intervals: 1, or more where there are very many."""
 
     def open(self) -> None:
         """Raises SourceError when there is neither the kernel module nor a running ovs-vswitchd."""
@@ -121,10 +121,10 @@ class OvsFlows:
         self._vswitchd.close()
         self._lose_netlink()
 
-    # ---- what is there ----
+    # ---- reading ----
 
     def _look(self) -> tuple[Answers | None, str]:
-        """What ovs-vswitchd says, or why it says nothing. Raises SourceError when there is no kernel module either."""
+        """The answers of ovs-vswitchd, or why there are none. Raises SourceError without a kernel module as well."""
         self._look_in -= 1
         if self._netlink is None and self._look_in <= 0:
             self._look_in = LOOK_AGAIN
@@ -180,7 +180,7 @@ class OvsFlows:
             yield {"datapath": one.name, "kind": USERSPACE}, (one.hits, one.misses, one.lost), gauges
 
     def _masks_per_packet(self, one: KernelDatapath) -> float | None:
-        """Masks that were tried for a packet, on average of the interval (net/openvswitch/flow_table.c)."""
+        """Masks tried per packet, average of the interval (net/openvswitch/flow_table.c)."""
         if one.mask_hits is None:
             return None
         packets = one.hits + one.misses
@@ -239,7 +239,7 @@ class OvsFlows:
         counts = tuple(self._counters.get(name, 0) for name in (FLOW_PUTS, FLOW_DELETES, EXECUTED))
         return {"process": f"ovs-vswitchd/{self._vswitchd.pid}"}, counts, gauges
 
-    # ---- flows in words ----
+    # ---- flows as text ----
 
     def _new_flows(self, make: FrameMaker, datapaths: Sequence[KernelDatapath], answers: Answers) -> Iterator[AnyFrame]:
         if time.monotonic() < self._dump_at:

@@ -1,4 +1,4 @@
-"""Open vSwitch's datapaths in the kernel and their ports, by generic netlink (include/uapi/linux/openvswitch.h)."""
+"""Reads Open vSwitch's kernel datapaths and their ports by generic netlink (include/uapi/linux/openvswitch.h)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CMD_GET = 3
 """OVS_DP_CMD_GET and OVS_VPORT_CMD_GET."""
 _DP_NAME, _DP_STATS, _DP_MEGAFLOW_STATS, _DP_USER_FEATURES, _DP_MASKS_CACHE_SIZE, _DP_PER_CPU_PIDS = 1, 3, 4, 5, 7, 8
 _DISPATCH_PER_CPU = 1 << 3
-"""OVS_DP_F_DISPATCH_UPCALL_PER_CPU, since 5.15: before, every port has its own list of handlers."""
+"""OVS_DP_F_DISPATCH_UPCALL_PER_CPU, since 5.15. Before, every port has its own list of handlers."""
 _PORT_NUMBER, _PORT_TYPE, _PORT_NAME, _PORT_UPCALL_PID, _PORT_STATS = 1, 2, 3, 5, 6
 _TYPES = {1: "netdev", 2: "internal", 3: "gre", 4: "vxlan", 5: "geneve"}
 
@@ -32,10 +32,10 @@ _PORT_STATS_LAYOUT = struct.Struct("=8Q")
 
 @dataclass(frozen=True, slots=True)
 class KernelDatapath:
-    """A datapath of the kernel: its counters since it was made. None: this kernel does not tell.
+    """A datapath of the kernel: its counters since it was created. None: this kernel does not report it.
 
-    ``sockets`` are those of handlers to which upcalls go; a datapath that has none loses all of them. ``per_cpu`` says
-    that it has one list of them; else (always before 5.15) every port has its own: see :class:`Vport`.
+    ``sockets``: the handlers' sockets, which receive upcalls. A datapath without any loses all upcalls. ``per_cpu``:
+    the datapath has one list of them. Otherwise (always before 5.15) every port has its own: see :class:`Vport`.
     """
 
     index: int
@@ -64,7 +64,7 @@ class Vport:
 
 
 class OvsNetlink:
-    """The families of a kernel that has the module loaded."""
+    """The netlink families of the kernel module openvswitch."""
 
     def __init__(self) -> None:
         """Raises OSError; FileNotFoundError when openvswitch is not loaded."""
@@ -80,7 +80,7 @@ class OvsNetlink:
             raise
 
     def datapaths(self) -> list[KernelDatapath]:
-        """Those of this network namespace. Raises OSError."""
+        """The datapaths of this network namespace. Raises OSError."""
         request = _OVS.pack(_CMD_GET, 2, 0)
         return [_datapath(body) for body in self._netlink.dump(self._datapaths, request)]
 
@@ -110,7 +110,7 @@ def _datapath(body: memoryview) -> KernelDatapath:
         mask_hits, masks, cache_hits = _MASKS.unpack_from(values[_DP_MEGAFLOW_STATS])
     cache_size = _number(values, _DP_MASKS_CACHE_SIZE)
     per_cpu = bool((_number(values, _DP_USER_FEATURES) or 0) & _DISPATCH_PER_CPU)
-    # A kernel that does not tell the list looks like one that has none: unknown.
+    # A kernel that does not report the list looks like one with an empty list: unknown.
     sockets = _sockets(values[_DP_PER_CPU_PIDS]) if per_cpu and _DP_PER_CPU_PIDS in values else None
     return KernelDatapath(
         index, _text(values[_DP_NAME]), hits, misses, lost, flows, masks, mask_hits,
@@ -128,7 +128,7 @@ def _port(body: memoryview) -> Vport:
 
 
 def _sockets(pids: memoryview | None) -> int:
-    """Different netlink sockets in a list of ports; 0 stands for none."""
+    """How many different netlink sockets are in a list of port ids; 0 means none."""
     if pids is None:
         return 0
     numbers = {pid for (pid,) in struct.iter_unpack("=I", pids[: len(pids) & ~3])}

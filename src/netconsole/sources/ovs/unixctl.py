@@ -1,4 +1,4 @@
-"""ovs-vswitchd's control socket: one JSON-RPC request after the other, as ovs-appctl asks (OVS lib/unixctl.c)."""
+"""Sends JSON-RPC requests to ovs-vswitchd's control socket, as ovs-appctl does (OVS lib/unixctl.c)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DIRECTORIES = ("/run/openvswitch", "/var/run/openvswitch", "/usr/local/var/run/o
 DIRECTORY_VARIABLE = "OVS_RUNDIR"
 """Where Open vSwitch's own tools look first."""
 TIMEOUT_S = 0.25
-"""An idle ovs-vswitchd answers within a millisecond. Its main thread answers, so one that is slow is news by itself."""
+"""An idle ovs-vswitchd answers within 1 ms. Its main thread answers, so a slow answer shows that it is busy."""
 MAX_REPLY_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 16
 
@@ -22,7 +22,7 @@ class UnixctlError(Exception):
 
 
 class Refused(UnixctlError):
-    """It answered that it cannot: an unknown command, or one without an object here."""
+    """It refused: the command is unknown, or its object does not exist."""
 
 
 class Unixctl:
@@ -40,7 +40,7 @@ class Unixctl:
             raise UnixctlError(f"{path}: {error.strerror or 'no answer'}") from None
 
     def ask(self, command: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
-        """The answer's text. Raises UnixctlError; unless it is Refused, the connection is of no use any more."""
+        """The text of the answer. Raises UnixctlError. Unless that is Refused, do not use the connection again."""
         self._number += 1
         request = {"method": command, "params": list(arguments), "id": self._number}
         try:
@@ -58,7 +58,7 @@ class Unixctl:
         return str(reply.get("result", ""))
 
     def close(self) -> None:
-        """Close the connection; what was asked is forgotten by the other side too."""
+        """Close the connection. ovs-vswitchd then forgets the request."""
         self._socket.close()
 
     def _reply(self, command: str, deadline: float) -> object:
@@ -74,7 +74,7 @@ class Unixctl:
             try:
                 return json.loads(received)
             except ValueError:
-                continue  # a brace inside the text
+                continue  # this brace was inside the text
         raise UnixctlError(f"{command}: an answer of more than {MAX_REPLY_BYTES >> 20} MiB")
 
 

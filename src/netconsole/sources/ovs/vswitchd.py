@@ -1,4 +1,4 @@
-"""What ovs-vswitchd tells of itself: revalidation, flow puts, threads, datapaths in user space, flows in words."""
+"""Asks ovs-vswitchd about revalidation, flow puts, threads, datapaths in user space, and flows as text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, vswitchd_pid
 
 ASK_AGAIN_S = 5.0
-"""One that did not answer is left alone so long: it has enough to do."""
+"""How long not to ask again when it did not answer, because it is busy."""
 USERSPACE = "netdev"
 MAX_FLOWS_DUMPED = 5000
-"""A dump holds up the main thread of ovs-vswitchd: with more flows than this it is not asked for one."""
+"""With more flows than this no dump is made, because a dump blocks the main thread of ovs-vswitchd."""
 DUMP_TIMEOUT_S = 1.0
 FLOW_PUTS, FLOW_DELETES, EXECUTED = "dpif_flow_put", "dpif_flow_del", "dpif_execute"
-"""Coverage counters (OVS lib/dpif.c), which every thread adds to about once a second."""
+"""Coverage counters (OVS lib/dpif.c). Every thread updates them about once per second."""
 _COUNTERS = (FLOW_PUTS, FLOW_DELETES, EXECUTED)
 
 _REVALIDATION = re.compile(r"^(\S+)@(\S+):\n\s+flows\s*:.*?\(limit (\d+)\).*?dump duration : (\d+)ms", re.M | re.S)
@@ -30,7 +30,7 @@ _PORT = re.compile(
     r"    RX bytes:(\d+|\?).*?TX bytes:(\d+|\?)",
     re.M,
 )
-"""A figure that the kind of port does not count is a question mark (OVS lib/dpctl.c, print_stat)."""
+"""A counter that the type of port lacks is shown as a question mark (OVS lib/dpctl.c, print_stat)."""
 _FLOW = re.compile(r"^(?P<match>.*), packets:(?P<packets>\d+), bytes:(?P<bytes>\d+), .*?actions:(?P<actions>.*)$")
 _DATAPATH = re.compile(r"^\S+?@(\S+): ")
 _BRIDGE = re.compile(r"^  (\S+):$")
@@ -40,12 +40,12 @@ _PLAIN = "netdev"
 _NOISE = re.compile(
     r"recirc_id\(0\),?|packet_type\(ns=0,id=0\),?|eth_type\(0x(?:0800|86dd|0806)\),(?=ipv[46]|arp)|\(frag=no\)|,frag=no"
 )
-"""What every flow has, or what is said by another part of it."""
+"""Parts that every flow has, or that another part implies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revalidation:
-    """How long the last look through all flows of a datapath took, and how many flows are allowed because of it."""
+    """How long the last revalidation of a datapath took, and the flow limit that follows from it."""
 
     dump_ms: int
     flow_limit: int
@@ -53,9 +53,9 @@ class Revalidation:
 
 @dataclass(frozen=True, slots=True)
 class UserspacePort:
-    """As :class:`netconsole.sources.ovs.netlink.Port`, of a datapath in user space.
+    """As :class:`netconsole.sources.ovs.netlink.Vport`, of a datapath in user space.
 
-    None: this kind of port does not count that.
+    None: this type of port lacks that counter.
     """
 
     name: str
@@ -77,7 +77,7 @@ class UserspaceDatapath:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One flow of a datapath in words."""
+    """One flow of a datapath as text."""
 
     match: str
     actions: str
@@ -87,7 +87,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What ovs-vswitchd said. ``counters`` are of :data:`_COUNTERS`, as far as it has them."""
+    """The answers of ovs-vswitchd. ``counters``: those of :data:`_COUNTERS` that it has."""
 
     answer_ms: float
     counters: dict[str, int]
@@ -96,7 +96,7 @@ class Answers:
 
 
 class Vswitchd:
-    """The ovs-vswitchd of one of these directories, whichever runs. Not thread-safe."""
+    """The ovs-vswitchd that runs in one of these directories. Not thread-safe."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self._directories = directories
@@ -107,7 +107,7 @@ class Vswitchd:
         """The process; None when none runs."""
 
     def read(self) -> Answers:
-        """Raises UnixctlError: it does not run, or does not answer (and is then not asked for a while)."""
+        """Ask for everything. Raises UnixctlError when it does not run, or does not answer (see ASK_AGAIN_S)."""
         self._find()
         if time.monotonic() < self._silent_until:
             raise UnixctlError(self._why)
@@ -120,9 +120,9 @@ class Vswitchd:
             raise UnixctlError(self._why) from None
 
     def flows(self, datapath: str) -> list[Flow]:
-        """All flows of a datapath (``system@ovs-system``), for people. Raises UnixctlError.
+        """All flows of a datapath (``system@ovs-system``) as text. Raises UnixctlError.
 
-        Ask only where there are at most MAX_FLOWS_DUMPED.
+        Call this only where there are at most MAX_FLOWS_DUMPED.
         """
         try:
             text = self._connected().ask("dpctl/dump-flows", "--names", datapath, timeout_s=DUMP_TIMEOUT_S)
@@ -133,17 +133,17 @@ class Vswitchd:
         return list(flows_in(text))
 
     def bridges(self) -> dict[tuple[str, str], str]:
-        """The bridge of every port, by the names of its datapath and its own. Raises UnixctlError."""
+        """The bridge of every port, by the names of datapath and port. Raises UnixctlError."""
         return bridges_in(self._connected().ask("dpif/show"))
 
     def threads(self) -> dict[str, int]:
-        """Its threads by what they are called without a number: handler, revalidator, pmd-c01/id: …"""
+        """How many threads it has, by name without number: handler, revalidator, pmd-c01/id: …"""
         found: dict[str, int] = {}
         for comm in Path(f"/proc/{self.pid}/task").glob("*/comm") if self.pid else ():
             try:
                 kind = comm.read_text("utf-8", "replace").strip().rstrip("0123456789")
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the thread ended meanwhile
             found[kind] = found.get(kind, 0) + 1
         return found
 
@@ -186,7 +186,7 @@ class Vswitchd:
         return Answers(answer_ms, counters, revalidation, tuple(datapaths))
 
     def _stopped(self) -> str:
-        """The process's state, when that is why it does not answer (proc(5))."""
+        """The state of the process, if that explains why it does not answer (proc(5))."""
         try:
             status = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace")
         except OSError:
@@ -205,7 +205,7 @@ def revalidation_in(text: str) -> dict[str, Revalidation]:
 
 
 def bridges_in(text: str) -> dict[tuple[str, str], str]:
-    """``dpif/show``: datapath and port → bridge. Ports that are OpenFlow's alone (patches, tunnels) are in it too."""
+    """``dpif/show``: datapath and port → bridge. Includes ports that only OpenFlow has (patches, tunnels)."""
     found = {}
     datapath, bridge = "", None
     for line in text.splitlines():
@@ -219,10 +219,10 @@ def bridges_in(text: str) -> dict[tuple[str, str], str]:
 
 
 def userspace_in(name: str, text: str) -> UserspaceDatapath:
-    """``dpctl/show -s`` of one datapath. Raises UnixctlError on a form that is not known."""
+    """``dpctl/show -s`` of one datapath. Raises UnixctlError when it cannot be parsed."""
     lookups = _LOOKUPS.search(text)
     if lookups is None:
-        raise UnixctlError("dpctl/show: not the form that this version knows")
+        raise UnixctlError("dpctl/show: this version of netconsole cannot read the answer")
     ports = []
     for _, port, kind, *figures in _PORT.findall(text):
         counted = (None if figure == "?" else int(figure) for figure in figures)
@@ -234,7 +234,7 @@ def userspace_in(name: str, text: str) -> UserspaceDatapath:
 
 
 def flows_in(text: str) -> Iterator[Flow]:
-    """``dpctl/dump-flows``, without what every flow has."""
+    """``dpctl/dump-flows``, without the parts that every flow has."""
     for line in text.splitlines():
         found = _FLOW.match(line)
         if found:
