@@ -23,7 +23,7 @@ from netconsole.recording.reader import Damaged, Recording
 from netconsole.report import RENDERERS, of_comparison, of_snapshot
 from netconsole.snapshot import builder
 from netconsole.snapshot import document as snapshot_file
-from netconsole.sources.facts import qemu
+from netconsole.sources import qemu
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.state import State
 

@@ -15,6 +15,7 @@ from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
+from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry.frames import AnyFrame, Mode, Status
 
 FACTORIES: dict[str, Callable[[], Source]] = {
@@ -22,6 +23,7 @@ FACTORIES: dict[str, Callable[[], Source]] = {
     "softnet": Softnet,
     "sockets": SocketGroups,
     "ovs": OvsFlows,
+    "vms": VmStates,
     "self": OwnCost,
 }
 """By the name that a manifest gives as its source."""

@@ -82,6 +82,23 @@ def test_a_queue_that_vhost_has_no_more_is_named(host: tuple[Host, PlayedSession
     assert texts(scene_of(session))[0]["state"] == "!! stuck: detached"
 
 
+@pytest.mark.parametrize(("gauge", "detached"), [("paused", True), ("paused", False), ("stopped", False)])
+def test_a_queue_of_a_machine_that_does_not_run_says_so(
+    host: tuple[Host, PlayedSession], gauge: str, detached: bool
+) -> None:
+    made, session = host
+    made.scenario.status("vm_states")
+    rows = [
+        {"labels": {"vm": f"vm-{vm:03}", "process": f"qemu/{vm}"}, "counts": {}, "gauges": {gauge: int(vm == 2)}}
+        for vm in range(3)
+    ]
+    made.scenario.table("vm_states", "machines", rows)
+    session.play(made.scenario.end())
+    session.play(made.interval({(0, 0)}, stuck={(1, 0): 0, (2, 1): 0}, detached=detached))
+    states = {row["vm"]: row["state"] for row in texts(scene_of(session))[:2]}
+    assert states == {"vm-002": f"!! stuck: VM {gauge}", "vm-001": f"!! stuck: {'detached' if detached else 'guest'}"}
+
+
 def test_the_stuck_queue_of_a_real_hypervisor_is_named() -> None:
     manifests = {name: probes.shipped(name) for name in NAMES}
     player = Player(Recording(RECORDINGS / "vhost.ncrec"), manifests, Budget())

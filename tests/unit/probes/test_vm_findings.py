@@ -11,7 +11,7 @@ from netconsole.probes import catalogue
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PlayedSession
 
-PROBES = ("kernel_drops", "link_rates", "tun_queues", "vhost_queues")
+PROBES = ("kernel_drops", "link_rates", "tun_queues", "vhost_queues", "vm_states")
 PLACE = {"device": "vnet0", "netns": "host"}
 QUEUE = {**PLACE, "vm": "web", "queue": 0}
 
@@ -59,6 +59,25 @@ def test_a_stuck_queue_is_one_incident_that_the_most_specific_rule_says() -> Non
     (one,) = found
     assert one.sentence.startswith("stuck queue: web vnet0 q0: ring full")
     assert {proof.probe for proof in one.evidence} == {"kernel_drops", "tun_queues", "vhost_queues"}
+
+
+@pytest.mark.parametrize(
+    ("gauge", "sentence"),
+    [
+        ("paused", "web is paused: QEMU runs none of its virtual CPUs"),
+        ("stopped", "web is stopped: its QEMU process gets no CPU (SIGSTOP, or a debugger)"),
+    ],
+)
+def test_what_a_machine_loses_that_does_not_run_is_one_incident(gauge: str, sentence: str) -> None:
+    watched = Watched()
+    watched.scenario.lines = []
+    for _ in range(5):
+        watched.stuck(950)
+        watched.row("vm_states", "machines", {"vm": "web", "process": "qemu/7"}, {gauge: 1}, cpu_ns=0)
+        found = watched.end()
+    (one,) = found
+    assert (one.sentence, one.level) == (sentence, "!!")
+    assert {proof.probe for proof in one.evidence} == set(PROBES) - {"link_rates"}
 
 
 @pytest.mark.parametrize(("waited_ms", "stands_out"), [(3 * 10, False), (705, True)])

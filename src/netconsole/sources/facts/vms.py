@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from netconsole.base.fact_keys import key
-from netconsole.sources.facts import qemu
+from netconsole.sources import qemu
 from netconsole.sources.facts.reading import Facts, decoded, reason
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}

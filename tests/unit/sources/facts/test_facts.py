@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netconsole.base.fact_keys import key, parts
-from netconsole.sources import facts
-from netconsole.sources.facts import kernel, namespaces, ovs, qemu, reading, vms
+from netconsole.sources import facts, qemu
+from netconsole.sources.facts import kernel, namespaces, ovs, reading, vms
 from netconsole.sources.facts.reading import Facts, grouped, ranges
 
 LIMIT_S = 60

@@ -12,6 +12,7 @@ from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableS
 from netconsole.tui.scene.scene import Evidence, Scene
 
 VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
+MACHINES = "vm_states"
 STAGES = {
     INTERRUPTS: {"S1-S2": "tap → vhost", "S2-S3": "vhost → signal", "S3-S4": "signal → KVM", "S4-S5": "KVM → APIC"},
     KICKS: {"K1-K2": "kick → worker", "K2-K3": "worker → tap", "K3-K4": "tap → stack"},
@@ -29,6 +30,8 @@ WAITS_NS_PER_S = 300_000_000
 """A worker that waits for a CPU so much of each second is late, also if it always was: how late times how often."""
 EXPLAINED = {
     "stuck: detached": "the ring is full; QEMU took the queue from vhost: the VM is paused, or its driver was reset",
+    "stuck: VM paused": "the ring is full; QEMU runs none of the VM's virtual CPUs (virsh domstate --reason)",
+    "stuck: VM stopped": "the ring is full; the VM's QEMU process gets no CPU (SIGSTOP, or a debugger)",
     "stuck: guest": "the ring is full; the guest got an interrupt and did not react: it hangs, or lost it",
     "stuck: no poll": "the ring is full; the guest wants no interrupt and takes nothing: it hangs, or does not poll",
     "stuck: worker": "the ring is full and the vhost worker does not run, although the guest has buffers",
@@ -146,6 +149,8 @@ def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
     row = queue.to_guest
     moved = row.per_s("packets") if row else None
     gauges = row.gauges if row else {}
+    if dropped and not moved and (why := why_not_run(scene, queue.vm)):
+        return "!!", f"stuck: VM {why}"
     if dropped and gauges.get("detached"):
         return "!!", "stuck: detached"
     if dropped and row is not None and not moved:
@@ -163,6 +168,16 @@ def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
     if not known or any(rate is None for rate in known):
         return "?", "unknown"
     return ("ok", "ok") if any(known) else ("off", "idle")
+
+
+def why_not_run(scene: Scene, vm: Label) -> str:
+    """``paused`` or ``stopped``; empty for a machine that runs, and when nobody looks."""
+    probe = scene.state.probes.get(MACHINES)
+    table = probe.tables.get("machines") if probe else None
+    for row in table.rows.values() if table and vm else ():
+        if row.labels.get("vm") == vm:
+            return next((state for state in ("stopped", "paused") if row.gauges.get(state)), "")
+    return ""
 
 
 def is_late(scene: Scene, queue: Queue) -> bool:

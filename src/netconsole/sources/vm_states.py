@@ -1,0 +1,163 @@
+"""vm_states: the CPU time of every QEMU process, and whether it runs its virtual CPUs, from /proc.
+
+Nothing is asked of QEMU itself: its control sockets belong to whoever manages it. A virtual CPU that runs, or sleeps
+because its guest does, is inside the call KVM_RUN. One that QEMU has paused waits elsewhere, and so do all others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from netconsole.sources import qemu
+from netconsole.sources.base import FrameMaker, Reading, RowMaker
+from netconsole.telemetry.frames import AnyFrame
+
+PROC = Path("/proc")
+MAX_VMS = 4096
+LOOK_EVERY = 5
+"""Intervals between two looks for new QEMU processes."""
+YOUNG_LOOKS = 3
+"""Looks at a new process: what it runs may come after its start (fork, then exec)."""
+COUNTS = ("cpu_ns",)
+_PROGRAMS = ("qemu-kvm", "kvm", "qemu-system")
+_IRQCHIP_OFF = re.compile(r"kernel[_-]irqchip=off")
+_VCPU = "anon_inode:kvm-vcpu"
+_KVM_RUN = "0xae80"
+"""include/uapi/linux/kvm.h: _IO(KVMIO, 0x80), the second argument of ioctl."""
+_RUNNING = "running"
+"""What /proc/PID/task/TID/syscall says of a thread that is on a CPU."""
+_STOPPED = ("T", "t")
+_STATE, _USER, _SYSTEM, _STARTED = 3 - 3, 14 - 3, 15 - 3, 22 - 3
+"""Fields of /proc/PID/stat by their numbers in proc(5), counted from the one after the process name (the third)."""
+_NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class _Machine:
+    name: str
+    started: str
+    halts_in_kvm: bool
+    """Its virtual CPUs sleep in the kernel; with kernel_irqchip=off they sleep in QEMU, as paused ones do."""
+    ticks: int = -1
+    thread: str = ""
+    """A thread that was seen in KVM_RUN: it is looked at first."""
+
+
+class VmStates:
+    """See the module."""
+
+    name: ClassVar[str] = "vm_states"
+
+    def __init__(self, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._rows = RowMaker(COUNTS, MAX_VMS)
+        self._machines: dict[str, _Machine] = {}
+        self._looks: dict[str, int] = {}
+        self._look_in = 0
+
+    def open(self) -> None:
+        """Nothing is needed: machines may come later."""
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        """One row per machine."""
+        self._look_in -= 1
+        if self._look_in <= 0:
+            self._look_in = LOOK_EVERY
+            self._look()
+        readings = [reading for pid in list(self._machines) if (reading := self._reading(pid)) is not None]
+        rows, full, omitted = self._rows.rows(readings)
+        return [make.table(self.name, "machines", rows, full, omitted)]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _look(self) -> None:
+        """For new QEMU processes; each other process is looked at a few times and then left alone."""
+        pids = {entry.name for entry in self._proc.iterdir() if entry.name.isdigit()}
+        self._looks = {pid: looks for pid, looks in self._looks.items() if pid in pids}
+        for pid in pids - self._machines.keys():
+            looks = self._looks.get(pid, 0)
+            if looks >= YOUNG_LOOKS:
+                continue
+            self._looks[pid] = looks + 1
+            arguments = self._text(pid, "cmdline").rstrip("\0").split("\0")
+            fields = self._stat(pid)
+            if _is_qemu(arguments) and fields:
+                line = qemu.parse(arguments)
+                name = line.name or line.uuid or f"qemu ({pid})"
+                self._machines[pid] = _Machine(
+                    name, fields[_STARTED], not any(_IRQCHIP_OFF.search(one) for one in arguments)
+                )
+
+    def _reading(self, pid: str) -> Reading | None:
+        machine, fields = self._machines[pid], self._stat(pid)
+        if not fields or fields[_STARTED] != machine.started:
+            del self._machines[pid]
+            self._looks.pop(pid, None)
+            return None
+        ticks = int(fields[_USER]) + int(fields[_SYSTEM])
+        is_stopped = fields[_STATE] in _STOPPED
+        rested, machine.ticks = ticks == machine.ticks, ticks
+        gauges: dict[str, int | float | None] = {"stopped": int(is_stopped), "paused": 0}
+        # One that has used CPU time is not paused: so of most machines one file is read, and no thread.
+        if machine.halts_in_kvm and rested and not is_stopped:
+            gauges["paused"] = self._paused(pid, machine)
+        return {"vm": machine.name, "process": f"qemu/{pid}"}, (ticks * _NS_PER_TICK,), gauges
+
+    def _paused(self, pid: str, machine: _Machine) -> int | None:
+        """1 when none of its threads is in KVM_RUN or on a CPU; None when nobody may know."""
+        if machine.thread and self._runs(pid, machine.thread):
+            return 0
+        told = False
+        for thread in self._threads(pid):
+            runs = self._runs(pid, thread)
+            told = told or runs is not None
+            if runs:
+                machine.thread = thread
+                return 0
+        if not told:
+            return None
+        return int(self._has_kvm(pid))
+
+    def _runs(self, pid: str, thread: str) -> bool | None:
+        words = self._text(pid, f"task/{thread}/syscall").split()
+        return None if not words else words[0] == _RUNNING or words[2:3] == [_KVM_RUN]
+
+    def _threads(self, pid: str) -> Iterable[str]:
+        try:
+            return [entry.name for entry in (self._proc / pid / "task").iterdir()]
+        except OSError:
+            return ()
+
+    def _has_kvm(self, pid: str) -> bool:
+        """Whether it has virtual CPUs of KVM. Without them no thread is ever in KVM_RUN."""
+        try:
+            descriptors = list((self._proc / pid / "fd").iterdir())
+        except OSError:
+            return False
+        for descriptor in descriptors:
+            try:
+                if str(descriptor.readlink()).startswith(_VCPU):
+                    return True
+            except OSError:
+                continue  # closed meanwhile
+        return False
+
+    def _stat(self, pid: str) -> list[str]:
+        return self._text(pid, "stat").rpartition(")")[2].split()
+
+    def _text(self, pid: str, name: str) -> str:
+        try:
+            return (self._proc / pid / name).read_text("utf-8", "backslashreplace")
+        except OSError:
+            return ""
+
+
+def _is_qemu(arguments: list[str]) -> bool:
+    program = arguments[0].rsplit("/", 1)[-1]
+    return program.startswith("qemu-system-") or program in _PROGRAMS

@@ -1,0 +1,97 @@
+"""Paused, stopped or running: what /proc tells of QEMU's processes and threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole.sources.base import FrameMaker
+from netconsole.sources.vm_states import LOOK_EVERY, VmStates
+from netconsole.telemetry.frames import Row, Table
+
+IN_KVM_RUN = "16 0x11 0xae80 0x0 0x18 0x562ea74b6290 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
+WAITS = "202 0x562ea7bd87a8 0x0 0xffffffff 0x0 0x0 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
+POLLS = "271 0x562ec3d2d0a0 0x8 0x7ffe98cb6da0 0x0 0x8 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
+
+
+class Qemu:
+    """A process in a /proc of the test's own."""
+
+    def __init__(self, proc: Path, pid: int, name: str, *more: str, kvm: bool = True) -> None:
+        self.path, self.pid = proc / str(pid), pid
+        self.path.mkdir(parents=True)
+        (self.path / "fd").mkdir()
+        (self.path / "fd" / "11").symlink_to("anon_inode:kvm-vcpu:0" if kvm else "/dev/null")
+        arguments = ["/usr/bin/qemu-system-x86_64", "-name", f"guest={name},debug-threads=on", *more]
+        (self.path / "cmdline").write_text("\0".join(arguments) + "\0")
+
+    def now(self, ticks: int, *threads: str, state: str = "S", started: int = 77) -> Qemu:
+        """Its CPU time so far, and the system call that each thread is in."""
+        fields = [state, *["0"] * 10, str(ticks), "0", *["0"] * 6, str(started), "0"]
+        (self.path / "stat").write_text(f"{self.pid} (CPU 0/KVM) x) {' '.join(fields)}\n")
+        for number, said in enumerate(threads):
+            task = self.path / "task" / str(self.pid + number)
+            task.mkdir(parents=True, exist_ok=True)
+            (task / "syscall").write_text(said + "\n")
+        return self
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> VmStates:
+    return VmStates(tmp_path)
+
+
+def rows(source: VmStates) -> dict[str, Row]:
+    (frame,) = source.read(FrameMaker())
+    assert isinstance(frame, Table)
+    return {str(row.labels["vm"]): row for row in frame.rows}
+
+
+@pytest.mark.parametrize(
+    ("threads", "ticks", "kvm", "paused"),
+    [
+        ((POLLS, WAITS, IN_KVM_RUN), 0, True, 0),  # its guest sleeps
+        ((POLLS, WAITS, "running"), 0, True, 0),
+        ((POLLS, WAITS, WAITS), 0, True, 1),
+        ((POLLS, WAITS, WAITS), 3, True, 0),  # it has used CPU time: a moment between two calls
+        ((POLLS, WAITS, WAITS), 0, False, 0),  # no KVM: nobody can tell
+        (("", ""), 0, True, None),  # no right to look
+    ],
+)
+def test_a_machine_is_paused_when_none_of_its_virtual_cpus_is_in_kvm_run(
+    source: VmStates, tmp_path: Path, threads: tuple[str, ...], ticks: int, kvm: bool, paused: int | None
+) -> None:
+    machine = Qemu(tmp_path, 500, "web", kvm=kvm).now(100, *threads)
+    assert rows(source)["web"].gauges == {"stopped": 0, "paused": 0}, "the first reading compares with nothing"
+    machine.now(100 + ticks, *threads)
+    again = rows(source)
+    if paused == 0 and not ticks:
+        assert not again, "a row that is as it was is not sent"
+    else:
+        assert again["web"].gauges["paused"] == paused
+        assert again["web"].counts["cpu_ns"].delta == ticks * 10_000_000
+
+
+def test_a_stopped_process_is_told_from_a_paused_machine(source: VmStates, tmp_path: Path) -> None:
+    Qemu(tmp_path, 500, "web").now(100, WAITS, state="T")
+    assert rows(source)["web"].gauges == {"stopped": 1, "paused": 0}
+
+
+def test_without_an_irqchip_in_the_kernel_a_sleeping_guest_looks_like_a_paused_one(
+    source: VmStates, tmp_path: Path
+) -> None:
+    Qemu(tmp_path, 500, "web", "-machine", "q35,kernel_irqchip=off").now(100, WAITS)
+    rows(source)
+    assert not rows(source)
+
+
+def test_machines_come_and_go(source: VmStates, tmp_path: Path) -> None:
+    assert rows(source) == {}
+    first = Qemu(tmp_path, 500, "web").now(100, IN_KVM_RUN)
+    found = [rows(source) for _ in range(LOOK_EVERY)]
+    assert [sorted(one) for one in found if one] == [["web"]]
+    first.now(5, IN_KVM_RUN, started=99)  # another process with its number
+    (first.path / "cmdline").write_text("/usr/bin/sleep\0" + "9\0")
+    gone = [rows(source) for _ in range(2 * LOOK_EVERY)]
+    assert not any(gone)
