@@ -125,6 +125,11 @@ class ReplaySession:
 
     # ---- what is known of this moment beside the state ----
 
+    def incidents(self) -> Sequence[Incident]:
+        """All incidents of what was played since the last jump, the oldest first."""
+        with self._lock:
+            return tuple(self._player.place.findings.log)
+
     def standing(self) -> Sequence[Incident]:
         """What stands out at this moment."""
         return self._player.place.standing

@@ -7,6 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -107,7 +108,7 @@ class ConsoleApp(App[None]):
         self._drawings = 0
         self._lifeline = lifeline
         self._enforcer = enforcer
-        self._frozen: tuple[State, Sequence[Incident], float | None] | None = None
+        self._frozen: tuple[State, Sequence[Incident], float | None, Sequence[Incident]] | None = None
         """The picture when the screen was paused, and how old it was."""
         self._main = MainScreen(panes(manifests, self._probes_here()))
         self.snapshots: list[Path] = []
@@ -182,13 +183,13 @@ class ConsoleApp(App[None]):
             return Scene(*picture, *done, self.against, self.recordings.progress)
 
         if self._frozen is not None:
-            state, standing, age_s = self._frozen
+            state, standing, age_s, log = self._frozen
             held_s = time.monotonic() - self.pause.since_s
-            yield made(state, standing, None if age_s is None else age_s + held_s)
+            yield replace(made(state, standing, None if age_s is None else age_s + held_s), log=log)
             return
         age_s = self.session.age_s()
         with self.session.view() as state:
-            yield made(state, self._standing, age_s)
+            yield replace(made(state, self._standing, age_s), log=tuple(self._findings.log))
 
     def _observe(self) -> bool:
         """Take note of news: findings count every interval, drawn or not. True when there is something to draw.
@@ -258,7 +259,7 @@ class ConsoleApp(App[None]):
         elif self.pause.step == "order":
             age_s = self.session.age_s()
             with self.session.view() as state:
-                self._frozen = (copy.deepcopy(state), self._standing, age_s)
+                self._frozen = (copy.deepcopy(state), self._standing, age_s, tuple(self._findings.log))
             self.pause = Pause("screen", now_s)
         else:
             self._frozen = None

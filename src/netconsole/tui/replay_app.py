@@ -48,7 +48,8 @@ class ReplayApp(ConsoleApp):
         """The moment at which the replay is."""
         replayed = self.replayed
         with super().scene() as scene:
-            yield replace(scene, findings=replayed.standing(), actions=replayed.actions(), replay=replayed.position())
+            standing, log = replayed.standing(), replayed.incidents()
+            yield replace(scene, findings=standing, log=log, actions=replayed.actions(), replay=replayed.position())
 
     def _observe(self) -> bool:
         """Whether the replay has moved since it was drawn."""
@@ -107,7 +108,7 @@ class ReplayApp(ConsoleApp):
     def _take(self, _since: builder.Totals, note: str | None) -> Snapshot:
         with self.session.view() as state:
             since, actions = self.replayed.since(), self.replayed.actions()
-            incidents = document(self.replayed.standing(), since.wall_ns)
+            incidents = document(self.replayed.incidents(), since.wall_ns)
             return builder.build(state, self.manifests, self.profile, since, {}, note, actions, incidents)
 
     def action_knobs(self, probe: str | None = None) -> None:

@@ -115,7 +115,12 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
         _full("queues", "Queues", _FULL["queues"], here),
         _full("host", "Host", (*_FULL["host"], *other), here),
         Pane("cost", "Cost", cost_rows, ()),
-        Pane("events", "Events", ((Placed("Events", events.events_block()),),), ()),
+        Pane(
+            "events",
+            "Events",
+            ((Placed("Incidents", stands_out.log_block()),), (Placed("Events", events.events_block()),)),
+            (),
+        ),
         _path([name for name in _PATH if name in manifests], here),
     ]
     return {pane.name: pane for pane in made}

@@ -66,6 +66,8 @@ class Scene:
     """How the recording of this session stands, if there is one."""
     replay: Position | None = None
     """Where in a recording this moment is, if it is replayed."""
+    log: Sequence[Incident] = ()
+    """All incidents since the start, the oldest first."""
 
     @property
     def interval_s(self) -> float:

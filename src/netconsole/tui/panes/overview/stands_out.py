@@ -43,6 +43,42 @@ def rows(scene: Scene) -> list[Row]:
     return [_row(finding, _unit(scene, finding)) for finding in scene.findings]
 
 
+def log_block() -> Block:
+    """The block of all incidents since the start."""
+    columns = (
+        Column("since", "began", 8),
+        Column("until", "ended", 10),
+        Column("level", "", 2),
+        Column("say", "what", 44, grow=6),
+        Column("total", "total", 10, right=True, spare=1),
+        Column("peak", "peak/s", 8, right=True, spare=2),
+    )
+    return Block("log", _log_title, columns, log_rows, lambda _: "no incident since the start")
+
+
+def log_rows(scene: Scene) -> list[Row]:
+    """All incidents since the start, the newest first."""
+    return [_logged(one) for one in reversed(scene.log)]
+
+
+def _log_title(scene: Scene) -> str:
+    return f"Incidents since the start · {len(scene.log)}"
+
+
+def _logged(one: Incident) -> Row:
+    going_on = "goes on" if one.blind_since_ns is None else "unknown"
+    until = going_on if one.ended_ns is None else clock(one.ended_ns)
+    cells = {
+        "since": Cell(clock(one.since_ns), float(one.since_ns), "dim"),
+        "until": Cell(until, float(one.ended_ns or 0), "dim"),
+        "level": Cell(one.level, one.level, LEVEL_TONES[one.level]),
+        "say": Cell(one.sentence, one.sentence),
+        "total": Cell(figure.count(one.total, one.at_least) if one.total is not None else "", one.total or 0),
+        "peak": Cell(figure.number(one.peak) if one.is_count else "", one.peak or 0.0),
+    }
+    return Row(Standing(one.number, evidence_of(one)), cells)
+
+
 def note(scene: Scene) -> str:
     """What was looked at when nothing stands out."""
     return looked_at(scene.state, scene.manifests)
