@@ -148,7 +148,7 @@ async def test_it_goes_to_a_time_that_is_typed(recording: Path) -> None:
         for key in "soon":
             await one.press(key)
         await one.press("enter")
-        await one.shows("'soon' is no time in this recording of 00:03:20")
+        await one.shows("'soon' is not a time in this recording of 00:03:20")
         one.app.screen.query_one(Input).value = "09:02:30"
         await one.press("enter")
         await one.until(at(150))

@@ -1,6 +1,6 @@
-"""The one registry of actions: id, keys, title and help; bindings, the palette, the help and the keys file read it.
+"""The list of all actions with their keys. Bindings, command palette, help and keys file are made from it.
 
-Keys are remappable by ``$XDG_CONFIG_HOME/netconsole/keys.toml``::
+Users can change keys in ``$XDG_CONFIG_HOME/netconsole/keys.toml``::
 
     [keys]
     pause = "space"
@@ -22,12 +22,12 @@ from netconsole.base.errors import BadInput, Problem, bad
 from netconsole.base.readers import read_toml, stat_of
 
 Scope: TypeAlias = Literal["app", "main", "table", "over", "facts", "replay"]
-"""Where a key works: everywhere, on the main screen, in a table, on a screen over it, on the facts, in a replay."""
+"""Where a key works: everywhere, on the main screen, in a table, on a screen above it, on the facts, in a replay."""
 
 
 @dataclass(frozen=True)
 class Hotkey:
-    """Something that a key does. ``keys`` as Textual names them, separated by commas; ``call`` is the method's call."""
+    """An action with its keys. ``keys`` has Textual's names with commas between them. ``call`` is the method call."""
 
     id: str
     keys: str
@@ -36,18 +36,18 @@ class Hotkey:
     call: str
     scope: Scope = "app"
     label: str = ""
-    """How it is written in the footer, when it is there at all."""
+    """Its text in the footer. Empty: the footer does not have it."""
 
 
 ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("pane.1", "1", "Overview", "what stands out, then every topic in short", "pane('overview')", "main"),
     Hotkey("pane.2", "2", "vhost", "vhost queues", "pane('vhost')", "main"),
     Hotkey("pane.3", "3", "OVS", "Open vSwitch", "pane('ovs')", "main"),
-    Hotkey("pane.4", "4", "Drops", "dropped packets by reason and place, sockets that drop", "pane('drops')", "main"),
+    Hotkey("pane.4", "4", "Drops", "dropped packets by reason and place; socket drops", "pane('drops')", "main"),
     Hotkey("pane.5", "5", "Queues", "how long packets wait in transmit queues", "pane('queues')", "main"),
     Hotkey("pane.6", "6", "Host", "softirqs, sockets and links", "pane('host')", "main"),
     Hotkey("pane.7", "7", "Cost", "what watching costs, and the state of every probe", "pane('cost')", "main"),
-    Hotkey("pane.8", "8", "Events", "sampled details, newest first", "pane('events')", "main"),
+    Hotkey("pane.8", "8", "Events", "samples of single events, newest first", "pane('events')", "main"),
     Hotkey("pane.9", "9", "Path", "how long packets take, by direction, stage and flow", "pane('path')", "main"),
     Hotkey("next", "tab,right", "Next table", "go to the next table or tab", "next_table(1)", "main"),
     Hotkey("previous", "shift+tab,left", "Previous table", "go to the previous table or tab", "next_table(-1)", "main"),
@@ -97,7 +97,7 @@ def get(action_id: str) -> Hotkey:
 
 
 def bindings(scope: Scope) -> Iterator[Binding]:
-    """Textual bindings of a scope; their ids make them remappable."""
+    """Textual's bindings of a scope. Their ids allow a keymap to change them."""
     for action in ACTIONS:
         if action.scope == scope:
             yield Binding(action.keys, action.call, action.title, show=False, id=action.id)
@@ -133,11 +133,11 @@ _NAMES = {
     "ctrl+c": "Ctrl-C",
     "ctrl+p": "Ctrl-P",
 }
-"""Keys that people write otherwise than Textual; the others are capitalised."""
+"""Keys that people write in another way than Textual. All others get a capital letter."""
 
 
 def load_keys(path: Path | None = None) -> dict[str, str]:
-    """The keymap of a keys file, by default the user's; empty without one. Raises BadInput with all mistakes."""
+    """The keymap of a keys file, by default the user's. Empty without a file. Raises BadInput with all mistakes."""
     path = paths.user_config() / "keys.toml" if path is None else path
     if stat_of(path) is None:
         return {}
@@ -163,7 +163,7 @@ def load_keys(path: Path | None = None) -> dict[str, str]:
 
 
 def _flat(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """``pane.1 = "f2"`` without quotes is a table in TOML; it means the same."""
+    """Keys by their whole names. TOML reads ``pane.1 = "f2"`` without quotes as a nested table."""
     for name, value in table.items():
         if isinstance(value, dict):
             for rest, inner in _flat(value):
@@ -173,11 +173,11 @@ def _flat(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 _NEVER_TOGETHER: tuple[set[Scope], ...] = ({"main", "over"}, {"main", "facts"})
-"""Scopes of screens of which only one is in front."""
+"""Scopes of screens that are never in front at the same time."""
 
 
 def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Keys that two actions claim which may be there at the same time."""
+    """Keys that belong to two actions that can be active at the same time."""
     taken: dict[str, Hotkey] = {}
     for action in ACTIONS:
         for key in keymap.get(action.id, action.keys).split(","):

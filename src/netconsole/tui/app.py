@@ -1,4 +1,4 @@
-"""The Textual application: wiring of session, pump, screens and actions."""
+"""The Textual application: connects the session, the pump, the screens and the actions."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
 Baseline: TypeAlias = tuple[str, Sequence[Snapshot]]
 """A name and the snapshots under it."""
 RATE_OVER_S = 2.0
-"""Output per second is the mean of so long."""
+"""The output rate is the mean of this time."""
 MAX_TOLD = 5
 """Incidents that the summary after the exit names."""
 AT_LEAST_EVERY_S = 1.9
-"""Without news it is drawn so often, so that the clock is seen to go on."""
+"""The screen is drawn this often even without news, so that its clock goes on."""
 
 
 @runtime_checkable
 class Over(Protocol):
-    """A screen that lies over the main one and is drawn from a scene."""
+    """A screen above the main one that is drawn from a scene."""
 
     def draw(self, scene: Scene) -> None:
-        """Show the scene."""
+        """Shows the scene."""
 
 
 class ConsoleApp(App[None]):
-    """The console. ``lifeline`` is told when the user leaves, so that the deadline counts."""
+    """The console. It tells ``lifeline`` when the user leaves, so that its deadline begins."""
 
     CSS_PATH = "styles.tcss"
     TITLE = "netconsole"
@@ -78,7 +78,7 @@ class ConsoleApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "colon"
     SCOPES: ClassVar[tuple[actions.Scope, ...]] = ("app", "main")
-    """What the palette offers."""
+    """The scopes whose actions the command palette lists."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ConsoleApp(App[None]):
         read_facts: ReadFacts | None = None,
         baseline: Baseline | None = None,
     ) -> None:
-        """``read_facts`` reads the configuration of the host that is measured; None: nobody knows it."""
+        """``read_facts`` reads the configuration of the measured host. None when nobody can read it."""
         super().__init__(driver_class=ConsoleDriver, ansi_color=True)
         self.theme = "ansi-dark"
         self.session = session
@@ -109,7 +109,7 @@ class ConsoleApp(App[None]):
         self._lifeline = lifeline
         self._enforcer = enforcer
         self._frozen: tuple[State, Sequence[Incident], float | None, Sequence[Incident]] | None = None
-        """The picture when the screen was paused, and how old it was."""
+        """State, findings and age of the figures when the screen was paused."""
         self._main = MainScreen(panes(manifests, self._probes_here()))
         self.snapshots: list[Path] = []
         """Snapshots written so far."""
@@ -120,7 +120,7 @@ class ConsoleApp(App[None]):
         self._sent = (time.monotonic(), 0)
         self._bytes_per_s: float | None = None
 
-    # ---- life
+    # ---- start and end
 
     def get_default_screen(self) -> Screen[None]:
         return self._main
@@ -129,48 +129,48 @@ class ConsoleApp(App[None]):
         self.set_keymap(self.keys)
 
     def on_key(self, event: events.Key) -> None:
-        """A text box takes what is printable; what arrives here was typed just before it had the focus, for it."""
+        """Gives a printable key to the text box that has just got the focus: it was typed for the box."""
         if event.is_printable and isinstance(self.focused, Input):
             event.stop()
             event.prevent_default()
             self.focused._forward_event(events.Key(event.key, event.character))
 
     def on_main_screen_ready(self) -> None:
-        """The screen is there: from now on it is drawn."""
+        """Begins to draw: the main screen is ready."""
         self.pump.start()
         driver = self._driver
         if isinstance(driver, ConsoleDriver):
             driver.output.when_idle = self.pump.idle
         self.session.on_news(self.pump.news)
         if self._enforcer is not None:
-            self._enforcer.on_action(self._heard)
+            self._enforcer.on_action(self._show_action)
             for action in self._enforcer.actions:
-                self._heard(action)
+                self._show_action(action)
         self.set_interval(LOOK_EVERY_S, self.pump.news)
         self.pump.news()
         if self._first_baseline is not None:
-            self.hold_against(*self._first_baseline)
+            self.compare_with(*self._first_baseline)
             self._first_baseline = None
 
     def leave(self) -> None:
-        """End, from any thread."""
+        """Ends the application. Thread-safe."""
         self.pump.stop()
         if isinstance(self._driver, ConsoleDriver):
             self._driver.hurry()
         loop = self._loop
         if loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the application has ended already
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the application has already ended
                 loop.call_soon_threadsafe(self.exit)
 
     def backlog(self) -> int:
-        """What the terminal has not taken yet."""
+        """The number of writes that the terminal has not taken yet."""
         return self._driver.backlog() if isinstance(self._driver, ConsoleDriver) else 0
 
     # ---- drawing
 
     @contextlib.contextmanager
     def scene(self) -> Iterator[Scene]:
-        """The moment to draw: now, or when the screen was paused. Nothing in it changes inside the ``with``."""
+        """The moment to draw: now, or the moment of the pause. It does not change inside the ``with``."""
         connection = self.session.connection()
         driver = self._driver
         delay_s = driver.flow.delay_s() if isinstance(driver, ConsoleDriver) else 0.0
@@ -192,10 +192,10 @@ class ConsoleApp(App[None]):
             yield replace(made(state, self._standing, age_s), log=tuple(self._findings.log))
 
     def _observe(self) -> bool:
-        """Take note of news: findings count every interval, drawn or not. True when there is something to draw.
+        """Updates findings and comparison with the news, drawn or not. Returns whether there is something to draw.
 
-        That is the end of an interval of the collector, a probe that changed state, or a picture that grows old; what
-        the console itself measures comes between two such moments and is drawn with the next.
+        There is, when an interval of the collector ended, a probe changed its state, or the figures on the screen are
+        about to be older than the header says. What the console itself measures is drawn at the next such moment.
         """
         connection = self.session.connection()
         with self.session.view() as state:
@@ -206,14 +206,14 @@ class ConsoleApp(App[None]):
                 self.against.tick(state)
         now_s = time.monotonic()
         age_s = self.session.age_s()
-        honest = self._stated_s is None or age_s is None or age_s + LOOK_EVERY_S <= self._stated_s
-        if seen == self._seen and honest and now_s - self._drawn_s < AT_LEAST_EVERY_S:
+        stated_age_holds = self._stated_s is None or age_s is None or age_s + LOOK_EVERY_S <= self._stated_s
+        if seen == self._seen and stated_age_holds and now_s - self._drawn_s < AT_LEAST_EVERY_S:
             return False
         self._seen, self._drawn_s = seen, now_s
         return True
 
     def draw(self) -> None:
-        """Draw the screen in front; those below it are drawn when they are in front again."""
+        """Draws the screen in front. The screens below it are drawn when they are in front again."""
         if not self.is_running:
             return
         screen = self.screen
@@ -228,7 +228,7 @@ class ConsoleApp(App[None]):
                 screen.draw(scene)
 
     def action_redraw(self) -> None:
-        """Draw now: the user did something that changes what is to be seen."""
+        """Draws at once, after the user has changed something on the screen."""
         if self.pump.running:
             self.draw()
 
@@ -252,7 +252,7 @@ class ConsoleApp(App[None]):
             self.leave()
 
     def action_pause(self) -> None:
-        """Live, then the order of rows held, then the screen held, then live again."""
+        """First press: holds the order of rows. Second: holds the screen. Third: live again."""
         now_s = time.monotonic()
         if self.pause.step == "live":
             self.pause = Pause("order", now_s)
@@ -286,46 +286,46 @@ class ConsoleApp(App[None]):
         self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._forecaster(), begin, filters))
 
     def _forecaster(self) -> LookAhead | None:
-        """Forecasts for the host that is measured; None where nothing can be started on it."""
+        """Forecasts the cost of a probe on the measured host. None when no probe can be started there."""
         return None if self._enforcer is None else self._enforcer.forecast_now
 
     def _startable(self) -> list[str]:
-        """Probes that the session lacks, where any can be started."""
+        """Probes that are not in the session, if they can be started."""
         with self.session.view() as state:
             return [] if self._enforcer is None else [name for name in self.manifests if name not in state.probes]
 
     def _begin(self, manifest: Manifest, wanted: ProbeChoice) -> Future[None]:
-        """Run a probe that the session lacks, and give it its tables. Raises Unable."""
+        """Starts a probe that is not in the session, and adds its tables. Raises Unable."""
         assert self._enforcer is not None
         future = self._enforcer.begin(manifest, wanted)
         self.call_later(self._main.renew, panes(self.manifests, {*self._probes_here(), manifest.name}))
         return future
 
     def action_pin(self) -> None:
-        """The probe of the row or table in front, else the one that was lowered last."""
+        """Pins the probe of the row or table in front, else the probe that was lowered last. Unpins it next time."""
         enforcer = self._enforcer
         lowered = enforcer.lowered if enforcer is not None else ()
         probe = self._main.probe()
         if probe is None and lowered:
             probe = lowered[-1]
         if enforcer is None or probe is None or not enforcer.toggle_pin(probe):
-            self._main.say("choose the table or row of a running BPF probe to pin", "look")
+            self._main.say("choose a table or row of a running BPF probe first", "look")
 
-    def _heard(self, action: BudgetAction) -> None:
-        """Runs in a thread of the session, or in ours."""
+    def _show_action(self, action: BudgetAction) -> None:
+        """Shows what the governor has done. Thread-safe."""
         probe = f"{figure.safe(action.probe, 48)}: " if action.probe else ""
         self.call_later(self._main.say, f"{probe}{figure.safe(describe(action), 200)}", "look")
         if self._enforcer is not None and self._enforcer.profile is not self.profile:
             self.profile = self._enforcer.profile
 
     def action_snapshot(self) -> None:
-        """Ask for time, note, form and file; then measure and write."""
+        """Opens the dialog that measures and writes a snapshot."""
         from netconsole.tui.screens.snapshot import SnapshotScreen
 
         self.push_screen(SnapshotScreen(self.session, self._take, self._write, self._written))
 
     def _take(self, since: builder.Totals, note: str | None) -> Snapshot:
-        """In a thread."""
+        """Makes a snapshot. Runs in a thread."""
         facts = self._read_facts() if self._read_facts is not None else {}
         with self.session.view() as state:
             actions = self._enforcer.actions if self._enforcer is not None else ()
@@ -333,7 +333,7 @@ class ConsoleApp(App[None]):
             return builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents)
 
     def _write(self, taken: Snapshot, wanted: Wanted) -> None:
-        """In a thread. Raises BadInput."""
+        """Writes a snapshot to a file. Runs in a thread. Raises BadInput."""
         from netconsole.base.files import write_whole
         from netconsole.report import ticket
 
@@ -357,40 +357,40 @@ class ConsoleApp(App[None]):
         from netconsole.tui.screens.baselines import BaselinesScreen
 
         current = self.against.reference.name if self.against is not None else None
-        self.push_screen(BaselinesScreen(self.profile.name, current, self.hold_against))
+        self.push_screen(BaselinesScreen(self.profile.name, current, self.compare_with))
 
-    def hold_against(self, name: str | None, snapshots: Sequence[Snapshot] = ()) -> None:
-        """Hold every figure against these snapshots from now on; None: against nothing."""
+    def compare_with(self, name: str | None, snapshots: Sequence[Snapshot] = ()) -> None:
+        """Compares every figure with these snapshots from now on. None: stops comparing."""
         if name is None:
             self.against = None
-            self._main.say("no baseline any more")
+            self._main.say("figures are no longer compared with a baseline")
             return
         self._main.say(f"baseline {figure.safe(name, 40)}: reading the configuration of the host…")
-        in_thread(self, lambda: self._hold(name, snapshots), lambda why: self._main.say(why, "act"))
+        in_thread(self, lambda: self._prepare(name, snapshots), lambda why: self._main.say(why, "act"))
 
-    def _hold(self, name: str, snapshots: Sequence[Snapshot]) -> None:
-        """In a thread: to make figures of large snapshots takes a while."""
+    def _prepare(self, name: str, snapshots: Sequence[Snapshot]) -> None:
+        """Computes the figures of the baseline. Runs in a thread: large snapshots take a while."""
         facts = self._read_facts() if self._read_facts is not None else {}
         reference = Reference(name, snapshots, facts)
-        held = LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self._read_facts)
-        self.call_later(self._held, held)
+        against = LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self._read_facts)
+        self.call_later(self._use, against)
 
-    def _held(self, against: LiveComparison) -> None:
+    def _use(self, against: LiveComparison) -> None:
         self.against = against
         self._main.say(f"every figure is compared with the baseline {figure.safe(against.reference.name, 40)}", "ok")
         self.action_redraw()
 
     def action_record(self) -> None:
-        """Begin a recording in the working directory, or end the one that runs."""
+        """Begins a recording in the working directory, or ends the running one."""
         self._main.say(*self.recordings.toggle(self.profile, self._recording_ended))
         self.draw()
 
     def _recording_ended(self, why: str) -> None:
-        """By itself, in a thread of the recorder."""
+        """The recording has ended by itself. Called by a thread of the recorder."""
         self.call_later(self._main.say, why, "act")
 
     def action_screenshot(self, filename: str | None = None, path: str | None = None) -> None:
-        """Write the screen as SVG; name and place are not asked for, so that nothing is ever overwritten."""
+        """Writes the screen to an SVG file. Textual's file name and path are ignored: no file is overwritten."""
         _, told, tone = save("picture", "svg", picture(self.export_screenshot(title="netconsole")))
         self._main.say(told, tone)
 
@@ -408,7 +408,7 @@ class ConsoleApp(App[None]):
                 self.call_later(self._main.action_pane, "cost")
 
     def _evidence_of(self, metric: str) -> Evidence:
-        """The row that a finding of the comparison is of, else its probe."""
+        """The row that a finding of the comparison is about, else its probe."""
         with self.session.view() as state:
             found = self.against.reference.locate(state.probes, self.manifests, metric) if self.against else None
         probe = metric.partition("/")[0]
@@ -418,7 +418,7 @@ class ConsoleApp(App[None]):
         self.call_later(self.action_redraw)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
-        """The palette: every action of the registry, and every probe that could be started."""
+        """The commands of the palette: all actions, and all probes that can be started."""
         for action in actions.ACTIONS:
             if action.scope in self.SCOPES and action.id not in ("palette", "unfilter", "next", "previous"):
                 yield SystemCommand(action.title, action.help, self._runner(action))
@@ -433,19 +433,19 @@ class ConsoleApp(App[None]):
         return run
 
     def _probes_here(self) -> set[str]:
-        """The probes of the session: those that it speaks of already, and what the console itself measures."""
+        """The probes of the session, and those that run in the console itself."""
         with self.session.view() as state:
             names = set(state.probes)
         own = {name for name in self.profile.probes if name in self.manifests and self.manifests[name].source != "bpf"}
         return names | own
 
     def farewell(self, started_s: float) -> str:
-        """For after the exit."""
+        """The message after the exit."""
         return describe_end(self.session, started_s, self.snapshots, list(self._findings.log)) + self.recordings.told()
 
 
 def describe_end(session: Session, started_s: float, snapshots: list[Path], incidents: Sequence[Incident] = ()) -> str:
-    """For after the exit, in short lines: how long, what it cost, what went wrong, what is left."""
+    """The message after the exit: how long it ran, what it cost, what went wrong, and the files it wrote."""
     with session.view() as state:
         elapsed = figure.elapsed(time.monotonic() - started_s)
         used = sum(source.cpu_ns for source in state.sources.values())

@@ -1,4 +1,4 @@
-"""The recording that a key begins and ends, or that was asked for on the command line."""
+"""Begins and ends the recording of a live session, by key or from the command line."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Recordings:
 
     @property
     def progress(self) -> Progress | None:
-        """How the recording stands that runs, or that ended by itself; None without one."""
+        """The progress of the recording, running or ended by itself. None without one."""
         return None if self._recorder is None else self._recorder.progress
 
     def adopt(self, recorder: Recorder) -> None:
-        """Take over a recorder that is attached to the session already."""
+        """Takes a recorder that is already attached to the session."""
         self._recorder = recorder
 
     def toggle(self, profile: Profile, on_end: Callable[[str], None]) -> tuple[str, Tone]:
-        """Begin one, or end the one that runs. Returns what to tell the user, and its tone."""
+        """Begins a recording, or ends the running one. Returns a message for the user, and its tone."""
         if self._recorder is not None:
             self.close()
-            return self._said(), "ok"
+            return self._outcome(), "ok"
         session = self._session
         if not isinstance(session, Recordable):
             return "this session cannot be recorded", "look"
@@ -52,7 +52,7 @@ class Recordings:
         return f"recording to {figure.safe(recorder.progress.path)}", "ok"
 
     def close(self) -> None:
-        """End the recording that runs, if there is one."""
+        """Ends the running recording, if there is one."""
         if self._recorder is None:
             return
         if isinstance(self._session, Recordable):
@@ -61,10 +61,10 @@ class Recordings:
         self._last, self._recorder = self._recorder.progress, None
 
     def told(self) -> str:
-        """Where the last recording is, for the line after the exit; empty without one."""
-        return f"; {self._said()}" if self._last is not None else ""
+        """Where the last recording is, for the message after the exit. Empty without one."""
+        return f"; {self._outcome()}" if self._last is not None else ""
 
-    def _said(self) -> str:
+    def _outcome(self) -> str:
         last = self._last
         if last is None:
             return ""

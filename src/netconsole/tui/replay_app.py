@@ -1,4 +1,4 @@
-"""The console on a recording: the same panes, and keys that move through it. Nothing in it can be changed."""
+"""The console for a recording: the same panes, and keys to move in time. Nothing in a recording can be changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from netconsole.tui.app import ConsoleApp
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.terminal.lifeline import Lifeline
 
-_NOTHING_CHANGES = "this is a recording: it cannot be changed"
+_READ_ONLY = "this is a recording: it cannot be changed"
 
 
 class ReplayApp(ConsoleApp):
@@ -45,14 +45,14 @@ class ReplayApp(ConsoleApp):
 
     @contextlib.contextmanager
     def scene(self) -> Iterator[Scene]:
-        """The moment at which the replay is."""
+        """The current moment of the replay."""
         replayed = self.replayed
         with super().scene() as scene:
             standing, log = replayed.standing(), replayed.incidents()
             yield replace(scene, findings=standing, log=log, actions=replayed.actions(), replay=replayed.position())
 
     def _observe(self) -> bool:
-        """Whether the replay has moved since it was drawn."""
+        """Whether the replay has moved since it was last drawn."""
         with self.session.view() as state:
             seen = (self.replayed.position(), id(state))
         changed = seen != self._seen
@@ -63,12 +63,12 @@ class ReplayApp(ConsoleApp):
         place = self.replayed.position()
         at = f"{figure.elapsed(place.at_s)} of {figure.elapsed(place.length_s)}"
         kept = f"; snapshot in {figure.safe(self.snapshots[-1])}" if self.snapshots else ""
-        return f"netconsole: recording of {figure.safe(place.host.name, 64)} left at {at}{kept}"
+        return f"netconsole: left the recording of {figure.safe(place.host.name, 64)} at {at}{kept}"
 
     # ---- actions
 
     def action_pause(self) -> None:
-        """Stand still, or go on."""
+        """Pauses, or plays again."""
         self.replayed.toggle()
         self._moved()
 
@@ -96,7 +96,7 @@ class ReplayApp(ConsoleApp):
             self.push_screen(JumpScreen(self.replayed))
 
     def action_snapshot(self) -> None:
-        """Of the stretch from the mark, or the beginning, to this moment: so stand still while it is asked for."""
+        """A snapshot from the mark, or from the beginning, to this moment. The replay pauses first."""
         from netconsole.tui.screens.snapshot import SnapshotScreen
 
         self.replayed.pause()
@@ -112,10 +112,10 @@ class ReplayApp(ConsoleApp):
             return builder.build(state, self.manifests, self.profile, since, {}, note, actions, incidents)
 
     def action_knobs(self, probe: str | None = None) -> None:
-        self._main.say(_NOTHING_CHANGES, "look")
+        self._main.say(_READ_ONLY, "look")
 
     def action_pin(self) -> None:
-        self._main.say(_NOTHING_CHANGES, "look")
+        self._main.say(_READ_ONLY, "look")
 
     def action_record(self) -> None:
         self._main.say("this is already a recording", "look")
@@ -124,5 +124,5 @@ class ReplayApp(ConsoleApp):
         self._main.say("write a snapshot (s); `netconsole compare` compares it with a baseline", "look")
 
     def _moved(self) -> None:
-        """The header says at once that the key was heard; the figures come with the session's news."""
+        """Redraws at once, so that the header shows the effect of the key. The figures come with the session's news."""
         self.call_later(self.action_redraw)

@@ -1,4 +1,4 @@
-"""Runs the console on this terminal: decides what the terminal can show, guards the run, cleans up, says farewell."""
+"""Runs the console on this terminal: prepares the terminal, shows the session, and cleans up at the end."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def run(
     baseline: Baseline | None = None,
     recorder: Recorder | None = None,
 ) -> int:
-    """Show a session until its user or a signal ends it, and close it. Returns the exit code.
+    """Starts a session and shows it until the user or a signal ends it. Returns the exit code.
 
-    The session must not have been started; it is closed, and the terminal as it was, when this returns.
+    When it returns, the session is closed and the terminal is as it was before.
     """
     try:
         screen = capabilities.require()
@@ -43,8 +43,8 @@ def run(
         print_quietly(f"netconsole: {error}")
         return EXIT_BAD_USAGE
     capabilities.prepare(screen, os.environ)
-    # Not before the terminal is prepared: Textual reads the environment when it is imported. And the session starts
-    # first, so that the probes compile meanwhile.
+    # Textual is imported further down: it reads the environment when it is imported, so the terminal is prepared
+    # first. The session starts before that, so that the probes compile during the import.
     app: ConsoleApp | None = None
     lifeline = Lifeline(sys.stdin.fileno(), session.close, lambda: app.leave() if app is not None else None)
     lifeline.start()

@@ -1,4 +1,4 @@
-"""Pictures of the screen, written at a key into the working directory."""
+"""Writes screenshots into the working directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netconsole.tui.widgets.look import Tone
 
 
 def save(kind: str, ending: str, content: bytes) -> tuple[Path | None, str, Tone]:
-    """Write a file named by the time of day. Returns its path, what to tell the user, and the tone of it."""
+    """Writes a file named by date and time. Returns its path, a message for the user, and the tone of the message."""
     path = Path(f"netconsole-{time.strftime('%Y%m%d-%H%M%S')}.{ending}")
     try:
         write_whole(path, content)
@@ -26,7 +26,7 @@ def save(kind: str, ending: str, content: bytes) -> tuple[Path | None, str, Tone
 
 
 def picture(svg: str) -> bytes:
-    """An exported screenshot that refers to nothing outside: fonts are left to whoever shows it."""
+    """A screenshot that loads nothing from outside: the viewer chooses the fonts."""
     return _OUTSIDE.sub("", svg).encode()
 
 

@@ -479,7 +479,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
         text = await one.press()
         assert f"Knobs of {lacking}" in text and "set a mode to start it" in text
         mode = one.app.screen.query_one("#knob-mode", Input)
-        assert mode.value == "off" and "it does not run" in await one.press("enter")
+        assert mode.value == "off" and "the probe does not run" in await one.press("enter")
         mode.value = "loud"
         assert "mode: expected one of" in await one.press("enter")
         mode.value = "summary"

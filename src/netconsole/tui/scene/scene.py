@@ -1,4 +1,4 @@
-"""What a drawing is made from: the state and what is known beside it. Panes are functions of a scene."""
+"""The input of every drawing: the state, and what else is known at that moment. Panes are functions of a scene."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from netconsole.telemetry.tables import RowKey
 from netconsole.tui.widgets.look import Tone
 
 LOOK_EVERY_S = 0.5
-"""How often it is looked whether the picture has grown older than it says."""
+"""How often we check whether the figures on the screen are older than the header says."""
 
 
 class Evidence(NamedTuple):
-    """What a row stands for, and what its cursor is bound to."""
+    """What a row shows: the row of a table, a histogram, a probe … It is the key of the row for the cursor."""
 
     probe: str
     kind: Literal["table", "histogram", "probe", "event", "direction"]
@@ -34,7 +34,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """What drawing itself costs: bytes sent to the terminal, frames skipped because it had not taken the last one."""
+    """What drawing costs: bytes sent to the terminal, and updates skipped because it had not read the last one."""
 
     bytes_per_s: float | None = None
     frames_skipped: int = 0
@@ -50,35 +50,35 @@ class Scene:
     connection: Connection
     age_s: float | None = None
     delay_s: float = 0.0
-    """How far the terminal's reader may be behind what is drawn now."""
+    """How far the terminal may be behind what is drawn now."""
     output: Output = Output()
     findings: Sequence[Incident] = ()
-    """What stands out, ranked."""
+    """What stands out, the worst first."""
     actions: Sequence[BudgetAction] = ()
-    """What the governor did, oldest first."""
+    """What the governor has done, oldest first."""
     pinned: frozenset[str] = frozenset()
-    """Probes that the governor leaves alone."""
+    """Probes that the governor must not change."""
     lowered: Sequence[str] = ()
-    """Probes that are not as they were asked for, to keep the budget."""
+    """Probes that the governor has lowered to keep the budget."""
     against: LiveComparison | None = None
-    """What the figures are held against, while there is a baseline."""
+    """The comparison with the baseline, if there is one."""
     recording: Progress | None = None
-    """How the recording of this session stands, if there is one."""
+    """The progress of the recording of this session, if there is one."""
     replay: Position | None = None
-    """Where in a recording this moment is, if it is replayed."""
+    """The position in the recording, in a replay."""
     log: Sequence[Incident] = ()
     """All incidents since the start, the oldest first."""
 
     @property
     def interval_s(self) -> float:
-        """Length of the last interval; a second before the first."""
+        """Length of the last interval; 1 s before the first one ends."""
         return (self.state.collector.interval_ns or 1_000_000_000) / 1e9
 
     @property
     def data_bound_s(self) -> float | None:
-        """No figure is older than this until it is looked again; None before the first.
+        """The highest age of a figure on the screen until the next check. None before the first figure.
 
-        The delay counts twice: this picture is on its way so long, and stays until the next one has come so far.
+        The delay counts twice: this drawing needs it to reach the screen, and stays there until the next one has come.
         """
         return None if self.age_s is None else self.age_s + LOOK_EVERY_S + 2 * self.delay_s
 
@@ -96,11 +96,11 @@ STATE_WORDS: dict[str, tuple[str, Tone]] = {
 
 
 STANDS_STILL = "counters alone: rows do not change"
-"""What is said of tables in mode counters."""
+"""Shown for the tables of a probe in mode counters."""
 
 
 def why_silent(scene: Scene, probe: str) -> str:
-    """One sentence for a table without rows: what its probe is doing, or why it cannot and what would help."""
+    """One sentence for a table without rows: what its probe does, or why it cannot run and what would help."""
     state = scene.state.probes.get(probe)
     if state is None or state.status == "off":
         return f"{probe}: not in profile {figure.safe(scene.profile.name)}; start with --probe {probe}"
@@ -114,6 +114,6 @@ def why_silent(scene: Scene, probe: str) -> str:
 
 
 def reason(state: ProbeState) -> str:
-    """Why a probe does not run as it should, and the way out, in one line; empty when it does."""
+    """Why a probe does not run as it should, and what would help, in one line. Empty when it runs."""
     parts = [figure.safe(part) for part in (state.why, state.help) if part]
     return "; ".join(parts)

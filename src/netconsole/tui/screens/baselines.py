@@ -1,4 +1,4 @@
-"""Choose a baseline to hold the figures against, from a list that says what each is good for; or none."""
+"""The screen to choose a baseline from a list, or none. The list says what each baseline is good for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
 
 NONE = ""
-"""The key of the row that takes the baseline away."""
+"""The key of the row that stops comparing."""
 COLUMNS = (
     Column("name", "baseline", 16, grow=1, most=40),
     Column("runs", "runs", 4, right=True),
@@ -36,14 +36,14 @@ COLUMNS = (
 
 
 class BaselinesScreen(Screen[None]):
-    """Enter chooses, Esc leaves everything as it is. Reading happens in a thread: baselines may be large."""
+    """Enter chooses, Esc changes nothing. A thread reads the baselines: they may be large."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("over"))
 
     def __init__(
         self, profile: str, current: str | None, choose: Callable[[str | None, Sequence[Snapshot]], None]
     ) -> None:
-        """``choose`` is called with the name and the snapshots of what was chosen."""
+        """``choose`` is called with the name and the snapshots of the chosen baseline."""
         super().__init__()
         self._profile = profile
         self._current = current
@@ -93,7 +93,7 @@ class BaselinesScreen(Screen[None]):
         self.call_later(self._tell_row)
 
     def _tell_row(self) -> None:
-        """All of what the baseline under the cursor is good for."""
+        """Shows all notes on the baseline under the cursor."""
         table = self.query_one(LineTable)
         row = table.row(table.cursor_key)
         if row is not None and not self._busy:

@@ -1,4 +1,4 @@
-"""The page of one row."""
+"""The details page of one row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netconsole.tui.widgets.painted import Line
 
 
 class DetailScreen(OverScreen):
-    """History, histogram, losses and advice of a row; it goes on living while it is read."""
+    """History, histogram, losses and advice of a row. It is updated while it is open."""
 
     def __init__(self, evidence: Evidence) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The facts of the host: how it is configured, each with where that was read; unknown is unknown, with the reason."""
+"""The screen of the host's facts: its configuration, each fact with its source, an unknown one with the reason."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ COLUMNS = (
 
 
 class FactsScreen(Screen[None]):
-    """All facts, to be filtered with / as any table. They are read once, in a thread, when the screen is opened."""
+    """All facts in a table with a filter (/). A thread reads them once, when the screen opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("over"), *actions.bindings("facts")]
 
     def __init__(self, read: Callable[[], Facts] | None) -> None:
-        """``read`` is None when nobody knows them: a recording without them."""
+        """``read`` is None when nobody can read the facts: a recording has none."""
         super().__init__()
         self._read = read
 
@@ -83,7 +83,7 @@ class FactsScreen(Screen[None]):
     # ---- keys
 
     def action_back(self) -> None:
-        """Takes the filter away first, then the screen."""
+        """Removes the filter; without a filter, closes the screen."""
         table = self.query_one(LineTable)
         if table.filter:
             table.set_filter("")
@@ -116,7 +116,7 @@ class FactsScreen(Screen[None]):
             self._filter_done()
 
     def _tell_row(self) -> None:
-        """The whole of a long value, below the table."""
+        """Shows the whole value of the row below the table."""
         table = self.query_one(LineTable)
         row = table.row(table.cursor_key)
         if row is not None:

@@ -1,4 +1,4 @@
-"""Help for the pane in front."""
+"""The help page of the pane in front."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks for the time in a recording to go to."""
+"""The dialog to go to a time in a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The knobs of a probe, running or not: changed in the kernel at once, checked as a profile is checked."""
+"""The form for mode and knobs of a probe. Values are checked as in a profile, and change the probe at once."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from netconsole.tui.widgets.painted import Line
 MODE = "mode"
 OFF = "off"
 RANK = (OFF, "counters", "summary", "details")
-"""Modes by what they cost."""
+"""The modes, the cheapest first."""
 LookAhead: TypeAlias = Callable[[Manifest, Mode], tuple[str, str | None]]
-"""What a probe would cost in a mode, in one line, and which limit of the budget it would exceed. Raises Unable."""
+"""Forecasts a mode of a probe: its cost in one line, and the limit of the budget that it exceeds. Raises Unable."""
 Begin: TypeAlias = Callable[[Manifest, ProbeChoice], Future[None]]
-"""Runs a probe that the session lacks. Raises Unable."""
+"""Starts a probe that is not in the session. Raises Unable."""
 
 
 class KnobsScreen(Screen[None]):
-    """A form of one line per knob. Enter applies, Esc leaves everything as it is.
+    """A form with one line per knob. Enter applies the values, Esc changes nothing.
 
-    What makes a probe dearer is forecast first, and asked for once more when it would exceed the budget.
+    A change that makes a probe cost more is forecast first. If it would exceed the budget, the user must confirm it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -64,13 +64,13 @@ class KnobsScreen(Screen[None]):
         begin: Begin | None = None,
         filters: Mapping[str, Scalar] | None = None,
     ) -> None:
-        """``filters``: those of the profile, for probes that the session lacks; ``begin`` starts these."""
+        """``begin`` starts a probe that is not in the session, with the ``filters`` of the profile."""
         super().__init__()
         self._forecaster = forecast_now
         self._begin = begin
         self._filters = filters or {}
         self._asked: ProbeChoice | None = None
-        """What was refused for the budget, and is done when it is asked for again."""
+        """The change that would exceed the budget. It is applied when the user presses Enter again."""
         self._session = session
         self._manifests = manifests
         self._probes = probes
@@ -97,7 +97,7 @@ class KnobsScreen(Screen[None]):
         note = "set a mode to start it" if known is None or not known.measuring else "counting continues meanwhile"
         title: Line = [(f" Knobs of {self.probe}", "strong"), (f"  probe {place}; {note}", "dim")]
         self.query_one("#knobs-title", Lines).show(title)
-        keys = (("Enter", "apply"), ("Esc", "leave as it is"), ("↑ ↓", "knob"), ("PgUp PgDn", "probe"))
+        keys = (("Enter", "apply"), ("Esc", "change nothing"), ("↑ ↓", "knob"), ("PgUp PgDn", "probe"))
         footer = [piece for key, word in keys for piece in ((f" {key}", "key"), (f" {word} ", "dim"))]
         self.query_one("#over-footer", Lines).show(cast(Line, footer))
         self.query(Input).first().focus()
@@ -106,7 +106,7 @@ class KnobsScreen(Screen[None]):
         self.dismiss()
 
     async def action_turn(self, step: int) -> None:
-        """The next or the previous probe."""
+        """Goes to the next or the previous probe."""
         self.probe = self._probes[(self._probes.index(self.probe) + step) % len(self._probes)]
         await self.recompose()
         self.on_mount()
@@ -132,7 +132,7 @@ class KnobsScreen(Screen[None]):
         in_thread(self, ask, self._forecast_failed)
 
     def _costs_more(self, wanted: ProbeChoice) -> bool:
-        """Whether it has to be forecast: a mode that costs more than the one that runs."""
+        """Whether a forecast is needed: the mode costs more than the one that runs."""
         with self._session.view() as state:
             known = state.probes.get(self.probe)
             now = known.mode if known is not None and known.measuring else OFF
@@ -140,7 +140,7 @@ class KnobsScreen(Screen[None]):
         return dear and RANK.index(wanted.mode) > RANK.index(now)
 
     def _forecast(self, forecast_now: LookAhead, manifest: Manifest, wanted: ProbeChoice) -> None:
-        """In a thread."""
+        """Makes the forecast. Runs in a thread."""
         if wanted.mode == "off":
             return
         try:
@@ -170,7 +170,7 @@ class KnobsScreen(Screen[None]):
             is_off = known is None or not known.measuring
         if known is None and self._begin is not None:
             if wanted.mode == "off":
-                self._tell("it does not run", "")
+                self._tell("the probe does not run", "")
                 return
             try:
                 future = self._begin(self._manifests[self.probe], wanted)
@@ -186,7 +186,7 @@ class KnobsScreen(Screen[None]):
         future.add_done_callback(partial(self._answered, said))
 
     def _answered(self, said: str, future: Future[None]) -> None:
-        """Runs in a thread of the session."""
+        """Shows the answer of the collector. Called by a thread of the session."""
         error = future.exception()
         self.app.call_later(self._told, error, said)
 
@@ -213,14 +213,14 @@ class KnobsScreen(Screen[None]):
 
 
 def knobbed(session: Session, manifests: Mapping[str, Manifest]) -> list[str]:
-    """The probes of a session that have something to set."""
+    """The probes of a session that have knobs, or more than one mode."""
     with session.view() as state:
         known = [manifests[name] for name in state.probes if name in manifests]
     return [manifest.name for manifest in known if manifest.knobs or len(manifest.modes) > 1]
 
 
 def parse(text: str, default: Scalar) -> Scalar:
-    """The value that was typed, as the type of the default; what does not fit stays a text, and is refused as one."""
+    """The typed value, in the type of the default. Other text stays text, and the check refuses it."""
     text = text.strip()
     if isinstance(default, bool):
         return {"true": True, "false": False}.get(text.lower(), text)

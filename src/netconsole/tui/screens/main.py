@@ -1,4 +1,4 @@
-"""The main screen: header, one pane at a time, cost, keys. It is laid out anew for every size and never refuses one."""
+"""The main screen: header, one pane, cost strip and footer. Its layout fits any size of the terminal."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece, cells, cut
 
 FULL_COLUMNS, FULL_LINES = 80, 24
-"""Below this, one table at a time is shown, and a line says what is hidden."""
+"""On a smaller terminal the cost strip is left out, and the last line says what is hidden."""
 SIDE_BY_SIDE_COLUMNS = 110
-"""From this width on, two tables share a row."""
+"""From this width on, two tables can stand side by side."""
 LEAST_TABLE_LINES = 6
-"""A table lower than title, heads and four rows is not worth its place: then there are tabs."""
+"""Title, heads and four rows. When the tables of a pane would get fewer lines, there are tabs."""
 TITLE_AND_HEADS = 2
 STRIP_LINES = 3
-"""What every cost against its limit takes in 80 columns."""
+"""Lines that all costs with their limits need in 80 columns."""
 EDGE_LINES = 4
 """Header of two lines, cost strip and footer."""
 
 
 class PaneView(Vertical):
-    """One pane: its tables, all of them or one at a time with tabs."""
+    """One pane: all its tables, or one table at a time with tabs."""
 
     def __init__(self, pane: Pane) -> None:
         super().__init__(id=f"pane-{pane.name}")
@@ -51,7 +51,7 @@ class PaneView(Vertical):
         self.active = pane.blocks[0].block.name if pane.blocks else ""
         self.one_at_a_time = False
         self.hidden = left_out(None, pane)
-        """Blocks that are not there at all now: they have nothing to say."""
+        """Blocks that are left out now: they have nothing to show."""
 
     def compose(self) -> ComposeResult:
         yield self.tabs
@@ -68,7 +68,7 @@ class PaneView(Vertical):
                 yield placed, table
 
     def lay_out(self, width: int, height: int) -> None:
-        """Lay out for so many cells: everything where there is room, else one table under tabs."""
+        """Arranges the tables: all of them where there is room, else one table under tabs."""
         blocks = self.blocks
         there = [row for row in ([p for p in row if p in blocks] for row in self.pane.rows) if row]
         rows = len(there)
@@ -93,11 +93,11 @@ class PaneView(Vertical):
             container.styles.height = lines if lines and (not self.one_at_a_time or self.answer_first) else "1fr"
 
     answer_first = False
-    """Whether the first table (what stands out) stays above the one that is chosen by tab."""
+    """Whether the first table (what stands out) stays above the table of the current tab."""
 
     @property
     def blocks(self) -> list[Placed]:
-        """The blocks that are there now, in reading order."""
+        """The blocks that are not left out now, in reading order."""
         return [placed for placed in self.pane.blocks if placed.block.name not in self.hidden]
 
     def _wanted(self, placed: Placed) -> bool:
@@ -108,14 +108,14 @@ class PaneView(Vertical):
         return first or placed.block.name == self.active
 
     def turn(self, step: int) -> None:
-        """The next or previous tab."""
+        """Goes to the next or the previous tab."""
         names = [placed.block.name for placed in self.blocks][1 if self.answer_first else 0 :]
         if names:
             at = names.index(self.active) if self.active in names else 0
             self.active = names[(at + step) % len(names)]
 
     def draw(self, scene: Scene, now_s: float) -> None:
-        """Show the scene in the tables that are visible."""
+        """Shows the scene in the visible tables."""
         wanted = []
         for placed, table in self.tables_shown():
             block = placed.block
@@ -129,7 +129,7 @@ class PaneView(Vertical):
             self.tabs.show(self._tab_line(self.size.width))
 
     def _share(self, first: int, chosen: int) -> None:
-        """Give the first table the lines that it wants and the chosen one leaves free, up to its own."""
+        """Gives the first table the lines that it needs, as far as the table below it leaves them free."""
         free = self.size.height - 1 - max(LEAST_TABLE_LINES, chosen)
         lines = max(LEAST_TABLE_LINES, min(first, free, self.blocks[0].lines or 0))
         self.query(".row").first().styles.height = lines
@@ -153,7 +153,7 @@ class MainScreen(Screen[None]):
     AUTO_FOCUS = ""
     header_lines = 2
     without: frozenset[str] = frozenset()
-    """Actions that the footer leaves out, for there is nothing to do for them."""
+    """Actions that the footer leaves out because they cannot be used here."""
 
     def __init__(self, panes: Mapping[str, Pane]) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class MainScreen(Screen[None]):
         self._lay_out()
         self._redraw()
 
-    # ---- what is shown
+    # ---- contents
 
     @property
     def view(self) -> PaneView:
@@ -197,13 +197,13 @@ class MainScreen(Screen[None]):
         return self.views[self.current]
 
     def table(self) -> LineTable | None:
-        """The table that has the focus, else the first on the screen."""
+        """The table with the focus, else the first one on the screen."""
         if isinstance(self.focused, LineTable):
             return self.focused
         return next((table for _, table in self.view.tables_shown()), None)
 
     def probe(self) -> str | None:
-        """The probe behind the row under the cursor, else behind the table in front."""
+        """The probe of the row under the cursor, else of the table in front."""
         table = self.table()
         key = table.cursor_key if table is not None else None
         evidence = key.evidence if isinstance(key, stands_out.Standing) else key
@@ -213,12 +213,12 @@ class MainScreen(Screen[None]):
         return placed.block.probe if placed is not None else None
 
     def say(self, text: str, tone: Tone = "") -> None:
-        """A message in place of the footer's keys, until something else is said."""
+        """Shows a message instead of the keys in the footer, until the next message. "" shows the keys again."""
         self._message = (text, tone) if text else None
         self._footer()
 
     def draw(self, scene: Scene, pause: Pause, kind: str, now_s: float) -> None:
-        """Draw the pane in front, and what is around it."""
+        """Draws the pane in front, and the lines around it."""
         self.pause = pause
         width = self.size.width
         first = header.first_line(scene, pause, kind, now_s, width)
@@ -243,7 +243,7 @@ class MainScreen(Screen[None]):
         self._footer()
 
     async def show_pane(self, name: str) -> None:
-        """Bring a pane to the front."""
+        """Brings a pane to the front."""
         if name not in self.views:
             await self.query_one("#body").mount(self._view(name))
         self.current = name
@@ -253,7 +253,7 @@ class MainScreen(Screen[None]):
         self.focus_first()
 
     async def renew(self, panes: Mapping[str, Pane]) -> None:
-        """Other panes from now on: a probe was started that had no tables in them."""
+        """Replaces the panes, after a probe was started that has no tables in them."""
         self.panes = panes
         for view in self.views.values():
             await view.remove()
@@ -261,7 +261,7 @@ class MainScreen(Screen[None]):
         await self.show_pane(self.current)
 
     def focus_first(self) -> None:
-        """Put the focus where reading begins."""
+        """Puts the focus on the first table."""
         first = next((table for _, table in self.view.tables_shown()), None)
         self.set_focus(first)
 
@@ -297,7 +297,7 @@ class MainScreen(Screen[None]):
             box.value = table.filter
             box.display = True
             self.query_one("#footer").display = False
-            # At once: what was typed right behind the key is meant for the box, not for us.
+            # At once: the next keys are meant for the box.
             self.set_focus(box)
 
     def action_unfilter(self) -> None:
@@ -356,7 +356,7 @@ class MainScreen(Screen[None]):
         self.view.lay_out(width, height - (EDGE_LINES + self.header_lines - 3 if small else edge))
 
     def _strip_lines(self) -> int:
-        """Every cost in the overview; elsewhere one line of those that matter most."""
+        """The overview shows all costs, the other panes one line with the most important ones."""
         if self.current != "overview":
             return 1
         return STRIP_LINES if self.size.width < SIDE_BY_SIDE_COLUMNS else STRIP_LINES - 1
@@ -384,7 +384,7 @@ class MainScreen(Screen[None]):
 
 
 def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset()) -> Line:
-    """The keys that matter here, the most important ones first; what does not fit is left to the palette and help."""
+    """The keys that matter here. Keys that do not fit are left out: help and palette have them."""
     ids = ["quit", "help", "palette", "pause", "filter", "knobs", "snapshot"]
     if in_table:
         ids = ["table.open", "filter", "table.sort", "pause", "knobs", "snapshot", "help", "palette", "quit"]
@@ -406,7 +406,7 @@ def _table(placed: Placed) -> LineTable:
 
 
 def _cost_lines(scene: Scene, width: int, lines: int) -> list[Line]:
-    """Groups one after the other; what has no room in the last line is left out."""
+    """Puts the groups of costs into ``lines`` lines. Groups that do not fit are left out."""
     made: list[list[Piece]] = [[(" cost: ", "strong")]]
     for group in budget.strip(scene):
         joint: Piece = (" · ", "dim") if len(made[-1]) > 1 else ("", "")

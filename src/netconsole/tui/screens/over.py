@@ -1,4 +1,4 @@
-"""A page over the main screen: a title, text to scroll, Esc to go back to exactly where one was."""
+"""A page above the main screen: a text to scroll. Esc goes back to the row where the user was."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from netconsole.tui.widgets.reader import Reader
 
 
 class OverScreen(Screen[None]):
-    """Fill in :meth:`page`."""
+    """A subclass defines :meth:`page`."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("over"))
 
@@ -31,11 +31,11 @@ class OverScreen(Screen[None]):
         self.query_one("#over-footer", Lines).show(footer)
 
     def page(self, scene: Scene, width: int) -> Sequence[Line]:
-        """The lines of the page; lines longer than the screen are wrapped."""
+        """The lines of the page. Lines longer than the screen are wrapped."""
         raise NotImplementedError
 
     def draw(self, scene: Scene) -> None:
-        """Show the page as it is now."""
+        """Shows the page as it is now."""
         width = self.size.width
         lines = [part for line in self.page(scene, width) for part in wrap(line, width)]
         self.query_one(Reader).show(lines)
@@ -48,7 +48,7 @@ class OverScreen(Screen[None]):
 
 
 def wrap(line: Line, width: int) -> list[Line]:
-    """A line in as many as it needs: its last piece is broken at spaces and goes on below where it began."""
+    """Wraps a line. Its last piece is broken at spaces, and continues below the place where it began."""
     if not line or cells(line) <= width:
         return [line]
     *head, (text, tone) = line

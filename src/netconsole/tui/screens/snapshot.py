@@ -1,4 +1,4 @@
-"""The snapshot dialog: how long, a note, where, in which form; then the time that remains, and one line if it fails."""
+"""The snapshot dialog: asks for time, note, form and file, measures, and writes the file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Step = Literal["asking", "measuring", "writing"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked for. ``duration_s`` is None for everything since the start."""
+    """What the user has entered. ``duration_s`` is None for everything since the start."""
 
     duration_s: float | None
     note: str | None
@@ -59,7 +59,7 @@ class Wanted:
 
 
 class SnapshotScreen(Screen[None]):
-    """Enter measures and writes, Esc leaves without a file. The figures on the screen below go on meanwhile."""
+    """Enter measures and writes, Esc leaves without a file. The main screen goes on meanwhile."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("over"),
@@ -75,9 +75,9 @@ class SnapshotScreen(Screen[None]):
         written: Callable[[Path], None],
         stretch: str | None = None,
     ) -> None:
-        """``take`` makes the snapshot and ``write`` the file, both in a thread; ``written`` is told of it.
+        """``take`` makes the snapshot and ``write`` the file, both in a thread. Then ``written`` is called.
 
-        ``stretch`` says what a snapshot of a recording is of: no time is asked for then, and nothing is waited for.
+        ``stretch`` says which part of a recording the snapshot is of. Then there is no time to enter, and no waiting.
         """
         super().__init__()
         self.step: Step = "asking"
@@ -88,7 +88,7 @@ class SnapshotScreen(Screen[None]):
         self._stretch = stretch
         self._wanted: Wanted | None = None
         self._taken: Snapshot | None = None
-        """Was measured and could not be written: the next Enter writes it elsewhere, and measures nothing anew."""
+        """A snapshot that could not be written. The next Enter writes it, and does not measure again."""
         self._since: builder.Totals | None = None
         self._until_s = 0.0
 
@@ -114,11 +114,11 @@ class SnapshotScreen(Screen[None]):
         self.set_interval(LOOK_EVERY_S, self._look)
 
     def draw(self, _scene: Scene) -> None:
-        """An interval has ended. Looked at later: the session is being looked at already."""
+        """An interval has ended. The look comes later: the caller still holds the view of the session."""
         self.call_later(self._look)
 
     def action_back(self) -> None:
-        """Leave; what is being measured is dropped, a file that is being written is written whole."""
+        """Leaves the dialog and drops the measurement. It stays while a file is being written."""
         if self.step != "writing":
             self.dismiss()
 
@@ -128,7 +128,7 @@ class SnapshotScreen(Screen[None]):
 
     @on(Choice.Changed)
     def _form_changed(self) -> None:
-        """The ending of the file follows the form."""
+        """Changes the suffix of the file to that of the form."""
         box = self.query_one("#field-file", Input)
         path = Path(box.value)
         if path.suffix.lstrip(".") in FORMATS:
@@ -136,7 +136,7 @@ class SnapshotScreen(Screen[None]):
 
     @on(Input.Changed, "#field-file")
     def _file_changed(self, event: Input.Changed) -> None:
-        """And the form follows the ending of the file."""
+        """Changes the form to that of the file's suffix."""
         self.query_one("#field-form", Choice).choose(Path(event.value).suffix.lstrip("."))
 
     @on(Input.Submitted)
@@ -161,14 +161,14 @@ class SnapshotScreen(Screen[None]):
         self._look()
 
     def _look(self) -> None:
-        """Draw the time that remains; write when the last interval has ended."""
+        """Shows the time that is left. Begins to write when the last interval has ended."""
         wanted, since = self._wanted, self._since
         if self.step != "measuring" or wanted is None or wanted.duration_s is None or since is None:
             return
         with self._session.view() as state:
             source = state.collector if state.collector.intervals else state.console
             closed_ns, interval_ns = source.closed_mono_ns or 0, source.interval_ns or 1_000_000_000
-        # Half an interval of tolerance, as without a screen: ten intervals of 1.0004 s are the ten seconds.
+        # Half an interval of tolerance, as in the command: intervals are not exactly 1 s long.
         if closed_ns - since.mono_ns >= wanted.duration_s * 1e9 - interval_ns // 2:
             self._begin_writing()
             return
@@ -187,7 +187,7 @@ class SnapshotScreen(Screen[None]):
         in_thread(self, self._finish, self._failed)
 
     def _finish(self) -> None:
-        """In a thread: a host of many VMs fills megabytes."""
+        """Makes and writes the snapshot. Runs in a thread: with many VMs it has megabytes."""
         wanted, since = self._wanted, self._since
         assert wanted is not None and since is not None
         try:
@@ -212,7 +212,7 @@ class SnapshotScreen(Screen[None]):
         self.dismiss()
 
     def _read(self) -> Wanted:
-        """What was typed. Raises BadInput in one line; checked before anything is measured."""
+        """What the user has entered, checked before anything is measured. Raises BadInput in one line."""
         values = {field.id: field.value.strip() for field in self.query(Input)}
         time_, note, name = (values.get(f"field-{field}", "") for field in ("time", "note", "file"))
         duration_s = parse_duration(time_) if time_ else None
@@ -258,7 +258,7 @@ class SnapshotScreen(Screen[None]):
 
 
 def default_file(host: str, form: str) -> str:
-    """A name with host and time, in the working directory; the host's name may hold anything."""
+    """A file name with host and time. Only safe characters of the host's name are used."""
     named = re.sub(r"[^A-Za-z0-9.-]+", "-", host).strip("-.")[:40]
     return f"netconsole-{named + '-' if named else ''}{time.strftime('%Y%m%d-%H%M%S')}.{form}"
 
