@@ -82,6 +82,9 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: Insi
     """To the guest in S1-S2, from it in K1-K2: what was put in, whatever else the machine does; and who is to blame."""
     guest, bridge = testbed.guests[0], testbed.bridge.ip
 
+    def waited_ms() -> int:
+        return vm_path.total("vhost_queues", "workers", "waited_ms", device="vnet0")
+
     def readings() -> tuple[dict[str, frames.Buckets], dict[str, frames.Buckets], dict[str, frames.Buckets]]:
         vm_path.settle()
         (scheduled,) = vm_path.histograms("vhost_queues", "scheduled", device="vnet0")
@@ -90,10 +93,10 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: Insi
         return stages(vm_path), stages_of(vm_path, "tx_kick_path"), of_worker
 
     ping(testbed.hypervisor, guest, PINGS_DELAYED)
-    start = readings()
+    start, waited_before_ms = readings(), waited_ms()
     with worker_on_a_busy_cpu(testbed.hypervisor, guest):
         ping(testbed.hypervisor, guest, PINGS_DELAYED)
-        to_guest = readings()
+        to_guest, waited_after_ms = readings(), waited_ms()
         guest.run(f"ping -c {PINGS_DELAYED} -i 0.1 -W 20 {bridge} >/dev/null")
         from_guest = readings()
     delayed = means_ns(start[0], to_guest[0])
@@ -105,6 +108,8 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: Insi
     assert kicks["K1-K2"] > 0.5 * kicks["total"], kicks
     waited_ns = to_guest[2]["scheduled"].sum - start[2]["scheduled"].sum
     assert waited_ns > 0.5 * (to_guest[0]["S1-S2"].sum - start[0]["S1-S2"].sum)
+    # The row is updated every 4 ms, and has whole milliseconds.
+    assert 0.9 * waited_ns < 1_000_000 * (waited_after_ms - waited_before_ms) < 1.1 * waited_ns
 
 
 @pytest.mark.parametrize("probe", ["irq_path", "tx_kick_path"])
