@@ -17,10 +17,10 @@ from netconsole.report.to_markdown import to_markdown
 from netconsole.snapshot.document import Snapshot, encode
 from netconsole.snapshot.redact import Redactor, user_key
 
-Reference = tuple[list[Snapshot], list[str]]
+ReferenceSnapshots = tuple[list[Snapshot], list[str]]
 
 
-def reference(name_or_file: str | None) -> Reference | None:
+def reference(name_or_file: str | None) -> ReferenceSnapshots | None:
     """Reads the baseline to compare with. Call it before anything is measured. Raises BadInput."""
     return None if name_or_file is None else baseline.resolve(name_or_file)
 
@@ -34,7 +34,7 @@ def render(
     snapshot: Snapshot,
     form: str,
     manifests: Mapping[str, Manifest],
-    against: Reference | None = None,
+    against: ReferenceSnapshots | None = None,
     hide: Redactor | None = None,
 ) -> tuple[bytes, int]:
     """The document and the exit code (1 when it is worse than the baseline)."""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from netconsole.tui.screens.snapshot import Wanted
 
 ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
-Baseline: TypeAlias = tuple[str, Sequence[Snapshot]]
+NamedSnapshots: TypeAlias = tuple[str, Sequence[Snapshot]]
 """A name and the snapshots under it."""
 RATE_OVER_S = 2.0
 """The output rate is the mean of this time."""
@@ -89,7 +89,7 @@ class ConsoleApp(App[None]):
         lifeline: Lifeline | None = None,
         enforcer: Enforcer | None = None,
         read_facts: ReadFacts | None = None,
-        baseline: Baseline | None = None,
+        baseline: NamedSnapshots | None = None,
     ) -> None:
         """``read_facts`` reads the configuration of the measured host. None when nobody can read it."""
         super().__init__(driver_class=ConsoleDriver, ansi_color=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from netconsole.profile.profile import Profile
     from netconsole.recording.recorder import Recorder
     from netconsole.session.protocol import Session
-    from netconsole.tui.app import Baseline, ReadFacts
+    from netconsole.tui.app import NamedSnapshots, ReadFacts
 
 EXIT_DONE = 0
 EXIT_BAD_USAGE = 2
@@ -30,7 +30,7 @@ def run(
     manifests: Mapping[str, Manifest],
     enforcer: Enforcer | None = None,
     read_facts: ReadFacts | None = None,
-    baseline: Baseline | None = None,
+    baseline: NamedSnapshots | None = None,
     recorder: Recorder | None = None,
 ) -> int:
     """Starts a session and shows it until the user or a signal ends it. Returns the exit code.
