@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-Buckets: TypeAlias = Sequence[tuple[float, float, int]]
+BucketRanges: TypeAlias = Sequence[tuple[float, float, int]]
 """A histogram: low, high (exclusive) and count of each bucket, ascending."""
 EFFECTIVE_SAMPLES = 2000
 """Packets that wait behind one another wait together: a million of them are not a million independent observations."""
@@ -132,7 +132,7 @@ def false_discovery_limit(ps: Iterable[float], rate: float) -> float:
     return limit
 
 
-def shape_distance(first: Buckets, second: Buckets, floor: float = 0.0) -> float:
+def shape_distance(first: BucketRanges, second: BucketRanges, floor: float = 0.0) -> float:
     """Wasserstein-1 distance between two histograms on a log2 scale: 1.0 is as if every sample had doubled or halved.
 
     Buckets are ``(low, high, count)``; a bucket's samples are taken to lie at its middle. What is below ``floor``
@@ -142,7 +142,7 @@ def shape_distance(first: Buckets, second: Buckets, floor: float = 0.0) -> float
     return math.fsum(abs(before - now) * (following - at) for (at, before, now), (following, _, _) in pairwise(steps))
 
 
-def shape_p(first: Buckets, second: Buckets, floor: float = 0.0) -> float:
+def shape_p(first: BucketRanges, second: BucketRanges, floor: float = 0.0) -> float:
     """Kolmogorov-Smirnov over the buckets: may both histograms come from one distribution? Buckets make it cautious."""
     n, m = (min(EFFECTIVE_SAMPLES, sum(count for _, _, count in one)) for one in (first, second))
     if not n or not m:
@@ -155,7 +155,7 @@ def shape_p(first: Buckets, second: Buckets, floor: float = 0.0) -> float:
     return min(1.0, max(0.0, 2 * math.fsum((-1) ** (k - 1) * math.exp(-2 * k * k * x * x) for k in range(1, 40))))
 
 
-def _cumulated(first: Buckets, second: Buckets, floor: float) -> list[tuple[float, float, float]]:
+def _cumulated(first: BucketRanges, second: BucketRanges, floor: float) -> list[tuple[float, float, float]]:
     """(log2 of the position, share of the first up to here, share of the second), ascending."""
     counts: dict[float, list[float]] = {}
     for side, buckets in enumerate((first, second)):
