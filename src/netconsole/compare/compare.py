@@ -38,7 +38,7 @@ from netconsole.compare.labels import DEVICE_LABELS, HOST_NETNS
 from netconsole.compare.metrics import Column, Identity, Metric, Metrics, flatten, metric_key
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
-from netconsole.snapshot.document import MEASURED, Label, ProbeData, Snapshot, number, seconds
+from netconsole.snapshot.document import MEASURED, ProbeData, Snapshot, SnapshotValue, number, seconds
 
 FALSE_DISCOVERIES = 0.01
 """Of all findings, this share may be chance; when nothing changed, this is the chance of any finding at all."""
@@ -197,7 +197,7 @@ def _is_loss(one: Judged) -> bool:
     return (one.share is None and not shown.baseline) or (one.share is not None and one.share >= least)
 
 
-def _share(one: Judged, traffic: Mapping[Label, float]) -> float | None:
+def _share(one: Judged, traffic: Mapping[SnapshotValue, float]) -> float | None:
     """Which share of its device's packets a row's loss is; None where that is not known."""
     row = one.metric
     if row.kind != "table" or "up" not in (row.worse, row.benign) or row.unit != "packets":
@@ -208,9 +208,9 @@ def _share(one: Judged, traffic: Mapping[Label, float]) -> float | None:
     return lost / packets if packets and lost > 0 else None
 
 
-def _traffic(now: Metrics) -> dict[Label, float]:
+def _traffic(now: Metrics) -> dict[SnapshotValue, float]:
     """Packets per second of the devices that are counted, received or sent, whichever are more."""
-    found: dict[Label, float] = {}
+    found: dict[SnapshotValue, float] = {}
     for metric in now.by_identity.values():
         if metric.kind == "table" and metric.name.rpartition(".")[2] in _TRAFFIC and len(metric.labels) == 1:
             label, device = metric.labels[0]

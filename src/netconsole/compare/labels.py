@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from netconsole.base.fact_keys import parts
-from netconsole.snapshot.document import FactData, Label
+from netconsole.snapshot.document import FactData, SnapshotValue
 
 _PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
 _VHOST = re.compile(r"vhost-(\d+)$")
@@ -24,7 +24,7 @@ discipline is a fact, not a part of its name, and so is its rate."""
 _NETNS_LABELS = frozenset({"netns"})
 HOST_NETNS, OTHER_NETNS = "host", "other"
 """The host's own network namespace; any that has no name and no process that is known."""
-ADDED_LABELS: Mapping[tuple[str, str], Mapping[str, Label]] = {("link_rates", "links"): {"netns": HOST_NETNS}}
+ADDED_LABELS: Mapping[tuple[str, str], Mapping[str, SnapshotValue]] = {("link_rates", "links"): {"netns": HOST_NETNS}}
 """Labels that a table did not always have, by probe and table, and what rows without them are of. A row of just that is
 known by its other labels alone, so that it is compared with those from before."""
 _PORT_LABELS = frozenset({"port", "local_port", "remote_port", "sport", "dport"})
@@ -44,7 +44,7 @@ class Names:
         self._ports = _EPHEMERAL_DEFAULT
         for name, fact in facts.items():
             self._learn(parts(name), fact)
-        self._mappers: dict[str, Callable[[Label], Label]] = {
+        self._mappers: dict[str, Callable[[SnapshotValue], SnapshotValue]] = {
             **dict.fromkeys(DEVICE_LABELS, self.device),
             **dict.fromkeys(_PROCESS_LABELS, self._process),
             **dict.fromkeys(_NUMBER_LABELS, self._thread),
@@ -53,12 +53,12 @@ class Names:
             **dict.fromkeys(_NETNS_LABELS, self._namespace),
         }
 
-    def label(self, name: str, value: Label) -> Label:
+    def label(self, name: str, value: SnapshotValue) -> SnapshotValue:
         """What a label stands for; None when nothing of it can be told again in another snapshot."""
         mapper = self._mappers.get(name)
         return value if mapper is None else mapper(value)
 
-    def device(self, value: Label) -> Label:
+    def device(self, value: SnapshotValue) -> SnapshotValue:
         """A tap as its VM's device, any other device by its name."""
         return self.taps.get(value, value) if isinstance(value, str) else value
 
@@ -105,7 +105,7 @@ class Names:
             case _:
                 pass
 
-    def _process(self, value: Label) -> Label:
+    def _process(self, value: SnapshotValue) -> SnapshotValue:
         if not isinstance(value, str):
             return value
         named = _PROCESS.match(value)
@@ -117,16 +117,16 @@ class Names:
             return f"{owner.removesuffix(' qemu')} vhost" if owner else "vhost"
         return value
 
-    def _thread(self, value: Label) -> Label:
+    def _thread(self, value: SnapshotValue) -> SnapshotValue:
         return self.threads.get(value) if isinstance(value, int) else None
 
-    def _namespace(self, value: Label) -> Label:
+    def _namespace(self, value: SnapshotValue) -> SnapshotValue:
         """By its name; one that has none (its label is its inode) by the process that has it."""
         if not isinstance(value, str) or value.isdecimal():
             return self.namespaces.get(str(value), OTHER_NETNS)
         return value
 
-    def _port(self, value: Label) -> Label:
+    def _port(self, value: SnapshotValue) -> SnapshotValue:
         if isinstance(value, int) and self._ports[0] <= value <= self._ports[1]:
             return "ephemeral"
         return value

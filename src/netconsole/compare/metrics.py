@@ -23,15 +23,15 @@ from netconsole.snapshot.document import (
     Bucket,
     ColumnData,
     HistogramData,
-    Label,
     ProbeData,
     Snapshot,
+    SnapshotValue,
     TableColumns,
 )
 
 Worse: TypeAlias = Literal["up", "down"] | None
 Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
-Labels: TypeAlias = tuple[tuple[str, Label], ...]
+Labels: TypeAlias = tuple[tuple[str, SnapshotValue], ...]
 Column: TypeAlias = tuple[str, Kind, str]
 """Probe, kind and name: what all rows of a counter, or of a table's column, have in common."""
 Identity: TypeAlias = tuple[str, Kind, str, Labels]
@@ -167,7 +167,7 @@ def flatten(snapshot: Snapshot) -> Metrics:
     return metrics
 
 
-def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, Label]] = ()) -> str:
+def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, SnapshotValue]] = ()) -> str:
     """The key of a metric; label values that would be ambiguous are quoted as in JSON."""
     text = ",".join(f"{_quoted(label)}={_quoted(value)}" for label, value in labels)
     return f"{probe}/{kind}/{name}/{text}" if text else f"{probe}/{kind}/{name}"
@@ -190,14 +190,14 @@ def _events_in_turn(per_s: Sequence[float | None], total: int, unit: str) -> lis
     return [rate / whole * events for rate in known] if 0 < whole < math.inf else []
 
 
-def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, Label]]) -> None:
+def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, SnapshotValue]]) -> None:
     columns = probe.columns.get(table) or _guessed(rows)
     labels = [label for label in columns.labels if label not in columns.values]
     added = ADDED_LABELS.get((name, table), {})
     described = _value_columns(name, probe, table, columns)
     known: dict[Labels, dict[str, Metric]] = {}
-    per_cpu: dict[Identity, dict[Label, int]] = {}
-    stands_for: dict[str, dict[Label, Label]] = {label: {} for label in labels if label in VOLATILE}
+    per_cpu: dict[Identity, dict[SnapshotValue, int]] = {}
+    stands_for: dict[str, dict[SnapshotValue, SnapshotValue]] = {label: {} for label in labels if label in VOLATILE}
     histories = {column: probe.row_history.get(f"{table}.{column}", ()) for column in described}
     for number, row in enumerate(rows):
         values = []
@@ -304,7 +304,7 @@ def _worse(said: Sense | None, kind: FigureKind, name: str, unit: str) -> Worse:
     return None if known == "none" else known
 
 
-def _guessed(rows: list[dict[str, Label]]) -> TableColumns:
+def _guessed(rows: list[dict[str, SnapshotValue]]) -> TableColumns:
     """Labels and values of a table that does not say: numbers that are not known labels are values."""
     names = dict.fromkeys(name for row in rows for name in row)
     values = [
@@ -317,7 +317,7 @@ def _guessed(rows: list[dict[str, Label]]) -> TableColumns:
 
 
 def _conserved(
-    name: str, probe: ProbeData, column: str, rows: list[dict[str, Label]], spec: ColumnData
+    name: str, probe: ProbeData, column: str, rows: list[dict[str, SnapshotValue]], spec: ColumnData
 ) -> Identity | None:
     """The counter that the rows of a column add up to, if there is one."""
     if spec.kind == "max" or not probe.counters:
@@ -355,7 +355,7 @@ def added(parts: Iterable[HistogramData | Distribution]) -> Distribution:
     return Distribution(samples, total if whole else None, buckets)
 
 
-def _quoted(value: Label) -> str:
+def _quoted(value: SnapshotValue) -> str:
     if isinstance(value, str):
         return _quoted_text(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -27,9 +27,9 @@ from netconsole.snapshot.document import (
     MEASURED,
     ColumnData,
     HistogramData,
-    Label,
     ProbeData,
     Snapshot,
+    SnapshotValue,
     TableColumns,
     number,
     seconds,
@@ -176,7 +176,9 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     return blocks
 
 
-def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: float, at_least: bool) -> TextTable:
+def _table(
+    rows: list[dict[str, SnapshotValue]], columns: TableColumns | None, span_s: float, at_least: bool
+) -> TextTable:
     if columns is None or not columns.values:
         return _rows(rows)
     main = next(iter(columns.values))
@@ -198,7 +200,7 @@ def _table(rows: list[dict[str, Label]], columns: TableColumns | None, span_s: f
     return TextTable(head, shown, frozenset(range(len(labels), len(head))), max(0, len(rows) - MAX_ROWS))
 
 
-def _cells(value: Label, column: ColumnData, span_s: float, at_least: bool) -> list[str]:
+def _cells(value: SnapshotValue, column: ColumnData, span_s: float, at_least: bool) -> list[str]:
     """The cells of one value. A sum has a second cell: its rate, or for a sum of times the time per second."""
     known = number(value)
     if column.kind == "max":

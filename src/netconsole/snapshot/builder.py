@@ -21,10 +21,10 @@ from netconsole.snapshot.document import (
     HistogramData,
     HostData,
     IncidentData,
-    Label,
     ProbeData,
     ProfileData,
     Snapshot,
+    SnapshotValue,
     TableColumns,
 )
 from netconsole.telemetry import histogram
@@ -213,7 +213,7 @@ def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int)
     return Counter(total=total, per_s=per_s, unit=spec.unit if spec else "", worse=spec.worse if spec else None)
 
 
-def _rows(table: TableState, start: _ProbeTotals) -> list[dict[str, Label]]:
+def _rows(table: TableState, start: _ProbeTotals) -> list[dict[str, SnapshotValue]]:
     return [{**row.labels, **counts, **row.gauges} for row, counts in _moved(table, start)]
 
 
@@ -239,7 +239,7 @@ def _columns(table: TableState, manifest: Manifest | None) -> TableColumns:
 
 def _histogram(group: HistogramsState, manifest: Manifest | None, start: _ProbeTotals) -> HistogramData:
     unit = ""
-    each: list[tuple[dict[str, Label], Buckets]] = []
+    each: list[tuple[dict[str, SnapshotValue], Buckets]] = []
     for key, row in group.rows.items():
         unit = row.unit
         grown = histogram.subtract(row.total, start.histograms.get((group.name, key), histogram.EMPTY))
@@ -257,7 +257,7 @@ def _histogram(group: HistogramsState, manifest: Manifest | None, start: _ProbeT
 def _histogram_data(
     one: Buckets,
     unit: str,
-    labels: dict[str, Label] | None = None,
+    labels: dict[str, SnapshotValue] | None = None,
     by: Iterable[HistogramData] = (),
     worse: Sense | None = None,
 ) -> HistogramData:

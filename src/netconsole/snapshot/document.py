@@ -25,11 +25,11 @@ MAX_BYTES = 64 * 1024 * 1024
 
 MAX_COUNT = 2**63 - 1
 """No count of a kernel is larger: at a billion a second it takes 292 years."""
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+BoundedCount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
-Label: TypeAlias = str | int | float | bool | None
+SnapshotValue: TypeAlias = str | int | float | bool | None
 Status: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
-Bucket: TypeAlias = tuple[float, float, Count]
+Bucket: TypeAlias = tuple[float, float, BoundedCount]
 
 MEASURED = ("attached", "degraded")
 """A probe in one of these states has figures."""
@@ -50,13 +50,13 @@ class ProfileData(msgspec.Struct, frozen=True):
     """What was measured, and what it was allowed to cost."""
 
     name: str
-    budget: dict[str, Label] = {}
+    budget: dict[str, SnapshotValue] = {}
 
 
 class Counter(msgspec.Struct, frozen=True):
     """An exact count over the whole run. ``worse``: up, down, none, or null where the snapshot does not say."""
 
-    total: Count | None
+    total: BoundedCount | None
     unit: str = ""
     per_s: float | None = None
     worse: Sense | None = None
@@ -69,7 +69,7 @@ class HistogramData(msgspec.Struct, frozen=True):
     """
 
     unit: str = ""
-    count: Count = 0
+    count: BoundedCount = 0
     sum: float | None = None
     min: float | None = None
     max: float | None = None
@@ -78,7 +78,7 @@ class HistogramData(msgspec.Struct, frozen=True):
     p99: float | None = None
     p999: float | None = None
     buckets: list[Bucket] = []
-    labels: dict[str, Label] = {}
+    labels: dict[str, SnapshotValue] = {}
     by: list[HistogramData] = []
     worse: Sense | None = None
 
@@ -115,7 +115,7 @@ class ProbeData(msgspec.Struct, frozen=True):
     version: int | None = None
     attach: list[str] = []
     counters: dict[str, Counter] = {}
-    tables: dict[str, list[dict[str, Label]]] = {}
+    tables: dict[str, list[dict[str, SnapshotValue]]] = {}
     columns: dict[str, TableColumns] = {}
     histograms: dict[str, HistogramData] = {}
     events: list[dict[str, Any]] = []
@@ -146,7 +146,7 @@ class EvidenceData(msgspec.Struct, frozen=True):
     probe: str
     kind: Literal["table", "histogram", "source"]
     name: str = ""
-    labels: dict[str, Label] = {}
+    labels: dict[str, SnapshotValue] = {}
 
 
 class IncidentData(msgspec.Struct, frozen=True):
@@ -159,10 +159,10 @@ class IncidentData(msgspec.Struct, frozen=True):
     level: Literal["!!", "!", "?"]
     cause: str
     what: str
-    where: dict[str, Label] = {}
+    where: dict[str, SnapshotValue] = {}
     began: str | None = None
     ended: str | None = None
-    total: Count | None = None
+    total: BoundedCount | None = None
     peak_per_s: float | None = None
     share_pct: float | None = None
     unit: str = ""
