@@ -31,16 +31,16 @@ COUNTS = (
 _TX_DROPS = COUNTS.index("tx_drops")
 _CHUNK_BYTES = 256 * 1024
 
-Device: TypeAlias = tuple[str, tuple[int, ...]]
+DeviceCounts: TypeAlias = tuple[str, tuple[int, ...]]
 """Name and the first eight of COUNTS."""
 
 
-def parse_devices(text: str, known: Mapping[str, Device] | None = None) -> dict[str, Device]:
+def parse_devices(text: str, known: Mapping[str, DeviceCounts] | None = None) -> dict[str, DeviceCounts]:
     """Every interface by its line (net/core/net-procfs.c, dev_seq_printf_stats).
 
     ``known`` is what the last reading gave: of a thousand interfaces most stand still, and their lines are the same.
     """
-    devices: dict[str, Device] = {}
+    devices: dict[str, DeviceCounts] = {}
     for line in text.split("\n")[2:]:  # splitlines would end a line within a name
         device = known.get(line) if known else None
         device = device or _device(line)
@@ -82,7 +82,7 @@ class NamespaceLinks:
         self._qdiscs: dict[int, Qdisc] = {}
         self._htb_rates: dict[int, int | None] = {}
         self._text = b""
-        self._lines: dict[str, Device] = {}
+        self._lines: dict[str, DeviceCounts] = {}
         self._last: dict[str, _Said] = {}
         self._read_in = 0
         self._qdiscs_in = 0
@@ -219,7 +219,7 @@ class NamespaceLinks:
         return b"".join(chunks)
 
 
-def _device(line: str) -> Device | None:
+def _device(line: str) -> DeviceCounts | None:
     # A name may hold a colon (an alias); the figures never do.
     name, colon, figures = line.rpartition(":")
     numbers = figures.split()

@@ -22,7 +22,7 @@ from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.painted import Line
 
-Facts = Mapping[str, FactData]
+FactsByKey = Mapping[str, FactData]
 NOT_KNOWN = "not known: this session has no facts of the measured host"
 TOLD_LINES = 3
 COLUMNS = (
@@ -37,7 +37,7 @@ class FactsScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("over"), *actions.bindings("facts")]
 
-    def __init__(self, read: Callable[[], Facts] | None) -> None:
+    def __init__(self, read: Callable[[], FactsByKey] | None) -> None:
         """``read`` is None when nobody can read the facts: a recording has none."""
         super().__init__()
         self._read = read
@@ -67,7 +67,7 @@ class FactsScreen(Screen[None]):
         facts = self._read()
         self.app.call_later(self._show, facts)
 
-    def _show(self, facts: Facts) -> None:
+    def _show(self, facts: FactsByKey) -> None:
         if not self.is_mounted:
             return
         unknown = sum(fact.value is None for fact in facts.values())
