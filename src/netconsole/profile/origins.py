@@ -10,8 +10,8 @@ from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import LIMIT_MEANS, Profile
 
-Value: TypeAlias = str | int | float | bool | None
-Kind: TypeAlias = Literal["own", "inherited", "filter", "default"]
+ProfileValue: TypeAlias = str | int | float | bool | None
+OriginKind: TypeAlias = Literal["own", "inherited", "filter", "default"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Explained:
 
     section: str
     key: str
-    value: Value
-    kind: Kind
+    value: ProfileValue
+    kind: OriginKind
     origin: str
     means: str = ""
 
@@ -53,7 +53,7 @@ def explain(profile: Profile, manifests: Mapping[str, Manifest]) -> Iterator[Exp
                 yield Explained(section, knob, default, "default", "default of the probe", means)
 
 
-def _stated(profile: Profile, section: str, key: str, value: Value, means: str) -> Explained:
+def _stated(profile: Profile, section: str, key: str, value: ProfileValue, means: str) -> Explained:
     """From the nearest file that says it; a default when none does."""
     one: Profile | None = profile
     while one is not None:
@@ -65,7 +65,7 @@ def _stated(profile: Profile, section: str, key: str, value: Value, means: str) 
     return Explained(section, key, value, "default", "default", means)
 
 
-def _own_alone(profile: Profile, key: str, value: Value, means: str) -> Explained:
+def _own_alone(profile: Profile, key: str, value: ProfileValue, means: str) -> Explained:
     """A key of [profile] that is not inherited."""
     is_own = f"profile.{key}" in profile.stated
     return Explained("profile", key, value, "own" if is_own else "default", "this file" if is_own else "default", means)
