@@ -22,7 +22,7 @@ from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import HostData
 from netconsole.telemetry.frames import Mode
-from netconsole.telemetry.state import PerCount
+from netconsole.telemetry.state import CostPerCount
 
 MAX_BYTES = 4 * 1024 * 1024
 _OTHER = re.compile(r"[^A-Za-z0-9._-]")
@@ -54,7 +54,7 @@ def known() -> Calibration | None:
         return None
 
 
-def per_count(manifests: Mapping[str, Manifest]) -> PerCount:
+def per_count(manifests: Mapping[str, Manifest]) -> CostPerCount:
     """The calibrated cost of a count on this host, by probe and mode, for the probes' current versions."""
     found = known()
     entries = sorted(found.entries.values(), key=lambda one: one.created) if found is not None else []

@@ -19,7 +19,7 @@ from netconsole.session.protocol import CommandError, Connection, News, Phase, S
 from netconsole.sources.runner import SourceRunner
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
-from netconsole.telemetry.state import PerCount, State
+from netconsole.telemetry.state import CostPerCount, State
 
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waits before the first, second, ... restart of a collector that was lost."""
@@ -49,7 +49,7 @@ class LiveSession:
         back_off_s: Sequence[float] = BACK_OFF_S,
         statistics_every_s: float = SELDOM_EVERY_MS / 1000,
         is_often: bool = False,
-        per_count: PerCount | None = None,
+        per_count: CostPerCount | None = None,
     ) -> None:
         """``statistics_every_s``: how often the kernel's run-time statistics are on when nothing asks for more.
         ``is_often``: whether they are on often from the start.

@@ -20,7 +20,7 @@ from netconsole.telemetry.series import SAMPLES, Series, Timeline
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.tables import MAX_NAMES, CountState, HistogramsState, TableState, per_second
 
-PerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
+CostPerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
 """By probe and mode: a counter of it, and the ns in the kernel that one count of it was found to cost."""
 
 MAX_PROBES = 64
@@ -60,7 +60,7 @@ class ProbeState(Saved):
 
     def __post_init__(self) -> None:
         self.events: deque[frames.Event] = deque(maxlen=MAX_EVENTS)
-        self.per_count: PerCount = {}
+        self.per_count: CostPerCount = {}
 
     def follow(self, timeline: Timeline) -> None:
         """Count intervals by the timeline of its source. Call it before anything else."""
@@ -194,7 +194,7 @@ class State:
         self.probes: dict[str, ProbeState] = {}
         self.first_mono_ns: int | None = None
         self.first_wall_ns: int | None = None
-        self.per_count: PerCount = {}
+        self.per_count: CostPerCount = {}
         """What a count costs on this host: for kernels that do not tell run times."""
 
     @property
