@@ -28,7 +28,7 @@ FULL_EVERY = 10
 """A table is sent whole once in this many intervals (docs/reference/frames.md)."""
 
 
-Reading: TypeAlias = tuple[dict[str, Label], Sequence[int], Mapping[str, int | float | None]]
+SourceRow: TypeAlias = tuple[dict[str, Label], Sequence[int], Mapping[str, int | float | None]]
 """One row as the kernel has it now: labels, counters since boot, gauges."""
 
 
@@ -179,7 +179,7 @@ class RowMaker:
         self._gauges: dict[object, Mapping[str, int | float | None]] = {}
         self._interval = 0
 
-    def rows(self, readings: Iterable[Reading]) -> tuple[list[Row], bool, int]:
+    def rows(self, readings: Iterable[SourceRow]) -> tuple[list[Row], bool, int]:
         """The rows, whether these are all of them, and how many did not fit."""
         full = self._interval % FULL_EVERY == 0
         self._interval += 1

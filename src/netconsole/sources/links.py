@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
+from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
 from netconsole.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
 from netconsole.sources.netlink import RECEIVE_BYTES
@@ -55,11 +55,11 @@ class Links:
         """Let all namespaces go."""
         self._namespaces.close()
 
-    def _read(self, held: list[OpenNamespace[NamespaceLinks]], make: FrameMaker) -> list[Reading]:
+    def _read(self, held: list[OpenNamespace[NamespaceLinks]], make: FrameMaker) -> list[SourceRow]:
         self._wait -= 1
         with_qdiscs = self._wait <= 0
         qdiscs_s = 0.0
-        readings: list[Reading] = []
+        readings: list[SourceRow] = []
         for place, one in enumerate(held):
             try:
                 one.thing.read()

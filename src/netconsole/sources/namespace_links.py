@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from netconsole.sources.base import Reading
+from netconsole.sources.base import SourceRow
 from netconsole.sources.carrier import Carrier
 from netconsole.sources.link_state import GROUP_LINK, Link, LinkTable, peer_of
 from netconsole.sources.netlink import Netlink
@@ -57,7 +57,7 @@ class _Said:
     figures: tuple[int, ...]
     link: Link | None
     qdisc: Qdisc | None
-    reading: Reading
+    reading: SourceRow
 
     def is_of(self, netns: str, figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None) -> bool:
         """Whether it would be the same now: what has not changed are the same objects."""
@@ -128,7 +128,7 @@ class NamespaceLinks:
         self._qdiscs_in, self._has_moved = IDLE_QDISCS_EVERY, False
         self._qdiscs = {qdisc.ifindex: self._rated(qdisc) for qdisc in self._qdisc_reader.read(self._netlink)}
 
-    def readings(self, netns: str, now_ns: int) -> Iterator[Reading]:
+    def readings(self, netns: str, now_ns: int) -> Iterator[SourceRow]:
         """One of each interface. Of a link of which nothing is new it is the same as the last time."""
         last, self._last = self._last, {}
         for name, figures in self._lines.values():
@@ -142,7 +142,7 @@ class NamespaceLinks:
 
     def _reading(
         self, name: str, netns: str, figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None, now_ns: int
-    ) -> Reading:
+    ) -> SourceRow:
         labels: dict[str, Label] = {"device": name, "netns": netns, "qdisc": None, "shaper": None}
         gauges: dict[str, int | float | None] = {}
         done = (0, 0, 0)

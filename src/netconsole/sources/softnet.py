@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
+from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.telemetry.frames import AnyFrame
 
 SOFTNET = Path("/proc/net/softnet_stat")
@@ -53,7 +53,7 @@ class Softnet:
         """One row per CPU."""
         try:
             found = parse_softnet(self._text(), self._online_cpus())
-            readings: list[Reading] = [({"cpu": cpu}, counts, {}) for cpu, counts in found]
+            readings: list[SourceRow] = [({"cpu": cpu}, counts, {}) for cpu, counts in found]
         except ValueError:
             raise SourceError(f"{self._path}: this version of netconsole cannot read its layout") from None
         rows, full, omitted = self._rows.rows(readings)

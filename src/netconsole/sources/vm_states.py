@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from netconsole.sources import qemu
-from netconsole.sources.base import FrameMaker, Reading, RowMaker
+from netconsole.sources.base import FrameMaker, RowMaker, SourceRow
 from netconsole.telemetry.frames import AnyFrame
 
 PROC = Path("/proc")
@@ -94,7 +94,7 @@ class VmStates:
                     name, fields[_STARTED], not any(_IRQCHIP_OFF.search(one) for one in arguments)
                 )
 
-    def _reading(self, pid: str) -> Reading | None:
+    def _reading(self, pid: str) -> SourceRow | None:
         machine, fields = self._machines[pid], self._stat(pid)
         if not fields or fields[_STARTED] != machine.started:
             del self._machines[pid]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from netconsole.sources.base import FrameMaker, Reading, RowMaker, SourceError
+from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.sources.ovs.netlink import KernelDatapath, OvsNetlink
 from netconsole.sources.ovs.unixctl import UnixctlError, directories
 from netconsole.sources.ovs.vswitchd import (
@@ -65,7 +65,7 @@ class OvsFlows:
         self._port_rows = RowMaker(PORT_COUNTS, MAX_PORTS)
         self._vswitchd_rows = RowMaker(VSWITCHD_COUNTS, 1)
         self._lookups: dict[str, tuple[int, int]] = {}
-        self._ports: list[Reading] = []
+        self._ports: list[SourceRow] = []
         self._uncounted: dict[tuple[Label, Label], tuple[str, ...]] = {}
         """By datapath and name of a port in user space: the counters that its type lacks."""
         self._port_sockets: dict[str, int] = {}
@@ -160,7 +160,9 @@ class OvsFlows:
 
     # ---- rows ----
 
-    def _kernel(self, datapaths: Sequence[KernelDatapath], revalidation: dict[str, Revalidation]) -> Iterator[Reading]:
+    def _kernel(
+        self, datapaths: Sequence[KernelDatapath], revalidation: dict[str, Revalidation]
+    ) -> Iterator[SourceRow]:
         for one in datapaths:
             sockets = one.sockets if one.per_cpu else self._port_sockets.get(one.name)
             gauges: dict[str, int | float | None] = {
@@ -174,7 +176,7 @@ class OvsFlows:
             counts = (one.hits, one.misses, one.lost, one.mask_hits or 0, one.cache_hits or 0)
             yield {"datapath": one.name, "kind": KERNEL}, counts, gauges
 
-    def _userspace(self, revalidation: dict[str, Revalidation]) -> Iterator[Reading]:
+    def _userspace(self, revalidation: dict[str, Revalidation]) -> Iterator[SourceRow]:
         for one in self._in_user_space:
             gauges = _table_gauges(one.flows, revalidation.get(f"netdev@{one.name}"))
             yield {"datapath": one.name, "kind": USERSPACE}, (one.hits, one.misses, one.lost), gauges
@@ -214,7 +216,7 @@ class OvsFlows:
         self.ports_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
         self._ports_in = self.ports_every
 
-    def _port(self, datapath: str, name: str, type: str, counts: tuple[int, ...]) -> Reading:
+    def _port(self, datapath: str, name: str, type: str, counts: tuple[int, ...]) -> SourceRow:
         bridge = self._bridges.get((datapath, name))
         labels: dict[str, Label] = {"datapath": datapath, "port": name, "type": type, "bridge": bridge}
         return labels, counts, {}
@@ -228,7 +230,7 @@ class OvsFlows:
         except UnixctlError:
             return  # the next reading says so
 
-    def _process(self, answers: Answers | None) -> Reading:
+    def _process(self, answers: Answers | None) -> SourceRow:
         threads = self._vswitchd.threads()
         gauges: dict[str, int | float | None] = {
             "handlers": threads.get("handler", 0),
