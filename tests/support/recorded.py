@@ -46,7 +46,7 @@ class Stream:
         self._drops = 0
         self._waits: dict[int, int] = {}
 
-    def stamp(self, probe: str | None, source: frames.Source = "collector", late_ns: int = 0) -> dict[str, Any]:
+    def stamp(self, probe: str | None, source: frames.SourceName = "collector", late_ns: int = 0) -> dict[str, Any]:
         """What every frame carries."""
         mono_ns = self.mono_ns + late_ns
         wall_ns = BEGIN_WALL_NS + mono_ns - BEGIN_MONO_NS

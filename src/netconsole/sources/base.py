@@ -18,11 +18,11 @@ from netconsole.telemetry.frames import (
     ProbeStatus,
     Row,
     Scalar,
+    SourceName,
     Status,
     Table,
     Usage,
 )
-from netconsole.telemetry.frames import Source as SourceName
 
 FULL_EVERY = 10
 """A table is sent whole once in this many intervals (docs/reference/frames.md)."""

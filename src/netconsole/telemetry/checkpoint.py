@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from netconsole.telemetry.frames import Capability, Host, Int, Name, Source, Text
+from netconsole.telemetry.frames import Capability, Host, Int, Name, SourceName, Text
 from netconsole.telemetry.saved import from_json, to_json
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import MAX_PROBES, ProbeState, State
@@ -33,7 +33,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     collector_info: Annotated[dict[Name, Text | Int], Meta(max_length=64)]
     first_mono_ns: Int | None
     first_wall_ns: Int | None
-    sources: dict[Source, SourceState]
+    sources: dict[SourceName, SourceState]
     probes: Annotated[list[ProbeState], Meta(max_length=MAX_PROBES)]
 
 

@@ -34,7 +34,7 @@ Stack: TypeAlias = Annotated[list[Text], Meta(max_length=128)]
 
 ProbeStatus: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
 Mode: TypeAlias = Literal["counters", "summary", "details"]
-Source: TypeAlias = Literal["collector", "console"]
+SourceName: TypeAlias = Literal["collector", "console"]
 
 LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted", "unlisted")
 """Ledger entries that make exact counts a lower bound."""
@@ -135,7 +135,7 @@ class Frame(
     """
 
     v: int = VERSION
-    source: Source = "collector"
+    source: SourceName = "collector"
     probe: Name | None = None
     seq: Int
     mono_ns: Int

@@ -14,7 +14,7 @@ from msgspec import Meta, field
 
 from netconsole.telemetry import frames
 from netconsole.telemetry.costs import ProbeCost
-from netconsole.telemetry.frames import AnyFrame, Mode, Name, Natural, Scalar, Sentence, Source, Text
+from netconsole.telemetry.frames import AnyFrame, Mode, Name, Natural, Scalar, Sentence, SourceName, Text
 from netconsole.telemetry.saved import Keyed, Saved
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 from netconsole.telemetry.source import SourceState
@@ -42,7 +42,7 @@ class ProbeState(Saved):
     """Everything known of one probe. ``status`` is one of :data:`netconsole.telemetry.frames.ProbeState`."""
 
     name: Name
-    source: Source
+    source: SourceName
     status: frames.ProbeStatus = "off"
     mode: Mode = "summary"
     why: Sentence | None = None
@@ -190,7 +190,7 @@ class State:
         self.host: frames.Host | None = None
         self.capabilities: dict[str, frames.Capability] = {}
         self.collector_info: dict[str, str | int] = {}
-        self.sources: dict[Source, SourceState] = {"collector": SourceState(), "console": SourceState()}
+        self.sources: dict[SourceName, SourceState] = {"collector": SourceState(), "console": SourceState()}
         self.probes: dict[str, ProbeState] = {}
         self.first_mono_ns: int | None = None
         self.first_wall_ns: int | None = None

@@ -23,7 +23,7 @@ HOST = frames.Host(name="hv", kernel="6.1", arch="x86_64", os="Debian", cpus=2, 
 class Stream:
     """Frames of one source with running numbers and clocks, applied to a state."""
 
-    def __init__(self, state: State, source: frames.Source = "collector") -> None:
+    def __init__(self, state: State, source: frames.SourceName = "collector") -> None:
         self.state = state
         self.source = source
         self.seq = itertools.count(1)
