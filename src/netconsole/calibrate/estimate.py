@@ -24,7 +24,7 @@ METHOD = (
     " which nothing was attached"
 )
 
-Verdict = Literal["no measurable change", "slower", "faster"]
+LoadVerdict = Literal["no measurable change", "slower", "faster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def change_pct(log_ratios: Sequence[float]) -> Interval:
     return Interval(value, low, high)
 
 
-def verdict(change: Interval, floor_pct: float, worse: Literal["up", "down"]) -> Verdict:
+def verdict(change: Interval, floor_pct: float, worse: Literal["up", "down"]) -> LoadVerdict:
     """Whether a change in percent is more than chance, and more than the noise floor."""
     if change.holds_zero or abs(change.value) <= floor_pct:
         return "no measurable change"

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from netconsole.calibrate.estimate import Verdict
+from netconsole.calibrate.estimate import LoadVerdict
 from netconsole.snapshot.document import HostData
 
 SCHEMA = "netconsole.calibration/1"
@@ -30,7 +30,7 @@ class LoadChange(msgspec.Struct, frozen=True):
     during: float
     change_pct: Span
     floor_pct: float
-    verdict: Verdict
+    verdict: LoadVerdict
 
 
 class ProgramTime(msgspec.Struct, frozen=True):
