@@ -14,7 +14,7 @@ from netconsole.profile.profile import Budget
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import State
 
-Word: TypeAlias = Literal["ok", "near", "over", "no limit", "?"]
+SpendingWord: TypeAlias = Literal["ok", "near", "over", "no limit", "?"]
 Limit: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "memory_mb", "events_per_s"]
 """Limits whose cost is in the state. The recorder keeps record_mb_per_min itself."""
 
@@ -35,7 +35,7 @@ class Spending:
     limit: float | None
 
     @property
-    def word(self) -> Word:
+    def word(self) -> SpendingWord:
         """The result of the comparison."""
         if self.limit is None:
             return "no limit"
@@ -60,12 +60,12 @@ def spendings(state: State, budget: Budget, kernel_pct: float | None = None) -> 
     ]
 
 
-def worst(found: Sequence[Spending]) -> Word:
+def worst(found: Sequence[Spending]) -> SpendingWord:
     """The worst result of all costs that are limited and known."""
     words = [one.word for one in found if one.limit is not None]
     if not words:
         return "no limit"
-    ranks: tuple[Word, ...] = ("over", "near", "ok")
+    ranks: tuple[SpendingWord, ...] = ("over", "near", "ok")
     return next((word for word in ranks if word in words), "?")
 
 
