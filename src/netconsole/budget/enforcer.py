@@ -15,13 +15,13 @@ from functools import partial
 from netconsole.budget import spending
 from netconsole.budget.forecast import describe as describe_forecast
 from netconsole.budget.governor import PATIENCE, Decision, Governor, Overhead, Reading
-from netconsole.budget.ladder import Level, Rung, ladder
+from netconsole.budget.ladder import Rung, ladder
 from netconsole.budget.run_times import RunTimes
 from netconsole.budget.sampling import CostSample, SamplingPace, counted_per_s
 from netconsole.host.privileges import require
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.plan import plan
-from netconsole.profile.profile import ProbeChoice, Profile
+from netconsole.profile.profile import ProbeChoice, Profile, ProfileMode
 from netconsole.session.protocol import Expandable, News
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.frames import Mode, Scalar
@@ -32,7 +32,7 @@ MAX_ACTIONS = 1000
 
 _MEASURING = ("attached", "degraded")
 
-Setting = tuple[Level, Mapping[str, Scalar]]
+Setting = tuple[ProfileMode, Mapping[str, Scalar]]
 
 
 class Enforcer:
@@ -204,7 +204,7 @@ class Enforcer:
         is_over = over & {"kernel_cpu_pct", "events_per_s"} or self._over_per_packet > PATIENCE
         return bool(is_over) and self.give_up_first is not None and self.give_up_first("the budget is exceeded")
 
-    def _see(self, name: str, status: str, mode: Level, knobs: dict[str, Scalar], at_s: float) -> None:
+    def _see(self, name: str, status: str, mode: ProfileMode, knobs: dict[str, Scalar], at_s: float) -> None:
         """Compare a probe with what was last sent to it: it may be new, gone, or changed by the user."""
         if status not in _MEASURING:
             asked = self._sent.get(name)

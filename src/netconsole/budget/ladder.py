@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
+from netconsole.profile.profile import ProfileMode
 from netconsole.telemetry.frames import Mode, Scalar
-
-Level: TypeAlias = Mode | Literal["off"]
 
 _EVENTS_DOWN = 4
 _LEAST_EVENTS_PER_S = 5
@@ -28,7 +26,7 @@ class Rung:
     far the first action goes. The next measurement decides what comes after it.
     """
 
-    mode: Level
+    mode: ProfileMode
     says: str
     kernel_share: float
     events_share: float
@@ -36,7 +34,7 @@ class Rung:
 
 
 def ladder(
-    mode: Level, knobs: Mapping[str, Scalar], modes: Sequence[Mode], counts_by_fewer: bool = False
+    mode: ProfileMode, knobs: Mapping[str, Scalar], modes: Sequence[Mode], counts_by_fewer: bool = False
 ) -> tuple[Rung, ...]:
     """The ladder of a probe: what was asked for first, detached last. Steps that the probe lacks are left out.
 

@@ -16,6 +16,7 @@ from netconsole.base.errors import bad
 from netconsole.base.figure import safe
 from netconsole.base.readers import read_bytes
 from netconsole.probes.polarity import Sense
+from netconsole.telemetry.frames import ProbeStatus
 
 SCHEMA = "netconsole.snapshot/1"
 FORMATS = ("json", "md", "html")
@@ -28,7 +29,6 @@ MAX_COUNT = 2**63 - 1
 BoundedCount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
 SnapshotValue: TypeAlias = str | int | float | bool | None
-Status: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
 Bucket: TypeAlias = tuple[float, float, BoundedCount]
 
 MEASURED = ("attached", "degraded")
@@ -109,7 +109,7 @@ class TableColumns(msgspec.Struct, frozen=True):
 class ProbeData(msgspec.Struct, frozen=True):
     """What one probe measured, or why it did not."""
 
-    status: Status
+    status: ProbeStatus
     why: str | None = None
     mode: Literal["counters", "summary", "details"] = "summary"
     version: int | None = None

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from netconsole.budget.ladder import Level
 from netconsole.probes import catalogue
 from netconsole.profile import profile
+from netconsole.profile.profile import ProfileMode
 from netconsole.session.protocol import CommandError, Connection, News
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Mode, Scalar
@@ -29,7 +29,7 @@ class PlayedSession:
 
     def __init__(self, scenario: Scenario | None = None) -> None:
         self.state = State()
-        self.asked: list[tuple[str, Level | None, Mapping[str, Scalar] | None]] = []
+        self.asked: list[tuple[str, ProfileMode | None, Mapping[str, Scalar] | None]] = []
         self.reloaded: list[tuple[str, Mode | None, Mapping[str, Scalar] | None]] = []
         self.refuse: str | None = None
         self.age: float | None = 0.2
