@@ -1,1 +1,1 @@
-"""The stream on disk, and how it is played again (docs/use/recording.md)."""
+"""Recordings: writes the frames of a session to a file, and replays them (docs/use/recording.md)."""

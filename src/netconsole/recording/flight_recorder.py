@@ -1,4 +1,4 @@
-"""Keeps the last seconds of frames in memory, bounded, and writes them as a recording when somebody asks for them."""
+"""Keeps the frames of the last seconds in memory, within a limit, and writes them as a recording on request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from netconsole.telemetry.frames import AnyFrame
 from netconsole.telemetry.state import State
 
 MAX_WEIGHT = 50_000
-"""Frames and rows that are kept at most: some 50 MB on a host where nearly every figure has thousands of rows."""
+"""The most frames and rows to keep: about 50 MB on a host where nearly every figure has thousands of rows."""
 _BLOCKS = 2
-"""Into how many blocks the time that is kept is cut: only whole blocks are given up, each begins with a checkpoint."""
+"""Blocks in the time to keep. A block begins with a checkpoint, and only whole blocks are dropped."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class FlightRecorder:
     """Takes the frames of a session (:class:`netconsole.session.protocol.Sink`), always under its lock."""
 
     def __init__(self, keep_s: float) -> None:
-        """``keep_s``: how far back it reaches at least, unless that is more than MAX_WEIGHT."""
+        """``keep_s``: the time to keep at least, unless that needs more than MAX_WEIGHT."""
         self._keep_ns = round(keep_s * 1e9)
         self._blocks: deque[_Block] = deque()
         self._held = False
@@ -41,19 +41,19 @@ class FlightRecorder:
 
     @property
     def was_cut(self) -> bool:
-        """Whether what happened since :meth:`hold` was more than there is room for."""
+        """Whether frames since :meth:`hold` were lost because there was no room."""
         return self._cut
 
     def hold(self) -> None:
-        """Forget nothing from now on."""
+        """Drops nothing from now on."""
         self._held, self._cut = True, False
 
     def release(self) -> None:
-        """Go on as before :meth:`hold`."""
+        """Drops old frames again, as before :meth:`hold`."""
         self._held = False
 
     def take(self, state: State, batch: Sequence[AnyFrame]) -> None:
-        """Frames that are about to be applied to ``state``."""
+        """Takes frames, before they are applied to ``state``."""
         if not batch:
             return
         first = batch[0]
@@ -74,18 +74,18 @@ class FlightRecorder:
 
     @property
     def weight(self) -> int:
-        """Frames and rows that are kept."""
+        """The number of frames and rows that are kept."""
         return sum(block.weight for block in self._blocks)
 
     def copy(self) -> FlightRecorder:
-        """What is kept now, to be written while this one goes on: frames are never changed, so they are shared."""
+        """A copy to write while this one goes on. Both share the frames, which never change."""
         other = FlightRecorder(self._keep_ns / 1e9)
         other._blocks = deque(_Block(one.began, one.point, list(one.batches), one.weight) for one in self._blocks)
         other._intervals, other._last, other._cut = self._intervals, self._last, self._cut
         return other
 
     def write(self, path: Path, header: Header) -> None:
-        """All of it as a recording. Raises BadInput when the file cannot be made, OSError when it cannot be written."""
+        """Writes everything as a recording. Raises BadInput when there can be no such file, OSError in writing."""
         file = RecordingFile(path, header)
         try:
             written = 0
@@ -99,7 +99,7 @@ class FlightRecorder:
             file.close()
 
     def _forget(self, now_ns: int) -> None:
-        """Blocks that are not needed to reach back far enough, or for which there is no room."""
+        """Drops blocks that are older than needed, or for which there is no room."""
         while len(self._blocks) > 1 and (
             now_ns - self._blocks[1].began.mono_ns >= self._keep_ns or self.weight > MAX_WEIGHT
         ):

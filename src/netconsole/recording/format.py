@@ -1,7 +1,7 @@
-"""What a recording is made of (docs/use/recording.md): its parts in the file, and its header.
+"""The file format of a recording (docs/use/recording.md): the parts of the file, and its header.
 
-A recording is a Zstandard file: ``zstdcat FILE`` prints the frames, one a line. Everything that is not a frame (header,
-checkpoints, index) is in skippable frames, which a decompressor passes over.
+A recording is a Zstandard file: ``zstdcat FILE`` prints the frames, one on each line. Header, checkpoints and index are
+in skippable frames, which a decompressor leaves out.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ SKIPPABLE = struct.Struct("<II")
 """Magic number and size of what follows."""
 MARK = struct.Struct("<qqQQ")
 ENTRY = struct.Struct("<QqqQQ")
-"""An entry of the index: where a checkpoint is, and its mark."""
+"""An entry of the index: the offset of a checkpoint, and its mark."""
 FOOTER = struct.Struct("<Q8s")
-"""The last bytes of a recording that was closed: where its index begins, and a name to know it by."""
+"""The last bytes of a recording that was closed: the offset of its index, and a fixed name."""
 FOOTER_NAME = b"ncindex1"
 
 MAX_HEADER_BYTES = 1024 * 1024
 MAX_BLOCK_BYTES = 32 * 1024 * 1024
-"""Frames of one block, decompressed: a recorder begins a new block long before."""
+"""The most bytes of frames in one block, decompressed. A recorder begins a new block long before."""
 MAX_BLOCKS = 50_000
-"""A month at one a minute."""
+"""Enough for a month with one block a minute."""
 
 
 class Mark(NamedTuple):
-    """A place in a recording: the clocks there, and how many intervals and bytes of frames are before it."""
+    """A place in a recording: its times, and how many intervals and bytes of frames come before it."""
 
     wall_ns: int
     mono_ns: int

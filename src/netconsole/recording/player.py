@@ -1,7 +1,8 @@
-"""Plays a recording into a state: the next interval, the one before, any moment. No clock and no thread in it.
+"""Plays a recording into a state: the next interval, the previous one, or any moment. It has no clock and no thread.
 
-A jump restores the last checkpoint that is ten minutes before its target, or as much later as it takes to be there at
-once, and applies every frame from there: figures are exact at once, and so are the histories of that stretch.
+A jump restores a checkpoint from before its target, and applies all frames from there. The checkpoint is ten minutes
+before the target, or less when that would be too much to read. So the figures are exact at once, and the histories
+reach back to the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from netconsole.telemetry.series import SAMPLES
 from netconsole.telemetry.state import State
 
 HISTORY_S = float(SAMPLES)
-"""How far before its target a jump begins, if that is not too much to read: as far as histories go back."""
+"""How far before its target a jump begins, if that is not too much to read: the length of a history."""
 HISTORY_BYTES = 4 * 1024 * 1024
-"""Frames that a jump reads, at most, if its block has not more: a third of a second if they are all rows of tables."""
+"""The most bytes of frames that a jump reads, unless its block has more. Rows of tables alone take 0.3 s to read."""
 MAX_ACTIONS = 1000
 _MAX_BATCH = 20_000
-"""Frames of one interval that are held back; as in a live session."""
+"""The most frames of a batch, as in a live session."""
 _MAX_HELD = 1000
-"""Batches between two ends of intervals."""
+"""The most batches between the ends of two intervals."""
 _SILENT_INTERVALS = 2.5
-"""The source that leads is not waited for any longer: its collector was lost."""
+"""After this many intervals without the leading source, a replay no longer waits for it: its collector was lost."""
 
 
 @dataclass(slots=True)
 class Place:
     """Everything at one moment of the recording. Times are on the monotonic clock of the recorded host.
 
-    ``lead_ns`` is when the last interval of the source that leads ended.
+    ``lead_ns`` is the end of the last interval of the leading source.
     """
 
     state: State
@@ -50,23 +51,23 @@ class Place:
     wall_ns: int
     block: int
     has_actions: bool = False
-    """Whether there are frames of what was done; else it is read from the states of probes."""
+    """Whether the recording has action frames. Else actions are read from the status frames of probes."""
 
 
 class Player:
-    """Where a replay is. Methods that move it may take a moment; ``place`` is replaced, or changed by :meth:`apply`."""
+    """The position of a replay. Moving may take a moment. ``place`` is replaced, or changed by :meth:`apply`."""
 
     def __init__(self, recording: Recording, manifests: Mapping[str, Manifest], budget: Budget) -> None:
-        """Raises Damaged when not even the beginning can be read."""
+        """Raises Damaged when the beginning cannot be read."""
         self.recording = recording
         self._manifests = manifests
         self._budget = budget
         self.trouble: str | None = None
-        """What could not be read, in one line; reading goes on behind it."""
+        """What could not be read, in one line. Reading goes on after it."""
         self.place = self._at(0)
         self._begin = _mark(self.place)
         self.since: Totals = self._begin
-        """What a snapshot counts from: the beginning, or where :meth:`set_since` was called."""
+        """The totals that a snapshot counts from: at the beginning, or where :meth:`set_since` was called."""
         self._batches: Iterator[Sequence[AnyFrame]] = self._following(0)
         self._next: Sequence[AnyFrame] | None = next(self._batches, None)
 
@@ -77,17 +78,17 @@ class Player:
 
     @property
     def length_s(self) -> float:
-        """From the beginning to the end."""
+        """Seconds from the beginning to the end."""
         return (self.recording.end.mono_ns - self.begin_ns) / 1e9
 
     @property
     def at_s(self) -> float:
-        """Where it is, from the beginning."""
+        """Seconds from the beginning to the current place."""
         return max(0.0, (self.place.at_ns - self.begin_ns) / 1e9)
 
     @property
     def since_s(self) -> float:
-        """Where snapshots count from, from the beginning."""
+        """Seconds from the beginning to the place from which snapshots count."""
         return max(0.0, (self.since.mono_ns - self.begin_ns) / 1e9)
 
     @property
@@ -97,11 +98,11 @@ class Player:
 
     @property
     def gap_s(self) -> float | None:
-        """From here to what comes next; None at the end."""
+        """Seconds from here to the next batch. None at the end."""
         return None if self._next is None else max(0, self._next[-1].mono_ns - self.place.at_ns) / 1e9
 
     def apply(self) -> bool:
-        """Apply what comes next: what a session applied in one piece. True when it is a place to stop at."""
+        """Applies the next batch. Returns whether a step can stop after it."""
         batch = self._next
         if batch is None:
             return False
@@ -111,18 +112,18 @@ class Player:
         return stops
 
     def step(self) -> bool:
-        """On to the end of the next interval. False at the end of the recording."""
+        """Goes to the end of the next interval. False at the end of the recording."""
         while not self.at_end:
             if self.apply():
                 return True
         return False
 
     def back(self) -> None:
-        """To the end of the interval before this one."""
+        """Goes to the end of the previous interval."""
         self._seek(min(self.place.lead_ns, self.place.at_ns) - 1)
 
     def seek(self, at_s: float) -> None:
-        """To the end of the last interval that ended by ``at_s`` from the beginning."""
+        """Goes to the end of the last interval that ended within ``at_s`` seconds from the beginning."""
         self._seek(self.begin_ns + round(max(0.0, min(at_s, self.length_s)) * 1e9))
 
     def _seek(self, target_ns: int) -> None:
@@ -149,11 +150,11 @@ class Player:
             self.since = self._begin
 
     def set_since(self) -> None:
-        """Snapshots count from here on, until a jump goes back behind it."""
+        """Lets snapshots count from here, until a jump goes to an earlier place."""
         self.since = _mark(self.place)
 
     def _first(self, last: int, target_ns: int) -> int:
-        """The block that a jump into block ``last`` begins with."""
+        """The block with which a jump into block ``last`` begins."""
         blocks = self.recording.blocks
         first, end = last, blocks[last].mark.bytes + blocks[last].bytes
         while first > 0 and blocks[first].mark.mono_ns > target_ns - HISTORY_S * 1e9:
@@ -163,7 +164,7 @@ class Player:
         return first
 
     def _restored(self, first: int, last: int) -> Place:
-        """The beginning of a block from ``first`` to ``last``: the first that can be read, else that of all."""
+        """The beginning of the first block from ``first`` to ``last`` that can be read, else of the recording."""
         for number in range(first, last + 1):
             try:
                 return self._at(number)
@@ -177,7 +178,7 @@ class Player:
         return Place(self.recording.state(block), findings, (), [], begin.mono_ns, begin.mono_ns, begin.wall_ns, block)
 
     def _following(self, block: int) -> Iterator[Sequence[AnyFrame]]:
-        """All batches from the beginning of a block on."""
+        """All batches from the beginning of a block to the end."""
         batch: list[AnyFrame] = []
         for number in range(block, len(self.recording.blocks)):
             try:
@@ -192,7 +193,7 @@ class Player:
             yield batch
 
     def _stops(self, place: Place, batch: Sequence[AnyFrame]) -> bool:
-        """Whether one may stop behind this batch: an interval of the source that leads ends with it."""
+        """Whether a step can stop after this batch: it ends an interval of the leading source."""
         if self._leads(batch[-1]):
             return True
         interval_ns = place.state.sources[self.recording.header.leads].interval_ns or 1_000_000_000
@@ -216,7 +217,7 @@ class Player:
 
 
 def _mark(place: Place) -> Totals:
-    """What a snapshot counts from that begins here; a session that has just begun has no figures yet."""
+    """The totals at a place. A session that has just begun has no figures yet."""
     if place.state.first_mono_ns is None:
         return Totals(place.at_ns, place.wall_ns)
     return totals(place.state)
@@ -236,7 +237,7 @@ def _note(place: Place, frame: frames.Action) -> None:
 
 
 def _note_status(place: Place, frame: frames.Status) -> None:
-    """Recordings of before there were frames of it: what was done is in the reason of a probe without a fault."""
+    """Reads an action from a status frame. Old recordings have no action frames: the action is in ``why``."""
     if frame.why is None or frame.probe is None or frame.state not in ("attached", "off"):
         return
     what, _, because = frame.why.partition(": ")

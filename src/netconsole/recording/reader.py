@@ -1,4 +1,4 @@
-"""Reads a recording from anywhere: which blocks it has, the state at the beginning of each, and their frames."""
+"""Reads a recording, also from an untrusted source: its blocks, the state at the beginning of each, and the frames."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from netconsole.telemetry.frames import MAX_LINE_BYTES, AnyFrame, FrameError, de
 from netconsole.telemetry.state import State
 
 MAX_BROKEN = 1000
-"""Lines of one block that are no frames. A later version may have kinds that this one does not know; not so many."""
+"""The most lines of a block that may be no frames. A later version may have a few kinds that this one does not know."""
 MAX_WINDOW_BYTES = 8 * 1024 * 1024
-"""Memory that a decompressor may need, as every one must offer (RFC 8878, 3.1.1.1.2)."""
+"""The most memory for the window of a decompressor. Every decompressor must offer this (RFC 8878, 3.1.1.1.2)."""
 _MAX_PIECES = 3_000_000
-"""Zstandard blocks that are passed over while a cut recording is searched: a month at one a second."""
+"""The most Zstandard blocks in the search through a cut recording: a month with one a second."""
 _READ_BYTES = 256 * 1024
-_WAY_OUT = "expected a file that netconsole record wrote"
+_EXPECTED = "expected a file that netconsole record wrote"
 
 
 class Damaged(Exception):
-    """A block whose rest cannot be read; the message says what is wrong, in one line."""
+    """The rest of a block cannot be read. The message says in one line what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedBlock:
-    """A stretch of frames that can be read on its own.
+    """A part of the frames that can be read without the parts before it.
 
-    ``end`` is the offset of what follows it in the file; ``bytes`` is how many bytes of frames are in it, at most.
+    ``end`` is the offset of the first byte after it. ``bytes`` is the most bytes of frames that it can have.
     """
 
     offset: int
@@ -64,27 +64,27 @@ class RecordedBlock:
 
 
 class Recording:
-    """An open recording. Raises BadInput in one line when it cannot be used; close it."""
+    """An open recording. Raises BadInput in one line when it cannot be read. Call :meth:`close` at the end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = -1
         self.broken_frames = 0
-        """Lines that were no frames: passed over, and counted once for each time that they were read."""
+        """Lines that were no frames. They are left out, and counted each time that they are read."""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
             raise bad(path, "", _lower(getattr(error, "strerror", None) or str(error))) from None
         try:
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
-                raise bad(path, "", f"not a regular file: {_WAY_OUT}")
+                raise bad(path, "", f"not a regular file: {_EXPECTED}")
             self.size = os.fstat(self._file).st_size
             self.header, begin = self._header()
             self.whole = True
-            """Whether it was closed in order; else it was cut, and ends with its last whole frame."""
+            """Whether it was closed normally. Else it was cut, and ends with its last complete frame."""
             self.blocks, self.end = self._by_index(begin) or self._by_search(begin)
             if not self.blocks:
-                raise bad(path, "", "nothing was recorded in it: its header is all there is")
+                raise bad(path, "", "nothing was recorded in it: it has only a header")
         except OSError as error:
             self.close()
             raise bad(path, "", f"cannot read: {_lower(error.strerror or str(error))}") from None
@@ -93,7 +93,7 @@ class Recording:
             raise
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
+        """Closes the file. Idempotent."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -120,7 +120,7 @@ class Recording:
             raise Damaged(f"block {number + 1}: {safe(error)}") from None
 
     def frames(self, number: int) -> Iterator[AnyFrame]:
-        """The frames of a block as far as they are whole. Raises Damaged after the last of them if more was there."""
+        """The frames of a block that are complete. Raises Damaged after the last of them, if the block has more."""
         block = self.blocks[number]
         _, size = self._skippable(block.offset)
         rest = b""
@@ -129,7 +129,7 @@ class Recording:
             for chunk in self._chunks(block.offset + SKIPPABLE.size + size, block.end):
                 seen += len(chunk)
                 if seen > block.bytes:
-                    raise Damaged(f"block {number + 1}: more than the {block.bytes} bytes of frames that it may have")
+                    raise Damaged(f"block {number + 1}: more than {block.bytes} bytes of frames")
                 *lines, rest = (rest + chunk).split(b"\n")
                 if len(rest) > MAX_LINE_BYTES:
                     raise Damaged(f"block {number + 1}: a line of more than {MAX_LINE_BYTES} bytes")
@@ -140,7 +140,7 @@ class Recording:
                         self.broken_frames += 1
                         broken += 1
                         if broken > MAX_BROKEN:
-                            raise Damaged(f"block {number + 1}: its lines are no frames: {safe(error)}") from None
+                            raise Damaged(f"block {number + 1}: its lines are not frames: {safe(error)}") from None
         except (zstandard.ZstdError, OSError) as error:
             raise Damaged(f"block {number + 1}: {safe(error)}") from None
         if rest and self.whole:
@@ -152,12 +152,12 @@ class Recording:
         return os.pread(self._file, size, offset) if offset >= 0 else b""
 
     def _skippable(self, offset: int) -> tuple[int, int]:
-        """Magic number and size of the frame there; zeros past the end."""
+        """Magic number and size of the skippable frame at an offset. Zeros past the end of the file."""
         head = self._read(offset, SKIPPABLE.size)
         return SKIPPABLE.unpack(head) if len(head) == SKIPPABLE.size else (0, 0)
 
     def _chunks(self, offset: int, end: int) -> Iterator[bytes]:
-        """One Zstandard frame, decompressed piece by piece: no small file can fill the memory. Raises ZstdError."""
+        """Decompresses a Zstandard frame in pieces, so that no small file can fill the memory. Raises ZstdError."""
         part = _Part(self._file, offset, end)
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
         with decompressor.stream_reader(cast(IO[bytes], part), read_size=_READ_BYTES) as stream:
@@ -179,7 +179,7 @@ class Recording:
     def _header(self) -> tuple[Header, int]:
         magic, size = self._skippable(0)
         if magic != HEADER_MAGIC or size > MAX_HEADER_BYTES:
-            raise bad(self.path, "", f"not a recording: {_WAY_OUT}")
+            raise bad(self.path, "", f"not a recording: {_EXPECTED}")
         end = SKIPPABLE.size + size
         try:
             header = msgspec.json.decode(self._unpacked(SKIPPABLE.size, end, MAX_HEADER_BYTES), type=Header)
@@ -196,7 +196,7 @@ class Recording:
         return header, end
 
     def _by_index(self, begin: int) -> tuple[list[RecordedBlock], Mark] | None:
-        """Blocks and end by the index; None when there is none, or when it does not fit the file."""
+        """Blocks and end, from the index. None when there is no index, or when it does not match the file."""
         footer = self._read(self.size - FOOTER.size, FOOTER.size)
         if len(footer) < FOOTER.size:
             return None
@@ -221,7 +221,7 @@ class Recording:
         return blocks, table[-1][1]
 
     def _by_search(self, begin: int) -> tuple[list[RecordedBlock], Mark]:
-        """Blocks and end by walking through the file, as far as it is whole."""
+        """Blocks and end, from a search through the file, as far as it is complete."""
         self.whole = False
         found: list[tuple[int, int, Mark]] = []
         offset, pieces = begin, 0
@@ -245,25 +245,25 @@ class Recording:
         return self.blocks, self._end_of_last()
 
     def _end_of_last(self) -> Mark:
-        """Where the last block ends, by reading it."""
+        """The end of the last block. This reads the block."""
         wall_ns, mono_ns, intervals, size = self.blocks[-1].mark
         try:
             for frame in self.frames(len(self.blocks) - 1):
                 if frame.mono_ns > mono_ns:
                     wall_ns, mono_ns = frame.wall_ns, frame.mono_ns
         except Damaged:
-            pass  # it ends there; a replay says so when it comes to it
+            pass  # the recording ends there; a replay shows the reason when it gets there
         return Mark(wall_ns, mono_ns, intervals, size)
 
 
 class _Part(io.RawIOBase):
-    """A stretch of a file as something to read from."""
+    """A part of a file as a stream to read from."""
 
     def __init__(self, file: int, offset: int, end: int) -> None:
         self._file, self._offset, self._end = file, offset, end
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes; empty at the end."""
+        """The next bytes. Empty at the end."""
         left = self._end - self._offset
         wanted = left if size < 0 else min(size, left)
         chunk = os.pread(self._file, wanted, self._offset) if wanted > 0 else b""
@@ -284,9 +284,9 @@ def _in_order(marks: Iterable[Mark]) -> bool:
 
 
 def _end_of_frame(file: int, offset: int, size: int, most: int) -> tuple[int, int]:
-    """Where the Zstandard frame at ``offset`` ends, or the file if it is cut, and how many blocks were passed over.
+    """The end of the Zstandard frame at ``offset`` (of the file, if it is cut), and the number of its blocks.
 
-    The frame is not decompressed: the sizes are in the heads of its blocks (RFC 8878, 3.1.1.2).
+    The frame is not decompressed: the headers of its blocks have their sizes (RFC 8878, 3.1.1.2).
     """
     head = os.pread(file, 18, offset)
     try:

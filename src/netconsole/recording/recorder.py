@@ -1,7 +1,7 @@
-"""Records a running session (docs/use/recording.md): never in its way, bounded, readable up to the last second.
+"""Records a running session (docs/use/recording.md) without delaying it. The file can be read up to the last second.
 
-The session hands over every batch of frames under its lock; a thread of the recorder compresses and writes. A disk that
-is slow or full ends the recording, or leaves a gap in it, and never the measurement.
+The session calls :meth:`Recorder.take` with each batch of frames, under its lock. A thread of the recorder compresses
+and writes. A slow disk leaves a gap in the recording, and a full disk ends it. The measurement goes on in both cases.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from netconsole.telemetry.state import State
 
 BLOCK_S = 60.0
 BLOCK_BYTES = 4 * 1024 * 1024
-"""A block ends after so long, or so many bytes of frames, if the bounds are not smaller."""
+"""A block ends after this time, or this many bytes of frames. Lower limits of the recording make it shorter."""
 CLOSE_S = 1.0
-"""How long closing may wait for the disk: the whole console ends within two seconds."""
+"""How long closing may wait for the disk: the whole console must end within 2 s."""
 _MAX_WAITING = 50_000
-"""Frames and rows that may wait for the disk; what is above that is a gap in the recording."""
+"""The most frames and rows that may wait for the disk. More than that are left out: a gap in the recording."""
 _NEAR = 0.25
-"""When so much of the minute's allowance is left, samples are left out; when nothing is, all figures are."""
+"""When only this share of a minute's allowance is left, samples are left out. When nothing is left, all figures are."""
 _KEPT_FRAMES = (frames.Hello, frames.Status, frames.Action, frames.Bye)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a recording stands. ``ended`` says why it ended before it was asked to; None while it goes on."""
+    """The progress of a recording. ``ended`` says why it ended by itself. None while it goes on."""
 
     path: Path
     bytes: int
@@ -54,7 +54,7 @@ class Progress:
 
 
 class Recorder:
-    """Takes batches of frames from a session (:meth:`take`) and writes them in a thread of its own, until closed."""
+    """Takes batches of frames from a session (:meth:`take`), and writes them in its own thread until it is closed."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Recorder:
         max_s: float = MAX_S,
         on_end: Callable[[str], None] | None = None,
     ) -> None:
-        """``on_end`` is told, in one line, when the recording ended by itself. Raises BadInput: see RecordingFile."""
+        """``on_end`` is called with one line when the recording ends by itself. Raises BadInput: see RecordingFile."""
         self._file = RecordingFile(path, header, max_bytes, max_s)
         self._leads = header.leads
         self._block_ns = round(min(BLOCK_S, max_s / PARTS) * 1e9)
@@ -87,7 +87,7 @@ class Recorder:
         self._block_began_ns: int | None = None
         self._block_bytes = 0
         self._block_is_due = False
-        """A block is to begin with something that is waiting."""
+        """Whether a batch that waits will begin a new block."""
         self._bytes = 0
         self._last = Mark(0, 0, 0, 0)
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
@@ -95,11 +95,11 @@ class Recorder:
 
     @property
     def progress(self) -> Progress:
-        """How it stands now."""
+        """The progress now."""
         return Progress(self._file.path, self._file.bytes, self._left_out, self._ended, self._over_budget)
 
     def take(self, state: State, batch: Sequence[AnyFrame]) -> None:
-        """Frames that are about to be applied to ``state``. Called under the session's lock, so it is brief."""
+        """Takes frames, before they are applied to ``state``. Called under the session's lock, so it is short."""
         if not batch or self._ended is not None or self._closing:
             return
         first = batch[0]
@@ -121,13 +121,13 @@ class Recorder:
         self._intervals += sum(_ends_interval(frame) and frame.source == self._leads for frame in batch)
 
     def flush(self, limit_s: float) -> bool:
-        """Wait until everything so far is in the file. False when it took longer than that, or ended before."""
+        """Waits until everything so far is in the file. False when that takes longer, or the recording has ended."""
         with self._news:
             self._news.wait_for(lambda: self._idle or self._ended is not None, limit_s)
             return self._idle and self._ended is None
 
     def close(self) -> None:
-        """Write what is waiting and the index, and close the file; within CLOSE_S or not at all. Idempotent."""
+        """Writes the waiting frames and the index, and closes the file. Waits at most CLOSE_S. Idempotent."""
         with self._news:
             self._closing = True
             self._news.notify_all()
@@ -176,7 +176,7 @@ class Recorder:
     # ---- the budget of bytes a minute ----
 
     def _within_budget(self, batch: Sequence[AnyFrame]) -> Sequence[AnyFrame]:
-        """What of a batch may be written: the allowance of a minute comes back evenly, and never adds up to more."""
+        """The frames of a batch that the budget allows. The allowance is refilled evenly, up to that of one minute."""
         if self._allowance is None:
             return batch
         now_ns = batch[-1].mono_ns
@@ -194,7 +194,7 @@ class Recorder:
         return kept
 
     def _is_kept(self, frame: AnyFrame) -> bool:
-        """A frame that is left out is a gap in the numbers, so a reader knows that something is missing."""
+        """Whether to write a frame when the budget is short. A reader sees the gap in the frames' numbers."""
         if self._left > 0:
             return not isinstance(frame, frames.Event)
         return isinstance(frame, _KEPT_FRAMES) or _ends_interval(frame)
@@ -212,7 +212,7 @@ class Recorder:
 def describe(
     profile: Profile, modes: Mapping[str, Mode], manifests: Mapping[str, Manifest], note: str | None = None
 ) -> Header:
-    """The header of a recording of this host that begins now; ``modes`` are those of the probes that run."""
+    """The header of a recording of this host that begins now. ``modes`` has the running probes with their modes."""
     probes = {
         name: RecordedProbe(manifests[name].version if name in manifests else None, mode)
         for name, mode in modes.items()
@@ -231,7 +231,7 @@ def describe(
 
 
 def default_path() -> Path:
-    """Where a recording goes that was given no name: the working directory, named by the time of day."""
+    """The file of a recording without a given name: in the working directory, named by date and time."""
     return Path(f"netconsole-{time.strftime('%Y%m%d-%H%M%S')}.ncrec")
 
 

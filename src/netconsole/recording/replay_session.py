@@ -1,4 +1,4 @@
-"""A recording as a session: the same console, fed from a file on any machine, in its time or faster, to and fro."""
+"""A recording as a session: it feeds the console from a file, at any speed, and can go forward and back."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from netconsole.telemetry.state import State
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 LEAST_SPEED, MOST_SPEED = 0.01, 1000.0
 MAX_GAP_S = 5.0
-"""A longer silence in the recording (a lost collector) is cut short to this."""
+"""A longer silence in the recording (a lost collector) is shortened to this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a replay is. Seconds from the beginning; wall clock of the recorded host."""
+    """The position of a replay. Seconds count from the beginning; the wall clock is that of the recorded host."""
 
     host: Host
     at_s: float
@@ -38,14 +38,14 @@ class Position:
     speed: float
     at_end: bool
     cut: bool
-    """Whether the recording was not closed in order, and so ends with its last whole frame."""
+    """Whether the recording was not closed normally, so that it ends with its last complete frame."""
     since_s: float
-    """From where a snapshot counts."""
+    """The place from which a snapshot counts."""
     trouble: str | None
 
 
 class ReplaySession:
-    """Plays ``player`` from :meth:`start` on. Moves are made by its thread; they return at once and end in news."""
+    """Plays a recording in its own thread. A move returns at once; the thread makes it, and then sends news."""
 
     kind: Literal["recorded"] = "recorded"
 
@@ -59,11 +59,11 @@ class ReplaySession:
         self._speed = speed
         self._closing = False
         self._moved_s = time.monotonic()
-        """When the place was left or reached: what comes next is due its gap after that."""
+        """When the current place was reached. The next batch is due one gap later."""
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
 
     def start(self) -> None:
-        """Begin to play."""
+        """Begins to play."""
         self._thread.start()
 
     @contextlib.contextmanager
@@ -81,7 +81,7 @@ class ReplaySession:
         return Connection("live", broken_frames=self._player.recording.broken_frames)
 
     def age_s(self) -> float | None:
-        """Figures of a recording have a date and no age."""
+        """None: figures of a recording have a date, but no age."""
         return None
 
     def settled(self) -> bool:
@@ -96,7 +96,7 @@ class ReplaySession:
         knobs: Mapping[str, Scalar] | None = None,
         why: str | None = None,
     ) -> Future[None]:
-        """Refused, as is every command."""
+        """Refused: nothing in a recording can be changed."""
         return _refused()
 
     def reload(
@@ -114,7 +114,7 @@ class ReplaySession:
         return _refused()
 
     def close(self) -> None:
-        """End the thread and close the file."""
+        """Ends the thread and closes the file."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -123,7 +123,7 @@ class ReplaySession:
         if not self._thread.is_alive():
             self._player.recording.close()
 
-    # ---- what is known of this moment beside the state ----
+    # ---- this moment, beside the state ----
 
     def incidents(self) -> Sequence[Incident]:
         """All incidents of what was played since the last jump, the oldest first."""
@@ -135,7 +135,7 @@ class ReplaySession:
         return self._player.place.standing
 
     def actions(self) -> Sequence[BudgetAction]:
-        """What had been done to keep the budget, as far as it was played."""
+        """What the governor had done up to this moment, as far as it was played."""
         return tuple(self._player.place.actions)
 
     def since(self) -> Totals:
@@ -143,7 +143,7 @@ class ReplaySession:
         return self._player.since
 
     def position(self) -> Position:
-        """Where it is."""
+        """The current position."""
         player = self._player
         place, recording = player.place, player.recording
         return Position(
@@ -163,7 +163,7 @@ class ReplaySession:
     # ---- moves ----
 
     def toggle(self) -> None:
-        """Pause, or go on; at the end, go on from the beginning."""
+        """Pauses, or plays again. At the end it plays from the beginning."""
         with self._wake:
             self._playing = not self._playing
             if self._playing and self._player.at_end:
@@ -171,13 +171,13 @@ class ReplaySession:
             self._wake.notify()
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pauses."""
         with self._wake:
             self._playing = False
             self._wake.notify()
 
     def faster(self, step: int) -> None:
-        """The next speed up (1) or down (-1)."""
+        """Changes to the next higher (1) or lower (-1) speed."""
         with self._wake:
             others = [speed for speed in SPEEDS if (speed > self._speed if step > 0 else speed < self._speed)]
             if others:
@@ -185,20 +185,20 @@ class ReplaySession:
             self._wake.notify()
 
     def step(self, count: int) -> None:
-        """One interval on (1) or back (-1), and stand still there."""
+        """Goes one interval forward (1) or back (-1), and pauses there."""
         self.pause()
         self._move(lambda player: self._step(player, count))
 
     def seek(self, at_s: float) -> None:
-        """To so many seconds from the beginning."""
+        """Goes to a time, in seconds from the beginning."""
         self._move(lambda player: player.seek(at_s))
 
     def seek_by(self, seconds: float) -> None:
-        """So many seconds on or back."""
+        """Goes forward by some seconds, or back by a negative number."""
         self._move(lambda player: player.seek(player.at_s + seconds))
 
     def set_since(self) -> None:
-        """Snapshots count from this moment on."""
+        """Lets snapshots count from this moment on."""
         self._move(Player.set_since)
 
     def _move(self, move: Callable[[Player], None]) -> None:
@@ -226,7 +226,7 @@ class ReplaySession:
                 callback("interval")
 
     def _wait_s(self) -> float | None:
-        """Until what comes next is due; None when nothing is."""
+        """Seconds until the next batch is due. None when nothing is due."""
         gap_s = self._gap_s() if self._playing else None
         return None if gap_s is None else max(0.0, self._moved_s + gap_s - time.monotonic())
 
@@ -235,7 +235,7 @@ class ReplaySession:
         return None if gap_s is None else min(gap_s, MAX_GAP_S) / self._speed
 
     def _play(self) -> None:
-        """Apply what is due; the time that this takes does not add up, unless it is more than there is."""
+        """Applies the next batch. It stays in time with the recording, unless applying takes longer than the gaps."""
         now_s = time.monotonic()
         self._moved_s = max(self._moved_s + (self._gap_s() or 0.0), now_s - 1.0)
         with self._lock:
@@ -255,10 +255,10 @@ _SPAN_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_time(text: str, position: Position) -> float | None:
-    """Seconds from the beginning of what a user typed; None when it is no time in this recording.
+    """The seconds from the beginning for a time that a user typed. None when it is not a time in this recording.
 
-    ``12:03`` and ``12:03:30`` are times of day (this machine's zone); ``90s``, ``5m``, ``1h``, ``50%`` count from the
-    beginning, ``+30s`` and ``-5m`` from here.
+    ``12:03`` and ``12:03:30`` are times of day, in this machine's time zone. ``90s``, ``5m``, ``1h`` and ``50%`` count
+    from the beginning, ``+30s`` and ``-5m`` from here.
     """
     text = text.strip()
     if match := _SPAN.fullmatch(text):
@@ -272,7 +272,7 @@ def parse_time(text: str, position: Position) -> float | None:
     begin = time.localtime(position.begin_wall_ns / 1e9)
     wanted_s = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)
     began_s = begin.tm_hour * 3600 + begin.tm_min * 60 + begin.tm_sec
-    # A time before that of the beginning is one of the next day.
+    # A time of day before that of the beginning is on the next day.
     at_s = float((wanted_s - began_s) % 86400)
     return at_s if at_s <= position.length_s else None
 

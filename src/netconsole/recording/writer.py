@@ -27,22 +27,22 @@ from netconsole.recording.format import (
 
 MAX_BYTES = 256 * 1024 * 1024
 MAX_S = 24 * 3600.0
-"""Bounds of a recording for which none are given; above them the oldest part is dropped."""
+"""The limits of a recording by default. Above a limit the oldest part is dropped."""
 LEAST_BYTES = 1024 * 1024
 LEAST_S = 60.0
-"""The smallest bounds that make sense."""
+"""The smallest limits that make sense."""
 PARTS = 8
-"""A block is at most such a part of a bound. When all parts but one are full, KEPT_PARTS are kept: they are copied, so
-that it is not done too often."""
+"""A block is at most 1/8 of a limit. When 7/8 are full, the last 5/8 (KEPT_PARTS) are copied and the rest is dropped.
+So copying is rare."""
 KEPT_PARTS = 5
 _LEVEL = 3
 
 
 class RecordingFile:
-    """The file: blocks in, oldest blocks out. Every method may raise OSError; what was written before is readable."""
+    """The file of a recording. Every method may raise OSError. What was written before can still be read."""
 
     def __init__(self, path: Path, header: Header, max_bytes: int = MAX_BYTES, max_s: float = MAX_S) -> None:
-        """Raises BadInput when the file is there already, or cannot be made."""
+        """Raises BadInput when the file exists, or cannot be made."""
         self.path = path
         self.bytes = 0
         self._max_bytes = max_bytes
@@ -62,12 +62,12 @@ class RecordingFile:
         except OSError as error:
             self.close()
             with contextlib.suppress(OSError):
-                path.unlink()  # an empty file helps nobody
+                path.unlink()  # an empty file is of no use
             raise bad(path, "", f"cannot write: {(error.strerror or str(error)).lower()}") from None
         self._header_bytes = self.bytes
 
     def begin(self, mark: Mark, state: bytes) -> None:
-        """Begin a block with the state there, as :func:`netconsole.telemetry.checkpoint.encode` gives it."""
+        """Begins a block. ``state`` is the state there, from :func:`netconsole.telemetry.checkpoint.encode`."""
         self._end_block()
         self._drop(mark)
         self._blocks.append((self.bytes, mark))
@@ -75,12 +75,12 @@ class RecordingFile:
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compressobj()
 
     def write(self, lines: bytes) -> None:
-        """Add frames to the block; all of them can be read when this returns, whatever happens then."""
+        """Adds frames to the block. When this returns, all of them can be read, even after a crash."""
         assert self._compressor is not None, "a block was begun"
         self._append(self._compressor.compress(lines) + self._compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
 
     def finish(self, end: Mark) -> None:
-        """End the last block, add the index, and see to it that all of it is on the disk. Nothing leaves no file."""
+        """Ends the last block, adds the index, and waits until all is on the disk. Removes a file without blocks."""
         self._end_block()
         if not self._blocks:
             self.path.unlink()
@@ -91,7 +91,7 @@ class RecordingFile:
         os.fsync(self._file)
 
     def close(self) -> None:
-        """Close the file as it is. Idempotent."""
+        """Closes the file as it is. Idempotent."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -103,12 +103,12 @@ class RecordingFile:
 
     @property
     def block_is_full(self) -> bool:
-        """Whether the block is as large as one may be."""
+        """Whether the block has reached its greatest size."""
         begin = self._blocks[-1][0] if self._blocks else self.bytes
         return self.bytes - begin >= self._max_bytes // PARTS
 
     def _drop(self, now: Mark) -> None:
-        """Drop the oldest blocks when there is too much: the rest is copied into a file that takes this one's place."""
+        """Drops the oldest blocks when the file is too big: copies the rest into a new file that replaces this one."""
         span_ns = now.mono_ns - self._blocks[0][1].mono_ns if self._blocks else 0
         full = (PARTS - 1) / PARTS
         if self.bytes <= full * self._max_bytes and span_ns <= full * self._max_ns and len(self._blocks) < MAX_BLOCKS:
@@ -150,7 +150,7 @@ def _packed(content: bytes) -> bytes:
 
 
 def _copy(source: int, target: int, offset: int, size: int) -> None:
-    """Copy inside the kernel: the file may be large."""
+    """Copies a part of a file in the kernel: it may be large."""
     while size > 0:
         copied = os.sendfile(target, source, offset, min(size, 1 << 24))
         if copied == 0:
