@@ -1,1 +1,1 @@
-"""How figures are written, how errors are told, how files are read and written: for every room."""
+"""What every room uses: figures as text, errors, reading and writing files."""

@@ -1,4 +1,4 @@
-"""Checks a decoded document, and collects every mistake with its place in the file."""
+"""Checks a decoded document and collects every mistake with its place in the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_SHOWN = 40
 
 
 def shown(value: object) -> str:
-    """A value found in a file, short and printable, for a message."""
+    """A value from a file as short printable text, for a message."""
     match value:
         case bool():
             return str(value).lower()
@@ -27,7 +27,7 @@ def shown(value: object) -> str:
 
 
 def close(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?`, or what is known when nothing is close and the choice is small."""
+    """`; did you mean X?`, or the known words when none is close and there are few."""
     choices = list(known)
     matches = difflib.get_close_matches(word[:64], choices, n=1, cutoff=0.6)
     if matches:
@@ -36,7 +36,7 @@ def close(word: str, known: Iterable[str]) -> str:
 
 
 class Checker:
-    """One table of a document: takes out typed values, and collects mistakes into a list shared by the whole file."""
+    """One table of a document: returns typed values, and adds mistakes to a list that the whole file shares."""
 
     def __init__(self, file: str, value: object, key: str = "", problems: list[Problem] | None = None) -> None:
         self.file = file
@@ -49,25 +49,25 @@ class Checker:
             self.wrong("", f"expected a table, found {shown(value)}")
 
     def wrong(self, name: str, message: str) -> None:
-        """Note a mistake at a key of this table."""
+        """Add a mistake at a key of this table."""
         self.problems.append(Problem(self.file, self._path(name), message))
 
     def has(self, name: str) -> bool:
-        """Whether the file says anything about this key."""
+        """Whether the file has this key."""
         return name in self.values
 
     def only(self, known: Collection[str], what: str = "key") -> None:
-        """Every other key is a mistake."""
+        """Add a mistake for every other key."""
         for name in self.values:
             if name not in known:
                 self.wrong(name, f"unknown {what}{close(name, known)}")
 
     def table(self, name: str) -> Checker:
-        """A table below; an absent one is empty."""
+        """A table inside this one; empty when it is absent."""
         return Checker(self.file, self.values.get(name), self._path(name), self.problems)
 
     def tables(self, name: str) -> list[Checker]:
-        """A list of tables; an absent one is empty."""
+        """A list of tables; empty when it is absent."""
         value = self.values.get(name, [])
         if not isinstance(value, list):
             self.wrong(name, f"expected a list of tables, found {shown(value)}")

@@ -1,4 +1,4 @@
-"""What stops a command: bad input, with every mistake in one line of file, key and expected form, or an unable host."""
+"""The errors that end a command: bad input, with one line per mistake, and a host that cannot do it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from netconsole.base.figure import place, safe
 
 MAX_PROBLEMS = 200
-"""More mistakes than this in one file are counted, not listed: it is something else, or meant to do harm."""
+"""More mistakes than this in one file are only counted: the file is something else, or malicious."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Problem:
 
     @property
     def without_file(self) -> str:
-        """The same where the file is known already: key and expected form."""
+        """The same without the file: key and what was expected."""
         return safe(f"{self.key}: {self.message}" if self.key else self.message, 400)
 
 

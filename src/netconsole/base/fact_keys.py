@@ -1,10 +1,10 @@
-"""The keys of facts, ``area/thing/property``: joined and taken apart, whatever the names of things hold."""
+"""Joins and splits the keys of facts, ``area/thing/property``, whatever the names of things contain."""
 
 from __future__ import annotations
 
 
 def key(*parts: str | int) -> str:
-    """The key of a fact: its parts joined by ``/``; a ``/`` within a part (a name from outside) is written %2F."""
+    """The key of a fact: its parts joined by ``/``. A ``/`` inside a part (a name from outside) becomes %2F."""
     return "/".join(str(part).replace("%", "%25").replace("/", "%2F") for part in parts)
 
 

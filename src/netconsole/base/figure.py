@@ -1,7 +1,7 @@
-"""How figures and outside text are written, everywhere: three significant digits, a unit, and nothing invented.
+"""Writes figures and outside text, the same way everywhere: three significant digits and a unit.
 
-A count with losses behind it is written ``≥``; what is not known is an en dash, never a 0. Every renderer passes text
-from outside (interface and process names, reasons, errors) through :func:`safe`, and none of it is ever markup.
+A count that may be too low because of losses is written with ``≥``. An unknown figure is an en dash, never a 0. Text
+from outside (interface and process names, reasons, errors) always goes through :func:`safe`, and is never markup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def number(value: float | None, at_least: bool = False) -> str:
-    """Three significant digits with k, M, G: 999, 1.23k, 45.6M; integers below 1000 are written whole."""
+    """Three significant digits with k, M, G: 999, 1.23k, 45.6M. Integers below 1000 have no decimals."""
     if value is None or math.isnan(value):
         return UNKNOWN
     mark = AT_LEAST if at_least else ""
@@ -40,7 +40,7 @@ def number(value: float | None, at_least: bool = False) -> str:
 
 
 def count(value: int | None, at_least: bool = False) -> str:
-    """An exact count, all digits, thousands apart by a thin no-break space (U+202F)."""
+    """An exact count with all digits. A narrow no-break space (U+202F) separates thousands."""
     if value is None:
         return UNKNOWN
     return (AT_LEAST if at_least else "") + f"{value:,}".replace(",", "\u202f")
@@ -60,7 +60,7 @@ def percent(value: float | None, at_least: bool = False) -> str:
 
 
 def duration(value: float | None, unit: str = "ns") -> str:
-    """A time given in ns, us, ms or s, in the unit that reads best: 85.3 us."""
+    """A time given in ns, us, ms or s, written in the best unit: 85.3 us."""
     if value is None or math.isnan(value):
         return UNKNOWN
     value_ns = value * _NANOSECONDS[unit]
@@ -100,14 +100,15 @@ def elapsed(seconds: float | None) -> str:
 
 
 def safe(text: object, limit: int = 256) -> str:
-    """Any outside text as printable text: escapes and control, direction and invisible characters become ``\\x1b``
-    and the like; so nothing reaches the terminal but what can be seen. Longer than ``limit`` is cut with ``…``.
+    """Any outside text as printable text, at most ``limit`` characters (a cut ends in ``…``).
+
+    Escape, control, direction and invisible characters become ``\\x1b`` and the like, so the terminal never gets them.
     """
     if text is None:
         return UNKNOWN
     source = str(text)
     if len(source) <= limit and source.isascii() and source.isprintable():
-        return source  # nearly all text; the rest takes ten times as long
+        return source  # nearly all text; the code below takes ten times as long
     written: list[str] = []
     for character in source[:limit]:
         if unicodedata.category(character) in _UNPRINTABLE or (
@@ -120,13 +121,13 @@ def safe(text: object, limit: int = 256) -> str:
 
 
 def place(path: object, limit: int = 256) -> str:
-    """A file's path as printable text; of one longer than ``limit`` the end, for that is what tells files apart."""
+    """A file's path as printable text. Of a path longer than ``limit`` only the end, where paths differ."""
     source = str(path)
     return safe(source, limit) if len(source) <= limit else f"…{safe(source[-limit:], limit)}"
 
 
 def width(text: str) -> int:
-    """Terminal columns of a text that came through :func:`safe`: wide characters take two, combining ones none."""
+    """Terminal columns of a text from :func:`safe`: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     columns = 0
@@ -138,7 +139,7 @@ def width(text: str) -> int:
 
 
 def fit(text: str, columns: int, right: bool = False) -> str:
-    """Cut or pad to exactly so many terminal columns; what was cut ends in ``…``."""
+    """Cut or pad to exactly this many terminal columns. A cut ends in ``…``."""
     if width(text) > columns:
         kept = ""
         for character in text:

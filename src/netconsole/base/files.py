@@ -1,8 +1,8 @@
-"""Files are written whole or not at all: a temporary file in the same directory, synced, then renamed; mode 0600.
+"""Writes a file whole or not at all: to a temporary file in the same directory, synced, then renamed; mode 0600.
 
-Where the file system can (O_TMPFILE), the temporary file has no name until it is whole and synced, so that kill -9 in
-the middle of writing leaves nothing behind. No system call gives it the name of a file that is there: between the two
-that do it together (linkat, rename), and there alone, kill -9 leaves the whole new file under its temporary name.
+Where the file system supports O_TMPFILE, the temporary file has no name until it is complete and synced. So kill -9
+while writing leaves nothing behind. Replacing an existing file takes two system calls, linkat and rename. Only kill -9
+between the two leaves a file behind: the complete new one, under its temporary name.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MODE = 0o600
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file, or make it. Raises BadInput in one line; whatever was there is then untouched.
+    """Create or replace a file. Raises BadInput in one line; an existing file is then unchanged.
 
-    Something that is no regular file (a terminal, a pipe, /dev/null) is written to as it is.
+    What is no regular file (a terminal, a pipe, /dev/null) is not replaced, but written to.
     """
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
@@ -30,7 +30,7 @@ def write_whole(path: Path, content: bytes) -> None:
                 raise bad(path, "", "is a directory; name a file in it")
             path.write_bytes(content)
             return
-        # A link is followed: its target is replaced, as an editor would.
+        # Follow a symbolic link and replace its target, as an editor does.
         replace(path.resolve() if path.is_symlink() else path, partial(_write_all, content))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
@@ -38,14 +38,14 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def replace(path: Path, fill: Callable[[int], None]) -> None:
-    """Put what ``fill`` writes to the descriptor it is given in the place of a file. Raises OSError."""
+    """Create or replace a file with what ``fill`` writes to a descriptor. Raises OSError."""
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     temporary = f".{path.name[:64]}.{os.urandom(6).hex()}"
     named = False
     try:
         try:
             descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, MODE, dir_fd=directory)
-        except OSError:  # no such thing on this file system
+        except OSError:  # this file system has no O_TMPFILE
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(temporary, flags, MODE, dir_fd=directory)
             named = True
@@ -58,7 +58,7 @@ def replace(path: Path, fill: Callable[[int], None]) -> None:
                     os.link(unnamed, path.name, dst_dir_fd=directory, follow_symlinks=True)
                     os.fsync(directory)
                     return
-                except FileExistsError:  # linkat(2) never replaces: the whole file gets a name to be renamed from
+                except FileExistsError:  # linkat(2) never replaces a file: link under a temporary name, then rename
                     os.link(unnamed, temporary, dst_dir_fd=directory, follow_symlinks=True)
                     named = True
             os.rename(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)

@@ -1,4 +1,4 @@
-"""Where a command's document goes and in which form: -o FILE and --format, checked before anything is measured."""
+"""Handles -o FILE and --format: checks both before anything is measured, and writes the document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDINGS = {"json": "json", "md": "md", "markdown": "md", "html": "html", "htm": 
 
 
 def chosen(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
-    """The form that was asked for, else that of the file's ending, else ``default``. Raises BadInput."""
+    """The form: from --format, else from the ending of the file, else ``default``. Raises BadInput."""
     if output is not None:
         parent, here = stat_of(output.parent), stat_of(output)
         if parent is None or not stat.S_ISDIR(parent.st_mode):
@@ -36,7 +36,7 @@ def chosen(format: str | None, output: Path | None, known: Sequence[str], defaul
 
 
 def write(content: bytes, output: Path | None) -> None:
-    """Write a whole document: to a file, private and whole or not at all, or to standard output. Raises BadInput."""
+    """Write a document to a private file (whole or not at all) or to standard output. Raises BadInput."""
     if output is not None:
         write_whole(output, content)
         return

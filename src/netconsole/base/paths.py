@@ -1,7 +1,7 @@
-"""Where probes, profiles and the collector are: in a checkout, in an installed wheel, and what a host adds of its own.
+"""Finds probes, profiles and the collector: in a checkout, in an installed wheel, and those that a host adds.
 
-Probes are code that runs in the kernel, so they come only with the program or from /etc/netconsole, which root alone
-writes. Profiles are figures and names, so a user's own are read too, from $XDG_CONFIG_HOME/netconsole/profiles.
+Probes are code that runs in the kernel. So they come only with the program or from /etc/netconsole, where only root
+writes. Profiles are figures and names. So a user's own are read too, from $XDG_CONFIG_HOME/netconsole/profiles.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def data(kind: str) -> Path:
 
 
 def probe_directories() -> list[Path]:
-    """Where probes are, the first wins."""
+    """Directories of probes; the first that has a name wins."""
     return [data("probes"), SYSTEM / "probes"]
 
 
 def profile_directories() -> list[Path]:
-    """Where profiles are looked up by name; the first wins, so that a user may refine a shipped one."""
+    """Directories of profiles; the first that has a name wins. So a user's profile may refine a shipped one."""
     return [user_config() / "profiles", SYSTEM / "profiles", data("profiles")]
 
 
@@ -61,10 +61,10 @@ def collector_package() -> Path:
 
 
 def collector_command(*arguments: str) -> list[str]:
-    """The argument vector that runs the collector: isolated, so that neither environment nor user site reaches it.
+    """The argument vector of the collector. It runs isolated from environment variables and the user's site packages.
 
-    Collector and compile worker run on the system's interpreter, which is the one that has BCC. NETCONSOLE_PYTHON names
-    another one, for a BCC that was built for it.
+    Collector and compile worker run on the system's interpreter, because that one has BCC. NETCONSOLE_PYTHON names
+    another interpreter, if BCC was built for that one.
     """
     chosen = os.environ.get("NETCONSOLE_PYTHON")
     worker = ["--worker-python", chosen] if chosen else []
@@ -73,5 +73,5 @@ def collector_command(*arguments: str) -> list[str]:
 
 
 def measuring_command() -> list[str]:
-    """The collector for a session: what it compiles is kept for the next one (docs/design/collector.md)."""
+    """The collector's command for a session: it keeps compiled programs for the next one (docs/design/collector.md)."""
     return collector_command("--keep-compiled", str(user_cache() / "compiled"))

@@ -1,4 +1,4 @@
-"""Reads what a user names: small regular files, whole, and TOML documents. Whatever is wrong is a BadInput."""
+"""Reads files that a user names: small regular files, and TOML documents. Every failure is a BadInput."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ else:
     import tomli as tomllib
 
 MAX_FILE_BYTES = 256 * 1024
-"""A manifest or profile is a few kB; a larger file is something else, and is not even parsed."""
+"""A manifest or profile has a few kB. A larger file is something else, and is not parsed."""
 
 
 def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The bytes of a small regular file. Raises BadInput in one line, whatever is wrong with it."""
+    """The bytes of a small regular file. Raises BadInput in one line for every failure."""
     try:
         if not path.is_file():
             raise bad(path, "", "no such file" if not path.exists() else "not a file")
@@ -32,9 +32,9 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def stat_of(path: Path) -> os.stat_result | None:
-    """What is at a path that a user named; None when nothing is. Raises BadInput when it cannot be looked at.
+    """The status of a path that a user named; None when it does not exist. Raises BadInput when it cannot be read.
 
-    ``Path.exists`` and ``Path.is_dir`` raise OSError for a name that is too long and a directory that may not be read.
+    ``Path.exists`` and ``Path.is_dir`` raise OSError for a name that is too long and for an unreadable directory.
     """
     try:
         return path.stat()

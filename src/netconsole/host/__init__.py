@@ -1,1 +1,1 @@
-"""This machine: who it is, and what this process may do on it."""
+"""This machine: its names, its load, and what this process may do on it."""

@@ -1,4 +1,4 @@
-"""Names that this host gives: itself, its network namespaces, its kernel modules."""
+"""Describes this host, and finds its network namespaces and kernel modules by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOST_NETNS, NAMED_NETNS = Path("/proc/1/ns/net"), Path("/run/netns")
 
 
 def describe() -> Host:
-    """This host, for a session that has no collector to tell."""
+    """This host, for a session without a collector."""
     name = os.uname()
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -29,7 +29,7 @@ def describe() -> Host:
 
 
 def namespace_inode(name: str) -> int | None:
-    """The inode of a network namespace by the name that figures have: ``host``, one of /run/netns, or the inode."""
+    """The inode of a network namespace by its name in labels: ``host``, a name in /run/netns, or the inode itself."""
     if name.isdecimal():
         return int(name)
     try:
@@ -39,5 +39,5 @@ def namespace_inode(name: str) -> int | None:
 
 
 def shows_module(name: str) -> bool:
-    """Whether sysfs shows a kernel module: loaded, or built in with parameters of its own."""
+    """Whether sysfs shows a kernel module: it is loaded, or built in and has parameters."""
     return Path("/sys/module", name).is_dir()

@@ -1,4 +1,4 @@
-"""How busy the whole machine is, and was in the moment before this program began to measure: as sar would tell."""
+"""Measures how busy the whole machine is, also just before this program began to measure. The same figure as sar's."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 STAT = Path("/proc/stat")
 LEAST_MS = 300
-"""Of all CPUs together: a shorter moment says little, for the kernel counts in ticks of 10 ms."""
+"""CPU time of all CPUs. A shorter time gives no useful figure, because the kernel counts in ticks of 10 ms."""
 _TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
 class _Before:
-    """The moment between the start of this program and that of its measuring."""
+    """The time between the start of this program and the start of measuring."""
 
     own_s: float
     machine_ms: tuple[int, int]
@@ -27,13 +27,16 @@ _before: _Before | None = None
 
 
 def begin() -> None:
-    """The program has just started: from here on until :func:`before_pct` is asked, it is the time before measuring."""
+    """Call this when the program starts. The time before measuring lasts until the first :func:`before_pct`."""
     global _before
     _before = _Before(time.process_time(), busy_and_all_ms())
 
 
 def before_pct() -> float | None:
-    """Percent of all CPUs that others kept busy before; None when the moment was too short. The first call ends it."""
+    """Percent of all CPUs that others kept busy before measuring; None when that time was too short.
+
+    The first call ends that time.
+    """
     if _before is None:
         return None
     if not _before.is_over:
@@ -49,6 +52,6 @@ def busy_and_all_ms() -> tuple[int, int]:
     """Busy time and all time of all CPUs since boot, in milliseconds (fs/proc/stat.c, show_stat)."""
     fields = STAT.read_text("ascii", "replace").split("\n", 1)[0].split()[1:]
     ticks = [int(field) for field in fields]
-    # Guest time, the last two, is in user time already. Steal was not ours, but nor was the CPU idle for us.
+    # User time includes guest time (the last two). Steal counts as busy: in that time the CPU was not free for us.
     total, idle = sum(ticks[:8]), sum(ticks[3:5])
     return round((total - idle) * _TICK_MS), round(total * _TICK_MS)

@@ -1,4 +1,4 @@
-"""What this process may do on this host, tested before anything is started."""
+"""Tests what this process may do on this host, before anything is started."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def capabilities(status: Path = STATUS) -> int:
 
 
 def may_load(mask: int) -> bool:
-    """Whether BPF tracing programs can be loaded: root before 5.8, CAP_BPF with CAP_PERFMON since."""
+    """Whether BPF tracing programs may be loaded. Before 5.8 this needs root, since then CAP_BPF and CAP_PERFMON."""
     has_both = mask >> CAP_BPF & 1 and mask >> CAP_PERFMON & 1
     return bool(mask >> CAP_SYS_ADMIN & 1 or has_both)
 
 
 def require(requests: Iterable[ProbeRequest]) -> None:
-    """Raises Unable when probes among these need privileges that this process has not."""
+    """Raises Unable when probes among these need privileges that this process lacks."""
     names = [request.name for request in requests if request.source == "bpf"]
     if names and not may_load(capabilities()):
         raise Unable(

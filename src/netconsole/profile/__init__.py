@@ -1,1 +1,1 @@
-"""What to run, in which mode, and within which limits."""
+"""Profiles: which probes to run, in which mode, and within which limits."""

@@ -1,7 +1,6 @@
-"""Rules by which a profile asks for details of one device or flow when a figure of its summary crosses a threshold.
+"""Reads a profile's escalation rules: details of one device or flow start when a figure crosses a threshold.
 
-Rules are data of a profile, checked like the rest of it. All here is pure;
-:mod:`netconsole.escalation.escalator` acts on it.
+Pure functions. :mod:`netconsole.escalation.escalator` carries the rules out.
 """
 
 from __future__ import annotations
@@ -15,39 +14,39 @@ from netconsole.probes.knobs import MAX_EVENTS_PER_S
 from netconsole.probes.manifest import Manifest
 
 SUFFIX = ".details"
-"""What the second instance of a probe is called: kernel_drops.details."""
+"""Ends the name of the second instance of a probe: kernel_drops.details."""
 MAX_RULES = 16
 MAX_FOR_S, MAX_KEEP_S, MAX_PAUSE_S = 600.0, 300.0, 24 * 3600.0
 
 _KEYS = ("probe", "table", "histogram", "value", "percentile", "where", "over")
 _BUDGET = ("for", "events_per_s", "kernel_cpu_pct", "keep", "pause")
 NARROWING = ("device", "netns", "address", "port")
-"""Filters of which one at least has to be known: details of everything are not what was asked for."""
+"""At least one of these filters must be known. Otherwise the details would be those of all traffic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """One rule. ``over`` is per second, of a histogram its unit; times in seconds."""
+    """One rule. ``over`` is per second; for a histogram it is in its unit. Times are in seconds."""
 
     probe: str
     figures: str
     """The table or histogram."""
     value: str
-    """Of a table; empty for a histogram."""
+    """The value of the table; empty for a histogram."""
     percentile: float | None
     over: float
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By label, the values of which it has one. A profile names one value."""
+    """By label: a row must have one of these values. A profile names one value."""
     for_s: float = 60.0
     events_per_s: float = 50.0
     kernel_cpu_pct: float = 1.0
     keep_s: float = 30.0
-    """Frames of so long before the crossing, and of so long after stepping back, are kept."""
+    """How long before the crossing, and after the end of the details, frames are kept."""
     pause_s: float = 600.0
-    """So long after stepping back the same rule does not arm again."""
+    """How long after the end of the details the same rule cannot start again."""
 
     def as_dict(self) -> dict[str, object]:
-        """As in a profile, times in seconds."""
+        """The rule as in a profile, with times in seconds."""
         figures = {"histogram": self.figures, "percentile": self.percentile}
         of_table = {"table": self.figures, "value": self.value}
         return {
@@ -64,7 +63,7 @@ class Escalation:
 
 
 def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None:
-    """One rule of a profile; None when what is wrong with it makes it none. Mistakes are noted in ``item``."""
+    """One rule of a profile; None when it is unusable. Mistakes are added to ``item``."""
     item.only((*_KEYS, *_BUDGET))
     name = item.text("probe", None, tuple(manifests))
     over = _required(item, "over", 1e18)
@@ -74,7 +73,7 @@ def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None
     keep_s = _seconds(item, "keep", 30.0, MAX_KEEP_S)
     pause_s = _seconds(item, "pause", 600.0, MAX_PAUSE_S)
     manifest = manifests.get(name)
-    if manifest is None:  # what else it names is the probe's
+    if manifest is None:  # everything else in the rule depends on the probe
         return None
     if "details" not in manifest.modes:
         item.wrong("probe", f"{manifest.name} has no details mode")

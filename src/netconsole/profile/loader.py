@@ -1,4 +1,4 @@
-"""Finds and reads profiles: TOML from anywhere, checked against the manifests, with all mistakes at once."""
+"""Finds and reads profiles: TOML files, checked against the manifests. All mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PORTLESS = ("icmp", "icmpv6")
 
 
 def available(directories: Sequence[Path] | None = None) -> dict[str, Path]:
-    """Profiles by name, those of the user before the host's before the shipped ones."""
+    """Profiles by name. A user's profile hides the host's of that name, and that one a shipped one."""
     found: dict[str, Path] = {}
     for directory in paths.profile_directories() if directories is None else directories:
         try:
@@ -40,7 +40,7 @@ def available(directories: Sequence[Path] | None = None) -> dict[str, Path]:
 
 
 def find(name: str, directories: Sequence[Path] | None = None) -> Path:
-    """The file of a profile given by name, or by path (it holds a / or ends in .toml). Raises BadInput."""
+    """The file of a profile, given by name or by path (with a / or the ending .toml). Raises BadInput."""
     if "/" in name or name.endswith(".toml"):
         return Path(name)
     known = available(directories)
@@ -55,12 +55,12 @@ def load(name: str, manifests: Mapping[str, Manifest], directories: Sequence[Pat
 
 
 def load_file(path: Path, manifests: Mapping[str, Manifest]) -> Profile:
-    """A profile from exactly this file. Raises BadInput with all its mistakes."""
+    """The profile in this file. Raises BadInput with all its mistakes."""
     return _load(path, manifests, None, ())
 
 
 def choice(values: Mapping[str, object], manifest: Manifest) -> ProbeChoice:
-    """What was typed for one probe, checked as the section of a profile. Raises BadInput; its keys are those given."""
+    """What the user typed for one probe, checked like a section of a profile. Raises BadInput with the given keys."""
     item = Checker("", values)
     found = _choice(item, manifest, ProbeChoice())
     if item.problems:
@@ -127,7 +127,7 @@ def _inherited(
     base = head.text("inherits")
     if not isinstance(head.values["inherits"], str):
         return None
-    # A user's profile may refine a shipped one of the same name; anything else that comes back to itself is a circle.
+    # A user's profile may inherit from a shipped one of the same name. Any other repetition is a circle.
     known = available(directories)
     if base in below and not (base == path.stem and known.get(base) != path):
         head.wrong("inherits", f"{' → '.join((*below, base))}: a profile cannot inherit from itself")
@@ -187,7 +187,7 @@ def _filters(section: Checker) -> dict[str, Scalar]:
 def _escalations(
     root: Checker, manifests: Mapping[str, Manifest], budget: Budget, choices: Mapping[str, ProbeChoice]
 ) -> list[Escalation]:
-    """The rules of a profile; they replace all that it inherits. What they may cost must fit into its budget."""
+    """The rules of a profile. They replace all inherited ones. What they may cost must fit into the budget."""
     items = root.tables("escalate")
     if len(items) > escalation_rules.MAX_RULES:
         root.wrong("escalate", f"more than {escalation_rules.MAX_RULES} rules")
@@ -254,7 +254,7 @@ def _contradictions(section: Checker, knobs: Mapping[str, Scalar]) -> None:
 
 
 def _unknown(section: Checker, known: Sequence[str]) -> None:
-    """Unknown keys; one that is a known key with another unit is said to be that."""
+    """Add a mistake for every unknown key. If it is a known key with another unit, say so."""
     for name in section.values:
         if name in known:
             continue

@@ -1,4 +1,4 @@
-"""Every value of a profile as it holds, with its origin: its own file, one that it inherits, a filter, a default."""
+"""Explains every value of a profile with its origin: its own file, an inherited file, a filter, or a default."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OriginKind: TypeAlias = Literal["own", "inherited", "filter", "default"]
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One value. ``section`` is that of the file; None is no limit, or no time to live."""
+    """One value. ``section``: the section of the file. A value None is no limit, or no time to live."""
 
     section: str
     key: str
@@ -27,7 +27,7 @@ class Explained:
 
 
 def explain(profile: Profile, manifests: Mapping[str, Manifest]) -> Iterator[Explained]:
-    """All values, in the order of a file. Rules of escalation are told as a whole."""
+    """All values in the order of a file. The escalation rules are one value."""
     yield _own_alone(profile, "description", profile.description, "what the profile is for")
     yield _own_alone(profile, "inherits", profile.inherits[0] if profile.inherits else None, "what it extends")
     back = f"then back to {profile.inherits[0]}" if profile.inherits else "how long it runs"
@@ -54,7 +54,7 @@ def explain(profile: Profile, manifests: Mapping[str, Manifest]) -> Iterator[Exp
 
 
 def _stated(profile: Profile, section: str, key: str, value: ProfileValue, means: str) -> Explained:
-    """From the nearest file that says it; a default when none does."""
+    """A value from the nearest file that has it; the default when none has."""
     one: Profile | None = profile
     while one is not None:
         if f"{section}.{key}" in one.stated:

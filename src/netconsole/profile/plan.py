@@ -1,4 +1,4 @@
-"""What a profile comes to on this host: the probes to run, with their knobs."""
+"""Turns a profile into the probes to run on this host, with their knobs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from netconsole.profile.profile import ProbeChoice, Profile
 
 
 def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str] = ()) -> list[ProbeRequest]:
-    """What to run: the probes of the profile that are not off, or ``only`` these, in summary mode if it lacks them.
+    """The probes of the profile that are not off; or ``only`` these, in mode summary if the profile lacks them.
 
-    Knobs are the manifest's defaults, then the profile's filters where the probe has the knob, then the profile's own.
+    A knob has the probe's value in the profile, else the profile's filter of that name, else the manifest's default.
     """
     names = [pick(manifests, name).name for name in dict.fromkeys(only)] if only else list(profile.probes)
     requests = []

@@ -24,7 +24,7 @@ LIMITS: dict[str, tuple[float, str]] = {
     "events_per_s": (1e9, "events a second"),
     "record_mb_per_min": (1e6, "MB a minute"),
 }
-"""Of each limit: the highest value, and its unit."""
+"""By limit: the highest allowed value, and its unit."""
 LIMIT_MEANS = {
     "kernel_cpu_pct": "percent of one core, all our programs in the kernel",
     "ns_per_packet": "kernel time per received packet",
@@ -38,7 +38,7 @@ LIMIT_MEANS = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a profile may cost. None: no limit. Percent of one core; action is what happens when it is exceeded."""
+    """Limits of cost; None is no limit. Percent of one core. ``action``: what happens when a limit is exceeded."""
 
     kernel_cpu_pct: float | None = None
     ns_per_packet: float | None = None
@@ -55,7 +55,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class ProbeChoice:
-    """What a profile wants of one probe; ``knobs`` are those that it sets."""
+    """The mode of one probe in a profile, and the knobs that the profile sets."""
 
     mode: ProfileMode = "summary"
     pin: bool = False
@@ -64,26 +64,26 @@ class ProbeChoice:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Show a profile with everything that it inherits."""
+    """A profile with everything that it inherits."""
 
     name: str
     description: str = ""
     path: Path | None = None
     inherits: tuple[str, ...] = ()
-    """Names of what it inherits, nearest first."""
+    """Names of the profiles that it inherits from, nearest first."""
     base: Profile | None = None
-    """What it inherits from, whole: what it goes back to after ``ttl_s``."""
+    """The profile that it inherits from, to which it returns after ``ttl_s``."""
     ttl_s: float | None = None
     budget: Budget = field(default_factory=Budget)
     filters: Mapping[str, Scalar] = field(default_factory=dict)
     probes: Mapping[str, ProbeChoice] = field(default_factory=dict)
     escalations: Sequence[Escalation] = ()
     stated: frozenset[str] = frozenset()
-    """What its own file says, as dotted keys: probes.kernel_drops.port."""
+    """The keys in its own file, dotted: probes.kernel_drops.port."""
 
 
 def chosen_by(profile: Profile, probe: str) -> str | None:
-    """The name of the profile that wants a probe: this one, or the nearest that it inherits; None when none does."""
+    """The name of the profile that chose a probe: this one, or the nearest that it inherits from; None without one."""
     one: Profile | None = profile
     while one is not None:
         if any(key.startswith(f"probes.{probe}.") for key in one.stated):
