@@ -1,4 +1,4 @@
-"""What was done to keep the budget: for people, snapshots and recordings."""
+"""The type of a governor's action, for people, snapshots and recordings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BudgetAction:
-    """What was done, for people and for snapshots. ``at_s`` is on the clock of the observations."""
+    """Something that was done or reported to keep the budget. ``at_s`` is on the clock of the frames."""
 
     at_s: float
     probe: str
@@ -17,7 +17,7 @@ class BudgetAction:
     limit: float | None = None
 
     def as_dict(self, since_s: float = 0.0) -> dict[str, object]:
-        """As in a snapshot, ``at_s`` counted from ``since_s``: below 0 it was before."""
+        """The action as in a snapshot. ``at_s`` counts from ``since_s``; it is negative before that."""
         measured = None if self.measured is None else round(self.measured, 3)
         return {
             "at_s": round(self.at_s - since_s, 3),

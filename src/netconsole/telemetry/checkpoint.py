@@ -1,8 +1,7 @@
-"""A state as JSON, so that a recording can be read from the middle: all of it but histories and samples.
+"""Saves a state as JSON without histories and samples, so that a recording can be read from the middle.
 
-What is saved is declared where it is used (:mod:`netconsole.telemetry.saved`). Histories (ten minutes of each figure)
-and the sampled events are not in it: a reader begins a little earlier instead, and sees them come
-(docs/use/recording.md).
+Each class declares which of its fields are saved (:mod:`netconsole.telemetry.saved`). Histories (ten minutes of each
+figure) and sampled events are not. To have them, a reader starts a little earlier (docs/use/recording.md).
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import MAX_PROBES, ProbeState, State
 
 MAX_BYTES = 16 * 1024 * 1024
-"""A host of 50 000 rows has some 10 MB."""
+"""A state with 50 000 rows takes about 10 MB."""
 
 
 class CheckpointError(ValueError):
-    """Bytes that are no checkpoint; the message says what is wrong, in one line."""
+    """These bytes are no checkpoint. The message is one line that says why."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What is saved of a :class:`State`, by the names of its attributes."""
+    """The saved attributes of a :class:`State`, under their names."""
 
     host: Host | None
     capabilities: Annotated[dict[Name, Capability], Meta(max_length=64)]
@@ -42,7 +41,7 @@ _decoder = msgspec.json.Decoder(Checkpoint, dec_hook=from_json)
 
 
 def encode(state: State) -> bytes:
-    """The state as JSON. Nothing may change it meanwhile."""
+    """The state as JSON. Do not change the state meanwhile."""
     return _encoder.encode(
         Checkpoint(
             state.host,
@@ -57,7 +56,7 @@ def encode(state: State) -> bytes:
 
 
 def decode(content: bytes) -> State:
-    """The state of untrusted bytes, which goes on where it was saved. Raises CheckpointError, and nothing else."""
+    """The state from untrusted bytes, ready for the next frames. Raises CheckpointError, and nothing else."""
     if len(content) > MAX_BYTES:
         raise CheckpointError(f"longer than {MAX_BYTES} bytes")
     try:

@@ -1,4 +1,4 @@
-"""What a probe costs and what it missed: the run time of each program, and the ledger."""
+"""The cost of a probe (run time of each program), and its ledger of losses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_PROGRAMS = 64
 
 
 class ProgramCost(SavedValues):
-    """One BPF program. Sums are of the statistics windows alone."""
+    """One BPF program. Sums cover only the statistics windows."""
 
     MOST: ClassVar = MAX_PROGRAMS
 
@@ -44,7 +44,7 @@ class ProgramCost(SavedValues):
 
 
 class ProbeCost(Saved):
-    """The cost and the loss ledger of one probe. ``estimated``: measured in windows and scaled up."""
+    """The cost and the ledger of one probe. ``estimated``: the figure was measured in windows and scaled up."""
 
     _programs: Keyed[str, ProgramCost] = field(default_factory=Keyed)
     estimated: bool = False
@@ -55,7 +55,7 @@ class ProbeCost(Saved):
     events: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
     ledger: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
     measurable: bool = True
-    """Whether the kernel tells run times at all, as far as is known."""
+    """Whether the kernel measures run times, as far as is known."""
 
     @property
     def programs(self) -> dict[str, ProgramCost]:
@@ -86,7 +86,7 @@ class ProbeCost(Saved):
             self.kernel_cpu_pct = total or 0.0
 
     def sums(self) -> dict[str, tuple[int, int, int]]:
-        """By program: ns of all windows, and runs and run time in them. Differences of two are a stretch of time."""
+        """By program: ns of all windows, runs in them, and run time. Subtract two of these for a period of time."""
         return {name: (p.window_ns, p.run_count, p.run_time_ns) for name, p in self.programs.items()}
 
     def counts_lost(self) -> dict[str, int]:
@@ -95,12 +95,12 @@ class ProbeCost(Saved):
 
     @property
     def unmeasured(self) -> int:
-        """What was counted in the last interval but is in no histogram, to save cost (docs/reference/frames.md)."""
+        """Counted in the last interval but in no histogram, to save cost (docs/reference/frames.md)."""
         entry = self.ledger.get("unmeasured")
         return entry.delta if entry else 0
 
     def samples_lost(self) -> dict[str, int]:
-        """Ledger entries, if any, that make the probe's events a share of what happened."""
+        """Ledger entries, if any, that show that the probe's events are only a sample."""
         return self._entries(LEDGER_SAMPLES)
 
     def _entries(self, names: tuple[str, ...]) -> dict[str, int]:

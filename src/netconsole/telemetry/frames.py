@@ -1,7 +1,7 @@
-"""The frames: one JSON object per line, the only thing that readers of a measurement ever see.
+"""Defines the frames: one JSON object per line. Readers of a measurement see nothing else.
 
-docs/reference/frames.md is the page for people; a test compares the two. Everything decodes through :func:`decode`, so
-that the same rules hold for a live collector, a recording and a remote host.
+docs/reference/frames.md describes them, and a test compares the two. :func:`decode` decodes all frames, so the same
+rules apply to a live collector, a recording and a remote host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VERSION = 1
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """A longer line is refused: a frame of 10 000 rows is about 2 MB."""
 
-# Bounds, so that a hostile stream can neither fill memory nor overflow an addition.
+# Bounds: a hostile stream can neither fill the memory nor overflow a sum.
 Int: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Text: TypeAlias = Annotated[str, Meta(max_length=256)]
@@ -25,7 +25,7 @@ MAX_SENTENCE = 4096
 Sentence: TypeAlias = Annotated[str, Meta(max_length=MAX_SENTENCE)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 Slot: TypeAlias = Annotated[int, Meta(ge=0, le=495)]
-"""A bucket of a histogram: 495 is the last that a value of 64 bits can reach."""
+"""A bucket of a histogram. 495 is the last one for 64-bit values."""
 
 Label: TypeAlias = Text | Int | None
 Labels: TypeAlias = Annotated[dict[Name, Label], Meta(max_length=24)]
@@ -39,11 +39,11 @@ SourceName: TypeAlias = Literal["collector", "console"]
 LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted", "unlisted")
 """Ledger entries that make exact counts a lower bound."""
 LEDGER_SAMPLES = ("suppressed", "breaker", "lost", "stack_failed", "shed", "unmeasured", "unsampled")
-"""Ledger entries that make samples (events, waits in a histogram) a share of what happened; the counts stay exact."""
+"""Ledger entries that show that events, or waits in a histogram, are only a sample. The counts stay exact."""
 
 
 class FrameError(ValueError):
-    """A line that is not a frame; the message says what is wrong and where, in one line."""
+    """This line is not a frame. The message is one line that says what is wrong and where."""
 
 
 class Count(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -54,7 +54,7 @@ class Count(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
-    """One row of a table: counts keyed by labels; gauges are states (a depth, a worst case), never summed."""
+    """One row of a table: labels and counts. Gauges are states (a depth, a maximum) and are never summed."""
 
     labels: Labels
     counts: Annotated[dict[Name, Count], Meta(max_length=32)]
@@ -64,7 +64,7 @@ class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults
 class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A log-linear histogram (see :mod:`netconsole.telemetry.histogram`): ``[index, count]`` pairs, sum, min and max.
 
-    ``min`` and ``max`` are those of the whole life of the probe; None while it is empty.
+    ``min`` and ``max`` are those since the probe was attached; None while it is empty.
     """
 
     count: Natural
@@ -75,9 +75,9 @@ class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Program(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One BPF program: runs and time in the statistics windows, and runs that the kernel skipped in all.
+    """One BPF program: runs and run time in the statistics windows, and all runs that the kernel skipped.
 
-    ``missed`` is None on kernels before 5.12, which do not tell.
+    ``missed`` is None on kernels before 5.12, which do not count them.
     """
 
     name: Name
@@ -88,7 +88,7 @@ class Program(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Statistics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """When run counts and times were measured: ``window_ns`` of the ``interval_ns``; 0 when no window was open."""
+    """How long run counts and times were measured: ``window_ns`` of ``interval_ns``; 0 without a window."""
 
     window_ns: Natural
     interval_ns: Natural
@@ -96,7 +96,7 @@ class Statistics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Usage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What one process of ours used: CPU time in the interval, memory now. None where the host does not tell."""
+    """What one of our processes used: CPU time in the interval, memory now. None where the host lacks the figure."""
 
     cpu_ns: Natural | None
     rss_kb: Natural | None
@@ -104,7 +104,7 @@ class Usage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Host(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where the frames come from."""
+    """The host that the frames come from."""
 
     name: Text
     kernel: Text
@@ -115,7 +115,7 @@ class Host(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Capability(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Something that the host can do or not, and why not."""
+    """Whether the host can do something, and if not, why."""
 
     ok: bool
     why: Sentence | None = None
@@ -129,9 +129,9 @@ class Frame(
     frozen=True,
     forbid_unknown_fields=True,
 ):
-    """What every frame carries. ``probe`` is None when a frame speaks of the whole source.
+    """The fields of every frame. ``probe`` is None when a frame is about the whole source.
 
-    ``source`` is who measured: the collector, or the console itself (links, sockets, own cost).
+    ``source``: the collector, or the console itself (links, sockets, own cost).
     """
 
     v: int = VERSION
@@ -143,7 +143,7 @@ class Frame(
 
 
 class Hello(Frame, frozen=True):
-    """The first frame of a stream: host, interpreter, what can be done here."""
+    """The first frame of a stream: host, interpreter, capabilities."""
 
     host: Host
     collector: Annotated[dict[Name, Text | Int], Meta(max_length=64)]
@@ -151,7 +151,7 @@ class Hello(Frame, frozen=True):
 
 
 class Status(Frame, frozen=True):
-    """A probe changed state. ``why`` is one sentence for people, ``help`` the way out; both None when all is well."""
+    """A probe changed state. ``why`` is one sentence; ``help`` says what to do. Both are None when all is well."""
 
     state: ProbeStatus
     mode: Mode
@@ -170,7 +170,7 @@ class Counters(Frame, frozen=True):
 
 
 class Table(Frame, frozen=True):
-    """Rows that changed in this interval; every row there is when ``full``. ``omitted`` rows did not fit."""
+    """Rows that changed in this interval, or all rows when ``full``. ``omitted`` rows did not fit."""
 
     name: Name
     interval_ns: Natural
@@ -180,7 +180,7 @@ class Table(Frame, frozen=True):
 
 
 class Histogram(Frame, frozen=True):
-    """One histogram of one set of labels; sent when it changed, and now and then in any case."""
+    """One histogram of one set of labels. It is sent when it changed, and now and then in any case."""
 
     name: Name
     interval_ns: Natural
@@ -198,9 +198,9 @@ class Event(Frame, frozen=True):
 
 
 class Cost(Frame, frozen=True):
-    """What a probe costs and what it may have missed.
+    """The cost and the ledger of a probe.
 
-    With ``probe`` None it speaks of the source's process, and ends the frames of an interval of that source.
+    With ``probe`` None: the cost of the source's process. This frame ends an interval of that source.
     """
 
     interval_ns: Natural
@@ -213,7 +213,7 @@ class Cost(Frame, frozen=True):
 
 
 class Action(Frame, frozen=True):
-    """Something that was done to keep a budget, or said about it. ``probe`` is None when it is about all of them."""
+    """Something that was done or reported to keep the budget. ``probe`` is None when it is about all probes."""
 
     action: Sentence
     because: Sentence
@@ -242,7 +242,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(line: bytes) -> AnyFrame:
-    """Decode and validate one line. Raises FrameError; never anything else, whatever the bytes."""
+    """Decode and validate one line. Raises FrameError and nothing else, whatever the bytes."""
     if len(line) > MAX_LINE_BYTES:
         raise FrameError(f"frame of {len(line)} bytes: longer than {MAX_LINE_BYTES}")
     try:

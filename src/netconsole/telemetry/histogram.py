@@ -1,6 +1,6 @@
-"""Log-linear histograms: eight sub-buckets per power of two, as the probes fill them (probes/common/histograms.h).
+"""Computes with log-linear histograms: eight sub-buckets per power of two, as in probes/common/histograms.h.
 
-A value of a bucket is known to within half its width: at most 6.25 % of it, at mid-bucket.
+The middle of a bucket stands for its values. The error is half the bucket's width: 6.25 % at most.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def index(value: int) -> int:
 
 
 def bounds(bucket: int) -> tuple[int, int]:
-    """Lowest value of a bucket, and the lowest of the next."""
+    """The lowest value of a bucket, and the lowest of the next one."""
     if bucket < 8:
         return bucket, bucket + 1
     shift = bucket // 8 - 1
@@ -30,7 +30,7 @@ def bounds(bucket: int) -> tuple[int, int]:
 
 
 def percentile(histogram: Buckets, percent: float) -> float | None:
-    """The value below which ``percent`` of the samples lie, at mid-bucket and within min and max; None when empty."""
+    """The value below which ``percent`` of the samples lie: a mid-bucket within min and max; None when empty."""
     counted = sum(n for _, n in histogram.buckets)
     if counted == 0:
         return None
@@ -71,9 +71,9 @@ def add(histograms: Iterable[Buckets]) -> Buckets:
 def subtract(now: Buckets, before: Buckets) -> Buckets:
     """What was added between two readings of one histogram.
 
-    Its ``min`` and ``max`` are exact when nothing was there before, else those of its outermost buckets, as far as
-    the extremes of the whole life allow. A bucket with fewer samples than before was evicted and made anew: what it
-    has now was added, and the sum is that of the buckets.
+    ``min`` and ``max`` are exact when the histogram was empty before. Else they are the bounds of the outermost
+    buckets, limited by the exact extremes since the probe was attached. A bucket with fewer samples than before was
+    evicted and created again: all that it has now was added, and the sum is estimated from the buckets.
     """
     if before.count == 0:
         return now
@@ -92,5 +92,5 @@ def subtract(now: Buckets, before: Buckets) -> Buckets:
 
 
 def since(total: int, before: int) -> int:
-    """What was added to a total since it was ``before``; one that is less belongs to a row that was made anew."""
+    """What was added to a total since it was ``before``. A smaller total belongs to a row that was created again."""
     return total - before if total >= before else total

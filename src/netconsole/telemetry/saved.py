@@ -1,7 +1,7 @@
-"""What of the state is saved in a recording: the declared fields of the classes here, in JSON.
+"""Base classes for the parts of the state that are saved in recordings, as JSON.
 
-A class that derives from :class:`Saved` declares what is saved as fields. What is not saved (histories, samples, links
-to others) are plain attributes: :meth:`__post_init__` makes them anew, for a new object and for a restored one.
+The declared fields of a class that derives from :class:`Saved` are saved. Plain attributes are not saved (histories,
+samples, references): :meth:`__post_init__` creates them, for new objects and for restored ones.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def _public(name: str) -> str:
 
 
 class Saved(msgspec.Struct, dict=True, rename=_public):
-    """An object of named fields, which may have attributes that are not saved."""
+    """An object with named fields, which are saved, and perhaps other attributes, which are not."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A copy of all attributes; msgspec by itself copies the fields alone."""
+        """A copy of all attributes; msgspec itself copies only the fields."""
         made = memo[id(self)] = copy.copy(self)
         for name in self.__struct_fields__:
             setattr(made, name, copy.deepcopy(getattr(self, name), memo))
@@ -31,15 +31,15 @@ class Saved(msgspec.Struct, dict=True, rename=_public):
 
 
 class SavedValues(msgspec.Struct, array_like=True):
-    """One of many: a list of its fields, to keep a recording small. Every attribute is saved."""
+    """For objects of which there are many: saved as a list of fields, to keep recordings small."""
 
 
 class HasKey(Protocol):
-    """Something that knows what it is found by."""
+    """An object that knows its key."""
 
     @property
     def key(self) -> Any:
-        """What it is found by."""
+        """Its key in the dictionary."""
         ...
 
 
@@ -48,7 +48,7 @@ V = TypeVar("V", bound=HasKey)
 
 
 class Keyed(Generic[K, V]):
-    """A dictionary of things that know their key. It is saved as a list: a key in JSON can only be a string."""
+    """A dictionary of objects that know their key. It is saved as a list, because JSON keys must be strings."""
 
     __slots__ = ("by_key",)
 
@@ -57,14 +57,14 @@ class Keyed(Generic[K, V]):
 
 
 def to_json(value: Any) -> Any:
-    """What msgspec cannot encode by itself (its ``enc_hook``)."""
+    """Encode what msgspec cannot (its ``enc_hook``)."""
     if isinstance(value, Keyed):
         return list(value.by_key.values())
     raise NotImplementedError
 
 
 def from_json(kind: Any, content: Any) -> Any:
-    """What msgspec cannot decode by itself (its ``dec_hook``). A list is bounded by ``MOST`` of what is in it."""
+    """Decode what msgspec cannot (its ``dec_hook``). ``MOST`` of the class in the list is its longest length."""
     if get_origin(kind) is not Keyed:
         raise NotImplementedError
     values = get_args(kind)[1]

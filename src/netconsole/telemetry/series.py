@@ -1,8 +1,8 @@
-"""Ten minutes of one figure in constant memory, for sparklines: one sample per interval, gaps kept as gaps.
+"""Keeps ten minutes of one figure in constant memory, for sparklines: one sample per interval, with gaps.
 
-A :class:`Timeline` counts the intervals of one source of frames; a :class:`Series` holds samples by interval. An
-interval in which nothing was written is a 0, unless the timeline says that it was missed: then it is unknown (None).
-Writing costs nothing for figures that stand still, which is what most rows of a large table do.
+A :class:`Timeline` counts the intervals of one source of frames. A :class:`Series` holds samples by interval. An
+interval without a sample is a 0, or unknown (None) if the timeline says that it was missed. So figures that do not
+change cost nothing, and most rows of a large table do not change.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from netconsole.telemetry.frames import Int, Natural
 from netconsole.telemetry.saved import Saved
 
 SAMPLES = 600
-"""Ten minutes at one sample a second."""
+"""Ten minutes at one sample per second."""
 
 _UNKNOWN = math.nan
 _IDLE = -1.0
-"""Nothing was written; no figure that has a history is ever negative."""
+"""No sample. Figures with a history are never negative."""
 
 
 class Timeline(Saved):
-    """Counts intervals, and remembers which were missed (lost frames, a collector that was away)."""
+    """Counts intervals, and remembers which were missed (lost frames, or no collector)."""
 
     tick: Natural = 0
     last_mono_ns: Int | None = None
@@ -33,7 +33,7 @@ class Timeline(Saved):
         self._missed: deque[int] = deque(maxlen=SAMPLES)
 
     def begin(self, mono_ns: int, interval_ns: int) -> int:
-        """A figure read at ``mono_ns`` arrived; the first of an interval shows how many were missed before it."""
+        """Note a figure read at ``mono_ns``. The first one of an interval shows how many intervals were missed."""
         if self._begun:
             return 0
         self._begun = True
@@ -47,7 +47,7 @@ class Timeline(Saved):
         return missed
 
     def close(self, mono_ns: int, whole: bool) -> None:
-        """End the interval; unless it is ``whole``, what was not written in it is unknown, not idle."""
+        """End the interval. If it is not ``whole``, figures without a sample are unknown, not 0."""
         self.tick += 1
         self.last_mono_ns = mono_ns
         self._begun = False
@@ -70,7 +70,7 @@ class Series:
         self._last = 0
 
     def put(self, tick: int, value: float | None) -> None:
-        """Write the sample of interval ``tick``; intervals passed over since the last one were idle."""
+        """Write the sample of interval ``tick``. Skipped intervals have no sample."""
         if self._first is None:
             self._first = self._last = tick
         if tick < self._last:
@@ -83,7 +83,7 @@ class Series:
     def values(self, timeline: Timeline, count: int = SAMPLES, idle: float | None = 0.0) -> list[float | None]:
         """The last ``count`` samples, oldest first, ending with the current interval; None is unknown.
 
-        ``idle`` is what an interval holds in which nothing was written: 0 for a count, None for a percentile.
+        ``idle``: the value of an interval without a sample: 0 for a count, None for a percentile.
         """
         missed = timeline.missed()
         now = timeline.tick

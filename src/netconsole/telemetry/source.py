@@ -1,4 +1,4 @@
-"""One source of frames: whether its stream is whole, how old it is, and what its process uses."""
+"""The state of one source of frames: whether its stream is complete, its age, and what its process uses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class SourceState(Saved):
 
     timeline: Timeline = field(default_factory=Timeline)
     cpu_pct: float | None = None
-    """Of its process, percent of one core; None where the host does not tell."""
+    """CPU of its process, percent of one core; None where the host does not show it."""
     cpu_ns: Natural = 0
-    """CPU time of its process in all since this state began."""
+    """All CPU time of its process since this state began."""
     rss_kb: Natural | None = None
     pss_kb: Natural | None = None
     intervals: Natural = 0
@@ -27,14 +27,14 @@ class SourceState(Saved):
     closed_wall_ns: Int | None = None
     restarts: Natural = 0
     frames_lost: Natural = 0
-    """Frames that never came, by gaps in their numbers."""
+    """Frames that never arrived, by gaps in their sequence numbers."""
     intervals_missed: Natural = 0
     bye: Sentence | None = None
     _first_seq: Int | None = None
     _last_seq: Int = 0
     _received: Natural = 0
     _lost_before: Natural = 0
-    """Of the streams before the last restart."""
+    """Frames lost before the last restart."""
     _lost_seen: Natural = 0
     """``frames_lost`` when the last interval ended."""
 
@@ -42,7 +42,7 @@ class SourceState(Saved):
         self._cpu_history = Series()
 
     def number(self, seq: int) -> None:
-        """Account for the number of a frame; the order of arrival does not matter."""
+        """Count a frame by its sequence number. The order of arrival does not matter."""
         if self._first_seq is None:
             self._first_seq = self._last_seq = seq
         self._last_seq = max(self._last_seq, seq)
@@ -51,13 +51,13 @@ class SourceState(Saved):
         self.frames_lost = self._lost_before + max(0, lost)
 
     def restart(self) -> None:
-        """A new stream begins: its numbers start anew."""
+        """A new stream begins, and its sequence numbers start again."""
         self._lost_before = self.frames_lost
         self._first_seq, self._last_seq, self._received = None, 0, 0
         self.bye = None
 
     def use(self, frame: frames.Cost, tick: int) -> None:
-        """Take over what its process used in interval ``tick``."""
+        """Add what its process used in interval ``tick``."""
         usage = frame.usage
         if usage is None:
             self.cpu_pct = None

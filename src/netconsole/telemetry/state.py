@@ -1,7 +1,7 @@
-"""The current picture: a pure reducer of frames that every pane, report and test reads.
+"""The state that all frames so far add up to. Every pane, report and test reads it.
 
-:meth:`State.apply` takes frames in the order in which they came and never fails on a valid frame. Nothing here reads a
-clock, a file or the kernel, and memory is bounded whatever the stream holds.
+:meth:`State.apply` takes frames in the order of arrival and never fails on a valid frame. Nothing here reads a clock, a
+file or the kernel. The memory is bounded, whatever the stream contains.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.tables import MAX_NAMES, CountState, HistogramsState, TableState, per_second
 
 CostPerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
-"""By probe and mode: a counter of it, and the ns in the kernel that one count of it was found to cost."""
+"""By probe and mode: one of its counters, and the calibrated in-kernel ns of one count."""
 
 MAX_PROBES = 64
 MAX_EVENTS = 500
-"""Events of one probe that are kept; more than this in one interval are counted as shed."""
+"""Events of one probe that are kept. More than this in one interval are counted as shed."""
 
 
 class CounterState(Saved, array_like=True):
-    """A counter with its history, and the interval that last spoke of it."""
+    """A counter with its history, and the last interval with a frame of it."""
 
     count: CountState
     tick: Natural
@@ -82,7 +82,7 @@ class ProbeState(Saved):
 
     @property
     def kernel_cpu_pct(self) -> float | None:
-        """Its time in the kernel, percent of one core: measured in the last window, else by calibration, else None."""
+        """Its in-kernel time, percent of one core: from the last window, else by calibration, else None."""
         if self.cost.measurable:
             return self.cost.kernel_cpu_pct
         known = self.per_count.get((self.name, self.mode))
@@ -93,17 +93,17 @@ class ProbeState(Saved):
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether that figure is not measured: the kernel cannot, and what a count costs was found by calibration."""
+        """Whether that figure comes from calibration, because the kernel cannot measure it."""
         return not self.cost.measurable and self.kernel_cpu_pct is not None
 
     @property
     def measuring(self) -> bool:
-        """Whether its figures are live."""
+        """Whether it delivers figures."""
         return self.status in ("attached", "degraded")
 
     @property
     def settled(self) -> bool:
-        """Attached, or refused for good: nothing more to wait for."""
+        """Whether it is attached or was refused, so that there is nothing to wait for."""
         return self.status not in ("compiling", "attaching")
 
     def at_least(self) -> dict[str, int]:
@@ -112,7 +112,7 @@ class ProbeState(Saved):
 
     @property
     def counters_are_exact(self) -> bool:
-        """Whether its counters are, even if its rows are not: ``unlisted`` is in them (docs/reference/frames.md)."""
+        """Whether its counters are exact, even if rows lack ``unlisted`` counts (docs/reference/frames.md)."""
         return not self.at_least().keys() - {"unlisted"}
 
     def counter_history(self, name: str, count: int = SAMPLES) -> list[float | None]:
@@ -173,7 +173,7 @@ class ProbeState(Saved):
             group.close(tick)
 
     def _restart(self) -> None:
-        """Its source starts anew: what it showed is over, the histories stay."""
+        """Its source starts again: forget its figures, but keep the histories."""
         self.status, self.why, self.help = "compiling", None, None
         for counter in self.counters.values():
             counter.count = CountState(0, None, None)
@@ -184,7 +184,7 @@ class ProbeState(Saved):
 
 
 class State:
-    """The picture after the frames that were applied. Read it between intervals (``Session.view``)."""
+    """All that the applied frames add up to. Read it between intervals (``Session.view``)."""
 
     def __init__(self) -> None:
         self.host: frames.Host | None = None
@@ -195,7 +195,7 @@ class State:
         self.first_mono_ns: int | None = None
         self.first_wall_ns: int | None = None
         self.per_count: CostPerCount = {}
-        """What a count costs on this host: for kernels that do not tell run times."""
+        """The cost of a count on this host, for kernels without run-time statistics."""
 
     @property
     def collector(self) -> SourceState:
@@ -204,12 +204,12 @@ class State:
 
     @property
     def console(self) -> SourceState:
-        """What the console measured itself, and its own process."""
+        """The console's own stream and process."""
         return self.sources["console"]
 
     @property
     def kernel_cpu_pct(self) -> float | None:
-        """Time of all our programs in the kernel, percent of one core, by the last windows; None before the first."""
+        """In-kernel time of all our programs, percent of one core, from the last windows; None before the first."""
         known = [pct for p in self.probes.values() if p.measuring and (pct := p.kernel_cpu_pct) is not None]
         return sum(known) if known else None
 
@@ -220,7 +220,7 @@ class State:
 
     @property
     def kernel_cpu_calibrated(self) -> bool:
-        """Whether some of it is not measured here and now, but by what calibration found."""
+        """Whether part of that figure comes from calibration."""
         return any(probe.is_calibrated for probe in self.probes.values() if probe.measuring)
 
     @property
@@ -246,7 +246,7 @@ class State:
         return None if closed is None else max(0.0, (now_mono_ns - closed) / 1e9)
 
     def ledger_totals(self) -> dict[str, int]:
-        """All probes' ledgers added up, entries that are not 0 only; shed events of the display included."""
+        """The sums of all ledgers, including events that the display shed; only entries that are not 0."""
         totals: dict[str, int] = {}
         for probe in self.probes.values():
             for name, count in probe.cost.ledger.items():
@@ -255,7 +255,7 @@ class State:
         return {name: total for name, total in totals.items() if total}
 
     def apply(self, frame: AnyFrame) -> bool:
-        """Take over one frame. True when it ended an interval of its source: only then is the picture whole."""
+        """Apply one frame. True when it ended an interval of its source: only then is the state complete."""
         source = self.sources[frame.source]
         if self.first_mono_ns is None:
             self.first_mono_ns, self.first_wall_ns = frame.mono_ns, frame.wall_ns
@@ -266,7 +266,7 @@ class State:
             source.bye = frame.why
         if isinstance(frame, (frames.Counters, frames.Table, frames.Histogram, frames.Cost)):
             source.intervals_missed += source.timeline.begin(frame.mono_ns, frame.interval_ns)
-        if frame.probe is not None and not isinstance(frame, frames.Action):  # which may be of one that never ran
+        if frame.probe is not None and not isinstance(frame, frames.Action):  # an action's probe may never have run
             probe = self._probe(frame)
             if probe is not None:
                 probe._apply(frame, source.timeline.tick + 1)
@@ -285,7 +285,7 @@ class State:
             probe.per_count = self.per_count
         is_told_of = isinstance(frame, frames.Status) and frame.source == "console"
         if probe is not None and probe.source != frame.source and not is_told_of:
-            # The console may speak of a collector's probe (it is lost), but who measures it owns its clock.
+            # The console may report that a collector's probe is lost, but the probe keeps the collector's clock.
             probe.source = frame.source
             probe.follow(self.sources[frame.source].timeline)
         return probe

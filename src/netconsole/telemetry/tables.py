@@ -1,4 +1,4 @@
-"""The current rows of a probe's tables and histograms, with ten minutes of history for the busiest of them."""
+"""The current rows of a probe's tables and histograms, with ten minutes of history for the busiest rows."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 
 MAX_NAMES = 64
-"""Counters, tables or histograms of one probe: a manifest has at most a dozen."""
+"""Counters, tables or histograms of one probe. A manifest has 12 at most."""
 MAX_ROWS = 10_000
-"""More rows of one table than this are not kept (`omitted` says how many): the collector never sends so many."""
+"""Rows of one table that are kept; `omitted` counts the others. The collector never sends so many."""
 MAX_HISTORY_ROWS = 200
-"""Rows of one table that have a history: 200 rows of two values are 1 MB."""
+"""Rows of one table that have a history. 200 rows with two values take 1 MB."""
 MAX_HISTOGRAMS = 1024
 MAX_HISTOGRAM_HISTORIES = 64
 MAX_VALUES = 32
-"""Counts of one row that are kept; a manifest has at most a handful."""
+"""Counts of one row that are kept. A manifest has about 5 at most."""
 GONE_AFTER_INTERVALS = 25
-"""A histogram is sent every tenth interval at least; one that missed two of these turns is gone."""
+"""A histogram is sent at least every tenth interval. If it missed two of these, it is gone."""
 
 RowKey: TypeAlias = tuple[tuple[str, Label], ...]
-"""The labels of a row as sorted (name, value) pairs: what a cursor is bound to."""
+"""The labels of a row as sorted (name, value) pairs."""
 
 
 def row_key(labels: dict[str, Label]) -> RowKey:
     """The key of a row, whatever the order of its labels in the frame."""
-    return tuple(sorted(labels.items()))  # the names differ, so that no two values are ever compared
+    return tuple(sorted(labels.items()))  # names are unique, so values are never compared
 
 
 def per_second(delta: int | None, interval_ns: int) -> float | None:
@@ -49,9 +49,9 @@ class CountState(SavedValues):
 
 
 class RowState(SavedValues):
-    """One row: counts by name, gauges as they are now, and when it was first and last seen moving (wall clock, ns).
+    """One row: counts by name, current gauges, and when its counts first and last changed (wall clock, ns).
 
-    ``moving``: a count of it moved in the last interval, or may have.
+    ``moving``: a count changed in the last interval, or may have changed.
     """
 
     MOST: ClassVar = MAX_ROWS
@@ -95,7 +95,7 @@ class TableState(Saved):
         self._sums: dict[str, Series] = {}
 
     def follow(self, timeline: Timeline) -> None:
-        """Count intervals by this timeline. The history begins here: nothing moved before a row did."""
+        """Count intervals by this timeline. The history begins here."""
         self.timeline: Timeline = timeline
         self._began: int = timeline.tick
 
@@ -110,7 +110,7 @@ class TableState(Saved):
         return self._rows.by_key
 
     def sums(self, count: int = SAMPLES) -> dict[str, list[float | None]]:
-        """Of every column, what all rows together moved by, per second, oldest first; None is unknown."""
+        """Per column: the sum of all rows per second, oldest first; None is unknown."""
         return {name: series.values(self.timeline, count) for name, series in self._sums.items()}
 
     def history(self, key: RowKey, name: str, count: int = SAMPLES) -> list[float | None]:
@@ -119,11 +119,11 @@ class TableState(Saved):
         return [] if series is None else series.values(self.timeline, count)
 
     def moving(self) -> list[RowState]:
-        """The rows of which a count moved in the last interval, or may have: all of them, when nothing is known."""
+        """The rows with a count that changed in the last interval; all rows when that is not known."""
         return [row for row in self._moving if row.moving]
 
     def apply(self, frame: frames.Table, tick: int) -> None:
-        """Take over the rows of a frame; what a full frame does not name is gone."""
+        """Apply the rows of a frame. Rows that a full frame lacks are gone."""
         self._stand_still(tick)
         rows = self.rows
         seen: set[RowKey] = set()
@@ -150,7 +150,7 @@ class TableState(Saved):
                 rows.pop(key).moving = False
 
     def close(self, tick: int) -> None:
-        """Interval ``tick`` ends: without a frame (it was lost, its source fails) no rate of it is known."""
+        """End interval ``tick``. Without a frame in it (lost, or its source failed) no rate is known."""
         if self.tick == tick:
             return
         self.tick = tick
@@ -163,7 +163,7 @@ class TableState(Saved):
         self._moving = list(self.rows.values())
 
     def _stand_still(self, tick: int) -> None:
-        """Interval ``tick`` is spoken of: what moved before it, or was unknown, stands still until it is named."""
+        """A frame of interval ``tick`` arrived: rows that it does not name did not change."""
         if self.tick == tick:
             return
         self.tick = tick
@@ -174,7 +174,7 @@ class TableState(Saved):
         self._moving.clear()
 
     def forget(self) -> None:
-        """The source starts anew: no row is known, the histories stay."""
+        """The source starts again: forget all rows, but keep the histories."""
         self.rows.clear()
         self._moving.clear()
 
@@ -194,7 +194,7 @@ class TableState(Saved):
                 if len(row.counts) >= MAX_VALUES:
                     continue
             elif known.total == count.total and count.delta == 0 and known.per_s == 0.0:
-                continue  # most rows of a full frame: nothing is new
+                continue  # most rows of a full frame have not changed
             row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, frame.interval_ns))
             moved = moved or count.delta != 0
             sums[name] = sums.get(name, 0) + (count.delta or 0)
@@ -212,7 +212,7 @@ class TableState(Saved):
                     history.setdefault(name, Series()).put(tick, state.per_s)
 
     def _history_of(self, key: RowKey) -> dict[str, Series] | None:
-        # In the order of the last movement, so that the idlest is the first.
+        # Ordered by the last change, so the row that is idle longest comes first.
         known = self._history.pop(key, None)
         if known is None and len(self._history) >= MAX_HISTORY_ROWS:
             idlest = next(iter(self._history))
@@ -225,7 +225,7 @@ class TableState(Saved):
 
 
 class HistogramState(SavedValues):
-    """One histogram of one set of labels: of the last interval (``delta``) and since attached (``total``)."""
+    """One histogram of one set of labels: in the last interval (``delta``) and since attached (``total``)."""
 
     MOST: ClassVar = MAX_HISTOGRAMS
 
@@ -243,7 +243,7 @@ class HistogramState(SavedValues):
         return row_key(self.labels)
 
     def percentile(self, percent: float, of: Literal["delta", "total"] = "total") -> float | None:
-        """Value in ``unit`` below which ``percent`` of the samples lie, to within 6.25 %; None without samples."""
+        """The value in ``unit`` below which ``percent`` of the samples lie, ± 6.25 %; None without samples."""
         return percentile(self.delta if of == "delta" else self.total, percent)
 
 
@@ -279,7 +279,7 @@ class HistogramsState(Saved):
         return [] if series is None else series.values(self.timeline, count, idle=None)
 
     def apply(self, frame: frames.Histogram, tick: int) -> None:
-        """Take over one histogram."""
+        """Apply a frame with one histogram."""
         key = row_key(frame.labels)
         row = self.rows.get(key)
         if row is None:
@@ -298,7 +298,7 @@ class HistogramsState(Saved):
                 self._p99[key].put(tick, row.percentile(99, "delta"))
 
     def close(self, tick: int) -> None:
-        """End of the interval: a histogram that was not sent did not change; one long unsent is gone."""
+        """End the interval. A histogram without a frame did not change; after GONE_AFTER_INTERVALS it is gone."""
         for key, row in list(self.rows.items()):
             if row.tick < tick - GONE_AFTER_INTERVALS:
                 del self.rows[key]
