@@ -1,1 +1,1 @@
-"""A measurement that readers look at, and the live one."""
+"""A measurement as its readers see it, and the live measurement of this host."""

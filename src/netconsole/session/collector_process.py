@@ -1,8 +1,8 @@
-"""The collector as a child process: starts it, passes commands in, yields its frames, and always gets rid of it.
+"""Runs the collector as a child process: starts it, sends commands, yields its frames, and always ends it.
 
-The child has a process group of its own, so that Ctrl-C on the terminal is ours alone, and so that its compile workers
-end with it. Its life hangs on the pipe to its standard input: however we die, the kernel closes that pipe, and the
-collector ends with every probe.
+The child has its own process group. So Ctrl-C on the terminal does not reach it, and its compile workers end with it.
+It ends when its standard input is closed. However this process dies, the kernel closes that pipe, so the collector ends
+and detaches all probes.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import msgspec
 from netconsole.telemetry.frames import MAX_LINE_BYTES, AnyFrame, FrameError, decode
 
 GRACE_S = 1.0
-"""How long the collector may take to detach its probes in order after its standard input ended."""
+"""How long the collector may take to detach its probes after its standard input was closed."""
 _READ_BYTES = 256 * 1024
 _COMPLAINT_BYTES = 4096
 _QUEUED_COMMANDS = 256
 
 
 class CollectorGone(Exception):
-    """The collector is not there to take a command; the message says why, in one line."""
+    """The collector cannot take a command. The message is one line that says why."""
 
 
 class CollectorProcess:
-    """One run of the collector. ``command`` is its argument vector; raises CollectorGone when it cannot start."""
+    """One run of the collector. ``command`` is its argument vector. Raises CollectorGone when it cannot start."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self.broken_frames = 0
-        """Lines that were no frames."""
+        """How many lines were no frames."""
         self.last_broken: str | None = None
         self._complaint = b""
         self._closed = threading.Lock()
@@ -59,11 +59,11 @@ class CollectorProcess:
 
     @property
     def pid(self) -> int:
-        """Process id, which is also that of its process group."""
+        """Its process id, which is also the id of its process group."""
         return self._process.pid
 
     def send(self, command: Mapping[str, object]) -> None:
-        """Queue one command; never blocks. Raises CollectorGone when the collector ended or reads no more."""
+        """Queue one command without blocking. Raises CollectorGone when the collector ended or no longer reads."""
         if self._process.poll() is not None:
             raise CollectorGone("the collector has ended")
         try:
@@ -72,12 +72,12 @@ class CollectorProcess:
             raise CollectorGone(f"the collector has not read its last {_QUEUED_COMMANDS} commands") from None
 
     def frames(self) -> Iterator[AnyFrame]:
-        """Frames as they come, until the collector ends. Lines that are not frames are counted and passed over."""
+        """Frames as they arrive, until the collector ends. Other lines are counted and skipped."""
         stdout = self._process.stdout
         assert stdout is not None
         rest = b""
         skipping = False
-        room = memoryview(bytearray(_READ_BYTES))  # once: a new one each time would leave holes in the heap
+        room = memoryview(bytearray(_READ_BYTES))  # allocated once: many large ones would fragment the heap
         while True:
             try:
                 chunk = bytes(room[: os.readv(stdout.fileno(), [room])])
@@ -102,7 +102,7 @@ class CollectorProcess:
                 skipping, rest = True, b""
 
     def why(self) -> str:
-        """Why it ended, in one line: its last words on standard error, else its exit status. Call after frames()."""
+        """Why it ended, in one line: its last line on standard error, or its exit status. Call after frames()."""
         try:
             status = self._process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
@@ -113,11 +113,11 @@ class CollectorProcess:
         return f"{lines[-1].strip()} ({how})" if lines else how
 
     def close(self) -> None:
-        """End it: close its input, wait GRACE_S, then kill its process group. Idempotent; callable from any thread."""
+        """End it: close its input, wait GRACE_S, kill its process group. Idempotent. Any thread may call this."""
         with self._closed:
             stdin = self._process.stdin
             assert stdin is not None
-            # The writer may hang in a full pipe: then closing must not wait for it.
+            # The writer may block in a full pipe: do not wait for it.
             with contextlib.suppress(queue.Full):
                 self._outbox.put_nowait(None)
             self._writer.join(0.1)
@@ -125,7 +125,7 @@ class CollectorProcess:
                 stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(GRACE_S)
-            # Also when it ended in order: a compile worker may be left in its group.
+            # Also when it ended normally: a compile worker may be left in its group.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):

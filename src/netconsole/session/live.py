@@ -1,4 +1,4 @@
-"""A measurement of this host: the collector and the console's own sources, restarted when lost, always cleaned up."""
+"""Runs a measurement of this host with the collector and the console's own sources. A lost collector is restarted."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
 from netconsole.telemetry.state import CostPerCount, State
 
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Waits before the first, second, ... restart of a collector that was lost."""
+"""Waiting times before the first, second, … restart of a lost collector."""
 STEADY_AFTER_INTERVALS = 30
-"""A collector that lived so long is forgiven its earlier crashes."""
+"""When a collector has run this many intervals, its earlier crashes are forgotten."""
 SELDOM_WINDOW_MS, SELDOM_EVERY_MS = 200, 5000
 """When the kernel's run-time statistics are on by default: 200 ms every 5 s."""
 OFTEN_WINDOW_MS, OFTEN_EVERY_MS = 20, 200
@@ -32,11 +32,11 @@ OFTEN_WINDOW_MS, OFTEN_EVERY_MS = 20, 200
 For a tenth of the time, each run of a program then reads the clock twice. The kernel switches its statistics on or off
 ten times per second."""
 _MAX_PENDING = 20_000
-"""Frames of one interval that are held back; a stream that never ends an interval is applied in pieces."""
+"""Frames of one interval that are kept until it ends. With more than this they are applied before that."""
 
 
 class LiveSession:
-    """Runs ``command`` (the collector), loads the probes into it and keeps it alive until :meth:`close`."""
+    """Runs ``command`` (the collector), loads the probes into it, and keeps it running until :meth:`close`."""
 
     kind: Literal["live"] = "live"
 
@@ -65,14 +65,14 @@ class LiveSession:
         self._bound_pct = 0.0
         self._requests = {request.name: request for request in requests if request.source == "bpf"}
         self._detached: dict[str, str | None] = {}
-        """Probes that were unloaded, and why: a collector that is started again does not load them."""
+        """Probes that were unloaded, and why. A restarted collector does not load them."""
         self._state = State()
         self._state.per_count = per_count or {}
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[News], None]] = []
         self._sinks: list[Sink] = []
         self._actions: deque[frames.Action] = deque()
-        """That wait for the next frames."""
+        """Actions that wait for the next frames."""
         self._closing = threading.Event()
         self._close_lock = threading.Lock()
         self._process: CollectorProcess | None = None
@@ -166,7 +166,7 @@ class LiveSession:
         if request is None:
             return _refused(f"{probe}: is not a probe of this session")
         if probe not in self._detached:
-            # Commands are taken in order; an unload that is refused (the probe never ran) is no reason not to load.
+            # Commands run in order. If the unload is refused (the probe never ran), load it all the same.
             self.unload(probe).add_done_callback(lambda done: done.exception())
         self._detached.pop(probe, None)
         wanted = self._requests[probe] = _changed(request, mode, knobs)
@@ -177,7 +177,7 @@ class LiveSession:
         if request.source != "bpf":
             self._sources.add(request)
             return _done()
-        # Whole or not at all: other threads go through it meanwhile.
+        # Replace the dictionary, because other threads may be iterating over it.
         self._requests = {**self._requests, request.name: request}
         self._detached.pop(request.name, None)
         if self._supervisor.ident is None:  # nothing needed a collector so far: it loads what is requested
@@ -192,7 +192,7 @@ class LiveSession:
         self._ask(self._statistics(), None).add_done_callback(lambda done: done.exception())
 
     def bound(self, kernel_cpu_pct: float | None) -> None:
-        """See :class:`netconsole.session.protocol.Governable`. May be said before the start."""
+        """See :class:`netconsole.session.protocol.Governable`. May be called before the start."""
         self._bound_pct = kernel_cpu_pct or 0.0
         self._ask(self._bound(), None).add_done_callback(lambda done: done.exception())
 
@@ -206,7 +206,7 @@ class LiveSession:
     def say(
         self, probe: str, state: frames.ProbeStatus, mode: Mode, why: str | None = None, help: str | None = None
     ) -> None:
-        """A status of the console's own about a probe that the collector does not speak of, as an ordinary frame."""
+        """Apply a status frame of the console itself, about a probe that the collector does not report."""
         status = frames.Status(
             source="console",
             probe=probe,
@@ -251,7 +251,7 @@ class LiveSession:
         self._phase = "ended"
         self._drop_replies("the session has ended")
 
-    # ---- the collector's life ----
+    # ---- running the collector ----
 
     def _supervise(self) -> None:
         crashes = 0
@@ -268,7 +268,7 @@ class LiveSession:
             self._closing.wait(wait_s)
 
     def _run_once(self) -> str:
-        """One life of the collector, from start to end. Returns why it ended."""
+        """Run the collector once, from start to end. Returns why it ended."""
         with self._close_lock:
             if self._closing.is_set():
                 return "closing"
@@ -341,9 +341,9 @@ class LiveSession:
             self._state.apply(frame)
 
     def _deliver(self, batch: list[AnyFrame]) -> None:
-        """Frames of the console's own sources."""
+        """Apply frames of the console's own sources."""
         self._apply(batch)
-        # The panes are drawn when the collector's interval ends; the sources' news waits for that, or for its absence.
+        # Panes are drawn when the collector's interval ends. Only without a collector the sources notify by themselves.
         if not self._requests or self._phase != "live":
             self._tell("interval")
 
@@ -375,7 +375,7 @@ class LiveSession:
 
     def _ask(self, command: dict[str, object], loads: str | None) -> Future[None]:
         future: Future[None] = Future()
-        future.set_running_or_notify_cancel()  # whoever waits may give up, but cannot take the command back
+        future.set_running_or_notify_cancel()  # a caller may stop waiting, but cannot cancel the command
         process = self._process
         if process is None:
             return _refused(f"the collector is not running: {self._why or 'not started yet'}")
@@ -401,7 +401,7 @@ class LiveSession:
         future.set_exception(CommandError(error))
 
     def _refuse_load(self, probe: str, error: str) -> None:
-        """A load that was refused before any word of the probe must not look like one in progress."""
+        """Set the probe to failed if its load was refused before any status. Else it would seem to be compiling."""
         with self._lock:
             state = self._state.probes.get(probe)
             waiting = state is not None and not state.settled
@@ -409,7 +409,7 @@ class LiveSession:
             self.say(probe, "failed", self._requests[probe].mode, error, "netconsole doctor says more")
 
     def _keep(self, wanted: ProbeRequest, done: Future[None]) -> None:
-        """A change that was taken also holds for a collector that is started again."""
+        """Keep an accepted change also for a restarted collector."""
         if done.exception() is None:
             self._requests[wanted.name] = wanted
 

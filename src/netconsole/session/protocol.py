@@ -1,7 +1,7 @@
-"""What every reader of a measurement holds: a stream of frames, live here or later recorded or remote, as one State.
+"""Defines a session: a stream of frames (live, recorded or remote) that readers see as one State.
 
-Readers call :meth:`Session.view` and get a picture that is whole: frames of an interval are applied together when the
-interval ends. They learn of news through :meth:`Session.on_news`, from a thread of the session.
+:meth:`Session.view` gives a complete state, because all frames of an interval are applied together when it ends.
+:meth:`Session.on_news` notifies readers, in a thread of the session.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ News = Literal["interval", "status"]
 
 
 class CommandError(Exception):
-    """A command was refused or could not be passed on; the message is one line for people."""
+    """A command was refused or could not be sent. The message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How the stream stands. ``why`` and ``retry_in_s`` speak of a collector that was lost."""
+    """The state of the stream. ``why`` and ``retry_in_s`` are set when the collector was lost."""
 
     phase: Phase
     why: str | None = None
@@ -35,26 +35,26 @@ class Connection:
 
 
 class Session(Protocol):
-    """A measurement to look at. All methods may be called from any thread, also after :meth:`close`."""
+    """A measurement. All methods may be called from any thread, also after :meth:`close`."""
 
     @property
     def kind(self) -> Literal["live", "recorded", "remote"]:
         """Where the frames come from."""
 
     def start(self) -> None:
-        """Begin to deliver frames."""
+        """Start to deliver frames."""
 
     def view(self) -> AbstractContextManager[State]:
-        """The picture at the end of the last interval; nothing changes inside the ``with``. Be short: milliseconds."""
+        """The state at the end of the last interval. It is locked inside the ``with``: leave within milliseconds."""
 
     def on_news(self, callback: Callable[[News], None]) -> None:
-        """Call ``callback`` from a thread of the session after every interval, and when a probe changed state."""
+        """Call ``callback`` after every interval and when a probe changed state, in a thread of the session."""
 
     def connection(self) -> Connection:
-        """How the stream stands now."""
+        """The state of the stream now."""
 
     def age_s(self) -> float | None:
-        """How old the figures of the view are; None before the first."""
+        """The age of the figures in the view; None before the first."""
 
     def settled(self) -> bool:
         """Whether every probe is attached or was refused."""
@@ -84,50 +84,50 @@ class Session(Protocol):
         """Detach a probe. The future ends with None or a CommandError."""
 
     def close(self) -> None:
-        """End the measurement; every probe is gone when this returns. Idempotent, at most about 2 s."""
+        """End the measurement. When this returns, every probe is gone. Takes about 2 s at most. Idempotent."""
 
 
 class Governable(Session, Protocol):
-    """A session whose costs can be measured more often than usual, and bounded where they arise."""
+    """A session whose cost can be measured more often, and limited in the kernel."""
 
     def sample_often(self, is_often: bool) -> None:
         """Switch the kernel's run-time statistics on several times in every interval, or as seldom as at first."""
 
     def bound(self, kernel_cpu_pct: float | None) -> None:
-        """What the details of each probe may take, percent of one core, before the kernel itself ends them for a while.
+        """Limit the in-kernel time of each probe's details, percent of one core; None for no limit.
 
-        None: no bound.
+        Above the limit, the kernel itself stops them for a while.
         """
 
     def say_action(
         self, probe: str, action: str, because: str, measured: float | None = None, limit: float | None = None
     ) -> None:
-        """Something was done to a probe, or to all (""), to keep the budget: a frame of it, for recordings.
+        """Add a frame for recordings: something was done to a probe, or to all (""), to keep the budget.
 
-        It comes with the next frames, so that this may be called under any lock.
+        It is applied with the next frames, so this may be called under any lock.
         """
 
 
 class Sink(Protocol):
-    """Takes the frames of a session as they come: a recorder."""
+    """Takes the frames of a session as they come, for example a recorder."""
 
     def take(self, state: State, batch: Sequence[AnyFrame]) -> None:
-        """A batch that is about to be applied to ``state``, under the session's lock. Be short, and never fail."""
+        """Take a batch just before it is applied to ``state``. Runs under the session's lock: be short, never fail."""
 
 
 @runtime_checkable
 class Recordable(Protocol):
-    """A session whose frames can be had."""
+    """A session that passes on its frames."""
 
     def attach(self, sink: Sink) -> None:
-        """Hand every batch from now on to ``sink``, in the order in which they are applied."""
+        """Pass every batch from now on to ``sink``, in the order of applying."""
 
     def detach(self, sink: Sink) -> None:
-        """No more batches for ``sink``."""
+        """Stop passing batches to ``sink``."""
 
 
 class Expandable(Governable, Recordable, Protocol):
-    """A session that can run a probe that it was not started with."""
+    """A session that can start more probes."""
 
     def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
-        """Run one more probe, under the name of the request. The future ends with None or a CommandError."""
+        """Start one more probe, under the name of the request. The future ends with None or a CommandError."""
