@@ -1,4 +1,4 @@
-"""Puts a live run together: the session, its budget, its escalations, and what is started later."""
+"""Assembles a live run: session, budget, escalations, and probes that start later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from netconsole.session.live import SELDOM_EVERY_MS, LiveSession
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A session on this host, and what keeps its budget. Neither is started."""
+    """A session on this host, and the enforcer of its budget. Neither is started."""
 
     session: LiveSession
     enforcer: Enforcer
@@ -36,7 +36,7 @@ def live_run(
     later: Sequence[ProbeRequest] = (),
     every_s: float = SELDOM_EVERY_MS / 1000,
 ) -> Iterator[LiveRun]:
-    """A run of ``requests``; at the end of the ``with`` it is closed, whatever happened.
+    """A run of ``requests``. It is closed at the end of the ``with``, whatever happened.
 
     ``left_out``: probes that do not start, and why. ``later``: probes that start when there is room for them.
     ``every_s``: see :func:`session_of`.
@@ -61,7 +61,7 @@ def session_of(
     every_s: float = SELDOM_EVERY_MS / 1000,
 ) -> LiveSession:
     """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
-    machine.before_pct()  # from here on the machine is busy with us
+    machine.before_pct()  # from here on we cause load ourselves
     return LiveSession(
         measuring_command(),
         requests,

@@ -1,4 +1,4 @@
-"""Starts the dear probes of the default profile behind the console: once the others run, within the budget."""
+"""Starts expensive probes of the default profile after the console has opened, as far as the budget allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAY_IN = "e starts it anyway"
 
 
 class DeferredStart:
-    """Until its cost is known, such a probe is still to come; then it starts, or is off and says why."""
+    """Forecasts these probes when all others run. Then each one starts, or is off with the reason."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class DeferredStart:
         self._manifests = manifests
         self._requests = {request.name: request for request in requests}
         self._lock = threading.Lock()
-        self._is_begun = False
+        self._has_begun = False
 
     def start(self) -> None:
-        """Wait for the others. Call it before the session starts."""
+        """Wait for the other probes. Call this before the session starts."""
         if not self._requests:
             return
         for request in self._requests.values():
@@ -46,15 +46,15 @@ class DeferredStart:
         self._session.on_news(self._news)
 
     def _news(self, _news: News) -> None:
-        if self._is_begun:
+        if self._has_begun:
             return
         with self._session.view() as state:
             others = [probe for probe in state.probes.values() if probe.name not in self._requests]
             is_time = all(probe.settled for probe in others)
         with self._lock:
-            if self._is_begun or not is_time:
+            if self._has_begun or not is_time:
                 return
-            self._is_begun = True
+            self._has_begun = True
         threading.Thread(target=self._begin, name="deferred start", daemon=True).start()
 
     def _begin(self) -> None:
@@ -64,11 +64,11 @@ class DeferredStart:
         self._enforcer.leave_out({name: forecast.describe(one) for name, one in left_out.items()})
         for name, request in self._requests.items():
             if name not in left_out:
-                # How it went is in the probe's status.
+                # The probe's status shows the result.
                 self._session.load(request).add_done_callback(lambda done: done.exception())
 
     def _left_out(self) -> Mapping[str, Forecast]:
-        """Those that the budget has no room for beside what runs; none where nothing can be forecast."""
+        """The probes that do not fit into the budget together with those that run; none without a forecast."""
         from netconsole.budget.forecaster import forecast_now, running_pct
 
         wanted = [(self._manifests[name], request.mode) for name, request in self._requests.items()]

@@ -1,7 +1,7 @@
-"""`netconsole doctor`: what this host can do, found out by doing it, and what would help where it cannot.
+"""`netconsole doctor`: finds out what this host can do by trying it, and says what would help where it fails.
 
-The collector tries everything once (`--doctor`, docs/design/collector.md); what keeps the collector itself from running
-is found here. Nothing stays behind.
+The collector tries everything once (`--doctor`, docs/design/collector.md). This module finds out why the collector
+itself cannot run. Nothing stays behind on the host.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from netconsole.probes.catalogue import Catalogue, load_all
 
 SCHEMA = "netconsole.doctor/1"
 LIMIT_S = 600.0
-"""All probes compiled one after another on a busy machine without hardware help."""
+"""Enough to compile all probes one after another on a busy machine without hardware virtualisation."""
 COLUMNS = 80
 _NAME_WIDTH = 18
 _MAX_OUTPUT = 4 * 1024 * 1024
 
 
 class ProgramCheck(msgspec.Struct, frozen=True):
-    """A program: where it attached, or what was tried in vain."""
+    """A program: its attach point, or all points that failed."""
 
     name: str
     attach: str | None = None
@@ -41,7 +41,7 @@ class ProgramCheck(msgspec.Struct, frozen=True):
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What became of a probe."""
+    """The result of trying a probe."""
 
     state: str
     why: str | None = None
@@ -51,7 +51,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 class CapabilityCheck(msgspec.Struct, frozen=True):
-    """Something that the host can do or not, why, and what would help."""
+    """Whether the host can do something, why not, and what would help."""
 
     ok: bool
     why: str | None = None
@@ -66,7 +66,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole examination."""
+    """All results."""
 
     host: Mapping[str, Any]
     capabilities: Mapping[str, CapabilityCheck]
@@ -80,7 +80,7 @@ class Report:
         return running and not self.broken
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """The report as JSON, for scripts."""
         return {
             "schema": SCHEMA,
             "netconsole": netconsole.__version__,
@@ -93,7 +93,7 @@ class Report:
 
 
 def examine() -> Report:
-    """Try everything once. Never raises for what it finds; raises BadInput when not even the probes are installed."""
+    """Try everything once. Raises BadInput only when the probes are not installed."""
     manifests = load_all()
     broken = [str(problem) for error in manifests.broken.values() for problem in error.problems]
     answer, why = _ask_collector(manifests)
@@ -112,7 +112,7 @@ def examine() -> Report:
 
 
 def text(report: Report) -> str:
-    """For people, within 80 columns: what works, what does not, why, and what would help."""
+    """The report as text of 80 columns: what works, what does not, why, and what would help."""
     about = report.host
     lines = _entry("host", f"{about.get('name')}, kernel {about.get('kernel')}, {about.get('os')}")
     lines += ["", "This host"]
@@ -138,7 +138,7 @@ def text(report: Report) -> str:
 
 
 def _ask_collector(manifests: Catalogue) -> tuple[_Answer, str | None]:
-    """The collector's answer, and why there is none."""
+    """The collector's answer; if there is none, why."""
     commands = []
     for manifest in manifests.values():
         if manifest.source != "bpf":
@@ -166,7 +166,7 @@ def _ask_collector(manifests: Catalogue) -> tuple[_Answer, str | None]:
 
 
 def _try_source(name: str) -> ProbeResult:
-    """Open a source of the console's own, and close it again."""
+    """Open one of the console's own sources, and close it again."""
     from netconsole.sources.base import SourceError
     from netconsole.sources.runner import FACTORIES
 
@@ -209,7 +209,7 @@ def _state(state: str) -> str:
 
 
 def _tried(tried: Sequence[Any]) -> str:
-    """The points in vain; the collector gives texts, or pairs of point and reason."""
+    """The points that failed. The collector sends texts, or pairs of point and reason."""
     return ", ".join(one if isinstance(one, str) else ": ".join(map(str, _values(one))) for one in tried)
 
 

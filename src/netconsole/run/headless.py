@@ -1,7 +1,7 @@
-"""Measuring and recording without a screen: start, wait until every probe is settled, measure, end in any case.
+"""Measures and records without a screen: starts, waits until every probe is settled, measures, and always cleans up.
 
-Progress goes to standard error. SIGINT, SIGTERM and SIGHUP end the run early, with what was measured until the end of
-the current interval; a second one ends it at once.
+Progress goes to standard error. SIGINT, SIGTERM and SIGHUP end the run early, with all that was measured until the end
+of the current interval. A second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.state import State
 
 SETTLE_LIMIT_S = 60.0
-"""Probes that are not attached by then are reported as they are, and the run goes on without them."""
+"""How long to wait for probes. The run then goes on without those that are not attached."""
 LAST_INTERVAL_LIMIT_S = 3.0
-"""How long the end of the last interval is awaited."""
+"""How long to wait for the end of the last interval."""
 _FOR_EVER_S = 10 * 365 * 86400.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -41,11 +41,11 @@ class RecordableSession(Session, Recordable, Protocol):
 
 
 class Interrupted(Exception):
-    """Ended before anything was measured: exit code 130."""
+    """The run was ended before anything was measured: exit code 130."""
 
 
 class _Stop:
-    """Set by a signal. The waits below end at once when it is set."""
+    """Remembers a signal to end. Waiting ends at once then."""
 
     def __init__(self) -> None:
         self.news = threading.Condition()
@@ -60,10 +60,10 @@ class _Stop:
         if self.requested:
             raise Interrupted(signal.Signals(number).name)
         self.requested = True
-        # Not notify: the main thread, which runs this handler, may hold the lock. Its waits are short enough.
+        # Do not notify: the main thread runs this handler and may hold the lock. It checks every 0.1 s anyway.
 
     def wait(self, true: Callable[[], bool], limit_s: float, stoppable: bool = True) -> bool:
-        """Until ``true``; False when the limit passed or the end was asked for first."""
+        """Wait until ``true``. False when the limit passed or a signal came first."""
         deadline = time.monotonic() + limit_s
         with self.news:
             while not true():
@@ -82,9 +82,9 @@ def measure(
     facts: Callable[[], Mapping[str, FactData]] | None = None,
     enforcer: Enforcer | None = None,
 ) -> Snapshot:
-    """Run ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close it.
+    """Run ``session`` for ``duration_s`` after every probe is attached or was refused, then close it.
 
-    Raises Interrupted when the end was asked for before measuring began.
+    Raises Interrupted when a signal came before measuring began.
     """
     stop = _Stop()
     session.on_news(stop.heard)
@@ -97,7 +97,7 @@ def measure(
         session.start()
         if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
-        # The stretch begins and ends with whole intervals: everything in between is counted, exactly.
+        # Begin and end with whole intervals, so that everything in between is counted exactly.
         _next_interval(session, stop)
         if stop.requested:
             raise Interrupted("ended while the probes were starting")
@@ -107,7 +107,7 @@ def measure(
             count = sum(probe.measuring for probe in state.probes.values())
         _say(f"measuring with {count} probes for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         until_ns = start.mono_ns + round(duration_s * 1e9)
-        # Half an interval of tolerance: ten intervals of 1.0004 s are the ten seconds that were asked for.
+        # Tolerate half an interval: ten intervals of 1.0004 s are enough for 10 s.
         reached = stop.wait(lambda: _end_ns(session) >= until_ns - _interval_ns(session) // 2, duration_s + 10)
         if not reached:
             _next_interval(session, stop)
@@ -121,10 +121,10 @@ def measure(
 def record(
     session: RecordableSession, recorder: Recorder, duration_s: float | None, enforcer: Enforcer | None = None
 ) -> bool:
-    """Record ``session`` for ``duration_s`` from the moment when every probe is attached or was refused; close both.
+    """Record ``session`` for ``duration_s`` after every probe is attached or was refused, then close both.
 
-    None: until the end is asked for, or the recorder ends by itself. True when a BPF probe was attached, or none is.
-    Raises Interrupted when the end was asked for before that moment: the recording begins there.
+    None: until a signal comes, or the recorder ends by itself. Returns whether a BPF probe was attached, or the profile
+    has none. Raises Interrupted when a signal came before the recording began.
     """
     stop = _Stop()
     session.on_news(stop.heard)
@@ -146,19 +146,19 @@ def record(
 
 
 def _observe(session: Session, incidents: Incidents, _news: News) -> None:
-    """Follow the incidents, interval by interval."""
+    """Update the incidents after an interval."""
     connection = session.connection()
     with session.view() as state:
         incidents.update(state, connection)
 
 
 def statistics_every_s(duration_s: float) -> float:
-    """How often to sample run times in a run of this length: a short one must not end without a window."""
+    """How often to sample run times in a run of this length. A short run needs at least one window too."""
     return min(5.0, max(1.0, duration_s / 10))
 
 
 def facts() -> Mapping[str, FactData]:
-    """The configuration of this host. Imported late: its readers take more memory than all the rest."""
+    """The configuration of this host. Imported late, because its readers take more memory than everything else."""
     from netconsole.sources.facts import collect
 
     return {
@@ -168,7 +168,7 @@ def facts() -> Mapping[str, FactData]:
 
 
 def _say_refused(session: Session) -> bool:
-    """Say which probes do not run, and why. True when one of the collector's does, or there is none."""
+    """Say which probes do not run, and why. True when a probe of the collector runs, or there is none."""
     with session.view() as state:
         for probe in state.probes.values():
             if not probe.measuring:
@@ -178,13 +178,13 @@ def _say_refused(session: Session) -> bool:
 
 
 def _next_interval(session: Session, stop: _Stop) -> None:
-    """Wait for the end of the interval that runs now."""
+    """Wait for the end of the current interval."""
     before = _closed(session)
     stop.wait(lambda: _closed(session) > before, LAST_INTERVAL_LIMIT_S, stoppable=False)
 
 
 def _leading(state: State) -> tuple[int, int, int]:
-    """Intervals, end of the last one, its length: of the collector once a probe of its own runs, else the console's."""
+    """Number of intervals, end and length of the last one: the collector's if it runs probes, else the console's."""
     has_collector = any(probe.measuring for probe in state.probes.values() if probe.source == "collector")
     source = state.collector if has_collector or state.collector.intervals else state.console
     return source.intervals, source.closed_mono_ns or 0, source.interval_ns or 1_000_000_000
@@ -221,6 +221,6 @@ def _say_action(action: BudgetAction) -> None:
 
 
 def _say(line: str) -> None:
-    # Whoever reads the progress may have gone: that is no reason to lose the measurement.
+    # If nobody reads the progress any more, go on measuring.
     with contextlib.suppress(OSError, ValueError):
         print(f"netconsole: {line}", file=sys.stderr, flush=True)

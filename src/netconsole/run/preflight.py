@@ -1,4 +1,4 @@
-"""What dear probes will cost, said on standard error before they start; left out, refused or asked for if too much."""
+"""Forecasts expensive probes before they start. Above the budget they are left out, refused, or the user confirms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from netconsole.base.errors import Unable, bad
 
 DEFAULT_PROFILE = "summary"
-"""The profile that everybody starts with: summaries of its own, inherited or not, are left out if there is no room."""
+"""The profile that everybody starts with. Its summaries, also inherited ones, are left out if they do not fit."""
 
 if TYPE_CHECKING:
     from netconsole.budget.forecaster import Forecasts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is started, and what is not because of its cost: by name, and why."""
+    """What is started; and by name what is not started because of its cost, and why."""
 
     requests: Sequence[ProbeRequest]
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -37,22 +37,24 @@ def before_start(
     may_ask: bool = False,
     named: Sequence[str] = (),
 ) -> Start:
-    """Say the forecast, and leave out what DEFAULT_PROFILE alone asks for if it is too dear. ``named``: by the user.
+    """Report the forecast. Leave out too expensive probes that only DEFAULT_PROFILE asks for.
 
-    Raises Unable when the rest exceeds the budget and nobody said that it is wanted all the same.
+    ``named``: probes that the user named, which are not left out.
+
+    Raises Unable when the rest exceeds the budget, unless ``force`` or the user confirms it.
     """
     from netconsole.budget import forecast
 
     modes = {request.name: request.mode for request in requests}
-    dear = [(one, modes[one.name]) for one in _dear(requests, manifests)]
-    if not dear:
+    expensive = [(one, modes[one.name]) for one in _expensive(requests, manifests)]
+    if not expensive:
         return Start(requests)
     from netconsole.budget.forecaster import forecast_now
     from netconsole.host import machine
 
-    machine.before_pct()  # what is loaded to make the forecast is not how busy the machine was before
+    machine.before_pct()  # the load of making the forecast does not count as load before measuring
     try:
-        outlook = forecast_now(dear)
+        outlook = forecast_now(expensive)
     except Unable as error:
         _say(f"the cost cannot be forecast: {error}")
         return Start(requests)
@@ -79,13 +81,13 @@ def before_start(
 def put_off(
     profile: Profile, manifests: Mapping[str, Manifest], requests: Sequence[ProbeRequest], named: Sequence[str]
 ) -> list[ProbeRequest]:
-    """Dear summaries that DEFAULT_PROFILE alone asks for: an open console forecasts and starts them by itself."""
-    dear = {manifest.name for manifest in _dear(requests, manifests)}
-    return [one for one in requests if one.name in dear and _is_of_default_profile(profile, one, named)]
+    """Expensive summaries that only DEFAULT_PROFILE asks for. The console forecasts and starts them after it opened."""
+    expensive = {manifest.name for manifest in _expensive(requests, manifests)}
+    return [one for one in requests if one.name in expensive and _is_of_default_profile(profile, one, named)]
 
 
-def _dear(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
-    """What watches a module that is not here is not dear: it will be refused in a moment."""
+def _expensive(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
+    """The expensive probes. Those of a missing kernel module are not forecast, because they will be refused."""
     from netconsole.budget import forecast
     from netconsole.host.identity import shows_module
 
@@ -114,7 +116,7 @@ def of_every_mode(manifest: Manifest) -> Forecasts:
 
 
 def _is_wanted(why: str) -> bool:
-    """Ask on standard output: it is the console's terminal, while standard error may be a file."""
+    """Ask on standard output. That is the console's terminal, while standard error may be a file."""
     print(_wrapped(f"netconsole: {why}; start anyway? (y/N)", sys.stdout), end=" ", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -124,5 +126,5 @@ def _say(line: str) -> None:
 
 
 def _wrapped(line: str, stream: TextIO) -> str:
-    """For a terminal no word is cut; for a file a line is a line."""
+    """Wrap lines between words for a terminal. Do not wrap them for a file."""
     return textwrap.fill(line, shutil.get_terminal_size().columns) if stream.isatty() else line
