@@ -1,7 +1,7 @@
-"""What becomes of a link's carrier while it is watched: lost, regained, and the packets that were sent meanwhile.
+"""Follows the carrier of a link: lost, regained, and the packets that were lost meanwhile.
 
-A host has many links that are up and idle without a carrier (free ports of a NIC, a bridge without ports). They are
-no fault: only a carrier that was there and is gone, or packets that are lost for it, say so.
+A host has many links that are up and idle without a carrier (free ports of a NIC, a bridge without ports). They are no
+fault. A fault is a carrier that was there and is gone, or packets that are lost without it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 from netconsole.sources.link_state import VETH, Link
 
 FLAPS_NS: Final = 60_000_000_000
-"""How long a carrier that was lost and came back is told of."""
+"""How long a carrier that was lost and came back is reported."""
 FOLLOWERS = frozenset({"bridge", "tun"})
-"""Kinds whose carrier comes and goes with their ports, or with the process that has them open: it is no news."""
+"""Kinds whose carrier follows their ports, or the process that has them open. Its changes are not reported."""
 
 
 class Carrier:
@@ -28,15 +28,15 @@ class Carrier:
     def __init__(self, link: Link, drops: int) -> None:
         self.link = link
         self.lost = 0
-        """Packets that were dropped on sending in intervals in which it had no carrier at some time."""
+        """Packets dropped on sending, in intervals in which the carrier was missing at some time."""
         self.lost_to_peer = 0
-        """Those of them for which its peer was down."""
+        """Those of them that were dropped because the peer was down."""
         self.peer_down: int | None = None
-        """1 while it has no carrier and its peer is down, 0 while it has one; None: it cannot be told."""
+        """1 while it has no carrier and its peer is down, 0 while it has a carrier; None is unknown."""
         self.carrier_lost = 0
         """1 while it has no carrier and had one before."""
         self.flaps = 0
-        """How often in the last minute its carrier was lost and came back; 0 of one loss that a reading has seen."""
+        """How often its carrier was lost and came back in the last minute; 0 for one loss that a reading has seen."""
         self._drops = drops
         self._had = link.is_up and link.has_carrier
         self._peer: Link | None = None
@@ -55,7 +55,7 @@ class Carrier:
         previous, self.link = self.link, link
         dropped, self._drops = max(0, drops - self._drops), drops
         if link is self._asked_for and link.has_carrier and not self._flaps:
-            return  # nothing is new, as nearly always
+            return  # nothing has changed, as nearly always
         losses = max(0, link.carrier_losses - previous.carrier_losses)
         if link is not self._asked_for:
             self._asked_for = link
@@ -108,7 +108,7 @@ class Carrier:
 
 
 def _follows(link: Link, links: Mapping[int, Link]) -> bool:
-    """Whether its carrier is that of other devices: what there is to say is said of those."""
+    """Whether its carrier follows that of other devices, which are reported instead."""
     if link.kind in FOLLOWERS:
         return True
     return link.kind != VETH and link.lower_nsid is None and link.lower != link.index and link.lower in links

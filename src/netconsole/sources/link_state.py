@@ -1,4 +1,4 @@
-"""The state of every link, as the kernel tells it: set up or down, its carrier, what it hangs on.
+"""Reads the state of every link from the kernel: set up or down, its carrier, and the device below it.
 
 Layouts: include/uapi/linux/if_link.h, rtnetlink.h.
 """
@@ -28,7 +28,7 @@ IFLA_TARGET_NETNSID = 46
 IFLA_CARRIER_DOWN_COUNT = 48
 VETH = "veth"
 _SKIP_STATS = 8
-"""RTEXT_FILTER_SKIP_STATS: without it a link is twice as long."""
+"""RTEXT_FILTER_SKIP_STATS: without it, the message of a link is twice as long."""
 _IFINFO = struct.Struct("=BxHiII")
 _NUMBER = struct.Struct("=HHi")
 _INT = struct.Struct("=i")
@@ -38,7 +38,7 @@ _EXT_MASK = _NUMBER.pack(_NUMBER.size, IFLA_EXT_MASK, _SKIP_STATS)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link. ``lower`` is what it hangs on: the device below it, or the other end of a veth; 0 of none.
+    """A link. ``lower`` is the device below it, or the other end of a veth; 0 for none.
 
     ``lower_nsid`` names the network namespace of that, as its own namespace counts them; None: the same one.
     ``carrier_losses`` and ``carrier_changes`` (losses and gains) are since it was made. ``through_nsid`` is the
@@ -59,12 +59,12 @@ class Link:
 
     @property
     def lacks_carrier(self) -> bool:
-        """It is set up, and nothing that it sends can arrive."""
+        """Whether it is set up, but cannot send."""
         return self.is_up and not self.has_carrier
 
 
 class LinkTable:
-    """The links of one network namespace: read once, and kept up by what the kernel tells."""
+    """The links of one network namespace. They are read once, and then updated by messages of the kernel."""
 
     def __init__(self) -> None:
         self.links: dict[int, Link] = {}
@@ -79,7 +79,7 @@ class LinkTable:
             self.take(RTM_NEWLINK, body)
 
     def take(self, kind: int, body: memoryview) -> None:
-        """A message about a link."""
+        """Apply a message about a link."""
         if kind not in (RTM_NEWLINK, RTM_DELLINK):
             return
         link = parse(body)

@@ -1,9 +1,8 @@
 """link_rates: packets, errors, drops, carrier and root qdisc of every interface, in every network namespace.
 
-For each namespace that is /proc/net/dev, one qdisc dump where a qdisc can have anything to tell, and the state of
-links as the kernel tells it when it changes. At one reading a second 100 idle namespaces cost about 0.3 % of a core,
-and 1000 interfaces, 100 of them busy, about 1 %. Where qdiscs are so many that they alone cost more, they are read less
-often.
+It reads /proc/net/dev of each namespace, and dumps qdiscs where they may have changed. The kernel itself reports
+changes of links. At one reading per second, 100 idle namespaces cost about 0.3 % of a core, and 1000 interfaces (100 of
+them busy) about 1 %. Where the qdiscs alone would cost more, they are read less often.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from netconsole.telemetry.frames import AnyFrame
 
 MAX_ROWS = 4096
 MAX_SHARE = 0.01
-"""Of one core: when the qdisc dumps take longer than this share of an interval, they are made less often."""
+"""When the qdisc dumps take longer than this share of an interval (of one core), they are made less often."""
 MAX_EVERY = 60
 
 
@@ -38,7 +37,7 @@ class Links:
         """Qdiscs are read once in this many intervals: 1, or more where there are very many."""
 
     def open(self) -> None:
-        """Raises SourceError when the links of the own namespace cannot be read."""
+        """Raises SourceError when the links of our own namespace cannot be read."""
         try:
             self._namespaces.open()
         except OSError as error:
@@ -52,7 +51,7 @@ class Links:
         return [*self._said(make), make.table(self.name, "links", rows, full, omitted)]
 
     def close(self) -> None:
-        """Let all namespaces go."""
+        """Release all namespaces."""
         self._namespaces.close()
 
     def _read(self, held: list[OpenNamespace[NamespaceLinks]], make: FrameMaker) -> list[SourceRow]:

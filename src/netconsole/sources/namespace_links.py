@@ -1,4 +1,4 @@
-"""The links of one network namespace: counters, state, carrier and root qdiscs, by what was opened inside it."""
+"""Reads the links of one network namespace (counters, state, carrier, root qdiscs) through files opened inside it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from netconsole.sources.qdiscs import NOQUEUE, Qdisc, QdiscReader, htb_rate
 from netconsole.telemetry.frames import Label
 
 READ_EVERY = 60
-"""Readings after which all is read anew, whatever the kernel has told meanwhile."""
+"""Readings after which everything is read again, whatever the kernel has reported meanwhile."""
 IDLE_QDISCS_EVERY = 10
-"""Readings after which the qdiscs of a namespace in which nothing moves are read again."""
+"""Readings after which the qdiscs of an idle namespace are read again."""
 COUNTS = (
     "rx_packets", "rx_bytes", "rx_errors", "rx_drops",
     "tx_packets", "tx_bytes", "tx_errors", "tx_drops",
@@ -38,7 +38,7 @@ DeviceCounts: TypeAlias = tuple[str, tuple[int, ...]]
 def parse_devices(text: str, known: Mapping[str, DeviceCounts] | None = None) -> dict[str, DeviceCounts]:
     """Every interface by its line (net/core/net-procfs.c, dev_seq_printf_stats).
 
-    ``known`` is what the last reading gave: of a thousand interfaces most stand still, and their lines are the same.
+    ``known``: the result of the last reading. The lines of idle interfaces are the same, and are not parsed again.
     """
     devices: dict[str, DeviceCounts] = {}
     for line in text.split("\n")[2:]:  # splitlines would end a line within a name
@@ -98,7 +98,7 @@ class NamespaceLinks:
             raise
 
     def close(self) -> None:
-        """Let the namespace go."""
+        """Release the namespace."""
         self._netlink.close()
         os.close(self._file)
 

@@ -1,7 +1,7 @@
 """Follows the network namespaces of this host, and keeps something open in each, such as a socket.
 
-It takes those that `ip netns` names, and those of running processes. It is made in a short-lived thread, the only one
-that ever changes its namespace. What belongs to a namespace that is gone is closed at once, or it would live on.
+These are the namespaces that `ip netns` names, and those of running processes. Only a short-lived thread ever changes
+its namespace. What is open in a namespace keeps it alive, so it is closed as soon as the namespace's owner is gone.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from netconsole.sources.netns_watch import Watch
 
 PROC = Path("/proc")
 MAX_NAMESPACES = 256
-"""More than these are not opened: each takes two or three descriptors, of often 1024 that a process may have."""
+"""The most namespaces that are opened. Each takes two or three descriptors, and a process often has only 1024."""
 SEARCH_EVERY_S = 10.0
 MAX_SHARE = 0.001
-"""Of one core: where processes are so many that a search for their namespaces takes more, there are fewer searches."""
+"""Share of one core for searching the namespaces of processes. With very many processes, searches are less often."""
 YOUNG_S = 2.0
-"""A directory that has changed so recently is read again: a namespace gets its name first, and is mounted later."""
+"""A directory that changed this recently is read again: the name of a namespace appears before it is mounted."""
 HOST = "host"
 _CLONE_NEWNET = 0x40000000
 
 
 class Closable(Protocol):
-    """What is kept open in a namespace."""
+    """Something that is kept open in a namespace."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
 
 
 Thing = TypeVar("Thing", bound=Closable)
@@ -127,7 +127,7 @@ class OpenNamespaces(Generic[Thing]):
             yield list(self._held.values())
 
     def drop(self, thing: Thing) -> None:
-        """Close a thing that has failed, within :meth:`held`; it is made anew at the next time."""
+        """Close a thing that has failed, within :meth:`held`. The next time a new one is made."""
         for inode, held in list(self._held.items()):
             if held.thing is thing and inode != self._own:
                 self._close(inode)

@@ -1,7 +1,7 @@
-"""A netlink socket: dumps, single answers, and what the kernel says unasked; parsed with `struct` alone.
+"""A netlink socket for dumps, single answers and notifications of the kernel, parsed with `struct` alone.
 
-pyroute2 would do it, but importing it takes 23 MB and 0.1 s, and its dump of 1000 interfaces 0.2 s of CPU: more than
-the whole console may use. These are fixed layouts of the kernel's user API (include/uapi/linux/netlink.h, inet_diag.h,
+pyroute2 could do it too. But its import takes 23 MB and 0.1 s, and its dump of 1000 interfaces 0.2 s of CPU: more than
+the whole console may use. The layouts are fixed in the kernel's user API (include/uapi/linux/netlink.h, inet_diag.h,
 sock_diag.h).
 """
 
@@ -78,7 +78,7 @@ class Netlink:
         self._port = self._socket.getsockname()[0]
         self._unasked = unasked
         self._number = 0
-        # Once: a new one each time would leave holes in the heap.
+        # Allocated once: many large ones would fragment the heap.
         self._room = memoryview(bytearray(RECEIVE_BYTES)) if room is None else room
 
     def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
@@ -101,7 +101,7 @@ class Netlink:
                 return body
 
     def listen(self) -> bool:
-        """Take what was told unasked; whether there was any. Raises OSError: ENOBUFS when some of it is lost."""
+        """Take notifications. Returns whether there were any. Raises OSError: ENOBUFS when some were lost."""
         any_came = False
         while True:
             try:

@@ -1,7 +1,7 @@
-"""Tells at once when a name of a network namespace, or a process that has one, is gone.
+"""Notifies at once when a name of a network namespace, or a process in one, is gone.
 
-Whoever has a socket in a namespace keeps it alive, with all of its links. So what reads it has to let go in the
-moment when its owner does, and not at the next interval.
+An open socket in a namespace keeps it alive, with all of its links. So a reader must close it as soon as the owner of
+the namespace is gone, and not only at the next interval.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Watch:
     def processes(self, pids: Collection[int]) -> None:
         """Watch these processes, and no others."""
         for pid in self._processes.keys() - set(pids):
-            os.close(self._processes.pop(pid))  # which takes it out of the epoll, too
+            os.close(self._processes.pop(pid))  # this also removes it from the epoll
         for pid in pids:
             if pid not in self._processes:
                 with contextlib.suppress(OSError, AttributeError):  # it has ended, or there are none

@@ -1,4 +1,4 @@
-"""The root queueing discipline of every link: what it did, what waits in it, and the rate that it holds packets to.
+"""Reads the root queueing discipline of every link: its counters, its queue, and the rate that it limits packets to.
 
 Layouts: include/uapi/linux/rtnetlink.h, pkt_sched.h, gen_stats.h.
 """
@@ -34,7 +34,7 @@ _UNITS = ((10**12, "Tbit/s"), (10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbi
 
 @dataclass(frozen=True, slots=True)
 class Qdisc:
-    """The root qdisc of a device: packets and bytes waiting, and what it did since it was made.
+    """The root qdisc of a device: packets and bytes that wait in it, and its counters since it was created.
 
     ``rate_bits`` is the rate of a tbf, or the ceiling of the one root class of an htb, per second; else None.
     """
@@ -67,7 +67,7 @@ def rate_text(bits: int) -> str:
 class QdiscReader:
     """Reads the root qdiscs of one network namespace; a root's figures hold its children's (mq_dump_common).
 
-    Most of them stand still between two readings: what the kernel says of those is the same, and is not parsed again.
+    Most do not change between two readings. Their messages are then the same, and are not parsed again.
     """
 
     def __init__(self) -> None:
