@@ -9,7 +9,6 @@ import pytest
 
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
-from netconsole.tui.panes.common.detail import LEDGER_WORDS
 from netconsole.tui.screens.knobs import parse
 from netconsole.tui.screens.over import wrap
 from netconsole.tui.terminal.capabilities import _GLYPHS, inspect, prepare, to_ascii
@@ -150,11 +149,6 @@ class TestLines:
         first, second = wrap([("  label  ", "dim"), ("some words that are long", "")], 24)
         assert "".join(text for text, _ in first) == "  label  some words that"
         assert "".join(text for text, _ in second) == "         are long"
-
-    def test_every_entry_of_the_ledger_is_explained(self) -> None:
-        from netconsole.telemetry.frames import LEDGER_COUNTS, LEDGER_SAMPLES
-
-        assert set(LEDGER_WORDS) == {*LEDGER_COUNTS, *LEDGER_SAMPLES}
 
 
 class TestTerminal:

@@ -22,7 +22,8 @@ from netconsole.findings.windows import LONG, SHORT, Family, Window, Windows
 from netconsole.probes.manifest import Column, FindingSpec, Manifest
 from netconsole.profile.profile import Budget
 from netconsole.session.protocol import Connection
-from netconsole.telemetry.frames import LEDGER_COUNTS, Label
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.ledger import LEDGER_COUNTS, LEDGER_FAULTS
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 
@@ -35,8 +36,6 @@ OVER_BUDGET_AFTER = 10
 """Intervals in a row for what watching costs: starting up is dear, and over by then."""
 HISTORY = 60
 """Samples of the sparkline beside an incident: one minute."""
-WORTH_SAYING = ("missed", "map_full", "unaccounted")
-"""Ledger entries that are faults of the measurement; others are everyday, and are said beside the figures (≥)."""
 DIRECTIONS = ("rx_packets", "tx_packets")
 MAX_PER_RULE = 50
 AT_ONCE_FACTOR = 10.0
@@ -211,7 +210,7 @@ def _status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
     if not probe.measuring:
         return
     ledger = probe.cost.ledger
-    moving = {name: ledger[name].delta for name in WORTH_SAYING if name in ledger and ledger[name].delta}
+    moving = {name: ledger[name].delta for name in LEDGER_FAULTS if name in ledger and ledger[name].delta}
     if moving:
         what = ", ".join(f"{figure.number(delta)} {name.replace('_', ' ')}" for name, delta in moving.items())
         yield Match(

@@ -10,7 +10,7 @@ from netconsole.findings.rules import MIN_SAMPLES, fits, say, supersedes, words_
 from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.probes.polarity import sense
 from netconsole.snapshot.document import MEASURED, HistogramData, IncidentData, ProbeData, Snapshot, seconds
-from netconsole.telemetry.frames import LEDGER_COUNTS
+from netconsole.telemetry.ledger import LEDGER_COUNTS
 
 MAX_SHOWN = 20
 

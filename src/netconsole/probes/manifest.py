@@ -5,22 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from netconsole.probes import includes
+from netconsole.probes.meaning import Meaning
 from netconsole.probes.polarity import Sense
 from netconsole.telemetry.frames import Mode, Scalar
+from netconsole_collector.names.brought import BROUGHT
 
 MODES: tuple[Mode, ...] = ("counters", "summary", "details")
 CODE = "probe.bpf.c"
-EXTRA_LABELS = {"drop_reason": ("class", "provenance"), "tap": ("vm",)}
-"""Labels that the collector adds beside a label of this kind."""
+PANES = ("overview", "drops", "queues", "host", "vhost", "ovs", "path")
+"""Where the tables of a probe may be shown."""
+DRAWN = (
+    "vhost-queues", "ovs-health", "ovs-upcalls", "ovs-causes", "ovs-drops", "ovs-handlers",
+    "path-ways", "path-devices", "path-flows", "path-slow",
+)  # fmt: skip
+"""Blocks of panes that join tables, of one probe or of several, in a way of their own."""
+PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop")
+"""What the page of a table's row may have besides the row's own figures."""
+LAST = 100
+"""The order of what does not say where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A label or a value of a table as the kernel keeps it. ``kind`` is `sum` or `max` (a gauge).
 
-    ``worse`` is which way a value is worse; a label has no such way.
+    ``worse`` is which way a value is worse; a label has no such way. ``stands_for`` is of a label alone.
     """
 
     name: str
@@ -29,6 +41,14 @@ class Column:
     unit: str = ""
     kind: str = "sum"
     worse: Sense = "none"
+    stands_for: Meaning = "itself"
+    """By what it is told again in another snapshot."""
+    head: str = ""
+    """The head of its column; empty: its name."""
+    spare: int | None = None
+    """Columns leave a narrow table from the highest down, and 0 never; None: as is usual for such columns."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What a table shows in place of a label's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +61,8 @@ class CounterSpec:
     worse: Sense = "none"
     modes: tuple[Mode, ...] = MODES
     """In which it is counted."""
+    loss: bool = False
+    """What it counts is missing from the figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +77,19 @@ class TableSpec:
     max_rows: int = 0
     modes: tuple[Mode, ...] = MODES
     """In which it has rows."""
+    columns: tuple[str, ...] = ()
+    """Labels and values that are shown, in this order; empty: all."""
+    page: str = ""
+    """What the page of a row has besides, one of PAGES."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Label names in order, with those that the collector adds."""
         return _label_names(self.key)
+
+    def label(self, name: str) -> Column:
+        """A label by its name; one that the collector adds has only the name."""
+        return _label(self.key, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +100,17 @@ class HistogramSpec:
     unit: str
     key: tuple[Column, ...]
     worse: Sense = "none"
+    columns: tuple[str, ...] = ()
+    """Labels that are shown, in this order; empty: all."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Label names in order, with those that the collector adds."""
         return _label_names(self.key)
+
+    def label(self, name: str) -> Column:
+        """A label by its name; one that the collector adds has only the name."""
+        return _label(self.key, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +166,34 @@ class FindingSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceSpec:
+    """One place of a pane: what of the probe stands there. ``kind`` is empty for all its tables and histograms."""
+
+    pane: str
+    tab: str
+    kind: Literal["", "table", "histogram", "drawn"] = ""
+    name: str = ""
+    order: int = LAST
+    row: int | None = None
+    """Blocks of one row stand side by side; those without one come below, one under the other or in pairs."""
+    lines: int | None = None
+    """Its height; None shares what is left."""
+    always: bool = False
+    """On the overview: even where the probe does not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class GovernedSpec:
+    """Facts that may explain a change of the probe's figures: patterns of their keys; of ``figures``, words in theirs.
+
+    Without ``figures`` they may explain all.
+    """
+
+    facts: tuple[str, ...]
+    figures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A probe, as its probe.toml describes it. ``raw`` is the document as the collector takes it."""
 
@@ -150,6 +214,12 @@ class Manifest:
     histograms: Mapping[str, HistogramSpec]
     events: Mapping[str, tuple[Column, ...]]
     findings: tuple[FindingSpec, ...]
+    topic: str
+    """What its findings are about, in a word."""
+    panes: tuple[PlaceSpec, ...]
+    governed_by: tuple[GovernedSpec, ...]
+    losses: Mapping[str, str]
+    """Entries of the ledger that mean something else here than is usual."""
     directory: Path
     raw: Mapping[str, object]
 
@@ -164,5 +234,9 @@ def _label_names(key: Iterable[Column]) -> tuple[str, ...]:
         if column.type.startswith("pad["):
             continue
         names.append(column.name)
-        names.extend(EXTRA_LABELS.get(column.shown_as or "", ()))
+        names.extend(BROUGHT.get(column.shown_as or "", ()))
     return tuple(names)
+
+
+def _label(key: Iterable[Column], name: str) -> Column:
+    return next((column for column in key if column.name == name), Column(name, ""))

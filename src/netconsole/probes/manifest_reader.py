@@ -5,24 +5,33 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from netconsole.base.checker import Checker, close, shown
 from netconsole.probes.knobs import FILTERS, refusal, unit_of
 from netconsole.probes.manifest import (
+    DRAWN,
+    LAST,
     MODES,
+    PAGES,
+    PANES,
     AttachSpec,
     Column,
     CounterSpec,
     FindingSpec,
+    GovernedSpec,
     HistogramSpec,
     Manifest,
+    PlaceSpec,
     ProgramSpec,
     TableSpec,
 )
+from netconsole.probes.meaning import MEANINGS, Meaning, meaning
 from netconsole.probes.polarity import SENSES, FigureKind, Sense, sense
 from netconsole.telemetry.frames import Mode, Scalar
+from netconsole.telemetry.ledger import LEDGER
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
 SOURCES = ("bpf", "links", "sockets", "softnet", "ovs", "vms", "self")
@@ -35,10 +44,16 @@ SHOWN_AS = (
 POINTS = ("raw_tracepoint", "tracepoint", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
 COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us", "flows_one_in")
+MAX_WORD = 24
+MAX_PATTERN = 128
 FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
 
 _WORDS = ("name", "version", "title", "summary", "cannot_see")
+_SECTIONS = (
+    "probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "events", "findings",
+    "panes", "governed_by", "losses",
+)  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
 _MODULE = re.compile(r"\w{1,55}", re.ASCII)
@@ -46,11 +61,9 @@ _MODULE = re.compile(r"\w{1,55}", re.ASCII)
 
 def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) -> Manifest:
     """What the document of a probe in this directory says. Mistakes are noted in ``root``: with any it is none."""
-    root.only(
-        ("probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "events", "findings"), "section"
-    )
+    root.only(_SECTIONS, "section")
     probe = root.table("probe")
-    probe.only((*_WORDS, "cost", "modes", "source", "module", "btf_modules"))
+    probe.only((*_WORDS, "cost", "modes", "source", "module", "btf_modules", "topic"))
     name = probe.text("name")
     if name != directory.name:
         probe.wrong("name", f'expected "{directory.name}", the name of its directory')
@@ -90,6 +103,12 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         histograms=histograms,
         events={key: _event(item) for key, item in _named(root.table("events"))},
         findings=tuple(_finding(item, tables, histograms) for item in root.tables("findings")),
+        topic=_word(probe, "topic", name.replace("_", " ")),
+        panes=tuple(_place(item, name, tables, histograms) for item in root.tables("panes"))
+        if root.has("panes")
+        else (PlaceSpec("host", name.replace("_", " ")),),
+        governed_by=tuple(_governed(item) for item in root.tables("governed_by")),
+        losses=_losses(root.table("losses")),
         directory=directory,
         raw=document,
     )
@@ -141,10 +160,10 @@ def _program(item: Checker) -> ProgramSpec:
 
 
 def _counter(name: str, item: Checker) -> CounterSpec:
-    item.only(("slot", "unit", "help", "worse", "modes"))
+    item.only(("slot", "unit", "help", "worse", "modes", "loss"))
     unit = item.text("unit")
-    worse = _worse(item, "count", name, unit)
-    return CounterSpec(unit, item.text("help", ""), item.integer("slot", None, 0, 31), worse, _modes(item))
+    worse, slot = _worse(item, "count", name, unit), item.integer("slot", None, 0, 31)
+    return CounterSpec(unit, item.text("help", ""), slot, worse, _modes(item), item.boolean("loss"))
 
 
 def _modes(item: Checker) -> tuple[Mode, ...]:
@@ -161,8 +180,10 @@ def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Sense:
 def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column, ...]:
     """``table`` is the name of the table whose values these are; labels and records belong to none."""
     columns = []
+    own = ("worse",) if table else ("stands_for",) if name == "key" else ()
+    words = _words(item, name)
     for one in item.tables(name):
-        one.only(("name", "type", "as", "unit", "kind", "count", *(["worse"] if table else [])))
+        one.only(("name", "type", "as", "unit", "kind", "count", "head", "spare", *own))
         kind = one.text("type", "u64")
         if re.fullmatch(TYPES, kind) is None:
             one.wrong("type", f"expected u8 u16 u32 u64 s32 s64 addr char[N] or pad[N], found {kind!r}")
@@ -173,13 +194,47 @@ def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column
         unit, adds_up = one.text("unit", ""), one.text("kind", "sum", ("sum", "max"))
         figure: FigureKind = "gauge" if adds_up == "max" else "count"
         worse = _worse(one, figure, f"{table} {label}", unit) if table else "none"
-        column = Column(label, kind, shown_as, unit, adds_up, worse)
-        columns.append(column)
+        stands_for = cast("Meaning", one.text("stands_for", meaning(label, shown_as), MEANINGS))
+        spare = one.integer("spare", None, 0, 99)
+        head = _word(one, "head", "")
+        said = words.get(label, {})
+        columns.append(Column(label, kind, shown_as, unit, adds_up, worse, stands_for, head, spare, said))
     return tuple(columns)
 
 
+def _words(item: Checker, name: str) -> dict[str, dict[str, str]]:
+    """What is shown in place of the values of labels, by label."""
+    if name != "key":
+        return {}
+    section = item.table("words")
+    labels = [str(one.values.get("name")) for one in Checker("", item.values, "", []).tables("key")]
+    section.only(labels, "label")
+    return {label: _texts_by_name(said) for label, said in section.each()}
+
+
+def _word(item: Checker, name: str, default: str) -> str:
+    """A word or two, for a narrow column."""
+    text = item.text(name, default)
+    if len(text) > MAX_WORD or not text.isprintable():
+        item.wrong(name, f"expected at most {MAX_WORD} printable characters, found {shown(text)}")
+        return default
+    return text
+
+
+def _texts_by_name(section: Checker) -> dict[str, str]:
+    return {name: section.text(name) for name in section.values}
+
+
+def _shown(item: Checker, known: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are shown, of those that there are."""
+    columns = item.texts("columns", (), known)
+    for twice in sorted({one for one in columns if columns.count(one) > 1}):
+        item.wrong("columns", f'"{twice}" is there twice')
+    return tuple(dict.fromkeys(columns))
+
+
 def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
-    item.only(("map", "title", "max_rows", "counter", "key", "value", "sort", "modes"))
+    item.only(("map", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words"))
     key, value = _columns(item, "key"), _columns(item, "value", name)
     names = [column.name for column in (*key, *value)]
     for twice in sorted({one for one in names if one and names.count(one) > 1}):
@@ -191,15 +246,70 @@ def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> Tab
     if counter is not None and counter not in counters:
         item.wrong("counter", f"unknown counter{close(counter, counters)}")
     rows = item.integer("max_rows", 1024, 1, 1_000_000) or 1024
-    return TableSpec(item.text("title", ""), key, value, sort, counter, rows, _modes(item))
+    spec = TableSpec(item.text("title", ""), key, value, sort, counter, rows, _modes(item))
+    columns = _shown(item, (*spec.labels, *(column.name for column in value if column.name)))
+    if columns and sort and sort not in columns:
+        item.wrong("columns", f'expected "{sort}" too, which the table is sorted by')
+    page = item.text("page", "", PAGES) if item.has("page") else ""
+    return replace(spec, columns=columns, page=page)
 
 
 def _histogram(name: str, item: Checker) -> HistogramSpec:
-    item.only(("map", "title", "unit", "max_rows", "key", "worse"))
+    item.only(("map", "title", "unit", "max_rows", "key", "worse", "columns", "words"))
     item.integer("max_rows", 8192, 1, 1_000_000)
     unit = item.text("unit")
     worse = _worse(item, "histogram", name, unit)
-    return HistogramSpec(item.text("title", ""), unit, _columns(item, "key"), worse)
+    spec = HistogramSpec(item.text("title", ""), unit, _columns(item, "key"), worse)
+    return replace(spec, columns=_shown(item, spec.labels))
+
+
+def _place(
+    item: Checker, probe: str, tables: Mapping[str, TableSpec], histograms: Mapping[str, HistogramSpec]
+) -> PlaceSpec:
+    """One place of a pane: of a table, of a histogram, of a block that a pane draws itself, or of all there is."""
+    kinds: dict[Literal["table", "histogram", "drawn"], Sequence[str]] = {
+        "table": tuple(tables),
+        "histogram": tuple(histograms),
+        "drawn": DRAWN,
+    }
+    item.only(("pane", "tab", "order", "row", "lines", "always", *kinds))
+    pane = item.text("pane", None, PANES)
+    named = [kind for kind in kinds if item.has(kind)]
+    for kind in named[1:]:
+        item.wrong(kind, f"expected alone: there is {named[0]} already")
+    if not named and pane == "overview":
+        item.wrong("table", "missing: the overview shows one table, or one histogram, of a probe")
+    if item.has("always") and pane != "overview":
+        item.wrong("always", "expected on the overview alone")
+    row = item.integer("row", None, 1, 20)
+    if row is None and pane == "overview":
+        row = LAST
+    return PlaceSpec(
+        pane=pane,
+        tab=_word(item, "tab", probe.replace("_", " ")),
+        kind=named[0] if named else "",
+        name=item.text(named[0], None, kinds[named[0]]) if named else "",
+        order=item.integer("order", LAST, 1, 1000) or LAST,
+        row=row,
+        lines=item.integer("lines", None, 2, 50),
+        always=item.boolean("always"),
+    )
+
+
+def _governed(item: Checker) -> GovernedSpec:
+    item.only(("facts", "figures"))
+    facts, figures = item.texts("facts"), item.texts("figures")
+    if item.values.get("facts", []) == []:
+        item.wrong("facts", 'expected a list of fact keys, such as "sysctl/net.core.rmem_*"')
+    for name, texts in (("facts", facts), ("figures", figures)):
+        if any(not text or len(text) > MAX_PATTERN for text in texts):
+            item.wrong(name, f"expected texts of 1 to {MAX_PATTERN} characters")
+    return GovernedSpec(tuple(facts), tuple(text.lower() for text in figures))
+
+
+def _losses(section: Checker) -> dict[str, str]:
+    section.only(tuple(LEDGER), "entry of the ledger")
+    return _texts_by_name(section)
 
 
 def _event(item: Checker) -> tuple[Column, ...]:

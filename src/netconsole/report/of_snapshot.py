@@ -34,7 +34,7 @@ from netconsole.snapshot.document import (
     number,
     seconds,
 )
-from netconsole.telemetry.frames import LEDGER_COUNTS
+from netconsole.telemetry.ledger import LEDGER_COUNTS
 
 MAX_ROWS = 30
 """A report shows only the largest rows of a table. The JSON document has all rows."""

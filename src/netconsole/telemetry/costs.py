@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, field
 
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import LEDGER_COUNTS, LEDGER_SAMPLES, Count, Name, Natural, Text
+from netconsole.telemetry.frames import Count, Name, Natural, Text
+from netconsole.telemetry.ledger import LEDGER_COUNTS, LEDGER_SAMPLES
 from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 
 MAX_PROGRAMS = 64
@@ -103,5 +105,5 @@ class ProbeCost(Saved):
         """Ledger entries, if any, that show that the probe's events are only a sample."""
         return self._entries(LEDGER_SAMPLES)
 
-    def _entries(self, names: tuple[str, ...]) -> dict[str, int]:
+    def _entries(self, names: Iterable[str]) -> dict[str, int]:
         return {name: self.ledger[name].total for name in names if name in self.ledger and self.ledger[name].total}

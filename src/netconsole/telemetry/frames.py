@@ -36,11 +36,6 @@ ProbeStatus: TypeAlias = Literal["compiling", "attaching", "attached", "degraded
 Mode: TypeAlias = Literal["counters", "summary", "details"]
 SourceName: TypeAlias = Literal["collector", "console"]
 
-LEDGER_COUNTS = ("missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted", "unlisted")
-"""Ledger entries that make exact counts a lower bound."""
-LEDGER_SAMPLES = ("suppressed", "breaker", "lost", "stack_failed", "shed", "unmeasured", "unsampled")
-"""Ledger entries that show that events, or waits in a histogram, are only a sample. The counts stay exact."""
-
 
 class FrameError(ValueError):
     """This line is not a frame. The message is one line that says what is wrong and where."""

@@ -7,6 +7,7 @@ skb_drop_reason_subsys). Its reasons are in an enum of its module, with the subs
 import re
 from typing import Dict, Optional
 
+from netconsole_collector.names.brought import BROUGHT
 from netconsole_collector.types import btf as b
 from netconsole_collector.types.btf import Btf
 
@@ -127,7 +128,7 @@ class DropReasons:
         self._has_action_error = "OVS_DROP_ACTION_ERROR" in names.values()
 
     def labels(self, reason: int, location: Optional[str]) -> Dict[str, str]:
-        """The labels ``reason``, ``class`` and ``provenance`` of a drop.
+        """The reason of a drop, as ``reason``, and the labels that it brings.
 
         On a kernel without names (before 5.17) the reason is inferred from the function that dropped. What AF_UNIX
         drops is benign: a message between processes of this host is no packet, and who sent it is told.
@@ -140,18 +141,14 @@ class DropReasons:
     def _labels(self, reason: int, location: Optional[str]) -> Dict[str, str]:
         inferred = _OVS_OWN.get(reason) or self._inferred_for_ovs(reason, location)
         if inferred:
-            return {"reason": inferred, "class": _ovs_class(inferred), "provenance": INFERRED}
+            return _described(inferred, _ovs_class(inferred), INFERRED)
         if not self._has_core_reasons and not reason:
             inferred = _INFERRED.get(location or "")
-            return {
-                "reason": inferred or "unknown",
-                "class": _CLASSES.get(inferred or "", UNKNOWN),
-                "provenance": INFERRED,
-            }
+            return _described(inferred or "unknown", _CLASSES.get(inferred or "", UNKNOWN), INFERRED)
         name = self._name(reason)
         of_subsystem = reason >> _SUBSYSTEM_SHIFT
         drop_class = _ovs_class(name) if of_subsystem else _CLASSES.get(name, UNKNOWN)
-        return {"reason": name, "class": drop_class, "provenance": KERNEL}
+        return _described(name, drop_class, KERNEL)
 
     def _inferred_for_ovs(self, reason: int, location: Optional[str]) -> Optional[str]:
         """What a drop of Open vSwitch means where the kernel gives no reason of its own."""
@@ -168,6 +165,10 @@ class DropReasons:
             title = self._names.get("subsystem:{}".format(subsystem), str(subsystem))
             return "{} reason {}".format(title, reason & 0xFFFF)
         return name if name is not None else "reason {}".format(reason)
+
+
+def _described(reason: str, drop_class: str, provenance: str) -> Dict[str, str]:
+    return dict(zip(("reason",) + BROUGHT["drop_reason"], (reason, drop_class, provenance)))
 
 
 def _ovs_class(name: str) -> str:

@@ -5,6 +5,7 @@ import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.kernel.syscalls import c_string
+from netconsole_collector.names.brought import BROUGHT
 from netconsole_collector.names.labels import Label, Labels
 
 _CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "s32": "i", "s64": "q"}
@@ -86,10 +87,11 @@ def key_labels(columns: Sequence[Column], values: Sequence[Any], labels: Labels)
         if column.shown_as == "drop_reason":
             described = labels.drop_reasons.labels(value, _location(columns, values, labels))
             result[column.name] = described["reason"]
-            result["class"], result["provenance"] = described["class"], described["provenance"]
+            result.update({name: described[name] for name in BROUGHT["drop_reason"]})
         elif column.shown_as == "tap":
             device = result[column.name] = c_string(value)
-            result["vm"] = labels.lookups.vms.of_tap(device, _netns(columns, values))
+            [vm] = BROUGHT["tap"]
+            result[vm] = labels.lookups.vms.of_tap(device, _netns(columns, values))
         else:
             result[column.name] = labels.label(column.shown_as, value)
     return result

@@ -9,8 +9,7 @@ from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue as probes
 from netconsole.session.protocol import Connection
 from netconsole.telemetry.frames import Count
-from netconsole.tui.panes import catalogue
-from netconsole.tui.panes.common import detail
+from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.common.tables import table_block
 from netconsole.tui.panes.ovs import pane as ovs
 from netconsole.tui.scene.scene import STANDS_STILL, Evidence, Scene
@@ -34,7 +33,7 @@ def texts(rows: list[Row]) -> list[dict[str, str]]:
 
 def page(scene: Scene, evidence: object) -> str:
     assert isinstance(evidence, Evidence)
-    return "\n".join("".join(text for text, _ in line) for line in detail.lines(scene, evidence, 100))
+    return "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, evidence, 100))
 
 
 def busy() -> Scenario:

@@ -6,8 +6,7 @@ from typing import Any
 
 from netconsole.probes import catalogue as probes
 from netconsole.session.protocol import Connection
-from netconsole.tui.panes import catalogue
-from netconsole.tui.panes.common import detail
+from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.path import pane as path
 from netconsole.tui.scene.scene import Evidence, Scene
 from netconsole.tui.widgets.columns import Row
@@ -92,7 +91,7 @@ def test_slow_packets_come_slowest_first_with_the_stage_to_blame() -> None:
     assert (first["took"], first["most"], first["flow"]) == ("9 ms", "qdisc 90 %", "TCP 10.0.0.2:1 → 10.0.0.9:2")
     assert first["stages"] == "lookup 900 us, qdisc 8.10 ms", "what a packet did not go through is left out"
     assert second["took"] == "2 ms"
-    assert path.slow_block().title(scene) == "Slow packets · 2 sampled of 40 above the threshold"
+    assert path.slow_block(PATH).title(scene) == "Slow packets · 2 sampled of 40 above the threshold"
 
 
 def test_without_packets_the_devices_that_are_meant_are_named() -> None:
@@ -105,7 +104,7 @@ def test_without_packets_the_devices_that_are_meant_are_named() -> None:
 def test_mode_summary_says_how_to_see_slow_packets() -> None:
     scene = scene_of(made.way(made.attached(PATH), "out", OUT))
     assert path.slow_rows(scene) == []
-    assert "press e and set host_path to mode details" in path.slow_block().note(scene)
+    assert "press e and set host_path to mode details" in path.slow_block(PATH).note(scene)
 
 
 def test_what_has_no_sample_is_in_the_title() -> None:
@@ -120,7 +119,7 @@ def test_the_page_of_a_direction_has_its_stages_side_by_side() -> None:
     key = path.way_rows(scene)[0].key
     assert key == Evidence(PATH, "direction", "out", ())
     for width in (80, 120):
-        page = ["".join(text for text, _ in line) for line in detail.lines(scene, key, width)]
+        page = ["".join(text for text, _ in line) for line in row_page.lines(scene, key, width)]
         (heads,) = [line for line in page if "lookup" in line and "all" in line]
         assert heads.index("lookup") < heads.index("actions") < heads.index("qdisc") < heads.index("all")
         assert any("80 % of time" in line and "100 % of time" in line for line in page)
@@ -132,7 +131,7 @@ def test_a_stage_leads_to_its_histogram() -> None:
     scene = scene_of(made.way(made.attached(PATH), "out", OUT))
     key = path.way_rows(scene)[3].key
     assert isinstance(key, Evidence)
-    page = "\n".join("".join(text for text, _ in line) for line in detail.lines(scene, key, 120))
+    page = "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, key, 120))
     assert "qdisc" in page
     assert "last interval" in page
 

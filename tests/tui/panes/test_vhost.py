@@ -12,8 +12,7 @@ from netconsole.recording.player import Player
 from netconsole.recording.reader import Recording
 from netconsole.session.protocol import Connection
 from netconsole.telemetry.tables import row_key
-from netconsole.tui.panes import catalogue
-from netconsole.tui.panes.common import detail
+from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.vhost import pane as vhost
 from netconsole.tui.panes.vhost import queues
 from netconsole.tui.scene.scene import Evidence, Scene
@@ -205,7 +204,7 @@ def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSe
     made, session = host
     session.play(made.interval({(0, 0)}))
     del session.state.probes["irq_path"]
-    without = scene_of(session, NAMES[:2])
+    without = scene_of(session)
     first = texts(without)[0]
     assert first["irq_p99"] == first["stage"] == "–"
     assert first["to_guest"] == "1.00k"
@@ -216,7 +215,7 @@ def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSe
 
 def page_of(scene: Scene, vm: int, queue: int, width: int = 150) -> list[str]:
     evidence = Evidence("vhost_queues", "table", "queues", row_key(labels(vm, queue, direction="rx")))
-    return ["".join(text for text, _ in line) for line in detail.lines(scene, evidence, width)]
+    return ["".join(text for text, _ in line) for line in row_page.lines(scene, evidence, width)]
 
 
 def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, PlayedSession]) -> None:

@@ -105,6 +105,8 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
     assert manifest.programs[0].attach[0].point == "raw_tracepoint:kfree_skb"
     assert manifest.knobs == {"device": "", "port": 0, "late_us": 10}
     assert manifest.tables["drops"].value[0].worse == "up"  # by its name
+    assert (manifest.topic, [place.pane for place in manifest.panes]) == ("sample", ["host"])
+    assert probes.load(make(tmp_path, f"panes = []\n{GOOD}")).panes == ()
     said = GOOD.replace('unit = "packets" }', 'unit = "packets", worse = "none" }')
     assert probes.load(make(tmp_path, said)).tables["drops"].value[0].worse == "none"
 
@@ -131,6 +133,52 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
         ('unit = "packets" }', 'unit = "packets", worse = "more" }', "tables.drops.value[0].worse", "up, down, none"),
         ('as = "drop_reason"', 'as = "drop_reason", worse = "up"', "tables.drops.key[0].worse", "unknown key"),
         ('sort = "count"', 'sort = "packets"', "tables.drops.sort", "column"),
+        ('sort = "count"', 'sort = "count"\ncolumns = ["raeson", "count"]', "tables.drops.columns", 'mean "reason"?'),
+        ('sort = "count"', 'sort = "count"\ncolumns = ["class"]', "tables.drops.columns", '"count" too'),
+        ('sort = "count"', 'sort = "count"\ncolumns = ["count", "count"]', "tables.drops.columns", "twice"),
+        ('sort = "count"', 'sort = "count"\npage = "ovs-dorp"', "tables.drops.page", 'did you mean "ovs-drop"?'),
+        ('sort = "count"', 'sort = "count"\nwords = 3', "tables.drops.words", "expected a table"),
+        (
+            'sort = "count"',
+            'sort = "count"\n[tables.drops.words.raeson]',
+            "tables.drops.words.raeson",
+            'mean "reason"?',
+        ),
+        ('sort = "count"', 'sort = "count"\nwords = { reason = { A = 1 } }', "tables.drops.words.reason.A", "a text"),
+        ('as = "drop_reason"', 'stands_for = "proces"', "tables.drops.key[0].stands_for", 'did you mean "process"?'),
+        ('unit = "packets" }', 'unit = "packets", stands_for = "cpu" }', "tables.drops.value[0].stands_for", "unknown"),
+        (
+            'unit = "packets" }',
+            f'unit = "packets", head = "{"long " * 9}" }}',
+            "tables.drops.value[0].head",
+            "24 printable",
+        ),
+        ('unit = "packets" }', 'unit = "packets", head = "\\u001b[m" }', "tables.drops.value[0].head", "printable"),
+        ('unit = "packets" }', 'unit = "packets", spare = 100 }', "tables.drops.value[0].spare", "0 to 99"),
+        ('title = "Sample"', 'title = "Sample"\ntopic = "\\n"', "probe.topic", "printable"),
+        ("[knobs]", "[[panes]]\npane = 'drop'\n[knobs]", "panes[0].pane", 'did you mean "drops"?'),
+        ("[knobs]", "[[panes]]\npane = 'drops'\ntable = 'dorps'\n[knobs]", "panes[0].table", 'did you mean "drops"?'),
+        ("[knobs]", "[[panes]]\npane = 'overview'\n[knobs]", "panes[0].table", "missing"),
+        ("[knobs]", "[[panes]]\npane = 'ovs'\ndrawn = 'ovs-dorps'\n[knobs]", "panes[0].drawn", 'mean "ovs-drops"?'),
+        (
+            "[knobs]",
+            "[[panes]]\npane = 'ovs'\ntable = 'drops'\ndrawn = 'ovs-drops'\n[knobs]",
+            "panes[0].drawn",
+            "alone",
+        ),
+        ("[knobs]", "[[panes]]\npane = 'drops'\nalways = true\n[knobs]", "panes[0].always", "overview alone"),
+        ("[knobs]", "[[panes]]\npane = 'drops'\nrow = 0\n[knobs]", "panes[0].row", "from 1"),
+        ("[knobs]", "[panes]\n[knobs]", "panes", "list of tables"),
+        ("[knobs]", "[[governed_by]]\n[knobs]", "governed_by[0].facts", "list of fact keys"),
+        (
+            "[knobs]",
+            "[[governed_by]]\nfacts = ['ovs/*']\nfigures = ['']\n[knobs]",
+            "governed_by[0].figures",
+            "1 to 128",
+        ),
+        ("[knobs]", "[[governed_by]]\nfacts = 'ovs/*'\n[knobs]", "governed_by[0].facts", "list of texts"),
+        ("[knobs]", "[losses]\nmap_ful = 'x'\n[knobs]", "losses.map_ful", 'did you mean "map_full"?'),
+        ('unit = "packets"\nhelp', 'unit = "packets"\nloss = 1\nhelp', "counters.drops.loss", "true or false"),
         ('class = "suspicious"', 'clas = "suspicious"', "findings[0].where.clas", 'did you mean "class"?'),
         ("{reason}", "{raeson}", "findings[0].say", 'did you mean "reason"?'),
         ("{reason}", "{reason.__class__}", "findings[0].say", "no column"),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import FrameError, decode, encode
+from netconsole.telemetry.ledger import LEDGER
 from tests.support.stamp import Stamp
 
 DOC = (Path(__file__).parents[3] / "docs" / "reference" / "frames.md").read_text()
@@ -79,7 +80,7 @@ def test_the_page_names_the_states_of_a_probe() -> None:
 
 def test_the_page_names_the_entries_of_the_ledger() -> None:
     entries = {word for row in rows(section("The ledger")) for word in words(row[0])}
-    assert entries == {*frames.LEDGER_COUNTS, *frames.LEDGER_SAMPLES}
+    assert entries == set(LEDGER)
 
 
 def test_a_frame_survives_encoding() -> None:

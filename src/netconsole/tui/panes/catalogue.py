@@ -1,24 +1,19 @@
-"""Which pane shows which tables, and what is said where there is nothing to show."""
+"""Which pane shows what, as the probes' manifests say, and what is said where there is nothing to show."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from netconsole.base import figure
-from netconsole.probes.manifest import Manifest
+from netconsole.probes.manifest import Manifest, PlaceSpec
 from netconsole.telemetry.state import ProbeState
+from netconsole.tui.panes import drawn
 from netconsole.tui.panes.common import events
 from netconsole.tui.panes.common.tables import Block, histogram_block, table_block
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.cost import pane as cost
 from netconsole.tui.panes.overview import against_baseline, stands_out
-from netconsole.tui.panes.ovs import pane as ovs
-from netconsole.tui.panes.ovs.datapaths import DROPS, FLOWS, UPCALLS
-from netconsole.tui.panes.path import pane as path
-from netconsole.tui.panes.path.directions import HOST, LOCAL
-from netconsole.tui.panes.vhost import pane as vhost
-from netconsole.tui.panes.vhost.queues import RINGS, VHOST
 from netconsole.tui.scene.scene import Scene, reason
 
 
@@ -55,52 +50,16 @@ class Pane:
         return [placed for row in self.rows for placed in row]
 
 
-_TABS = {
-    "kernel_drops": "Drops",
-    "tx_queue_latency": "Queues",
-    "softirq_health": "Softirq",
-    "socket_drops": "Sockets",
-    "link_rates": "Links",
-    "socket_groups": "Groups",
-    "softnet": "Softnet",
-}
-_OVERVIEW = (("kernel_drops", "tx_queue_latency"), ("socket_drops", "softirq_health"), ("link_rates",))
-"""The topics of every host; what only a hypervisor has stands behind the first two."""
-_FULL = {
-    "drops": ("kernel_drops", "socket_drops", "socket_groups"),
-    "queues": ("tx_queue_latency", "link_rates"),
-    "host": ("softirq_health", "softnet", "socket_groups", "link_rates"),
-}
-_VHOST = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs", "virtio_guest")
-_VHOST_BLOCKS = (
-    ("Workers", "vhost_queues", "workers"),
-    ("Tap → irq", "irq_path", "stages"),
-    ("Kick → host", "tx_kick_path", "stages"),
-    ("Lines", "kvm_irqs", "lines"),
-    ("vCPUs", "kvm_irqs", "vcpus"),
-    ("In this guest", "virtio_guest", "queues"),
-)
-"""Tab, probe, and table or histogram."""
-_OVS = (FLOWS, UPCALLS, DROPS)
-_PATH = (HOST, LOCAL)
 DOCTOR = "'netconsole doctor' says what can run here, and what would help."
 STACKED = 4
 """More tables than this are put side by side in pairs ..."""
 PAIRED_COLUMNS = 10
 """... unless they have more columns than this."""
 
-HEALTH_LINES, WAY_LINES = 6, 13
-"""Of the tables on top of the panes OVS and Path: a few datapaths; two directions of four stages."""
-
-VHOST_MISSING = "No vhost queues: no probe here watches vhost-net."
-OVS_MISSING = "No Open vSwitch figures: no probe here watches its datapath."
-PATH_MISSING = "No latency of packets through this host: no probe here times them."
-
 
 def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[str, Pane]:
     """All panes by name, in the order of their keys. Full panes have the tables of the probes that are ``running``."""
-    here = {name: manifest for name, manifest in manifests.items() if name in running}
-    other = [name for name in manifests if name not in {*_TABS, "self_cost", *_VHOST, *_OVS, *_PATH}]
+    here = frozenset(running)
     cost_rows = (
         (Placed("Probes", cost.probes_block()),),
         (Placed("Programs", cost.programs_block()),),
@@ -109,11 +68,26 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
     )
     made = [
         _overview(manifests, here),
-        _vhost([name for name in _VHOST if name in manifests], here),
-        _ovs([name for name in _OVS if name in manifests], here),
-        _full("drops", "Drops", _FULL["drops"], here),
-        _full("queues", "Queues", _FULL["queues"], here),
-        _full("host", "Host", (*_FULL["host"], *other), here),
+        _full(
+            "vhost",
+            "vhost",
+            manifests,
+            here,
+            "No vhost queues: no probe here watches vhost-net.",
+            "vhost",
+            in_pairs=True,
+        ),
+        _full(
+            "ovs",
+            "Open vSwitch",
+            manifests,
+            here,
+            "No Open vSwitch figures: no probe here watches its datapath.",
+            "ovs",
+        ),
+        _full("drops", "Drops", manifests, here),
+        _full("queues", "Queues", manifests, here),
+        _full("host", "Host", manifests, here),
         Pane("cost", "Cost", cost_rows, ()),
         Pane(
             "events",
@@ -121,7 +95,14 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
             ((Placed("Incidents", stands_out.log_block()),), (Placed("Events", events.events_block()),)),
             (),
         ),
-        _path([name for name in _PATH if name in manifests], here),
+        _full(
+            "path",
+            "Path",
+            manifests,
+            here,
+            "No latency of packets through this host: no probe here times them.",
+            "latency",
+        ),
     ]
     return {pane.name: pane for pane in made}
 
@@ -161,84 +142,99 @@ def _refusal(states: Sequence[ProbeState]) -> str:
     return f"{', '.join(names)} {'are' if names[1:] else 'is'} {first.status}: {cause if names[1:] else why}."
 
 
-def blocks_of(manifest: Manifest) -> list[Block]:
-    """Every table and histogram of a probe; histograms of a latency probe say more, so they come first."""
-    tables = [table_block(manifest, name) for name in manifest.tables]
-    histograms = [histogram_block(manifest, name) for name in manifest.histograms]
-    return [*histograms, *tables] if "latency" in manifest.name else [*tables, *histograms]
+@dataclass(frozen=True)
+class _Place:
+    """A place that a manifest names, with the block that stands there and the probes that name it."""
+
+    spec: PlaceSpec
+    block: Block
+    probes: tuple[str, ...]
+
+    @property
+    def placed(self) -> Placed:
+        """As a pane has it."""
+        return Placed(self.spec.tab, self.block, self.spec.lines)
 
 
-def _overview(manifests: Mapping[str, Manifest], here: Mapping[str, Manifest]) -> Pane:
-    """What stands out, then each topic in short; virtual machines and the switch where there are any."""
-    first, *others = (
-        [Placed(_TABS[name], blocks_of(manifests[name])[0]) for name in names if name in manifests]
-        for names in _OVERVIEW
-    )
-    queues = [Placed("vhost", vhost.block(), of=(VHOST, RINGS))] if VHOST in here or RINGS in here else []
-    switch = [Placed("OVS", ovs.health_block(name), of=(FLOWS, UPCALLS)) for name in (FLOWS, UPCALLS) if name in here]
-    ways = [Placed("Path", path.ways_block(name), of=_PATH) for name in _PATH if name in here]
-    others[-1] += ways[:1]
-    below = [tuple(row) for row in (first, [*queues, *switch[:1]], *others) if row]
+def _overview(manifests: Mapping[str, Manifest], here: Collection[str]) -> Pane:
+    """What stands out, then each topic in short; what only some hosts have is left out where nothing measures it."""
     top = (
         (Placed("Stands out", stands_out.block(), lines=8),),
         (Placed("Baseline", against_baseline.block(), lines=7),),
     )
-    rows = [*top, *below]
-    return Pane("overview", "Overview", tuple(rows), tuple(name for names in _OVERVIEW for name in names))
+    naming: dict[str, list[str]] = {}
+    for name, spec in _named(manifests, "overview"):
+        naming.setdefault(spec.name if spec.kind == "drawn" else f"{name}/{spec.name}", []).append(name)
+    rows: dict[int | None, list[Placed]] = {}
+    for place in _places(manifests, here, "overview"):
+        spec, first = place.spec, place.probes[0]
+        of = () if spec.always else tuple(naming[spec.name if spec.kind == "drawn" else f"{first}/{spec.name}"])
+        rows.setdefault(spec.row, []).append(Placed(spec.tab, place.block, spec.lines, of))
+    topics = dict.fromkeys(name for name, spec in _named(manifests, "overview") if spec.kind != "drawn")
+    return Pane("overview", "Overview", (*top, *(tuple(row) for row in rows.values())), tuple(topics))
 
 
-def _full(name: str, title: str, probes: Sequence[str], manifests: Mapping[str, Manifest], missing: str = "") -> Pane:
-    present = [probe for probe in probes if probe in manifests]
-    found = [(probe, block) for probe in present for block in blocks_of(manifests[probe])]
-    placed = [Placed(_tab(probe, block, found), block) for probe, block in found]
-    return Pane(name, title, _rows(placed), tuple(probes), missing)
+def _full(
+    name: str,
+    title: str,
+    manifests: Mapping[str, Manifest],
+    here: Collection[str],
+    missing: str = "",
+    profile: str = "",
+    in_pairs: bool = False,
+) -> Pane:
+    """The rows that manifests number, and below them what they do not; that in pairs, if so, or where there is much."""
+    rows: dict[int, list[Placed]] = {}
+    below = []
+    for place in _places(manifests, here, name):
+        if place.spec.row is None:
+            below.append(place.placed)
+        else:
+            rows.setdefault(place.spec.row, []).append(place.placed)
+    probes = tuple(dict.fromkeys(probe for probe, _ in _named(manifests, name)))
+    numbered = (tuple(rows[row]) for row in sorted(rows))
+    return Pane(name, title, (*numbered, *(_pairs(below) if in_pairs else _rows(below))), probes, missing, profile)
 
 
-def _vhost(probes: Sequence[str], manifests: Mapping[str, Manifest]) -> Pane:
-    """All queues in one table, and below it what belongs to workers, stages and virtual CPUs."""
-    rows: list[tuple[Placed, ...]] = []
-    if VHOST in manifests or RINGS in manifests:
-        rows.append((Placed("All queues", vhost.block()),))
-    more = []
-    for tab, probe, name in _VHOST_BLOCKS:
-        if probe in manifests:
-            manifest = manifests[probe]
-            block = table_block if name in manifest.tables else histogram_block
-            more.append(Placed(tab, block(manifest, name)))
-    rows += [tuple(more[at : at + 2]) for at in range(0, len(more), 2)]
-    return Pane("vhost", "vhost", tuple(rows), tuple(probes), VHOST_MISSING, "vhost")
+def _named(manifests: Mapping[str, Manifest], pane: str) -> list[tuple[str, PlaceSpec]]:
+    """Every place that a manifest names in a pane, with its probe, in order."""
+    found = [(name, spec) for name, manifest in manifests.items() for spec in manifest.panes if spec.pane == pane]
+    return sorted(found, key=lambda one: ((pane == "overview" and one[1].row) or 0, one[1].order))
 
 
-def _ovs(probes: Sequence[str], manifests: Mapping[str, Manifest]) -> Pane:
-    """Health on top, upcalls by port, then what is dropped and who asks; last the threads and ports behind it."""
-    rows: list[tuple[Placed, ...]] = []
-    if FLOWS in manifests or UPCALLS in manifests:
-        known = FLOWS if FLOWS in manifests else UPCALLS
-        rows.append((Placed("Health", ovs.health_block(known), lines=HEALTH_LINES),))
-    drops = [Placed("Drops", ovs.drops_block())] if DROPS in manifests else []
-    ports = [Placed("Ports", table_block(manifests[FLOWS], "ports"))] if FLOWS in manifests else []
-    if UPCALLS in manifests:
-        rows.append((Placed("Upcalls", ovs.ports_block()),))
-        rows.append((*drops, Placed("Causes", ovs.causes_block())))
-        rows.append((Placed("Handlers", ovs.handlers_block()), *ports))
+def _places(manifests: Mapping[str, Manifest], here: Collection[str], pane: str) -> Iterator[_Place]:
+    """The places of a pane that have something to show; a block that several probes name stands at its first."""
+    named = [(name, spec) for name, spec in _named(manifests, pane) if name in here or spec.always]
+    seen: set[str] = set()
+    for name, spec in named:
+        if spec.kind == "drawn":
+            if spec.name not in seen:
+                seen.add(spec.name)
+                probes = tuple(
+                    dict.fromkeys(one for one, other in named if other.name == spec.name and other.kind == "drawn")
+                )
+                yield _Place(spec, drawn.BLOCKS[spec.name](probes), probes)
+        else:
+            yield from _generic(manifests[name], spec)
+
+
+def _generic(manifest: Manifest, spec: PlaceSpec) -> Iterator[_Place]:
+    if spec.kind == "table":
+        yield _Place(spec, table_block(manifest, spec.name), (manifest.name,))
+    elif spec.kind == "histogram":
+        yield _Place(spec, histogram_block(manifest, spec.name), (manifest.name,))
     else:
-        rows += [tuple(placed) for placed in (drops, ports) if placed]
-    return Pane("ovs", "Open vSwitch", tuple(rows), tuple(probes), OVS_MISSING, "ovs")
+        blocks = blocks_of(manifest)
+        for block in blocks:
+            short = block.name.removeprefix(f"{manifest.name}-").replace("_", " ")
+            tab = f"{spec.tab}: {short}" if blocks[1:] else spec.tab
+            yield _Place(replace(spec, tab=tab), block, (manifest.name,))
 
 
-def _path(probes: Sequence[str], manifests: Mapping[str, Manifest]) -> Pane:
-    """Directions with their stages on top, then devices, flows and the slow packets of both path probes."""
-    running = [name for name in _PATH if name in manifests]
-    rows: tuple[tuple[Placed, ...], ...] = ()
-    if running:
-        blocks = (
-            Placed("Devices", path.devices_block(running[0])),
-            Placed("Flows", path.flows_block(running[0])),
-            Placed("Slow packets", path.slow_block()),
-        )
-        first = Placed("Ways", path.ways_block(running[0]), lines=WAY_LINES)
-        rows = ((first,), *((block,) for block in blocks))
-    return Pane("path", "Path", rows, tuple(probes), PATH_MISSING, "latency")
+def blocks_of(manifest: Manifest) -> list[Block]:
+    """Every table and histogram of a probe."""
+    tables = [table_block(manifest, name) for name in manifest.tables]
+    return [*tables, *(histogram_block(manifest, name) for name in manifest.histograms)]
 
 
 def _rows(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:
@@ -246,12 +242,8 @@ def _rows(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:
     if len(placed) <= STACKED:
         return tuple((one,) for one in placed)
     narrow = [one for one in placed if len(one.block.columns) <= PAIRED_COLUMNS]
-    pairs = [tuple(narrow[at : at + 2]) for at in range(0, len(narrow), 2)]
-    return (*pairs, *((one,) for one in placed if one not in narrow))
+    return (*_pairs(narrow), *((one,) for one in placed if one not in narrow))
 
 
-def _tab(probe: str, block: Block, found: list[tuple[str, Block]]) -> str:
-    short = _TABS.get(probe, probe.replace("_", " "))
-    if sum(other == probe for other, _ in found) == 1:
-        return short
-    return f"{short}: {block.name.removeprefix(probe + '-').replace('_', ' ')}"
+def _pairs(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:
+    return tuple(tuple(placed[at : at + 2]) for at in range(0, len(placed), 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netconsole.tui.panes.common import detail
+from netconsole.tui.panes import row_page
 from netconsole.tui.scene.scene import Evidence, Scene
 from netconsole.tui.screens.over import OverScreen
 from netconsole.tui.widgets.painted import Line
@@ -18,4 +18,4 @@ class DetailScreen(OverScreen):
         self.evidence = evidence
 
     def page(self, scene: Scene, width: int) -> Sequence[Line]:
-        return detail.lines(scene, self.evidence, width)
+        return row_page.lines(scene, self.evidence, width)

@@ -10,6 +10,7 @@ from netconsole.telemetry.frames import Event, Scalar
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Evidence, Scene
 from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole_collector.names.brought import BROUGHT
 
 MAX_ROWS = 500
 
@@ -104,7 +105,7 @@ def describe(fields: Mapping[str, Scalar | list[str]]) -> str:
 
 _FIRST = ("what", "reason", "location", "device", "process", "protocol")
 _ENDS = ("source", "source_port", "target", "target_port")
-_LEFT_OUT = ("mono_ns", "class", "provenance", "ethertype", "netns", "cpu")
+_LEFT_OUT = ("mono_ns", *BROUGHT["drop_reason"], "ethertype", "netns", "cpu")
 
 
 def _end(fields: Mapping[str, Scalar | list[str]], name: str) -> str:

@@ -44,8 +44,8 @@ _LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
 _ORDER = ("class", "reason", "location", "device", "vm", "queue", "direction", "cpu", "softirq", "process", "worker",
           "socket", "port", "address", "protocol", "peer", "source", "target")  # fmt: skip
 """Labels in the order in which people ask for them; others follow as the manifest has them."""
-_EXTRA = {"netns": 19, "provenance": 18, "inode": 17, "ethertype": 16, "peer_port": 15, "peer": 14, "protocol": 13}
-"""Labels that can be done without when there is little room; the highest goes first."""
+_EXTRA = {"netns": 19, "provenance": 18, "ethertype": 16, "l4": 13}
+"""How labels are shown that can be done without when there is little room; the highest goes first."""
 _FIRST_SPARES = (0, 2, 1)
 """Of the first three labels: the first always stays, the others longer than any figure but the most important."""
 _LABEL_SPARE = 10
@@ -151,7 +151,7 @@ def _row_cells(
     labels: Sequence[str],
     lower_bound: bool,
 ) -> dict[str, Cell]:
-    cells = {label: _label_cell(label, row.labels.get(label)) for label in labels}
+    cells = {label: _label_cell(spec.label(label), row.labels.get(label)) for label in labels}
     for value in spec.value:
         cells.update(_value_cells(row, value, lower_bound))
     total = row.total(spec.sort)
@@ -180,7 +180,7 @@ def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> 
 def _histogram_cells(
     scene: Scene, probe: ProbeState, group: HistogramsState, one: HistogramState, spec: HistogramSpec
 ) -> dict[str, Cell]:
-    cells = {column.name: _label_cell(column.name, one.labels.get(column.name)) for column in _labels(spec.key)}
+    cells = {label: _label_cell(spec.label(label), one.labels.get(label)) for label in _key_names(spec)}
     lower_bound = bool(probe.at_least() or probe.cost.unmeasured)
     cells["n"] = Cell(figure.number(one.per_s, lower_bound), one.per_s)
     for title, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
@@ -205,6 +205,16 @@ def value_columns(spec: TableSpec) -> list[ValueSpec]:
     return sorted(values, key=lambda value: value.name != spec.sort)
 
 
+def _values_shown(spec: TableSpec) -> list[ValueSpec]:
+    """The values that have a column."""
+    values = value_columns(spec)
+    if not spec.columns:
+        return values
+    by_name = {value.name: value for value in values}
+    shown = [by_name[name] for name in spec.columns if name in by_name]
+    return sorted(shown, key=lambda value: value.name != spec.sort)
+
+
 def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, holds_times: bool) -> str:
     state = scene.state.probes.get(manifest.name)
     if state is None:
@@ -225,31 +235,26 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
     return " · ".join(parts)
 
 
-def _labels(key: Sequence[ValueSpec]) -> list[ValueSpec]:
-    return [column for column in key if column.name and not column.type.startswith("pad[")]
+def _key_names(spec: HistogramSpec) -> list[str]:
+    """The labels of a histogram's own key, in its order."""
+    return [column.name for column in spec.key if column.name and not column.type.startswith("pad[")]
 
 
 def _table_columns(spec: TableSpec) -> list[Column]:
-    shown_as = {column.name: column.shown_as or "text" for column in spec.key}
-    columns = _label_columns([(name, shown_as.get(name, "text")) for name in spec.labels])
-    for place, value in enumerate(value_columns(spec)):
-        spare = 0 if place == 0 else 3 + place
-        if value.kind == "max":
-            head = _head(value.name)
-            columns.append(Column(value.name, head, max(7, len(head)), right=True, spare=spare))
-        elif value.unit == "ns":
-            columns.append(Column(value.name, f"{_head(value.name)} %", 7, right=True, spare=spare))
-        else:
-            head = f"{value.unit or value.name}/s" if value.name == "count" else f"{_head(value.name)}/s"
-            columns.append(Column(value.name, head, max(7, len(head)), right=True, spare=spare))
-            if place == 0:
-                columns.append(Column("total", "total", TOTAL_COLUMNS, right=True, spare=2))
+    columns = _label_columns(spec, spec.labels)
+    for place, value in enumerate(_values_shown(spec)):
+        usual = 0 if place == 0 else 3 + place
+        head, spare = _value_head(value), usual if value.spare is None else value.spare
+        least = 7 if value.unit == "ns" and value.kind != "max" else max(7, len(head))
+        columns.append(Column(value.name, head, least, right=True, spare=spare))
+        if place == 0 and value.kind != "max" and value.unit != "ns":
+            columns.append(Column("total", "total", TOTAL_COLUMNS, right=True, spare=2))
     columns.append(Column("history", "trend", 12, spare=_TREND_SPARE, grow=2, most=SPARK))
     return columns
 
 
 def _histogram_columns(spec: HistogramSpec) -> list[Column]:
-    columns = _label_columns([(column.name, column.shown_as or "text") for column in _labels(spec.key)])
+    columns = _label_columns(spec, _key_names(spec))
     columns.append(Column("n", "n/s", 6, right=True))
     columns += [Column(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 11), ("p99", 0))]
     columns.append(Column("max", "max ever", 8, right=True, spare=12))
@@ -257,18 +262,35 @@ def _histogram_columns(spec: HistogramSpec) -> list[Column]:
     return columns
 
 
-def _label_columns(labels: Sequence[tuple[str, str]]) -> list[Column]:
-    """``labels`` as (name, shown as)."""
-    ordered = sorted(labels, key=lambda label: _ORDER.index(label[0]) if label[0] in _ORDER else len(_ORDER))
+def _value_head(value: ValueSpec) -> str:
+    if value.head:
+        return value.head
+    if value.kind == "max":
+        return _head(value.name)
+    if value.unit == "ns":
+        return f"{_head(value.name)} %"
+    return f"{value.unit or value.name}/s" if value.name == "count" else f"{_head(value.name)}/s"
+
+
+def _label_columns(spec: TableSpec | HistogramSpec, labels: Sequence[str]) -> list[Column]:
+    """Those that the manifest names, in its order; else all, in the usual one."""
+    if spec.columns:
+        ordered = [name for name in spec.columns if name in labels]
+    else:
+        ordered = sorted(labels, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
     columns: list[Column] = []
     first = iter(_FIRST_SPARES)
-    for name, shown_as in ordered:
-        spare = 0 if name == "class" else _EXTRA[name] if name in _EXTRA else next(first, _LABEL_SPARE)
-        columns.append(_label_column(name, shown_as, spare))
+    for name in ordered:
+        label = spec.label(name)
+        shown_as = label.shown_as or name
+        usual = 0 if name == "class" else _EXTRA.get(shown_as)
+        spare = label.spare if label.spare is not None else usual
+        columns.append(_label_column(label, next(first, _LABEL_SPARE) if spare is None else spare))
     return columns
 
 
-def _label_column(name: str, shown_as: str, spare: int = 0) -> Column:
+def _label_column(label: ValueSpec, spare: int = 0) -> Column:
+    name, shown_as = label.name, label.shown_as or "text"
     least, grow, most = _LABEL_WIDTHS.get(shown_as, (8, 1, 16))
     if name in ("cpu", "queue", "q"):
         least, grow, most = 3 if name == "cpu" else 5, 0, 5
@@ -276,7 +298,7 @@ def _label_column(name: str, shown_as: str, spare: int = 0) -> Column:
         return Column(name, "", 2)
     elif name == "provenance":
         least, grow, most = 10, 0, 10
-    head = _head(name)
+    head = label.head or _head(name)
     return Column(name, head, max(least, min(len(head), 8)), right=shown_as == "cpu", grow=grow, most=most, spare=spare)
 
 
@@ -285,12 +307,12 @@ def _head(name: str) -> str:
     return " ".join(_SHORT.get(word, word) for word in words)
 
 
-def _label_cell(name: str, value: Label) -> Cell:
-    if name == "class":
+def _label_cell(label: ValueSpec, value: Label) -> Cell:
+    if label.name == "class":
         level = CLASS_LEVELS.get(str(value), "?")
         return Cell(level, str(value), LEVEL_TONES[level])
     sort: float | str | None = float(value) if isinstance(value, int) else value
-    return Cell(label_text(name, value), sort)
+    return Cell(label_text(label.name, label.words.get(str(value), value)), sort)
 
 
 def _value_cells(row: RowState, value: ValueSpec, lower_bound: bool) -> dict[str, Cell]:

@@ -15,7 +15,7 @@ from netconsole.budget.spending import (
     user_cpu_pct,
     worst,
 )
-from netconsole.telemetry.frames import LEDGER_COUNTS
+from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Evidence, Scene
 from netconsole.tui.widgets.columns import Cell, Column, Row

@@ -40,7 +40,7 @@ def block() -> Block:
 
 def rows(scene: Scene) -> list[Row]:
     """The findings, the worst first; those that ended last."""
-    return [_row(finding, _unit(scene, finding)) for finding in scene.findings]
+    return [_row(finding, _topic(scene, finding), _unit(scene, finding)) for finding in scene.findings]
 
 
 def log_block() -> Block:
@@ -134,14 +134,14 @@ def _unit(scene: Scene, finding: Incident) -> str:
     return spec.unit if spec is not None else ""
 
 
-def _row(finding: Incident, unit: str) -> Row:
+def _row(finding: Incident, topic: str, unit: str) -> Row:
     ended = finding.ended_ns is not None
     when = f"ended {clock(finding.ended_ns)}" if finding.ended_ns is not None else f"since {clock(finding.since_ns)}"
     history = finding.history
     text = told(finding)
     cells = {
         "level": Cell("ok" if ended else finding.level, finding.level, LEVEL_TONES["off" if ended else finding.level]),
-        "topic": Cell(_topic(finding), finding.probe, "dim"),
+        "topic": Cell(topic, finding.probe, "dim"),
         "say": Cell(text, text, "dim" if ended else ""),
         "since": Cell(when, float(finding.since_ns), "dim"),
         "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
@@ -149,10 +149,6 @@ def _row(finding: Incident, unit: str) -> Row:
     return Row(Standing(finding.number, evidence_of(finding)), cells)
 
 
-_TOPICS = {"kernel_drops": "drops", "tx_queue_latency": "queue", "softirq_health": "softirq", "socket_drops": "socket",
-           "socket_groups": "socket", "link_rates": "link", "softnet": "softirq", "host_path": "path",
-           "local_path": "path", "ovs_flows": "ovs", "ovs_upcalls": "ovs", "ovs_drops": "ovs"}  # fmt: skip
-
-
-def _topic(finding: Incident) -> str:
-    return _TOPICS.get(finding.probe) or figure.safe(finding.probe.replace("_", " "), 48) or "cost"
+def _topic(scene: Scene, finding: Incident) -> str:
+    manifest = scene.manifests.get(finding.probe)
+    return manifest.topic if manifest is not None else figure.safe(finding.probe.replace("_", " "), 48) or "cost"

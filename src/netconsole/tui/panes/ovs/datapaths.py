@@ -32,25 +32,6 @@ EXPLAINED = {
     "slow answers": "1 upcall in 100 takes over 10 ms",
 }
 """What a state means, in a sentence that fits 80 columns with the datapath's name."""
-DROPPED = {
-    "OVS_DROP_LAST_ACTION": "flow without output",
-    "OVS_DROP_EXPLICIT": "drop action",
-    "OVS_DROP_EXPLICIT_WITH_ERROR": "drop action, error",
-    "OVS_DROP_METER": "meter",
-    "OVS_DROP_CONNTRACK": "conntrack",
-    "OVS_DROP_ACTION_ERROR": "action failed",
-    "OVS_ACTION_FAILED": "action failed",
-    "OVS_UPCALL_FAILED": "upcall lost",
-    "OVS_TOO_LARGE": "over the MTU",
-    "OVS_NO_PORT": "no such port",
-    "OVS_MALFORMED": "malformed",
-    "OVS_DROP_RECURSION_LIMIT": "too deep",
-    "OVS_DROP_DEFERRED_LIMIT": "too many deferred",
-    "OVS_DROP_FRAG_L2_TOO_LONG": "fragment too long",
-    "OVS_DROP_FRAG_INVALID_PROTO": "fragment, not IP",
-    "OVS_DROP_IP_TTL": "TTL expired",
-}
-"""Reasons of drops in words; others are said by name (enum ovs_drop_reason, net/openvswitch/drop.h)."""
 
 
 Bridges: TypeAlias = dict[tuple[Label, Label], str]

@@ -12,7 +12,6 @@ from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.tables import CLASS_LEVELS, MAX_ROWS, SPARK, Block
 from netconsole.tui.panes.ovs.datapaths import (
-    DROPPED,
     DROPS,
     EXPLAINED,
     FLOWS,
@@ -352,7 +351,8 @@ def _drop_cells(scene: Scene, row: RowState, of_ports: Bridges, at_least: bool) 
     level = CLASS_LEVELS.get(str(labels.get("class")), "?")
     reason = str(labels.get("reason"))
     rate, total = row.per_s("count"), row.total("count")
-    what, bridge = DROPPED.get(reason, reason), of_ports.get(place_of(row))
+    words = scene.manifests[DROPS].tables["drops"].label("reason").words
+    what, bridge = words.get(reason, reason), of_ports.get(place_of(row))
     return {
         "bridge": Cell(figure.safe(bridge, 64), bridge),
         "class": Cell(level, str(labels.get("class")), LEVEL_TONES[level]),

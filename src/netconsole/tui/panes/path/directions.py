@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import add
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState
 from netconsole.tui.scene.scene import Scene
 
-HOST, LOCAL = "host_path", "local_path"
-WAYS = {
-    (HOST, "out"): "inside → outside",
-    (HOST, "in"): "outside → inside",
-    (HOST, "within"): "inside → inside",
-    (HOST, "through"): "outside → outside",
-    (LOCAL, "out"): "socket → device",
-    (LOCAL, "in"): "device → socket",
-}
-"""Probe and direction in words; inside and outside are the sets of devices that are the probe's knobs."""
-STAGES = {
-    "stack": "made → queued",
-    "forward": "received → queued",
-    "lookup": "received → OVS acts",
-    "upcall": "asked → answered",
-    "actions": "OVS acts → queued",
-    "ct": "conntrack",
-    "devices": "first → last device",
-    "qdisc": "queued → driver",
-}
-"""The stages in the order in which a packet goes through them, and from where to where each is."""
+CROSSING, STAGES, FLOWS = "crossing", "stages", "flows"
+"""Histograms and the table that a path probe has; its manifest has the words for directions and stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +25,45 @@ class Way:
 
     probe: str
     direction: str
+    words: str
+    """From where to where: ``inside → outside``."""
     delta: Buckets
     total: Buckets
     per_s: float | None
     parts: list[HistogramState]
     stages: dict[str, HistogramState]
 
-    @property
-    def words(self) -> str:
-        """From where to where: ``inside → outside``."""
-        return words_of(self.probe, self.direction)
+
+def probes(scene: Scene) -> list[ProbeState]:
+    """The probes whose ways the pane shows, in its order."""
+    found = [
+        (place.order, name)
+        for name, manifest in scene.manifests.items()
+        for place in manifest.panes
+        if place.pane == "path" and place.name == "path-ways" and name in scene.state.probes
+    ]
+    return [scene.state.probes[name] for _, name in sorted(found)]
 
 
-def words_of(probe: str, direction: object) -> str:
-    """A direction in words; one that is not known as it is (not yet safe to show)."""
-    return WAYS.get((probe, str(direction)), str(direction))
+def direction_words(manifest: Manifest, direction: object) -> str:
+    """A direction in words; one that has none as it is (not yet safe to show)."""
+    histogram = manifest.histograms.get(CROSSING)
+    return histogram.label("direction").words.get(str(direction), str(direction)) if histogram else str(direction)
+
+
+def stage_words(manifest: Manifest) -> Mapping[str, str]:
+    """The stages in the order in which a packet goes through them, and from where to where each is."""
+    histogram = manifest.histograms.get(STAGES)
+    return histogram.label("stage").words if histogram else {}
 
 
 def ways(scene: Scene) -> list[Way]:
     """Every direction in which packets went, the busiest first; the probes one after the other."""
-    found = [way for name in (HOST, LOCAL) if name in scene.state.probes for way in _ways(scene.state.probes[name])]
-    return sorted(found, key=lambda way: (way.probe != HOST, -way.delta.count, -way.total.count))
+    found = []
+    for state in probes(scene):
+        of_probe = _ways(state, scene.manifests[state.name])
+        found += sorted(of_probe, key=lambda way: (-way.delta.count, -way.total.count))
+    return found
 
 
 def find(scene: Scene, probe: str, direction: str) -> Way | None:
@@ -81,8 +81,9 @@ def slowest_stage(way: Way) -> tuple[str, float] | None:
     return stage, 100 * took[stage] / whole
 
 
-def _ways(state: ProbeState) -> Iterator[Way]:
-    crossing, by_stage = state.histograms.get("crossing"), state.histograms.get("stages")
+def _ways(state: ProbeState, manifest: Manifest) -> Iterator[Way]:
+    crossing, by_stage = state.histograms.get(CROSSING), state.histograms.get(STAGES)
+    known = stage_words(manifest)
     parts: dict[str, list[HistogramState]] = {}
     for one in crossing.rows.values() if crossing else ():
         parts.setdefault(str(one.labels.get("direction")), []).append(one)
@@ -95,9 +96,10 @@ def _ways(state: ProbeState) -> Iterator[Way]:
         yield Way(
             probe=state.name,
             direction=direction,
+            words=direction_words(manifest, direction),
             delta=add(one.delta for one in of_devices),
             total=add(one.total for one in of_devices),
             per_s=None if None in rates else sum(rate for rate in rates if rate is not None),
             parts=of_devices,
-            stages={name: of_stages[name] for name in STAGES if name in of_stages and of_stages[name].total.count},
+            stages={name: of_stages[name] for name in known if name in of_stages and of_stages[name].total.count},
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from netconsole.base import figure
@@ -14,7 +14,18 @@ from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.stages import share, side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block
-from netconsole.tui.panes.path.directions import HOST, LOCAL, STAGES, Way, find, slowest_stage, ways, words_of
+from netconsole.tui.panes.path.directions import (
+    CROSSING,
+    FLOWS,
+    STAGES,
+    Way,
+    direction_words,
+    find,
+    probes,
+    slowest_stage,
+    stage_words,
+    ways,
+)
 from netconsole.tui.scene.scene import Evidence, Scene, why_silent
 from netconsole.tui.widgets.bars import bar
 from netconsole.tui.widgets.columns import Cell, Column, Row
@@ -23,8 +34,6 @@ from netconsole.tui.widgets.painted import Line
 BAR_COLUMNS = 14
 MAX_SLOW = 200
 """Slow packets that are listed: more than anyone reads."""
-_INCOMPLETE = ("evicted", "exchanged", "unmatched")
-"""Counters of ways whose end or start was not found; what these mean is in docs/subjects/path.md."""
 
 WAY_COLUMNS = (
     Column("way", "way", 16, grow=1, most=20),
@@ -95,9 +104,9 @@ def flows_block(probe: str) -> Block:
     )
 
 
-def slow_block() -> Block:
+def slow_block(probe: str) -> Block:
     """Packets above the threshold that were sampled."""
-    return Block("path-slow", _slow_title, SLOW_COLUMNS, slow_rows, _slow_note)
+    return Block("path-slow", _slow_title, SLOW_COLUMNS, slow_rows, lambda scene: _slow_note(scene, probe))
 
 
 def way_rows(scene: Scene) -> list[Row]:
@@ -110,7 +119,7 @@ def device_rows(scene: Scene) -> list[Row]:
     pairs = [(way, one) for way in ways(scene) for one in way.parts]
     pairs.sort(key=lambda pair: (not pair[1].delta.count, -(pair[1].percentile(99.0, "delta") or 0.0)))
     return [
-        Row(Evidence(way.probe, "histogram", "crossing", one.key), partial(_device_cells, scene, way, one))
+        Row(Evidence(way.probe, "histogram", CROSSING, one.key), partial(_device_cells, scene, way, one))
         for way, one in pairs[:MAX_ROWS]
     ]
 
@@ -118,12 +127,12 @@ def device_rows(scene: Scene) -> list[Row]:
 def flow_rows(scene: Scene) -> list[Row]:
     """Flows of all path probes, those that move most packets first."""
     found = []
-    for state in _probes(scene):
-        table = state.tables.get("flows")
+    for state in probes(scene):
+        table = state.tables.get(FLOWS)
         found += [(state, table, row) for row in table.rows.values()] if table is not None else []
     found.sort(key=lambda one: (-(one[2].per_s("packets") or 0.0), -(one[2].total("packets") or 0)))
     return [
-        Row(Evidence(state.name, "table", "flows", row.key), partial(_flow_cells, scene, state, table, row))
+        Row(Evidence(state.name, "table", FLOWS, row.key), partial(_flow_cells, scene, state, table, row))
         for state, table, row in found[:MAX_ROWS]
     ]
 
@@ -131,12 +140,12 @@ def flow_rows(scene: Scene) -> list[Row]:
 def slow_rows(scene: Scene) -> list[Row]:
     """The samples that are kept, the slowest first."""
     found = []
-    for state in _probes(scene):
+    for state in probes(scene):
         first = state.events_arrived - len(state.events)
         found += [(state.name, first + place, event) for place, event in enumerate(state.events)]
     found.sort(key=lambda one: -_ns(one[2].fields.get("total_ns")))
     return [
-        Row(Evidence(probe, "event", str(number), ()), partial(_slow_cells, event))
+        Row(Evidence(probe, "event", str(number), ()), partial(_slow_cells, stage_words(scene.manifests[probe]), event))
         for probe, number, event in found[:MAX_SLOW]
     ]
 
@@ -154,7 +163,7 @@ def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
     if way.stages:
         yield [("  Stages, since attached", "head")]
         found = {**{name: one.total for name, one in way.stages.items()}, "all": way.total}
-        yield from side_by_side(found, way.total, "ns", STAGES, width)
+        yield from side_by_side(found, way.total, "ns", stage_words(scene.manifests[way.probe]), width)
     yield [("  Between", "head")]
     for one in sorted(way.parts, key=lambda part: -part.total.count):
         between = f"{figure.safe(one.labels.get('from'), 32)} → {figure.safe(one.labels.get('to'), 32)}"
@@ -189,7 +198,7 @@ def _way_and_stages(scene: Scene, way: Way) -> Iterator[Row]:
     whole = sum(one.delta.sum for one in way.stages.values())
     for stage, one in way.stages.items():
         yield Row(
-            Evidence(way.probe, "histogram", "stages", one.key),
+            Evidence(way.probe, "histogram", STAGES, one.key),
             partial(_stage_cells, scene, way, stage, one, whole, at_least),
         )
 
@@ -201,10 +210,10 @@ def _way_cells(scene: Scene, way: Way, at_least: bool) -> dict[str, Cell]:
     cells["share"] = Cell(share(way.delta.sum, way.delta.sum), 1.0 if way.delta.sum else None)
     most = slowest_stage(way)
     cells["bar"] = Cell(f"most: {most[0]}" if most else "", most[0] if most else None)
-    group = scene.state.probes[way.probe].histograms["crossing"]
+    group = scene.state.probes[way.probe].histograms[CROSSING]
     cells["history"] = Cell("", history=partial(group.history, busiest.key, SPARK), unit="ns")
     if len(way.parts) == 1:
-        return cells | baseline_cells.of_percentile(scene, way.probe, "crossing", busiest, 99.0)
+        return cells | baseline_cells.of_percentile(scene, way.probe, CROSSING, busiest, 99.0)
     return cells | (baseline_cells.cells(None) if scene.against is not None else {})
 
 
@@ -216,9 +225,9 @@ def _stage_cells(
     part = one.delta.sum / whole if whole else None
     cells["share"] = Cell(share(one.delta.sum, whole), part)
     cells["bar"] = Cell(bar(part or 0.0, BAR_COLUMNS), part, "trend")
-    group = scene.state.probes[way.probe].histograms["stages"]
+    group = scene.state.probes[way.probe].histograms[STAGES]
     cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit="ns")
-    return cells | baseline_cells.of_percentile(scene, way.probe, "stages", one, 99.0)
+    return cells | baseline_cells.of_percentile(scene, way.probe, STAGES, one, 99.0)
 
 
 def _figures(delta: Buckets, total: Buckets, per_s: float | None, at_least: bool) -> dict[str, Cell]:
@@ -236,15 +245,15 @@ def _device_cells(scene: Scene, way: Way, one: HistogramState) -> dict[str, Cell
     cells["way"] = Cell(figure.safe(way.words, 32), way.words)
     for name in ("from", "to"):
         cells[name] = Cell(figure.safe(one.labels.get(name), 64), str(one.labels.get(name)))
-    cells["history"] = Cell("", history=partial(state.histograms["crossing"].history, one.key, SPARK), unit="ns")
-    return cells | baseline_cells.of_percentile(scene, way.probe, "crossing", one, 99.0)
+    cells["history"] = Cell("", history=partial(state.histograms[CROSSING].history, one.key, SPARK), unit="ns")
+    return cells | baseline_cells.of_percentile(scene, way.probe, CROSSING, one, 99.0)
 
 
 def _flow_cells(scene: Scene, state: ProbeState, table: TableState, row: RowState) -> dict[str, Cell]:
     at_least = bool(state.at_least())
     samples, sum_ns = row.per_s("samples"), row.per_s("latency_ns")
     mean_ns = sum_ns / samples if samples and sum_ns is not None else None
-    flow, way = flow_text(row.labels), words_of(state.name, row.labels.get("direction"))
+    flow, way = flow_text(row.labels), direction_words(scene.manifests[state.name], row.labels.get("direction"))
     total, longest_ns = row.total("packets"), row.gauges.get("latency_max_ns")
     cells = {
         "way": Cell(figure.safe(way, 32), way),
@@ -257,13 +266,13 @@ def _flow_cells(scene: Scene, state: ProbeState, table: TableState, row: RowStat
     for name in ("packets", "bytes", "slow"):
         value = row.per_s(name)
         cells[name] = Cell(figure.number(value, at_least), value, "" if value else "dim")
-    return cells | baseline_cells.of_value(scene, state.name, "flows", row, "packets")
+    return cells | baseline_cells.of_value(scene, state.name, FLOWS, row, "packets")
 
 
-def _slow_cells(event: Event) -> dict[str, Cell]:
+def _slow_cells(stages: Iterable[str], event: Event) -> dict[str, Cell]:
     fields = event.fields
     whole = _ns(fields.get("total_ns"))
-    took = {stage: _ns(fields.get(f"{stage}_ns")) for stage in STAGES if _ns(fields.get(f"{stage}_ns"))}
+    took = {stage: _ns(fields.get(f"{stage}_ns")) for stage in stages if _ns(fields.get(f"{stage}_ns"))}
     most = max(took, key=lambda stage: took[stage]) if took else None
     between = f"{figure.safe(fields.get('from'), 32)} → {figure.safe(fields.get('to'), 32)}"
     flow = flow_text(fields)
@@ -279,11 +288,11 @@ def _slow_cells(event: Event) -> dict[str, Cell]:
 
 def _ways_title(scene: Scene) -> str:
     parts = ["Ways of packets"]
-    for state in _probes(scene):
+    for state in probes(scene):
         lost = [
             f"{figure.count(counted.count.total)} {name}"
-            for name in _INCOMPLETE
-            if (counted := state.counters.get(name)) is not None and counted.count.total
+            for name, spec in scene.manifests[state.name].counters.items()
+            if spec.loss and (counted := state.counters.get(name)) is not None and counted.count.total
         ]
         if lost:
             parts.append(f"{state.name}: {', '.join(lost)}")
@@ -300,22 +309,18 @@ def _ways_note(scene: Scene, probe: str) -> str:
 
 
 def _slow_title(scene: Scene) -> str:
-    counted = [state.counters["slow"].count.total for state in _probes(scene) if "slow" in state.counters]
-    sampled = sum(len(state.events) for state in _probes(scene))
+    counted = [state.counters["slow"].count.total for state in probes(scene) if "slow" in state.counters]
+    sampled = sum(len(state.events) for state in probes(scene))
     if not sampled:
         return "Slow packets"
     return f"Slow packets · {figure.count(sampled)} sampled of {figure.count(sum(counted))} above the threshold"
 
 
-def _slow_note(scene: Scene) -> str:
-    running = [state for state in _probes(scene) if state.measuring]
+def _slow_note(scene: Scene, probe: str) -> str:
+    running = [state for state in probes(scene) if state.measuring]
     if running and all(state.mode != "details" for state in running):
         return f"mode summary only counts: press e and set {running[0].name} to mode details, with a threshold"
-    return "none above the threshold so far" if running else why_silent(scene, HOST)
-
-
-def _probes(scene: Scene) -> Sequence[ProbeState]:
-    return [scene.state.probes[name] for name in (HOST, LOCAL) if name in scene.state.probes]
+    return "none above the threshold so far" if running else why_silent(scene, probe)
 
 
 def _ns(value: object) -> int:

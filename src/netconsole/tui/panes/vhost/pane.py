@@ -10,7 +10,6 @@ from functools import partial
 
 from netconsole.base import figure
 from netconsole.compare.reference import Reference
-from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState, RowState
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.stages import side_by_side
@@ -21,7 +20,6 @@ from netconsole.tui.panes.vhost.queues import (
     KICKS,
     LEVELS,
     RINGS,
-    STAGES,
     VHOST,
     Place,
     Queue,
@@ -31,6 +29,7 @@ from netconsole.tui.panes.vhost.queues import (
     is_late,
     percentile_ns,
     queues,
+    stage_words,
     stages,
     verdict,
     wake_ns,
@@ -42,11 +41,6 @@ from netconsole.tui.widgets.painted import Line
 
 MAX_SLOW = 8
 """Slow interrupts and slow kicks that the page of a queue lists."""
-HEADINGS = {
-    INTERRUPTS: "Stages from the tap to the guest's interrupt, since attached",
-    KICKS: "Stages from the guest's kick to the host's stack, since attached",
-}
-
 COLUMNS = (
     Column("vm", "VM", 8, grow=2, most=24),
     Column("device", "dev", 7, grow=1, most=15),
@@ -141,15 +135,18 @@ def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
 
 
 def _way(scene: Scene, queue: Queue, way: str, width: int) -> Iterator[Line]:
-    yield [(f"  {HEADINGS[way]}", "head")]
+    manifest = scene.manifests.get(way)
+    yield [(f"  {manifest.histograms['stages'].title if manifest else way}, since attached", "head")]
     found = stages(scene, queue, way, of_total=True)
     if not found:
         yield [(f"  {why_silent(scene, way)}", "dim")]
         yield []
         return
     whole = found["total"].total if "total" in found else None
-    yield from side_by_side({name: one.total for name, one in found.items()}, whole, "ns", STAGES[way], width)
-    yield from _slow(scene.state.probes[way], queue, way)
+    yield from side_by_side(
+        {name: one.total for name, one in found.items()}, whole, "ns", stage_words(scene, way), width
+    )
+    yield from _slow(scene, queue, way)
 
 
 def _workers(scene: Scene, queue: Queue) -> Iterator[Line]:
@@ -184,7 +181,8 @@ def _ring(scene: Scene, queue: Queue) -> Iterator[Line]:
     yield [("  tap's ring    ", "dim"), (words + flows, "")]
 
 
-def _slow(probe: ProbeState, queue: Queue, way: str) -> Iterator[Line]:
+def _slow(scene: Scene, queue: Queue, way: str) -> Iterator[Line]:
+    probe = scene.state.probes[way]
     served, one = ("packets", "interrupts") if way == INTERRUPTS else ("kicks", "kicks")
     wanted = (queue.device, queue.number)
     slow = [event.fields for event in probe.events if (event.fields.get("device"), event.fields.get("queue")) == wanted]
@@ -196,7 +194,7 @@ def _slow(probe: ProbeState, queue: Queue, way: str) -> Iterator[Line]:
         return
     yield [(f"  Slowest {one} among the samples", "head")]
     for fields in slow[:MAX_SLOW]:
-        parts = [f"{stage} {figure.duration(_ns(fields.get(_field(stage))))}" for stage in STAGES[way]]
+        parts = [f"{stage} {figure.duration(_ns(fields.get(_field(stage))))}" for stage in stage_words(scene, way)]
         count = figure.safe(fields.get(served), 12)
         yield [(f"  {figure.duration(_ns(fields.get('total_ns')))}: {', '.join(parts)}; {count} {served}", "")]
     yield []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,11 +13,6 @@ from netconsole.tui.scene.scene import Evidence, Scene
 
 VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
 MACHINES = "vm_states"
-STAGES = {
-    INTERRUPTS: {"S1-S2": "tap → vhost", "S2-S3": "vhost → signal", "S3-S4": "signal → KVM", "S4-S5": "KVM → APIC"},
-    KICKS: {"K1-K2": "kick → worker", "K2-K3": "worker → tap", "K3-K4": "tap → stack"},
-}
-"""Of the two ways through a queue, by probe, in words."""
 LEVELS = ("!!", "!", "?", "ok", "off")
 """The worst first."""
 LATE_NS = 1_000_000
@@ -222,20 +217,27 @@ def stages(scene: Scene, queue: Queue, way: str = INTERRUPTS, of_total: bool = F
     probe = scene.state.probes.get(way)
     group = probe.histograms.get("stages") if probe else None
     found = {}
-    for stage in (*STAGES[way], "total") if group else ():
+    for stage in (*stage_words(scene, way), "total") if group else ():
         one = group.rows.get(queue.labels(stage=stage)) if group else None
         if one is not None and (of_total or one.delta.count):
             found[stage] = one
     return found
 
 
+def stage_words(scene: Scene, way: str) -> Mapping[str, str]:
+    """The stages of a way through a queue in order, and from where to where each is, as its probe's manifest says."""
+    manifest = scene.manifests.get(way)
+    return manifest.histograms["stages"].label("stage").words if manifest else {}
+
+
 def dominating(found: dict[str, HistogramState]) -> tuple[str, float] | None:
     """The stage that takes most of the interval's time, and its share in percent; None without samples."""
     whole = found["total"].delta.sum if "total" in found else 0
-    if not whole:
+    parts = {name: one.delta.sum for name, one in found.items() if name != "total"}
+    if not whole or not parts:
         return None
-    stage = max(STAGES[INTERRUPTS], key=lambda name: found[name].delta.sum if name in found else 0)
-    return stage, 100 * found[stage].delta.sum / whole
+    stage = max(parts, key=lambda name: parts[name])
+    return stage, 100 * parts[stage] / whole
 
 
 def tables_of(scene: Scene) -> Iterator[TableState]:

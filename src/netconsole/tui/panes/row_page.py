@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from netconsole.base import figure
 from netconsole.findings.incidents import told
 from netconsole.findings.rules import fits
 from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.profile.escalation_rules import SUFFIX
-from netconsole.telemetry.frames import LEDGER_COUNTS
+from netconsole.telemetry.ledger import LEDGER, LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.tui.panes import drawn
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.tables import label_text, value_columns
 from netconsole.tui.panes.overview import stands_out
-from netconsole.tui.panes.ovs import detail
-from netconsole.tui.panes.ovs.datapaths import DROPS, FLOWS, UPCALLS
-from netconsole.tui.panes.path import pane as path
-from netconsole.tui.panes.vhost import pane as vhost
-from netconsole.tui.panes.vhost.queues import RINGS, VHOST
 from netconsole.tui.scene.scene import STATE_WORDS, Evidence, Scene, reason
 from netconsole.tui.widgets.bars import PERCENTILES, summary
 from netconsole.tui.widgets.bars import lines as histogram_lines
@@ -30,23 +26,6 @@ from netconsole.tui.widgets.spark import chart, condense
 CHART_LINES = 6
 HISTOGRAM_LINES = 14
 _INDENT = "  "
-
-LEDGER_WORDS = {
-    "missed": "runs that the kernel skipped because a program was already running: counts are a lower bound",
-    "map_full": "rows without room: they are missing in the table, the counter is exact",
-    "evicted": "idle rows that were removed from a full map: their totals are no longer listed",
-    "join_missed": "ends without a start, or starts without an end: the histogram has fewer samples than packets",
-    "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",
-    "parse_failed": "packets whose headers could not be read: counted as unparsed",
-    "suppressed": "events over the budget: samples are a share, counts are exact",
-    "unlisted": "not put into rows, to keep the budget: the counter is exact, the rows are a lower bound",
-    "breaker": "suppressed by the circuit breaker in the kernel",
-    "unsampled": "suppressed because their flow has no details (knob flows_one_in)",
-    "lost": "events that the buffer refused: samples are a share, counts are exact",
-    "stack_failed": "events whose stack could not be read",
-    "shed": "events that arrived and were not kept here",
-    "unmeasured": "counted but not timed, to save cost: times are estimated from the others, counts are exact",
-}
 
 
 def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
@@ -62,34 +41,24 @@ def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
         body = _histogram(scene, state, manifest, evidence, width)
     elif evidence.kind == "event":
         body = _event(scene, evidence)
-    elif evidence.kind == "direction":
-        body = path.detail(scene, evidence, width)
+    elif evidence.kind in drawn.WHOLE_PAGES:
+        body = drawn.WHOLE_PAGES[evidence.kind](scene, evidence, width)
     else:
         body = _probe(scene, state, manifest)
     return [
         *_title(manifest, state, evidence),
         *_stands_out(scene, evidence),
-        *_joined(scene, evidence, width),
+        *_joined(scene, manifest, evidence, width),
         *body,
-        *_ledger(state),
+        *_ledger(state, manifest),
         *_limits(manifest),
     ]
 
 
-_JOINED: dict[tuple[str, str], Callable[[Scene, Evidence, int], Iterator[Line]]] = {
-    (VHOST, "queues"): vhost.detail,
-    (RINGS, "queues"): vhost.detail,
-    (FLOWS, "datapaths"): detail.of_datapath,
-    (FLOWS, "vswitchd"): detail.of_vswitchd,
-    (UPCALLS, "upcalls"): detail.of_port,
-    (DROPS, "drops"): detail.of_drop,
-}
-"""What other tables and probes know of a row, by probe and table."""
-
-
-def _joined(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
-    page = _JOINED.get((evidence.probe, evidence.name)) if evidence.kind == "table" else None
-    return page(scene, evidence, width) if page is not None else iter(())
+def _joined(scene: Scene, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
+    """What other tables and probes know of the row, where its table names a page."""
+    page = manifest.tables[evidence.name].page if evidence.kind == "table" else ""
+    return drawn.PAGES[page](scene, evidence, width) if page else iter(())
 
 
 def _title(manifest: Manifest, state: ProbeState, evidence: Evidence) -> Iterator[Line]:
@@ -261,7 +230,7 @@ def _advice(manifest: Manifest, found: Sequence[FindingSpec], row: RowState | Hi
         yield []
 
 
-def _ledger(state: ProbeState) -> Iterator[Line]:
+def _ledger(state: ProbeState, manifest: Manifest) -> Iterator[Line]:
     counts = state.at_least()
     samples = state.cost.samples_lost()
     if state.events_shed:
@@ -271,7 +240,7 @@ def _ledger(state: ProbeState) -> Iterator[Line]:
         yield [(f"{_INDENT}none: no run missed, no row refused, no event suppressed or lost", "ok")]
     for name, count in {**counts, **samples}.items():
         mark = "≥ " if name in LEDGER_COUNTS else "  "
-        words = LEDGER_WORDS.get(name, "")
+        words = manifest.losses.get(name) or LEDGER.get(name, "")
         yield [(f"{_INDENT}{mark}{name:<13}{figure.count(count):>12}", "look"), (f"  {words}", "")]
     yield []
 
