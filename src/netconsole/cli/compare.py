@@ -89,6 +89,7 @@ def compare(
     from netconsole.compare.baseline import resolve
     from netconsole.compare.compare import compare as compared
     from netconsole.compare.document import encode
+    from netconsole.probes.catalogue import load_all
     from netconsole.report import RENDERERS, of_comparison
     from netconsole.snapshot.document import load
 
@@ -96,7 +97,7 @@ def compare(
     gc.disable()
     form = out.chosen(format, output, FORMATS, "text")
     snapshots, names = resolve(baseline)
-    found = compared(load(current), snapshots, names)
+    found = compared(load(current), snapshots, names, load_all())
     content = encode(found) if form == "json" else RENDERERS[form](of_comparison(found)).encode()
     out.write(content, output)
     return found.exit_code

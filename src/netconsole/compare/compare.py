@@ -34,10 +34,19 @@ from netconsole.compare.judge import (
     log_rates,
     log_values,
 )
-from netconsole.compare.labels import DEVICE_LABELS, HOST_NETNS
-from netconsole.compare.metrics import Column, Identity, Metric, Metrics, flatten, metric_key
+from netconsole.compare.labels import HOST_NETNS
+from netconsole.compare.metrics import (
+    NO_MANIFESTS,
+    Column,
+    Identity,
+    Metric,
+    Metrics,
+    flatten,
+    metric_key,
+)
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
+from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import MEASURED, ProbeData, Snapshot, SnapshotValue, number, seconds
 
 FALSE_DISCOVERIES = 0.01
@@ -61,11 +70,17 @@ _CONDITIONS = (
 _MAX_NOT_COMPARABLE = 500
 
 
-def compare(current: Snapshot, baseline: Sequence[Snapshot], names: Sequence[str] = ()) -> Comparison:
+def compare(
+    current: Snapshot,
+    baseline: Sequence[Snapshot],
+    names: Sequence[str] = (),
+    manifests: Mapping[str, Manifest] = NO_MANIFESTS,
+) -> Comparison:
     """Hold a snapshot against one or more. ``names`` are what the baseline's files are called. Never raises on a
     valid snapshot; the baseline must not be empty.
     """
-    return compare_metrics(flatten(current), [flatten(snapshot) for snapshot in baseline], names)
+    before = [flatten(snapshot, manifests) for snapshot in baseline]
+    return compare_metrics(flatten(current, manifests), before, names)
 
 
 def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:
@@ -79,7 +94,7 @@ def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str
     changes = changed_facts(now, before)
     ranked = sorted(certain, key=_importance) + sorted(uncertain, key=_importance)
     shown = ranked[:MAX_FINDINGS]
-    explained = explained_by([one.metric for one in shown], changes)
+    explained = explained_by([one.metric for one in shown], changes, now.manifests)
     findings = [
         _finding(rank, one, rank <= len(certain), parts.get(one.metric.identity), facts)
         for rank, (one, facts) in enumerate(zip(shown, explained, strict=True), 1)
@@ -326,13 +341,14 @@ def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
     probe, _, name, labels = identity
     if f"{probe}/table/{name.partition('.')[0]}" in lacking.partial:
         return f"the table was full on the {side} side: a missing row may not be 0"
-    namespace = next((value for label, value in labels if label == "netns"), HOST_NETNS)
+    meanings = lacking.meanings(probe, name.partition(".")[0])
+    namespace = next((value for label, value in labels if meanings.of(label) == "netns"), HOST_NETNS)
     there = lacking.names.known_namespaces
     if there and namespace not in there:
         return f"no such network namespace on the {side} side"
     # The facts name the devices of the host's own network namespace alone.
     is_own = namespace == HOST_NETNS
-    devices = [str(value) for label, value in labels if label in DEVICE_LABELS and value and is_own]
+    devices = [str(value) for label, value in labels if meanings.of(label) == "device" and value and is_own]
     known = lacking.names.known_devices if devices else ()
     if known and any(device not in known for device in devices):
         return f"no such device on the {side} side"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from netconsole.base.fact_keys import parts
 from netconsole.compare.document import FactChange
 from netconsole.compare.metrics import Metric, Metrics
+from netconsole.probes.manifest import GovernedSpec, Manifest
 from netconsole.probes.polarity import TIME_UNITS
 
 Value = str | int | float | bool | list[str] | None
@@ -19,21 +21,10 @@ THERE = "there"
 _IGNORED = re.compile(r"nic/[^/]*/mac$")
 """Made anew with every virtual device, and never the same on two hosts."""
 
-GOVERNS: tuple[tuple[str, str], ...] = (
-    (r"sysctl/net\.(core\.(r|w)mem|ipv4\.(udp|tcp)_|core\.optmem)", r"socket|tcp|udp|retrans"),
-    (r"sysctl/net\.core\.(netdev|dev_weight|flow_limit|busy|rps|gro)", r"softirq|softnet|backlog|squeeze"),
-    (r"sysctl/net\.core\.default_qdisc", r"tx_queue|qdisc|backlog"),
-    (r"sysctl/net\.(netfilter|ipv4\.netfilter)|conntrack/", r"drop|conntrack|nf_"),
-    (r"sysctl/net\.ipv[46]\.(neigh|conf|route|ip_forward)", r"drop"),
-    (r"nic/[^/]*/(offload|coalesce|channels|rings|irq|rx-\d+|gro_)", r"softirq|softnet"),
-    (r"ovs/", r"ovs|upcall|megaflow|vport"),
-    (r"module/(vhost|vhost_net|tun|tap)/", r"vhost|tun|tap|vring|irqfd"),
-    (r"module/kvm[^/]*/", r"vhost|irqfd|kvm|vcpu|time"),
-    (r"(cpu|mitigation|kernel|numa|memory|module/haltpoll)/", r"time"),
+TIMES = GovernedSpec(
+    ("cpu/*", "mitigation/*", "kernel/*", "numa/*", "memory/*", "module/haltpoll/*", "module/kvm*/*"), ("time",)
 )
-"""Facts and the metrics that they may move beside those of their own device or VM; `time` stands for every metric that
-is a time."""
-_GOVERNS = tuple((re.compile(fact), re.compile(metric)) for fact, metric in GOVERNS)
+"""Facts that may move every metric that is a time; what else governs a probe's figures is in its manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +65,12 @@ def changed_facts(now: Metrics, before: Sequence[Metrics]) -> list[Change]:
     return _whole_things(changes, current, [values for values, _ in past])[:MAX_CHANGES]
 
 
-def explained_by(metrics: Sequence[Metric], changes: Sequence[Change]) -> list[list[str]]:
+def explained_by(
+    metrics: Sequence[Metric], changes: Sequence[Change], manifests: Mapping[str, Manifest]
+) -> list[list[str]]:
     """For each metric the changed facts that may explain it: those of its device or VM, and those that govern it."""
+    governing = {name: _governing(manifest.governed_by, changes) for name, manifest in manifests.items()}
+    times = _governing((TIMES,), changes)
     by_thing: dict[str, list[Change]] = {}
     for change in changes:
         if change.thing is not None:
@@ -84,11 +79,21 @@ def explained_by(metrics: Sequence[Metric], changes: Sequence[Change]) -> list[l
     for metric in metrics:
         found = [change.fact for thing in _things(metric) for change in by_thing.get(thing, ())]
         words = metric.key.lower() + (" time" if metric.unit in TIME_UNITS else "")
-        for change in changes:
-            if any(fact.match(change.fact) and governed.search(words) for fact, governed in _GOVERNS):
-                found.append(change.fact)
+        said = [*governing.get(metric.probe, ()), *times]
+        governs = {fact for fact, figures in said if not figures or any(word in words for word in figures)}
+        found += [change.fact for change in changes if change.fact in governs]
         result.append(list(dict.fromkeys(found)))
     return result
+
+
+def _governing(specs: Sequence[GovernedSpec], changes: Sequence[Change]) -> list[tuple[str, tuple[str, ...]]]:
+    """The changed facts that are meant, each with the words of the figures that it governs."""
+    return [
+        (change.fact, spec.figures)
+        for spec in specs
+        for change in changes
+        if any(fnmatchcase(change.fact, pattern) for pattern in spec.facts)
+    ]
 
 
 def _values(metrics: Metrics) -> tuple[dict[str, Value], list[str]]:

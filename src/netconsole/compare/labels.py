@@ -1,35 +1,46 @@
 """Labels that change without meaning anything (taps, processes, namespaces, ephemeral ports), as what they stand for.
 
-The facts of a snapshot say which tap and which thread belongs to which VM; two snapshots are then compared by VM and
-role, not by number.
+What a label stands for is said by its probe's manifest (:mod:`netconsole.probes.meaning`). The facts of a snapshot say
+which tap and which thread belongs to which VM; two snapshots are then compared by VM and role, not by number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from netconsole.base.fact_keys import parts
+from netconsole.probes.manifest import Manifest
+from netconsole.probes.meaning import Meaning, meaning
 from netconsole.snapshot.document import FactData, SnapshotValue
 
 _PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
 _VHOST = re.compile(r"vhost-(\d+)$")
 _EPHEMERAL_DEFAULT = (32768, 60999)
-_PROCESS_LABELS = frozenset({"process", "comm", "task", "thread", "worker"})
-_NUMBER_LABELS = frozenset({"pid", "tid", "tgid"})
-_DROPPED_LABELS = frozenset({"inode", "cookie", "ifindex", "socket_id", "cpu", "qdisc", "shaper"})
-"""A CPU too: what runs where moves by itself; :mod:`netconsole.compare.metrics` keeps the busiest. A device's queueing
-discipline is a fact, not a part of its name, and so is its rate."""
-_NETNS_LABELS = frozenset({"netns"})
 HOST_NETNS, OTHER_NETNS = "host", "other"
 """The host's own network namespace; any that has no name and no process that is known."""
-ADDED_LABELS: Mapping[tuple[str, str], Mapping[str, SnapshotValue]] = {("link_rates", "links"): {"netns": HOST_NETNS}}
-"""Labels that a table did not always have, by probe and table, and what rows without them are of. A row of just that is
-known by its other labels alone, so that it is compared with those from before."""
-_PORT_LABELS = frozenset({"port", "local_port", "remote_port", "sport", "dport"})
-DEVICE_LABELS = frozenset({"device", "dev", "interface", "ifname", "port_name"})
-VOLATILE = _PROCESS_LABELS | _NUMBER_LABELS | _DROPPED_LABELS | _NETNS_LABELS | _PORT_LABELS | DEVICE_LABELS
+
+
+class Meanings:
+    """What the labels of a table or histogram stand for: as its manifest says, else as their names usually do."""
+
+    def __init__(self, manifest: Manifest | None = None, name: str = "") -> None:
+        spec = (manifest.tables.get(name) or manifest.histograms.get(name)) if manifest else None
+        self._said = {column.name: column.stands_for for column in spec.key} if spec else {}
+        self._added = {column.name: column.added for column in spec.key if column.added} if spec else {}
+
+    def of(self, label: str) -> Meaning:
+        """What this label stands for."""
+        return self._said.get(label) or meaning(label)
+
+    def is_understood(self, label: str, value: SnapshotValue) -> bool:
+        """Whether a row is known without this label, as one from before the table had it."""
+        return label in self._added and value in (None, self._added[label])
+
+    def first(self, wanted: Meaning, labels: Iterable[str]) -> str | None:
+        """The first of the labels that stands for this."""
+        return next((label for label in labels if self.of(label) == wanted), None)
 
 
 class Names:
@@ -44,19 +55,21 @@ class Names:
         self._ports = _EPHEMERAL_DEFAULT
         for name, fact in facts.items():
             self._learn(parts(name), fact)
-        self._mappers: dict[str, Callable[[SnapshotValue], SnapshotValue]] = {
-            **dict.fromkeys(DEVICE_LABELS, self.device),
-            **dict.fromkeys(_PROCESS_LABELS, self._process),
-            **dict.fromkeys(_NUMBER_LABELS, self._thread),
-            **dict.fromkeys(_PORT_LABELS, self._port),
-            **dict.fromkeys(_DROPPED_LABELS, lambda _: None),
-            **dict.fromkeys(_NETNS_LABELS, self._namespace),
+        # What runs on which CPU moves by itself; netconsole.compare.metrics keeps the busiest.
+        self._mappers: dict[Meaning, Callable[[SnapshotValue], SnapshotValue]] = {
+            "device": self.device,
+            "process": self._process,
+            "thread": self._thread,
+            "port": self._port,
+            "netns": self._namespace,
+            "cpu": lambda _: None,
+            "nothing": lambda _: None,
+            "itself": lambda value: value,
         }
 
-    def label(self, name: str, value: SnapshotValue) -> SnapshotValue:
+    def label(self, of: Meaning, value: SnapshotValue) -> SnapshotValue:
         """What a label stands for; None when nothing of it can be told again in another snapshot."""
-        mapper = self._mappers.get(name)
-        return value if mapper is None else mapper(value)
+        return self._mappers[of](value)
 
     def device(self, value: SnapshotValue) -> SnapshotValue:
         """A tap as its VM's device, any other device by its name."""

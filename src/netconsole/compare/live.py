@@ -109,7 +109,7 @@ class LiveComparison:
             taken = builder.build(state, self._manifests, self._profile(), since, self._facts)
             unknown = any(_taps(state, self.reference))
             self._begin(state)
-        comparison = compare_metrics(flatten(taken), self.reference.metrics)
+        comparison = compare_metrics(flatten(taken, self._manifests), self.reference.metrics)
         certain = {one.metric: one.direction for one in comparison.findings if one.significant}
         if self._before is not None:
             lasting = tuple(

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from netconsole.compare.labels import ADDED_LABELS, VOLATILE, Names
+from netconsole.compare.labels import Meanings, Names
 from netconsole.compare.significance import EFFECTIVE_SAMPLES
+from netconsole.probes.manifest import Manifest
+from netconsole.probes.meaning import BY_NAME
 from netconsole.probes.polarity import FigureKind, Sense, sense
 from netconsole.snapshot.document import (
     MAX_COUNT,
@@ -28,6 +30,7 @@ from netconsole.snapshot.document import (
     SnapshotValue,
     TableColumns,
 )
+from netconsole.telemetry.ledger import ROWS_LOST
 
 Worse: TypeAlias = Literal["up", "down"] | None
 Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
@@ -37,13 +40,12 @@ Column: TypeAlias = tuple[str, Kind, str]
 Identity: TypeAlias = tuple[str, Kind, str, Labels]
 """Probe, kind, name and labels: what a metric is found by. Its key is the same as text."""
 
+NO_MANIFESTS: Mapping[str, Manifest] = {}
 OWN_COST = "self_cost"
 """How busy the machine was, and what watching cost: conditions of a measurement, and none of its results."""
 EVENT_SIZES = {"ns": 1e6, "us": 1e3, "ms": 1.0, "bytes": 65536.0, "kB": 64.0}
 """A sum of times or bytes has no events that could be counted: a millisecond, or 64 kB, stands for one."""
-_LABEL_NAMES = (
-    frozenset({"cpu", "queue", "node", "vcpu", "vq", "numa_node", "code", "errno", "mark", "zone"}) | VOLATILE
-)
+_LABEL_NAMES = frozenset({"queue", "node", "vcpu", "vq", "numa_node", "code", "errno", "mark", "zone", *BY_NAME})
 """Numbers that are labels, for a snapshot that does not say."""
 _UNQUOTED = re.compile(r"[^\x00-\x1f,=/\"\\\x7f]*")
 
@@ -145,22 +147,32 @@ class Metrics:
     partial: set[str] = field(default_factory=set)
     series: dict[Column, list[float]] = field(default_factory=dict)
     """Of counters and columns of tables, by probe, kind and name: events in each interval of the snapshot."""
+    manifests: Mapping[str, Manifest] = field(default_factory=dict)
+    """Of the probes that are known here."""
+    _meanings: dict[tuple[str, str], Meanings] = field(default_factory=dict)
 
     def add(self, metric: Metric) -> None:
         """Put a metric where it is found."""
         self.by_identity[metric.identity] = metric
 
+    def meanings(self, probe: str, name: str) -> Meanings:
+        """What the labels of a table or histogram stand for."""
+        found = self._meanings.get((probe, name))
+        if found is None:
+            found = self._meanings[probe, name] = Meanings(self.manifests.get(probe), name)
+        return found
 
-def flatten(snapshot: Snapshot) -> Metrics:
-    """All metrics of the probes that measured."""
-    metrics = Metrics(snapshot, Names(snapshot.facts))
+
+def flatten(snapshot: Snapshot, manifests: Mapping[str, Manifest] = NO_MANIFESTS) -> Metrics:
+    """All metrics of the probes that measured. Of a probe that is not among ``manifests``, names say what they mean."""
+    metrics = Metrics(snapshot, Names(snapshot.facts), manifests=manifests)
     for name, probe in snapshot.probes.items():
         if probe.status in MEASURED and name != OWN_COST:
             _counters(metrics, name, probe)
             for table, rows in probe.tables.items():
                 if rows:
                     _table(metrics, name, probe, table, rows)
-                if any(probe.ledger.get(entry) for entry in ("map_full", "evicted", "omitted")):
+                if any(probe.ledger.get(entry) for entry in ROWS_LOST):
                     metrics.partial.add(f"{name}/table/{table}")
             for histogram, data in probe.histograms.items():
                 _histogram(metrics, name, histogram, data)
@@ -193,23 +205,26 @@ def _events_in_turn(per_s: Sequence[float | None], total: int, unit: str) -> lis
 def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list[dict[str, SnapshotValue]]) -> None:
     columns = probe.columns.get(table) or _guessed(rows)
     labels = [label for label in columns.labels if label not in columns.values]
-    added = ADDED_LABELS.get((name, table), {})
     described = _value_columns(name, probe, table, columns)
     known: dict[Labels, dict[str, Metric]] = {}
     per_cpu: dict[Identity, dict[SnapshotValue, int]] = {}
-    stands_for: dict[str, dict[SnapshotValue, SnapshotValue]] = {label: {} for label in labels if label in VOLATILE}
+    meanings = metrics.meanings(name, table)
+    on_cpu = meanings.first("cpu", labels)
+    stands_for: dict[str, dict[SnapshotValue, SnapshotValue]] = {
+        label: {} for label in labels if meanings.of(label) != "itself"
+    }
     histories = {column: probe.row_history.get(f"{table}.{column}", ()) for column in described}
     for number, row in enumerate(rows):
         values = []
         for label in labels:
             value = row.get(label)
-            if label in added and value in (None, added[label]):
+            if meanings.is_understood(label, value):
                 continue
-            meanings = stands_for.get(label)
-            if meanings is not None:
-                if value not in meanings:
-                    meanings[value] = metrics.names.label(label, value)
-                value = meanings[value]
+            known_values = stands_for.get(label)
+            if known_values is not None:
+                if value not in known_values:
+                    known_values[value] = metrics.names.label(meanings.of(label), value)
+                value = known_values[value]
             if value is not None:
                 values.append((label, value))
         identity = tuple(values)
@@ -228,9 +243,9 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
                 in_turn = histories[column][number] if number < len(histories[column]) else ()
                 _add_parts(metric, _events_in_turn(in_turn, int(value), metric.unit))
                 metric.count += int(value)
-                if "cpu" in row and metric.worse == "up":
+                if metric.worse == "up" and on_cpu is not None and on_cpu in row:
                     cpus = per_cpu.setdefault(metric.identity, {})
-                    cpus[row["cpu"]] = cpus.get(row["cpu"], 0) + int(value)
+                    cpus[row[on_cpu]] = cpus.get(row[on_cpu], 0) + int(value)
     for cells in known.values():
         for metric in cells.values():
             metrics.add(metric)
@@ -331,8 +346,9 @@ def _conserved(
 
 def _histogram(metrics: Metrics, name: str, histogram: str, data: HistogramData) -> None:
     merged: dict[Labels, list[HistogramData]] = {}
+    meanings = metrics.meanings(name, histogram)
     for part in data.by or [data]:
-        mapped = [(label, metrics.names.label(label, value)) for label, value in part.labels.items()]
+        mapped = [(label, metrics.names.label(meanings.of(label), value)) for label, value in part.labels.items()]
         merged.setdefault(tuple(pair for pair in mapped if pair[1] is not None), []).append(part)
     for labels, members in merged.items():
         unit = members[0].unit or data.unit

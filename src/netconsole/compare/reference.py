@@ -14,8 +14,8 @@ import msgspec
 
 from netconsole.compare.compare import MIN_DURATION_S, not_zero, probe_differs
 from netconsole.compare.judge import MIN_RATIO, least_difference
-from netconsole.compare.labels import ADDED_LABELS, Names
-from netconsole.compare.metrics import EVENT_SIZES, Identity, Kind, Labels, Metrics, flatten, metric_key
+from netconsole.compare.labels import Meanings, Names
+from netconsole.compare.metrics import EVENT_SIZES, NO_MANIFESTS, Identity, Kind, Labels, Metrics, flatten, metric_key
 from netconsole.compare.significance import median
 from netconsole.probes.manifest import Column, Manifest
 from netconsole.probes.polarity import Sense
@@ -77,10 +77,16 @@ class _RowGroup:
 class Reference:
     """A baseline of one or more snapshots. Not thread-safe but for :attr:`metrics`, which nobody changes."""
 
-    def __init__(self, name: str, snapshots: Sequence[Snapshot], facts: Mapping[str, FactData]) -> None:
+    def __init__(
+        self,
+        name: str,
+        snapshots: Sequence[Snapshot],
+        facts: Mapping[str, FactData],
+        manifests: Mapping[str, Manifest] = NO_MANIFESTS,
+    ) -> None:
         """``facts`` are of the host that is measured: they tell which of its taps and threads are whose."""
         self.name = name
-        self.metrics = [_without_rows(flatten(snapshot)) for snapshot in snapshots]
+        self.metrics = [_without_rows(flatten(snapshot, manifests)) for snapshot in snapshots]
         self.learn(facts)
 
     def learn(self, facts: Mapping[str, FactData]) -> None:
@@ -112,7 +118,7 @@ class Reference:
     ) -> FigureChange | None:
         """A value of a table's row: its rate in the last interval, of a gauge the value; None: a side is not known."""
         spec, rows = manifest.tables[table], probe.tables[table].rows
-        group = self._group(manifest.name, table, rows, row.key, spec.labels)
+        group = self._group(manifest, table, rows, row.key, spec.labels)
         labels = group.labels.get(row.key)
         if labels is None:
             return None
@@ -136,7 +142,7 @@ class Reference:
     ) -> FigureChange | None:
         """A percentile of the last interval; None when one side has too few samples to have any."""
         rows = probe.histograms[histogram].rows
-        group = self._group(manifest.name, histogram, rows, row.key)
+        group = self._group(manifest, histogram, rows, row.key)
         labels = group.labels.get(row.key)
         if labels is None:
             return None
@@ -168,12 +174,12 @@ class Reference:
             values = spec.value if spec else ()
             titles = [f"{table}.{value.name}" if len(values) > 1 else table for value in values]
             for key in state.rows if spec else ():
-                labels = self._group(name, table, state.rows, key, spec.labels if spec else None).labels[key]
+                labels = self._group(manifest, table, state.rows, key, spec.labels if spec else None).labels[key]
                 if any(metric_key(name, kind, title, labels) == metric for title in titles for kind in _OF_TABLES):
                     return name, "table", table, key
         for histogram, group in probe.histograms.items():
             for key in group.rows:
-                labels = self._group(name, histogram, group.rows, key).labels[key]
+                labels = self._group(manifest, histogram, group.rows, key).labels[key]
                 if metric_key(name, "histogram", histogram, labels) == metric:
                     return name, "histogram", histogram, key
         return None
@@ -216,26 +222,26 @@ class Reference:
 
     def _group(
         self,
-        probe: str,
+        manifest: Manifest,
         name: str,
         rows: Mapping[RowKey, RowState] | Mapping[RowKey, HistogramState],
         wanted: RowKey,
         order: Sequence[str] | None = None,
     ) -> _RowGroup:
         """The rows of a table by what they stand for; ``order`` is that of its labels, by default each row's own."""
-        group = self._groups.setdefault((probe, name), _RowGroup())
+        group = self._groups.setdefault((manifest.name, name), _RowGroup())
         if group.rows is rows and group.size == len(rows) and wanted in group.labels:
             return group
         known, group.rows, group.size = group.labels, rows, len(rows)
         group.labels, group.members = {}, {}
-        added = ADDED_LABELS.get((probe, name), {})
+        meanings = Meanings(manifest, name)
         for key, row in rows.items():
             labels = known.get(key)
             if labels is None:
                 mapped = [
-                    (label, self._names.label(label, row.labels.get(label)))
+                    (label, self._names.label(meanings.of(label), row.labels.get(label)))
                     for label in order or row.labels
-                    if label not in added or row.labels.get(label) not in (None, added[label])
+                    if not meanings.is_understood(label, row.labels.get(label))
                 ]
                 labels = tuple(pair for pair in mapped if pair[1] is not None)
             group.labels[key] = labels

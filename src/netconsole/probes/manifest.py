@@ -43,6 +43,8 @@ class Column:
     worse: Sense = "none"
     stands_for: Meaning = "itself"
     """By what it is told again in another snapshot."""
+    added: str = ""
+    """Of a label that the table did not always have: what rows without it are of."""
     head: str = ""
     """The head of its column; empty: its name."""
     spare: int | None = None

@@ -180,7 +180,7 @@ def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Sense:
 def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column, ...]:
     """``table`` is the name of the table whose values these are; labels and records belong to none."""
     columns = []
-    own = ("worse",) if table else ("stands_for",) if name == "key" else ()
+    own = ("worse",) if table else ("stands_for", "added") if name == "key" else ()
     words = _words(item, name)
     for one in item.tables(name):
         one.only(("name", "type", "as", "unit", "kind", "count", "head", "spare", *own))
@@ -198,7 +198,8 @@ def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column
         spare = one.integer("spare", None, 0, 99)
         head = _word(one, "head", "")
         said = words.get(label, {})
-        columns.append(Column(label, kind, shown_as, unit, adds_up, worse, stands_for, head, spare, said))
+        added = one.text("added", "")
+        columns.append(Column(label, kind, shown_as, unit, adds_up, worse, stands_for, added, head, spare, said))
     return tuple(columns)
 
 

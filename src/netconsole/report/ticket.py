@@ -41,7 +41,7 @@ def render(
     if hide is not None:
         snapshot = hide.snapshot(snapshot)
         against = None if against is None else ([hide.snapshot(one) for one in against[0]], [])
-    comparison = None if against is None else compare(snapshot, *against)
+    comparison = None if against is None else compare(snapshot, *against, manifests)
     code = 0 if comparison is None else comparison.exit_code
     if form == "json":
         if comparison is None:

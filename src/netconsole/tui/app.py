@@ -371,7 +371,7 @@ class ConsoleApp(App[None]):
     def _prepare(self, name: str, snapshots: Sequence[Snapshot]) -> None:
         """Computes the figures of the baseline. Runs in a thread: large snapshots take a while."""
         facts = self._read_facts() if self._read_facts is not None else {}
-        reference = Reference(name, snapshots, facts)
+        reference = Reference(name, snapshots, facts, self.manifests)
         against = LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self._read_facts)
         self.call_later(self._use, against)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from netconsole.compare import document as comparison
 from netconsole.compare.compare import compare
 from netconsole.compare.facts import changed_facts
 from netconsole.compare.metrics import Metric, flatten, metric_key
+from netconsole.probes.catalogue import load_all, shipped
+from netconsole.probes.manifest import GovernedSpec
 from netconsole.probes.polarity import FigureKind, sense
 from netconsole.snapshot.document import Snapshot, load
 from tests.support import made_up
@@ -148,7 +151,7 @@ def test_an_offload_that_was_switched_off_may_explain_what_softirqs_do(five: lis
         return {"softirq_health": {"status": "attached", "histograms": {"late": histogram}}}
 
     before = changed(EMPTY, probes=late(3000.0), facts={fact: {"value": "on"}})
-    found = compare(changed(EMPTY, probes=late(20_000.0), facts={fact: {"value": "off"}}), [before])
+    found = compare(changed(EMPTY, probes=late(20_000.0), facts={fact: {"value": "off"}}), [before], (), load_all())
     assert (found.verdict, found.findings[0].facts) == ("regressed", [fact])
 
 
@@ -259,14 +262,15 @@ def test_links_from_before_they_named_their_namespace_are_those_of_the_host() ->
         columns = {"links": {"labels": list(labels), "values": {"count": {"unit": "packets", "worse": "up"}}}}
         return changed(EMPTY, probes={probe: {"status": "attached", "tables": {"links": cells}, "columns": columns}})
 
+    manifests = load_all()
     for before in (run("link_rates", (None, 5000), labels=["device"]), run("link_rates", (None, 5000))):
-        found = compare(run("link_rates", ("host", 50_000), ("blue", 5000)), [before])
+        found = compare(run("link_rates", ("host", 50_000), ("blue", 5000)), [before], (), manifests)
         assert {one.metric for one in found.findings} == {
             "link_rates/table/links/device=eth0",
             "link_rates/table/links/device=eth0,netns=blue",
         }
-        assert compare(run("link_rates", ("host", 5000)), [before]).findings == []
-    found = compare(run("other", ("host", 50_000)), [run("other", ("host", 5000))])
+        assert compare(run("link_rates", ("host", 5000)), [before], (), manifests).findings == []
+    found = compare(run("other", ("host", 50_000)), [run("other", ("host", 5000))], (), manifests)
     assert [one.metric for one in found.findings] == ["other/table/links/device=eth0,netns=host"]
 
 
@@ -590,3 +594,30 @@ def test_keys_of_hostile_labels_stay_apart(labels: dict[str, str]) -> None:
     key = metric_key("p", "table", "t", labels.items())
     assert key.count("/") == 2 + bool(labels) + key.count("\\/")
     assert not any(ord(character) < 32 for character in key)
+
+
+def test_a_manifest_says_what_a_label_stands_for_and_which_facts_govern() -> None:
+    manifest = shipped("softnet")
+    spec = manifest.tables["cpus"]
+    [cpu] = spec.key
+    owner = replace(cpu, name="owner", stands_for="process")
+    mine = replace(
+        manifest,
+        name="mine",
+        tables={"cpus": replace(spec, key=(owner,))},
+        governed_by=(GovernedSpec(("ovs/*",), ("cpus",)),),
+    )
+
+    def run(owner: str, count: int, limit: int) -> Snapshot:
+        rows = [{"owner": owner, "processed": count}]
+        columns = {"cpus": {"labels": ["owner"], "values": {"processed": {"unit": "packets", "kind": "sum"}}}}
+        probe = {"status": "attached", "tables": {"cpus": rows}, "columns": columns}
+        return changed(EMPTY, probes={"mine": probe}, facts={"ovs/limit": {"value": limit}})
+
+    now, before = run("nginx (4711)", 90_000, 2), run("nginx (23)", 10, 1)
+    for manifests, metric, facts in (
+        ({"mine": mine}, "mine/table/cpus/owner=nginx", ["ovs/limit"]),
+        ({}, "mine/table/cpus/owner=nginx (4711)", []),
+    ):
+        finding = compare(now, [before], (), manifests).findings[0]
+        assert (finding.metric, finding.facts) == (metric, facts)
