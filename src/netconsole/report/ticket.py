@@ -39,8 +39,8 @@ def render(
 ) -> tuple[bytes, int]:
     """The document and the exit code (1 when it is worse than the baseline)."""
     if hide is not None:
-        snapshot = hide.snapshot(snapshot)
-        against = None if against is None else ([hide.snapshot(one) for one in against[0]], [])
+        snapshot = hide.snapshot(snapshot, manifests)
+        against = None if against is None else ([hide.snapshot(one, manifests) for one in against[0]], [])
     comparison = None if against is None else compare(snapshot, *against, manifests)
     code = 0 if comparison is None else comparison.exit_code
     if form == "json":

@@ -14,9 +14,9 @@ import ipaddress
 import os
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ from netconsole.base.fact_keys import key as fact_key
 from netconsole.base.fact_keys import parts
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes, stat_of
+from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import Snapshot
 
 KEY_FILE = "redact.key"
@@ -37,8 +38,9 @@ _DIGITS = 8
 _MAX_NAMES = 20_000
 _MAX_CACHE = 200_000
 
-_PROCESS_LABELS = ("process", "comm", "task", "thread", "worker", "command")
-_VM_LABEL = "vm"
+_PROCESS_LABELS = frozenset({"process", "comm", "task", "thread", "worker", "command"})
+_PROCESS_KINDS = ("process", "socket")
+_VM_LABELS = frozenset({"vm"})
 _HOST_LABELS = ("host", "hostname", "system_id")
 _PROCESS = re.compile(r"(.*?)(?:/\d+| \(\d+\))?$", re.DOTALL)
 _KERNEL_THREADS = re.compile(
@@ -58,6 +60,27 @@ _MAX_IPV6 = 45
 _WORD = re.compile(r"\w")
 
 
+class _SecretLabels(NamedTuple):
+    """The labels that name processes and VMs."""
+
+    processes: frozenset[str] = _PROCESS_LABELS
+    vms: frozenset[str] = _VM_LABELS
+
+    @classmethod
+    def union(cls, *others: _SecretLabels) -> _SecretLabels:
+        """Those that usually do, and more."""
+        processes = _PROCESS_LABELS.union(*(one.processes for one in others))
+        return cls(processes, _VM_LABELS.union(*(one.vms for one in others)))
+
+
+def _secret_labels(manifest: Manifest) -> _SecretLabels:
+    """As a probe's manifest says; the fields of its events as well."""
+    keys = [*(one.key for one in manifest.tables.values()), *(one.key for one in manifest.histograms.values())]
+    columns = [column for key in (*keys, *manifest.events.values()) for column in key]
+    processes = [one.name for one in columns if one.shown_as in _PROCESS_KINDS or one.stands_for == "process"]
+    return _SecretLabels(frozenset(processes), frozenset(one.name for one in columns if one.shown_as == "vm"))
+
+
 class Redactor:
     """Redacts with one key. Names must be learned (:meth:`learn`) before texts that hold them can be redacted."""
 
@@ -67,9 +90,9 @@ class Redactor:
         self._pattern: re.Pattern[str] | None = None
         self._cache: dict[str, str] = {}
 
-    def snapshot(self, snapshot: Snapshot) -> Snapshot:
-        """The redacted snapshot."""
-        self.learn(snapshot)
+    def snapshot(self, snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> Snapshot:
+        """The redacted snapshot. ``manifests`` say which labels of a probe are processes and VMs."""
+        self.learn(snapshot, manifests)
         document = msgspec.to_builtins(snapshot)
         document["note"] = self._any(document["note"])
         document["host"] = self._any(document["host"])
@@ -88,8 +111,10 @@ class Redactor:
         }
         return msgspec.convert(document, Snapshot)
 
-    def learn(self, snapshot: Snapshot) -> None:
+    def learn(self, snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> None:
         """Take note of the names in a snapshot: its host, its VMs, its processes."""
+        secret = {name: _secret_labels(manifest) for name, manifest in (manifests or {}).items()}
+        anywhere = _SecretLabels.union(*(secret[name] for name in snapshot.probes if name in secret))
         host = snapshot.host.name
         self._add("host", (host, host.partition(".")[0], host.partition(".")[2]))
         for fact, data in snapshot.facts.items():
@@ -102,14 +127,15 @@ class Redactor:
                 self._learn_process(data.value)
         for incident in snapshot.incidents or ():
             for labels in (incident.where, *(proof.labels for proof in incident.evidence)):
-                self._learn_labels(labels)
-        for probe in snapshot.probes.values():
+                self._learn_labels(labels, anywhere)
+        for name, probe in snapshot.probes.items():
+            own = _SecretLabels.union(*([secret[name]] if name in secret else []))
             for rows in (*probe.tables.values(), probe.events):
                 for row in rows:
-                    self._learn_labels(row)
+                    self._learn_labels(row, own)
             for histogram in probe.histograms.values():
                 for part in (histogram, *histogram.by):
-                    self._learn_labels(part.labels)
+                    self._learn_labels(part.labels, own)
         self._cache.clear()
         # The longest first, so that a name within a name is not what is found.
         names = sorted(self._names, key=len, reverse=True)
@@ -142,11 +168,12 @@ class Redactor:
         area, *rest = parts(name)
         return fact_key(area, *(self.text(part) for part in rest))
 
-    def _learn_labels(self, row: dict[str, Any]) -> None:
-        vm = row.get(_VM_LABEL)  # a recording has no facts that would name its VMs
-        if isinstance(vm, str):
-            self._add("vm", (vm,))
-        for label in _PROCESS_LABELS:
+    def _learn_labels(self, row: dict[str, Any], labels: _SecretLabels) -> None:
+        for label in labels.vms:  # a recording has no facts that would name its VMs
+            vm = row.get(label)
+            if isinstance(vm, str):
+                self._add("vm", (vm,))
+        for label in labels.processes:
             value = row.get(label)
             if isinstance(value, str):
                 self._learn_process(value)

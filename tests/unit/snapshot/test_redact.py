@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from netconsole.base.errors import BadInput
 from netconsole.base.fact_keys import key
 from netconsole.compare.compare import compare
+from netconsole.probes.catalogue import shipped
 from netconsole.report import of_comparison, of_snapshot, to_html, to_markdown, to_text
 from netconsole.snapshot import redact
 from netconsole.snapshot.document import Snapshot, encode
@@ -154,3 +157,20 @@ def test_the_key_is_made_once_and_private(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv(redact.KEY_VARIABLE, "short")
     with pytest.raises(BadInput, match="8 characters or more"):
         redact.user_key()
+
+
+def test_what_a_manifest_calls_a_process_or_a_vm_is_one_whatever_its_label() -> None:
+    manifest = shipped("softnet")
+    spec = manifest.tables["cpus"]
+    owner, machine = (
+        replace(spec.key[0], name=name, shown_as=kind) for name, kind in (("owner", "socket"), ("on", "vm"))
+    )
+    mine = replace(manifest, name="mine", tables={"cpus": replace(spec, key=(owner, machine))})
+    document = secret_document(1)
+    rows = [{"owner": "payrolld (17)", "on": "vm-of-acme", "processed": 1}]
+    document["probes"]["mine"] = {"status": "attached", "tables": {"cpus": rows}}
+    snapshot = msgspec.convert(document, Snapshot)
+    [row] = Redactor(KEY).snapshot(snapshot, {"mine": mine}).probes["mine"].tables["cpus"]
+    assert row["processed"] == 1 and "(17)" in str(row["owner"])
+    assert not {"payrolld", "vm-of-acme"} & set(re.findall(r"[a-z-]+", str(row)))
+    assert Redactor(KEY).snapshot(snapshot).probes["mine"].tables["cpus"] == rows, "nobody says what they are"
