@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from netconsole.sources import qemu
-from netconsole.sources.base import FrameMaker, RowMaker, SourceRow
+from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.telemetry.frames import AnyFrame
 
 PROC = Path("/proc")
@@ -59,18 +59,22 @@ class VmStates:
         self._machines: dict[str, _Machine] = {}
         self._looks: dict[str, int] = {}
         self._look_in = 0
+        self._said_empty = False
 
     def open(self) -> None:
         """Nothing is needed: machines may come later."""
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
-        """One row per machine."""
+        """One row per machine. Raises SourceError while there is none, after one empty table that says so."""
         self._look_in -= 1
         if self._look_in <= 0:
             self._look_in = LOOK_EVERY
             self._look()
         readings = [reading for pid in list(self._machines) if (reading := self._reading(pid)) is not None]
         rows, full, omitted = self._rows.rows(readings)
+        if not readings and self._said_empty:
+            raise SourceError("no QEMU runs here", state="unsupported")
+        self._said_empty = full and not readings
         return [make.table(self.name, "machines", rows, full, omitted)]
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from netconsole.probes import catalogue
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.panes.overview import stands_out
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, screen_text
 from tests.support.tui.switch_scenes import datapath
@@ -70,3 +71,8 @@ async def test_a_small_screen_has_a_tab_for_each() -> None:
     async with shown(dict.fromkeys((*VHOST, *SWITCH), "attached"), (80, 24)) as screen:
         tabs = next(line for line in screen.splitlines() if "Drops" in line and "vhost" in line)
         assert "OVS" in tabs
+
+
+def test_the_word_before_a_finding_is_never_cut() -> None:
+    (topic,) = [column for column in stands_out.block().columns if column.name == "topic"]
+    assert [manifest.name for manifest in MANIFESTS.values() if len(manifest.topic) > topic.width] == []

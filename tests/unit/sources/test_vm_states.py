@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.vm_states import LOOK_EVERY, VmStates
+from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
+from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry.frames import Row, Table
 
 IN_KVM_RUN = "16 0x11 0xae80 0x0 0x18 0x562ea74b6290 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
@@ -88,10 +88,26 @@ def test_without_an_irqchip_in_the_kernel_a_sleeping_guest_looks_like_a_paused_o
 
 def test_machines_come_and_go(source: VmStates, tmp_path: Path) -> None:
     assert rows(source) == {}
+    with pytest.raises(SourceError, match="no QEMU runs here") as none:
+        rows(source)
+    assert none.value.state == "unsupported"
     first = Qemu(tmp_path, 500, "web").now(100, IN_KVM_RUN)
-    found = [rows(source) for _ in range(LOOK_EVERY)]
-    assert [sorted(one) for one in found if one] == [["web"]]
+    assert list(until_told(source)) == ["web"]
     first.now(5, IN_KVM_RUN, started=99)  # another process with its number
     (first.path / "cmdline").write_text("/usr/bin/sleep\0" + "9\0")
-    gone = [rows(source) for _ in range(2 * LOOK_EVERY)]
-    assert not any(gone)
+    assert until_told(source) == {}, "an empty table says that it is gone"
+    with pytest.raises(SourceError):
+        rows(source)
+
+
+def until_told(source: VmStates) -> dict[str, Row]:
+    """The rows of the next whole table."""
+    for _ in range(2 * FULL_EVERY):
+        try:
+            (frame,) = source.read(FrameMaker())
+        except SourceError:
+            continue
+        assert isinstance(frame, Table)
+        if frame.full or frame.rows:
+            return {str(row.labels["vm"]): row for row in frame.rows}
+    raise AssertionError("no whole table")
