@@ -1,1 +1,1 @@
-"""The document of a measurement (docs/use/snapshot.md)."""
+"""Snapshots: makes, reads and redacts the document of a measurement (docs/use/snapshot.md)."""

@@ -68,7 +68,7 @@ class Totals:
     cpu_ns: Mapping[str, int] = field(default_factory=dict)
     probes: Mapping[str, _ProbeTotals] = field(default_factory=dict)
     closed_ns: Mapping[str, int | None] = field(default_factory=dict)
-    """When the last interval of each source ended: they are not read at the same moments."""
+    """When the last interval of each source ended. Sources are not read at the same time."""
 
 
 def totals(state: State) -> Totals:
@@ -85,7 +85,7 @@ def totals(state: State) -> Totals:
 
 
 def totals_at_start(state: State) -> Totals:
-    """Those at the first frame: a snapshot since then holds everything since the probes were attached."""
+    """The totals at the first frame. A snapshot from there has everything since the probes were attached."""
     return Totals(state.first_mono_ns or 0, state.first_wall_ns or 0)
 
 
@@ -99,7 +99,7 @@ def build(
     actions: Iterable[BudgetAction] = (),
     incidents: Sequence[IncidentData] | None = None,
 ) -> Snapshot:
-    """The snapshot of what happened from these totals to the last whole interval. Call it inside ``Session.view``."""
+    """The snapshot from ``since`` to the end of the last interval. Call it inside ``Session.view``."""
     mono_ns, wall_ns = _closed(state)
     duration_ns = max(0, mono_ns - since.mono_ns)
     restarted = state.collector.restarts != since.restarts
@@ -127,12 +127,12 @@ def build(
 
 
 def utc(wall_ns: int) -> str:
-    """A moment as documents have it: 2026-11-20T21:00:00Z."""
+    """A time in the format of the documents: 2026-11-20T21:00:00Z."""
     return datetime.fromtimestamp(wall_ns / 1e9, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _span(source: SourceState, since_ns: int, otherwise_ns: int) -> int:
-    """How long a source measured since then; the snapshot's own time when it ended no interval."""
+    """How long a source has measured since then; the snapshot's own time when it ended no interval."""
     return max(0, source.closed_mono_ns - since_ns) if source.closed_mono_ns is not None else otherwise_ns
 
 
@@ -351,7 +351,7 @@ def _probe_cost(probe: ProbeState, start: _ProbeTotals) -> dict[str, Any]:
 
 
 def _scaled(probe: ProbeState, start: _ProbeTotals) -> tuple[int | None, int | None]:
-    """Runs and run time over the whole stretch, scaled up from the statistics windows in it; None without a window."""
+    """Runs and run time in the whole time, scaled up from its statistics windows. None without a window."""
     elapsed_ns = probe.cost.elapsed_ns - start.elapsed_ns
     runs = time_ns = 0.0
     measured = False
@@ -368,7 +368,7 @@ def _scaled(probe: ProbeState, start: _ProbeTotals) -> tuple[int | None, int | N
 
 
 def _calibrated(probe: ProbeState, start: _ProbeTotals) -> int | None:
-    """Run time by what calibration found a count to cost, where the kernel does not tell; None where it does."""
+    """Run time from the calibrated cost of a count, where the kernel does not measure it. None where it does."""
     known = None if probe.cost.measurable else probe.per_count.get((probe.name, probe.mode))
     counter = probe.counters.get(known[0]) if known is not None else None
     if known is None or counter is None:

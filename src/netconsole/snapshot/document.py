@@ -1,6 +1,6 @@
-"""Reads snapshots (docs/use/snapshot.md): the shape as types, a limit of size, each mistake one line with file and key.
+"""The snapshot document (docs/use/snapshot.md): its types, and a reader that reports a mistake with file and key.
 
-Unknown keys are left alone, so that a later version may add some; what is here was in version 1 and stays.
+Unknown keys are ignored, so that a later version can add some. All keys of version 1 stay.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from netconsole.telemetry.frames import ProbeStatus
 
 SCHEMA = "netconsole.snapshot/1"
 FORMATS = ("json", "md", "html")
-"""A snapshot is written as; only the first is read again."""
+"""The formats of a snapshot. Only the first can be read again."""
 MAX_BYTES = 64 * 1024 * 1024
-"""A snapshot of 200 VMs of 8 queues with 50 000 rows has some 15 MB."""
+"""A snapshot of 200 VMs with 8 queues each and 50 000 rows has about 15 MB."""
 
 MAX_COUNT = 2**63 - 1
-"""No count of a kernel is larger: at a billion a second it takes 292 years."""
+"""No count of a kernel is larger: with a billion a second, this takes 292 years."""
 BoundedCount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
 SnapshotValue: TypeAlias = str | int | float | bool | None
 Bucket: TypeAlias = tuple[float, float, BoundedCount]
 
 MEASURED = ("attached", "degraded")
-"""A probe in one of these states has figures."""
+"""The states of a probe that has figures."""
 
 
 class HostData(msgspec.Struct, frozen=True):
-    """Where it was measured."""
+    """The host that was measured."""
 
     name: str
     kernel: str
@@ -63,7 +63,7 @@ class Counter(msgspec.Struct, frozen=True):
 
 
 class HistogramData(msgspec.Struct, frozen=True):
-    """Buckets ``[low, high, count]`` in ``unit``, ascending, ``high`` exclusive; empty ones may be left out.
+    """Buckets ``[low, high, count]`` in ``unit``, ascending, ``high`` exclusive. Empty ones may be left out.
 
     ``by`` has the same once for each set of ``labels``; what is around it is their sum.
     """
@@ -83,7 +83,7 @@ class HistogramData(msgspec.Struct, frozen=True):
     worse: Sense | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no histogram."""
+        """Refuses buckets that are not in order."""
         end = -math.inf
         for low, high, _ in self.buckets:
             if not end <= low < high:
@@ -122,7 +122,7 @@ class ProbeData(msgspec.Struct, frozen=True):
     cost: dict[str, Any] = {}
     ledger: dict[str, int] = {}
     duration_s: Seconds | None = None
-    """Over how many seconds its figures are; null: the snapshot's own time. Sources read at their own moments."""
+    """The time in which its figures were measured, because sources differ in it. null: the time of the snapshot."""
     history: dict[str, list[float | None]] = {}
     """Per second, one value for each interval of the run, ten minutes at most; null is not known. Counters by their
     names, columns of tables (all rows together) as ``table.column``."""
@@ -192,13 +192,13 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def seconds(snapshot: Snapshot, probe: str) -> float:
-    """Over how many seconds the figures of a probe are."""
+    """The time in which the figures of a probe were measured."""
     data = snapshot.probes.get(probe)
     return snapshot.duration_s if data is None or data.duration_s is None else data.duration_s
 
 
 def number(value: object) -> float | None:
-    """What a document holds as a float; None for what is no number, or none that a float holds."""
+    """A value of a document as a float. None when it is not a number, or too large for a float."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -211,12 +211,12 @@ _decoder = msgspec.json.Decoder(Snapshot)
 
 
 def load(path: Path) -> Snapshot:
-    """A snapshot from an untrusted file. Raises BadInput, in one line, and nothing else."""
+    """A snapshot from an untrusted file. Raises only BadInput, in one line."""
     return parse(read_bytes(path, MAX_BYTES), str(path))
 
 
 def parse(content: bytes, file: str) -> Snapshot:
-    """A snapshot from untrusted bytes; ``file`` is what messages call them. Raises BadInput."""
+    """A snapshot from untrusted bytes. ``file`` is their name in messages. Raises BadInput."""
     try:
         snapshot = _decoder.decode(content)
     except msgspec.ValidationError as error:
@@ -229,12 +229,12 @@ def parse(content: bytes, file: str) -> Snapshot:
 
 
 def check(snapshot: Snapshot, file: str) -> None:
-    """Raises BadInput when a document of this shape says that it is something else."""
+    """Raises BadInput when the document has another schema."""
     if snapshot.schema != SCHEMA:
         found = safe(snapshot.schema, 60)
         raise bad(file, "schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """The JSON document, one line feed at the end."""
+    """The JSON document. It ends with a line feed."""
     return msgspec.json.encode(snapshot) + b"\n"

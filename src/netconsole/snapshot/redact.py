@@ -1,4 +1,4 @@
-"""Replaces addresses, MACs, UUIDs and the names of hosts, VMs and processes by stable pseudonyms, free text included.
+"""Replaces addresses, MACs, UUIDs and the names of hosts, VMs and processes with stable pseudonyms, also in free text.
 
 A pseudonym is an HMAC of what it stands for: the same name has the same one in every snapshot that is redacted with the
 same key, and nobody can try names without the key. What says nothing of a site stays: loopback and unspecified
@@ -31,7 +31,7 @@ from netconsole.snapshot.document import Snapshot
 
 KEY_FILE = "redact.key"
 KEY_VARIABLE = "NETCONSOLE_REDACT_KEY"
-"""A key of the user's own, any text of 8 characters or more: the same on all hosts of a ticket."""
+"""A key that the user chooses, any text of at least 8 characters. Use the same one on all hosts of a ticket."""
 KEY_BYTES = 32
 _MIN_KEY = 8
 _DIGITS = 8
@@ -55,7 +55,7 @@ _MAC = re.compile(
 )
 _IPV4 = re.compile(r"(?<![0-9])(?<![0-9]\.)(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9])")
 _MAYBE_IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
-"""Anything with two colons; what in it is an address is decided by the library."""
+"""Any text with two colons. The ipaddress library decides what in it is an address."""
 _MAX_IPV6 = 45
 _WORD = re.compile(r"\w")
 
@@ -82,7 +82,7 @@ def _secret_labels(manifest: Manifest) -> _SecretLabels:
 
 
 class Redactor:
-    """Redacts with one key. Names must be learned (:meth:`learn`) before texts that hold them can be redacted."""
+    """Redacts with one key. Names are only redacted after they were learned (:meth:`learn`)."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -112,7 +112,7 @@ class Redactor:
         return msgspec.convert(document, Snapshot)
 
     def learn(self, snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> None:
-        """Take note of the names in a snapshot: its host, its VMs, its processes."""
+        """Learns the names in a snapshot: its host, its VMs and its processes."""
         secret = {name: _secret_labels(manifest) for name, manifest in (manifests or {}).items()}
         anywhere = _SecretLabels.union(*(secret[name] for name in snapshot.probes if name in secret))
         host = snapshot.host.name
@@ -137,12 +137,12 @@ class Redactor:
                 for part in (histogram, *histogram.by):
                     self._learn_labels(part.labels, own)
         self._cache.clear()
-        # The longest first, so that a name within a name is not what is found.
+        # The longest name first: a name may be a part of another name.
         names = sorted(self._names, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(_bounded, names)), re.IGNORECASE) if names else None
 
     def text(self, text: str) -> str:
-        """A text without any address, and without the names that were learned."""
+        """The text with pseudonyms for all addresses, and for the names that were learned."""
         known = self._cache.get(text)
         if known is None:
             known = _UUID.sub(lambda found: self._pseudonym("uuid", found[0]), text)
@@ -194,7 +194,7 @@ class Redactor:
         return found[0] if not digits.strip("0") or not digits.lower().strip("f") else self._pseudonym("mac", digits)
 
     def _within(self, found: re.Match[str]) -> str:
-        """Replace the IPv6 addresses in a run of digits and colons; ``std::string`` and 21:04:10 have none."""
+        """Replaces the IPv6 addresses in a run of digits and colons. ``std::string`` and 21:04:10 have none."""
         run, text = found[0], found.string
         start, done = 0, ""
         while start < len(run):
@@ -215,7 +215,7 @@ class Redactor:
         return done
 
     def _address(self, text: str) -> str | None:
-        """The pseudonym of an address; the address itself when it says nothing; None when it is none."""
+        """The pseudonym of an address. Loopback and unspecified addresses stay. None when it is not an address."""
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
@@ -232,7 +232,7 @@ class Redactor:
 
 
 def user_key() -> bytes:
-    """The key of $NETCONSOLE_REDACT_KEY, else the one in the user's configuration, made (0600) when there is none."""
+    """The key of $NETCONSOLE_REDACT_KEY, else of the user's configuration. If there is none, makes one (mode 0600)."""
     given = os.environ.get(KEY_VARIABLE, "")
     if given:
         if len(given) < _MIN_KEY:
@@ -259,7 +259,7 @@ def _make_key(path: Path) -> None:
 
 
 def _bounded(name: str) -> str:
-    """A name as a pattern: anywhere when it is distinctive, as a whole word when it may be a part of other words."""
+    """The pattern for a name. It matches whole words only, when the name may be a part of other words."""
     distinctive = len(name) >= 4 and not name.isalpha()
     quoted = re.escape(name)
     return quoted if distinctive else rf"(?<![^\W_]){quoted}(?![^\W_])"
