@@ -1,4 +1,4 @@
-"""Baselines: snapshots of good days under a name, in $XDG_DATA_HOME/netconsole/baselines, one private file each."""
+"""Saves and loads baselines: snapshots of good days under a name, in $XDG_DATA_HOME/netconsole/baselines."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from netconsole.snapshot.document import load as load_snapshot
 
 SCHEMA = "netconsole.baseline/1"
 MAX_SNAPSHOTS = 32
-"""More runs hardly narrow a spread, and all of them are in memory when two are compared."""
+"""More runs hardly improve a spread, and a comparison has all of them in memory."""
 MAX_BYTES = 256 * 1024 * 1024
 OLD_DAYS = 30
-"""An older baseline is called old: kernels, traffic and tenants have changed."""
+"""An older baseline is called old: kernel, traffic and tenants may have changed since."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".json"
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """One or more snapshots under a name. ``saved`` is a time in UTC; ``files`` is what the snapshots were called."""
+    """One or more snapshots under a name. ``saved`` is a time in UTC. ``files`` are the file names of the snapshots."""
 
     schema: Annotated[str, msgspec.Meta(extra_json_schema={"const": SCHEMA})]
     name: str
@@ -59,14 +59,14 @@ _decoder = msgspec.json.Decoder(Baseline)
 
 
 def save(name: str, files: Sequence[Path]) -> Baseline:
-    """Make a baseline of snapshot files, or replace it. Raises BadInput when the name or any of the files is bad."""
+    """Makes a baseline from snapshot files, or replaces it. Raises BadInput when the name or a file is bad."""
     path = _path(name)
     if not 1 <= len(files) <= MAX_SNAPSHOTS:
         raise bad("baseline", name, f"expected 1 to {MAX_SNAPSHOTS} snapshots, found {len(files)}")
     snapshots = [load_snapshot(file) for file in files]
     for file, snapshot in zip(files, snapshots, strict=True):
         if not any(probe.status in MEASURED for probe in snapshot.probes.values()):
-            raise bad(file, "probes", "no probe measured anything: this snapshot is no baseline")
+            raise bad(file, "probes", "no probe measured anything: this snapshot cannot be a baseline")
     order = sorted(range(len(files)), key=lambda i: snapshots[i].created)
     saved = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     names = [files[i].name for i in order]
@@ -100,9 +100,9 @@ def load(name: str) -> Baseline:
 
 
 def resolve(name_or_file: str) -> tuple[list[Snapshot], list[str]]:
-    """The snapshots that a command's BASELINE means, and what they are called: a saved name, or a snapshot file.
+    """The snapshots of a command's argument BASELINE, and their names. BASELINE is a saved name or a snapshot file.
 
-    A name wins over a file of the same name in this directory: write ``./NAME`` for that.
+    When both exist, the saved baseline is taken. Write ``./NAME`` for the file.
     """
     if _NAME.fullmatch(name_or_file) and (not Path(name_or_file).is_file() or _path(name_or_file).is_file()):
         baseline = load(name_or_file)
@@ -112,7 +112,7 @@ def resolve(name_or_file: str) -> tuple[list[Snapshot], list[str]]:
 
 
 def remove(name: str) -> None:
-    """Remove a baseline. Raises BadInput when there is none."""
+    """Removes a baseline. Raises BadInput when there is none."""
     path = _path(name)
     try:
         path.unlink()
@@ -138,7 +138,7 @@ def summaries(here: HostData | None, profile: str | None, now: datetime | None =
         try:
             result.append(summary(load(name), here, profile, now))
         except BadInput as error:
-            # Which file it is, its row says; a path before the words would leave no room for them.
+            # The row already names the baseline, and a path would leave no room for the message.
             result.append(Summary(name, 0, [], [], [], [], "", [problem.without_file for problem in error.problems]))
     return result
 

@@ -1,4 +1,4 @@
-"""Compares a snapshot with a baseline of one or many: what moved beyond chance, ranked by how much it explains."""
+"""Compares a snapshot with a baseline of one or more: finds what changed beyond chance, the most important first."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import MEASURED, ProbeData, Snapshot, SnapshotValue, number, seconds
 
 FALSE_DISCOVERIES = 0.01
-"""Of all findings, this share may be chance; when nothing changed, this is the chance of any finding at all."""
+"""The share of findings that may be chance. When nothing has changed, it is the probability of any finding."""
 MAX_FINDINGS = 200
 MAX_UNCERTAIN = 10
-"""Findings that are large but not beyond chance: shown after the others, never part of the verdict."""
+"""Findings that are large but may be chance. They are shown last, and are not part of the verdict."""
 MIN_SHARE = 0.05
-"""Of what is neither worse nor better (traffic, work), a change of a smaller share of all of it is no finding: beside
-100 000 packets/s the 30 of somebody's session are nothing."""
+"""For figures that are neither worse nor better (traffic, work): a change is a finding from this share of the whole
+table's figure on. Beside 100 000 packets/s, another 30 packets/s are no finding."""
 LEAST_SHARE, MUCH_SHARE = 0.001, 0.01
-"""Drops of class benign are a loss from these shares of their device's packets on: the first where there were none."""
+"""From these shares of their device's packets on, drops of class benign are a loss. The first is for new drops."""
 MIN_DURATION_S = 1.0
 _TRAFFIC = ("rx_packets", "tx_packets")
-"""Columns of tables of devices: what a loss is a share of."""
+"""Columns of tables of devices. A loss is a share of these packets."""
 _CONDITIONS = (
     ("machine_cpu_pct", "%", "busy share of all CPUs of the machine"),
     ("kernel_cpu_pct", "%", "time of our programs in the kernel, of one core"),
 )
-"""Keys of a snapshot's ``cost``, their unit and what they are called."""
+"""Keys of a snapshot's ``cost``, with unit and name."""
 _MAX_NOT_COMPARABLE = 500
 
 
@@ -84,7 +84,7 @@ def compare(
 
 
 def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:
-    """As :func:`compare`, of snapshots that are flat already: a baseline need not be flattened for every comparison."""
+    """As :func:`compare`, for flattened snapshots: a baseline can be flattened once for many comparisons."""
     left_out: dict[str, str] = {}
     judged = _judge_all(now, before, left_out)
     limit = false_discovery_limit((one.p for one in judged), FALSE_DISCOVERIES)
@@ -131,7 +131,7 @@ def _cost(snapshot: Snapshot, key: str) -> float | None:
 
 
 def direction_of(one: Judged) -> Direction:
-    """Worse, better, or neither: by the metric's own sense and the sign of the change."""
+    """Worse, better, or different: by the direction of the change, and which direction is worse for this metric."""
     if one.worse is None or one.stands_for.name == "shape":
         return "different"
     return "worse" if (one.stands_for.log2_ratio > 0) == (one.worse == "up") else "better"
@@ -167,7 +167,7 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     for current, past, sides in pairs:
         now_s, *past_s = spans[current.probe]
         own, whole = current.identity[:3], (current.counter or current.identity)[:3]
-        # A burst of other rows in a snapshot that has nothing of this one tells nothing of it.
+        # A snapshot without this row says nothing about the row's bursts.
         there = tuple(one is not None and bool(one.count) for one in (current, *past))
         burst = bursts.get((own, whole, there))
         if burst is None:  # all rows of a column have the same
@@ -204,7 +204,7 @@ def _judge(
 
 
 def _is_loss(one: Judged) -> bool:
-    """Whether more drops of class benign are a fault all the same: new and lasting, or much of the traffic."""
+    """Whether more drops of class benign are a loss: because they are new and lasting, or much of the traffic."""
     shown = one.stands_for
     if not one.large or shown.log2_ratio <= 0:
         return False
@@ -213,7 +213,7 @@ def _is_loss(one: Judged) -> bool:
 
 
 def _share(one: Judged, traffic: Mapping[SnapshotValue, float]) -> float | None:
-    """Which share of its device's packets a row's loss is; None where that is not known."""
+    """The loss of a row as a share of its device's packets. None when it is not known."""
     row = one.metric
     if row.kind != "table" or "up" not in (row.worse, row.benign) or row.unit != "packets":
         return None
@@ -224,7 +224,7 @@ def _share(one: Judged, traffic: Mapping[SnapshotValue, float]) -> float | None:
 
 
 def _traffic(now: Metrics) -> dict[SnapshotValue, float]:
-    """Packets per second of the devices that are counted, received or sent, whichever are more."""
+    """Packets per second of each device: the received or the sent ones, whichever are more."""
     found: dict[SnapshotValue, float] = {}
     for metric in now.by_identity.values():
         if metric.kind == "table" and metric.name.rpartition(".")[2] in _TRAFFIC and len(metric.labels) == 1:
@@ -236,7 +236,7 @@ def _traffic(now: Metrics) -> dict[SnapshotValue, float]:
 
 
 def _work(pairs: Iterable[Pair], now: Metrics) -> dict[tuple[str, str, str], float]:
-    """What the rows of a table that are neither worse nor better come to per second, by unit, on the busiest side."""
+    """Sums per second of a table's rows that are neither worse nor better, by unit, of the busiest snapshot."""
     sums: dict[tuple[str, str, str], dict[int, float]] = {}
     for current, past, sides in pairs:
         if current.kind == "table" and current.worse is None:
@@ -252,13 +252,13 @@ def _work_of(metric: Metric) -> tuple[str, str, str]:
 
 
 def _burst(own: Column, whole: Column, sides: Sequence[Metrics]) -> float:
-    """How many events of a count come at once, by the series of its column, or of the counter that it is a part of."""
+    """How many events come at once. It is estimated from the series of the column, or of its counter."""
     series = [side.series.get(own) or side.series.get(whole, []) for side in sides]
     return dispersion(series, TYPICAL_BURST, BURST_WEIGHT)
 
 
 def _learned(pairs: Iterable[Pair]) -> Spreads:
-    """The typical spreads of the baseline; those of figures too rare to have one do not count."""
+    """The typical spreads of the baseline. Figures that are too rare to have a spread are left out."""
     spreads = Spreads()
     for metric, past, sides in pairs:
         if len(sides) < SPREAD_SNAPSHOTS:
@@ -278,7 +278,7 @@ def _learned(pairs: Iterable[Pair]) -> Spreads:
 
 
 def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> dict[str, list[Metrics]]:
-    """Probe by probe, the baseline snapshots that it can be compared with; the others are named in ``left_out``."""
+    """For each probe, the baseline's snapshots that it can be compared with. ``left_out`` gets the other ones."""
     snapshot = now.snapshot
     profiles = {one.snapshot.profile.name for one in before} - {snapshot.profile.name}
     if profiles:
@@ -307,7 +307,7 @@ def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -
 
 
 def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: float) -> str | None:
-    """Why the figures of a probe cannot be compared; None when they can. ``shorter_s``: the shorter of both times."""
+    """Why the figures of a probe cannot be compared. None when they can. ``shorter_s``: the shorter of both times."""
     if now is None or before is None:
         return f"not in the {'current snapshot' if now is None else 'baseline'}"
     for probe, other, where in ((now, before, "in the current snapshot"), (before, now, "in the baseline")):
@@ -326,18 +326,18 @@ def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: fl
 
 
 def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str | None:
-    """Why a metric that some side lacks is not simply a 0 there; None when it can be compared."""
+    """Why a metric that a snapshot lacks cannot be compared. None when it can: then a missing count is 0."""
     there = metric.identity in now.by_identity
     lacking = [one for one in (now, *before) if metric.identity not in one.by_identity]
     if metric.kind in ("histogram", "gauge"):
-        has_none = not there or len(lacking) == len(before)  # some of the baseline's are enough
+        has_none = not there or len(lacking) == len(before)  # some snapshots of the baseline are enough
         return f"only in the {'current snapshot' if there else 'baseline'}" if has_none else None
     reasons = [not_zero(metric.identity, one, "baseline" if there else "current") for one in lacking]
     return next((why for why in reasons if why is not None), None)
 
 
 def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
-    """Why a count that is not in ``lacking`` is not simply a 0 there; None when it is one."""
+    """Why a count that is missing in ``lacking`` is not known to be 0 there. None when it is 0."""
     probe, _, name, labels = identity
     if f"{probe}/table/{name.partition('.')[0]}" in lacking.partial:
         return f"the table was full on the {side} side: a missing row may not be 0"
@@ -346,7 +346,7 @@ def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
     there = lacking.names.known_namespaces
     if there and namespace not in there:
         return f"no such network namespace on the {side} side"
-    # The facts name the devices of the host's own network namespace alone.
+    # The facts name only the devices of the host's own network namespace.
     is_own = namespace == HOST_NETNS
     devices = [str(value) for label, value in labels if meanings.of(label) == "device" and value and is_own]
     known = lacking.names.known_devices if devices else ()
@@ -356,12 +356,12 @@ def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
 
 
 def _nothing_of(metric: Metric) -> Metric:
-    """The same row, not seen: a count of 0."""
+    """The same row with a count of 0, for a snapshot that lacks it."""
     return Metric(metric.identity, metric.unit, metric.worse, counter=metric.counter)
 
 
 def _importance(one: Judged) -> tuple[int, float, float, str]:
-    """Worse first, then what is neither, then better; the larger change first, the more certain of equals."""
+    """The sort key of findings: worse, different, better; then the larger change; then the more certain one."""
     order = {"worse": 0, "different": 1, "better": 2}[direction_of(one)]
     return order, -round(abs(one.size), 1), one.p, one.metric.key
 
@@ -399,7 +399,7 @@ def _finding(rank: int, one: Judged, significant: bool, part: Part | None, facts
 
 
 def _why(one: Judged, significant: bool, part: Part | None) -> str:
-    """One sentence of figures: from what to what, against what it was held, what it is a part of."""
+    """A finding in one sentence: baseline and current figure, ratio, spread, and its share of a larger change."""
     shown = one.stands_for
     if shown.name == "shape":
         text = f"the shape of the distribution changed by {one.distance:.2f} log2 units, its percentiles did not"

@@ -1,4 +1,4 @@
-"""The comparison document (`netconsole.comparison/1`, docs/use/comparison.md): its types and the exit code it gives."""
+"""The comparison document (`netconsole.comparison/1`, docs/use/comparison.md): its types and its exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric that moved. ``spread`` is the baseline's, in ``unit``; null when it has fewer than three snapshots.
+    """One metric that changed. ``spread`` is the baseline's, in ``unit``. null with fewer than three snapshots.
 
     ``statistic`` says which figure of the metric is shown (rate, value, p50, p90, p99, mean, shape), ``figures`` the
     others. ``difference`` is current less baseline; ``ratio`` is null when one of them is 0. ``distance`` is between
@@ -61,7 +61,7 @@ class FactChange(msgspec.Struct, frozen=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """Under what it was measured: no part of the verdict. ``low`` to ``high`` is the range of the baseline."""
+    """A condition of the measurement. It is not part of the verdict. ``low`` to ``high`` is the baseline's range."""
 
     condition: str
     unit: str
@@ -71,14 +71,14 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class NotComparable(msgspec.Struct, frozen=True):
-    """What was left out, and why."""
+    """A metric or probe that was left out, and why."""
 
     metric: str
     why: str
 
 
 class Side(msgspec.Struct, frozen=True):
-    """What was compared."""
+    """A snapshot that was compared."""
 
     host: str
     created: str
@@ -88,7 +88,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole comparison. ``compared`` counts the metrics that were held against each other."""
+    """A whole comparison. ``compared`` is the number of metrics that were compared."""
 
     schema: Annotated[str, Meta(extra_json_schema={"const": SCHEMA})] = SCHEMA
     verdict: Verdict
@@ -103,12 +103,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """1 exactly when the verdict is regressed."""
+        """1 when the verdict is regressed, else 0."""
         return 1 if self.verdict == "regressed" else 0
 
 
 def said(value: float | None, unit: str) -> str:
-    """A figure of a finding for people: times, and times per second, in the unit that reads best."""
+    """A figure of a finding as text. Times, and times per second, are in the unit that is easiest to read."""
     time, slash, rest = unit.partition("/")
     if time in TIME_UNITS and rest in ("", "s"):
         return figure.duration(value, time) + (f"{slash}{rest}" if value is not None else "")
@@ -116,5 +116,5 @@ def said(value: float | None, unit: str) -> str:
 
 
 def encode(comparison: Comparison) -> bytes:
-    """The JSON document, one line feed at the end."""
+    """The JSON document. It ends with a line feed."""
     return msgspec.json.encode(comparison) + b"\n"

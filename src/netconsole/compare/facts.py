@@ -1,4 +1,4 @@
-"""Which facts of the host changed, and which findings they may explain: by device, by VM, or by what they govern."""
+"""Finds the facts of the host that changed, and the findings that each may explain."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Value = str | int | float | bool | list[str] | None
 
 MAX_CHANGES = 500
 THERE = "there"
-"""Stands for all the facts of a device or VM that the other side does not have."""
+"""The value for a device or VM that exists on one side only. It replaces all its facts."""
 _IGNORED = re.compile(r"nic/[^/]*/mac$")
-"""Made anew with every virtual device, and never the same on two hosts."""
+"""Facts that are not compared. A virtual device gets a new MAC each time, and no two hosts have the same."""
 
 TIMES = GovernedSpec(
     ("cpu/*", "mitigation/*", "kernel/*", "numa/*", "memory/*", "module/haltpoll/*", "module/kvm*/*"), ("time",)
@@ -29,7 +29,7 @@ TIMES = GovernedSpec(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One changed fact, and the thing (device or VM) it is of, if any."""
+    """One changed fact, with the device or VM that it belongs to, if any (``thing``)."""
 
     fact: str
     baseline: Value
@@ -38,16 +38,16 @@ class Change:
 
     @property
     def is_setting(self) -> bool:
-        """Whether something is configured otherwise; a device or VM that came or went is no change of configuration."""
+        """Whether a setting has changed. A device or VM that came or went is not a changed setting."""
         return THERE not in (self.baseline, self.current)
 
     def with_ranks(self, ranks: list[int]) -> FactChange:
-        """As the document carries it."""
+        """The change for the document."""
         return FactChange(self.fact, self.baseline, self.current, ranks)
 
 
 def changed_facts(now: Metrics, before: Sequence[Metrics]) -> list[Change]:
-    """Facts whose value is none of those in the baseline. What is unknown on a side is not a change."""
+    """Facts whose value is not in any snapshot of the baseline. A fact that is unknown on one side is left out."""
     current, unknown_now = _values(now)
     past = [_values(one) for one in before]
     if not current or not all(values for values, _ in past):
@@ -97,7 +97,7 @@ def _governing(specs: Sequence[GovernedSpec], changes: Sequence[Change]) -> list
 
 
 def _values(metrics: Metrics) -> tuple[dict[str, Value], list[str]]:
-    """Facts that are known and configured, by key with taps as their VM's devices; and what is unknown."""
+    """The known, not volatile facts by key, with each tap named as its VM's device; and the keys of unknown ones."""
     known: dict[str, Value] = {}
     unknown = []
     for name, fact in metrics.snapshot.facts.items():
@@ -111,7 +111,7 @@ def _values(metrics: Metrics) -> tuple[dict[str, Value], list[str]]:
 
 
 def _whole_things(changes: list[Change], now: Mapping[str, Value], past: Sequence[Mapping[str, Value]]) -> list[Change]:
-    """A device or VM that came or went is one change, not one for each of its facts."""
+    """Joins the changes of a device or VM that came or went to one change."""
     there_now = {_folder(fact) for fact in now}
     there_before = [{_folder(fact) for fact in values} for values in past]
     result: dict[str, Change] = {}
@@ -127,12 +127,12 @@ def _whole_things(changes: list[Change], now: Mapping[str, Value], past: Sequenc
 
 
 def _folder(fact: str) -> str:
-    """The part of a fact's key that names its thing: nic/eth0, ovs/port/vnet3."""
+    """The part of a fact's key that names its device or VM: nic/eth0, ovs/port/vnet3."""
     return "/".join(fact.split("/")[: 3 if fact.startswith("ovs/") else 2])
 
 
 def _covered(fact: str, unknown: Sequence[str]) -> bool:
-    """Whether a fact, or the whole area that it is in, could not be read."""
+    """Whether a fact, or the whole area of it, could not be read."""
     return any(fact == name or fact.startswith(f"{name}/") for name in unknown)
 
 
@@ -146,7 +146,7 @@ def _thing(fact: str) -> str | None:
 
 
 def _things(metric: Metric) -> list[str]:
-    """The devices and VMs that a metric's labels speak of: `web-07 net0` speaks of both."""
+    """The devices and VMs that a metric's labels name. `web-07 net0` names both."""
     found = []
     for _, value in metric.labels:
         if isinstance(value, str) and value:

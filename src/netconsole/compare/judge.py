@@ -1,7 +1,8 @@
-"""Judges one metric against a baseline: how far apart, beyond chance or not. The method is in docs/use/comparison.md.
+"""Judges one metric against a baseline: how large the change is, and whether it is beyond chance.
 
-With three snapshots or more in the baseline a change must be beyond their spread *and* beyond the noise of the counts;
-with fewer, beyond the noise of the counts by a margin, because nobody knows how much the figure varies from day to day.
+The method is in docs/use/comparison.md. With three or more snapshots in the baseline, a change must be beyond their
+spread *and* beyond the noise of the counts. With fewer, it must be beyond that noise by a margin, because nobody knows
+how much the figure varies from day to day.
 """
 
 from __future__ import annotations
@@ -24,49 +25,50 @@ from netconsole.compare.significance import (
 )
 
 MIN_RATIO = 1.25
-"""A smaller change is not worth a line, however certain."""
+"""A smaller change is not a finding, even if it is certain."""
 SINGLE_RATIO = 2.0
-"""What a single snapshot is allowed to be off by: the margin for the variation that nobody has measured."""
+"""Margin for a baseline with fewer than three snapshots: nobody has measured how much the figure varies."""
 SINGLE_TAIL_RATIO = 4.0
-"""Likewise its p99, which a handful of samples decide: on a path where nothing changed it is off by a factor of 4 in
-one run of ten (bench/real_comparison.py)."""
+"""The same margin for p99, which depends on few samples. On an unchanged path it is off by a factor of 4 in one of ten
+runs (bench/real_comparison.py)."""
 TYPICAL_BURST, BURST_WEIGHT = 4.0, 1.0
-"""Events and slow samples come in bursts: this many count as one where nothing tells how many, and this is believed as
-much as so many intervals of a series that tells."""
+"""Events and slow samples come in bursts. Without a series to measure the size of bursts, so many events count as one.
+With a series, this size has the weight of so many intervals."""
 MIN_EVENTS = 10
-"""A difference of fewer events in the whole run is not worth a line."""
+"""A difference of fewer events in the whole run is not a finding."""
 MIN_PARTS = 3
-"""With fewer parts nobody can tell what lasts."""
+"""With fewer parts, nobody can tell which events are lasting."""
 USUAL_DEVIATIONS = 3.0
-"""Of a part from the median of all parts, in standard deviations of events that come one by one."""
+"""The usual deviation of a part from the median of all parts, in standard deviations of single events."""
 CERTAIN = 1e-12
-"""Smaller probabilities are all the same."""
+"""Smaller probabilities are treated as equal."""
 MIN_TIME_NS = 1000
-"""A difference of less than a microsecond is not worth a line."""
+"""A difference of less than 1 µs is not a finding."""
 SHAPE_MIN = 0.5
-"""A shape counts as changed from here on: log2 units, as if every sample were off by a factor 1.4."""
+"""A shape has changed from this distance on, in log2 units: as if every sample had changed by a factor of 1.4."""
 SPREAD_SNAPSHOTS = 3
-"""From so many snapshots on there is a spread."""
+"""With this many snapshots, a spread can be measured."""
 PRIOR_DEGREES = 4
-"""How many observations the typical spread of all metrics is worth beside a metric's own few."""
+"""The weight of the typical spread of all metrics, in observations, beside the metric's own few ones."""
 MAX_BELOW_TYPICAL = 3.0
-"""A figure that happened to repeat itself exactly is not believed to be steadier than typical by more than this."""
+"""The spread of a figure is at least the typical spread divided by this, even if all runs had the same value."""
 MIN_SPREAD = {
     "p50": 0.05, "p90": 0.1, "p99": 0.2, "mean": 0.1, "rate": 0.05, "lasting": 0.05, "gauge": 0.4, "worst": 1.28,
     "shape": 0.05,
 }  # fmt: skip
-"""No figure on a host repeats better than to 5 %, and the tail never that well: five p99 that happen to agree say
-little of the sixth. Natural logarithms; measured by bench/real_comparison.py. The longest of many times is one sample:
-of a tail as 1/x (waits for a busy CPU have one) its logarithm has the deviation π/√6 (Gumbel), a factor of 3.6."""
+"""The least spread by kind of figure, in natural logarithms, measured by bench/real_comparison.py. No figure of a host
+repeats better than to 5 %, and the tail is worse: five equal p99 say little about the sixth. ``worst`` is the longest
+of many times, which is one sample. With a tail of 1/x (as waits for a busy CPU have), its logarithm has the standard
+deviation π/√6 (Gumbel), a factor of 3.6."""
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0}
 _MIN_BEYOND = 5
-"""Samples that must lie beyond a percentile before it is looked at."""
+"""A percentile is only compared with at least this many samples beyond it."""
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 @dataclass(slots=True)
 class Statistic:
-    """One figure of a metric against the baseline: values in the metric's unit, spread likewise (None: not known)."""
+    """One figure of a metric, with the baseline's value and spread, in the metric's unit. None is not known."""
 
     name: str
     baseline: float | None
@@ -76,12 +78,12 @@ class Statistic:
 
     @property
     def ratio(self) -> float | None:
-        """Current by baseline; None when one is 0 or not known."""
+        """Current divided by baseline. None when one of them is 0 or not known."""
         return self.current / self.baseline if self.baseline and self.current else None
 
     @property
     def log2_ratio(self) -> float:
-        """Signed size of the change; a side that is 0 counts as far below the other."""
+        """The size of the change, with its sign. It is ±20 when one side is 0."""
         if not self.baseline and not self.current:
             return 0.0
         if not self.baseline or not self.current:
@@ -91,53 +93,53 @@ class Statistic:
 
 @dataclass(slots=True)
 class Judged:
-    """A metric with its statistics; the one that ``stands_for`` it is what a finding shows."""
+    """A metric with its statistics. A finding shows the one in ``stands_for``."""
 
     metric: Metric
     stands_for: Statistic
     unit: str
     large: bool
-    """Whether the change is large enough for a line, if it is beyond chance."""
+    """Whether the change is large enough for a finding, if it is beyond chance."""
     size: float
-    """How large, in log2 units, what is almost nothing held against one event; for ranking."""
+    """The size of the change in log2 units, for ranking. One event is added to both sides, so that 0 is not special."""
     statistics: list[Statistic] = field(default_factory=list)
     distance: float | None = None
     worse: Worse = None
-    """Which way it is worse, everything considered."""
+    """The direction that is worse. It may differ from the metric's own."""
     share: float | None = None
-    """Of a loss: its share of the packets of the device that it happened at."""
+    """Of a loss: its share of the device's packets."""
 
     def __post_init__(self) -> None:
-        """By default as the metric has it."""
+        """Takes the metric's own direction at first."""
         self.worse = self.metric.worse
 
     @property
     def p(self) -> float:
-        """Of the statistic that stands for it, corrected for having looked at all of them."""
+        """The probability of the shown statistic, multiplied by the number of statistics (Bonferroni)."""
         return min(1.0, self.stands_for.p * max(1, len(self.statistics)))
 
 
 class Spreads:
-    """The spread of figures of one kind over the baseline's snapshots, each steadied by what is typical of the kind."""
+    """Spreads over the baseline's snapshots. Each is drawn towards the typical spread of figures of the same kind."""
 
     def __init__(self) -> None:
         self._seen: dict[str, list[float]] = {}
         self._typical: dict[str, float] = {}
 
     def learn(self, kind: str, values: Sequence[float]) -> None:
-        """Take note of one figure over the snapshots (natural logarithms)."""
+        """Takes the values of one figure in all snapshots (natural logarithms)."""
         own = spread(values)
         if own is not None:
             self._seen.setdefault(kind, []).append(own)
 
     def of(self, kind: str, values: Sequence[float]) -> float | None:
-        """The spread of a figure, in natural logarithm; None with too few snapshots."""
+        """The spread of a figure (natural logarithm). None with too few snapshots."""
         own = spread(values)
         if own is None:
             return None
         if kind not in self._typical:
             self._typical[kind] = max(MIN_SPREAD[kind], median(self._seen.get(kind, [0.0])))
-        # On a log scale, so that one kind may hold figures that stand still and others that jump.
+        # On a log scale, because one kind can have very steady figures and very unsteady ones.
         typical, degrees = self._typical[kind], len(values) - 1
         own = max(own, typical / MAX_BELOW_TYPICAL, MIN_SPREAD[kind] / 2)
         steadied = (PRIOR_DEGREES * math.log(typical) + degrees * math.log(own)) / (PRIOR_DEGREES + degrees)
@@ -146,7 +148,7 @@ class Spreads:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A count of one snapshot in events, over how many seconds, and in each equal part of them (None: not known)."""
+    """A count of one snapshot in events, its time, and the events in each equal part of it (None: not known)."""
 
     events: float
     seconds: float
@@ -159,9 +161,9 @@ class Counted:
 
 
 def lasting(count: Counted) -> Counted | None:
-    """What of a count comes all the time: no part counts for more than is usual of its median. None: not known.
+    """The lasting part of a count: no part counts more than is usual for the median of all parts. None: not known.
 
-    A burst is in one part or a few, and leaves nothing; a loss of two a second is in nearly all of them.
+    A burst is in one part or in a few, so nothing of it is left. A loss of two a second is in nearly all parts.
     """
     if not count.events:
         return Counted(0.0, count.seconds, ())
@@ -176,9 +178,9 @@ def lasting(count: Counted) -> Counted | None:
 def judge_count(
     now: Metric, now_s: float, before: Sequence[tuple[Metric | None, float]], spreads: Spreads, burst: float
 ) -> Judged | None:
-    """A count over ``now_s`` seconds against those of the baseline (None: not seen); None when nothing ever came.
+    """Judges a count over ``now_s`` seconds. A count of the baseline is None for a row that it lacks. None: all are 0.
 
-    Looked at as a whole, and at what of it lasts. ``burst``: events at once in the rows of its column.
+    It compares the whole count, and its lasting part. ``burst``: how many events come at once in the whole column.
     """
     if not now.count and not any(one.count for one, _ in before if one is not None):
         return None
@@ -189,7 +191,7 @@ def judge_count(
         found.append(_count("rate", whole, event, _at_once(whole, burst), spreads, own_burst=True))
         steady = [lasting(one) for one in whole]
         known = [one for one in steady if one is not None]
-        # A second look costs certainty: none where nothing came in bursts.
+        # A second comparison makes both less certain, so there is none when nothing came in bursts.
         if len(known) == len(whole) and any(a.events - b.events > 0.5 for a, b in zip(whole, known, strict=True)):
             found.append(_count("lasting", known, event, _at_once(known, burst), spreads, own_burst=True))
     else:
@@ -199,23 +201,23 @@ def judge_count(
 
 
 def counted(metric: Metric | None, span_s: float) -> Counted:
-    """The count of one snapshot; of a row that is not there, 0."""
+    """The count of one snapshot. 0 for a row that it lacks."""
     if metric is None:
         return Counted(0.0, span_s)
     return Counted(metric.count / EVENT_SIZES.get(metric.unit, 1.0), span_s, metric.parts)
 
 
 def _at_once(counts: Sequence[Counted], of_column: float) -> float:
-    """How many events come at once, by the parts of the counts; where these are few, no more than in all their rows."""
+    """How many events come at once, from the parts of the counts. With few parts, at most as many as in the column."""
     return dispersion([one.parts or () for one in counts], min(TYPICAL_BURST, of_column), BURST_WEIGHT)
 
 
 def _count(
     name: str, counts: Sequence[Counted], event: float, burst: float, spreads: Spreads, own_burst: bool = False
 ) -> tuple[Statistic, bool, float]:
-    """One way to look at counts, the current first; whether the change is worth a line, and how large, in log2 units.
+    """A statistic of counts, the current one first; whether the change is large enough; and its size in log2 units.
 
-    ``own_burst``: whether ``burst`` is of this very figure.
+    ``own_burst``: whether ``burst`` was measured on this figure itself.
     """
     now, *before = counts
     typical = median([one.per_s for one in before])
@@ -229,16 +231,16 @@ def _count(
         if large:
             events, span_s = sum(one.events for one in before), sum(one.seconds for one in before)
             if own_burst and not events:
-                # A factor tells nothing of how far from nothing a rate may be: a margin does.
+                # A relative spread says nothing about a baseline of 0, so a margin is used.
                 statistic.p = rate_p(0.0, span_s, now.events, now.seconds, SINGLE_RATIO, burst)
             else:
                 pooled = rate_p(events, span_s, now.events, now.seconds, burst=burst)
                 statistic.p = max(pooled, _spread_p(math.log((now.events + 0.5) / now.seconds), logs, own))
                 nearest = (max if now.per_s > typical else min)(before, key=lambda one: one.per_s)
-                if nearest.events:  # what one run in three had, one more may have a little more of
+                if nearest.events:  # a run may have a little more than the highest run of the baseline
                     beside = rate_p(nearest.events, nearest.seconds, now.events, now.seconds, MIN_RATIO, burst)
                     statistic.p = max(statistic.p, beside)
-    elif large:  # what is too small for a line needs no test
+    elif large:  # a change that is too small for a finding needs no test
         statistic.p = max(
             rate_p(one.events, one.seconds, now.events, now.seconds, SINGLE_RATIO, burst) for one in before
         )
@@ -246,7 +248,7 @@ def _count(
 
 
 def judge_gauge(now: Metric, before: Sequence[float], spreads: Spreads) -> Judged | None:
-    """A gauge against those of the baseline; None with too few, because a gauge has no counts to tell its noise."""
+    """Judges a gauge. None when the baseline has too few values: a gauge has no counts that tell its noise."""
     if now.value is None or len(before) < SPREAD_SNAPSHOTS:
         return None
     logs = [math.log1p(abs(value)) for value in before]
@@ -261,7 +263,7 @@ def judge_gauge(now: Metric, before: Sequence[float], spreads: Spreads) -> Judge
 
 
 def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spreads) -> Judged | None:
-    """A histogram by p50, p90, p99, mean and shape; None when a side has too few samples for any of them."""
+    """Judges a histogram by p50, p90, p99, mean and shape. None when a side has too few samples for all of them."""
     current = now.histogram
     whole = added(before)
     if current is None or not current.count or not whole.count:
@@ -282,39 +284,39 @@ def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spread
     if not eligible and distance >= SHAPE_MIN:
         shape = _shape(distance, floor, current, before, whole)
         return Judged(now, shape, "log2 units", True, distance, [*statistics, shape], distance)
-    # The most certain of those that moved enough; of equally certain ones, the one that moved most.
+    # The most certain one of those that changed enough. Among equally certain ones, the one that changed most.
     best = min(eligible or statistics, key=lambda one: (max(one.p, CERTAIN), -abs(one.log2_ratio)))
     return Judged(now, best, now.unit, bool(eligible), best.log2_ratio, statistics, distance)
 
 
 def least_difference(unit: str) -> float:
-    """A smaller difference of a figure in ``unit`` is not worth a line."""
+    """A smaller difference of a figure in ``unit`` is not a finding."""
     return MIN_TIME_NS / _NS[unit] if unit in _NS else 0.0
 
 
 def log_rates(counts: Sequence[Counted]) -> list[float]:
-    """Natural logarithms of rates, nothing counted as half an event."""
+    """Natural logarithms of rates. Half an event is added, so that 0 has a logarithm."""
     return [math.log((one.events + 0.5) / one.seconds) for one in counts]
 
 
 def log_values(values: Sequence[float | None]) -> list[float]:
-    """Natural logarithms of what is known and above 0."""
+    """Natural logarithms of the values that are known and above 0."""
     return [math.log(value) for value in values if value and value > 0]
 
 
 def enough(distribution: Distribution, percent: float) -> bool:
-    """Whether enough samples lie beyond a percentile to speak of it."""
+    """Whether there are enough samples beyond a percentile to compare it."""
     return distribution.count * min(percent, 100 - percent) / 100 >= _MIN_BEYOND
 
 
 def _shape(
     distance: float, floor: float, now: Distribution, before: Sequence[Distribution], whole: Distribution
 ) -> Statistic:
-    """The distance to the baseline, against those that each of the baseline's snapshots has to all others of it."""
+    """The distance to the baseline, compared with the distance of each of its snapshots to all its others."""
     p = shape_p(whole.buckets, now.buckets, floor)
     if len(before) < SPREAD_SNAPSHOTS:
         return Statistic("shape", 0.0, distance, None, p if distance >= math.log2(SINGLE_RATIO) else 1.0)
-    # Held against a whole that it is a part of, each would look nearer than a stranger ever can.
+    # A snapshot is left out of the whole that it is compared with, or it would look too near.
     own = [
         shape_distance(added([*before[:number], *before[number + 1 :]]).buckets, one.buckets, floor)
         for number, one in enumerate(before)
@@ -344,11 +346,11 @@ def _percentile(
 def _counts_p(
     percent: float, now: Distribution, before: Distribution, margin: float = 1.0, burst: float = 1.0
 ) -> float:
-    """May as large a share of now's samples be beyond the baseline's percentile (times the margin) as of its own?"""
+    """Tests whether the share of samples beyond the percentile (times the margin) is the same on both sides."""
     was, here = _reach(before, percent), _reach(now, percent)
     if was is None or here is None or was == here:
         return 1.0
-    # What rose must be beyond what was; what fell is the same with the roles turned around.
+    # A rise is tested. A fall is a rise with the two sides exchanged.
     low, high = (before, now) if here > was else (now, before)
     edge = min(was, here)[1]
     beyond_low, beyond_high = low.above(edge), high.above(edge * margin)
@@ -358,7 +360,7 @@ def _counts_p(
 
 
 def _reach(distribution: Distribution, percent: float) -> tuple[float, float] | None:
-    """The bucket in which a percentile lies; None when there are no samples."""
+    """The bucket of a percentile. None when there are no samples."""
     total = sum(count for _, _, count in distribution.buckets)
     seen = 0
     for low, high, count in distribution.buckets:
@@ -369,7 +371,7 @@ def _reach(distribution: Distribution, percent: float) -> tuple[float, float] | 
 
 
 def _mean(now: Distribution, before: Sequence[Distribution], whole: Distribution, spreads: Spreads) -> Statistic | None:
-    """The mean, only against a spread: a single snapshot's mean hangs on its few slowest samples."""
+    """The mean. It needs a spread, because the mean of one snapshot depends on its few slowest samples."""
     current, typical = now.mean, whole.mean
     values = log_values([one.mean for one in before if one.count >= _MIN_BEYOND])
     if not current or not typical or len(values) < SPREAD_SNAPSHOTS or now.count < _MIN_BEYOND:
@@ -377,7 +379,7 @@ def _mean(now: Distribution, before: Sequence[Distribution], whole: Distribution
     if min(current, typical) <= 0:
         return None  # no sum of times
     own = spreads.of("mean", values)
-    # A mean hangs on its slowest samples, and they are few: what they alone can move it by is no change.
+    # A mean depends on its few slowest samples. A change that they alone can cause does not count.
     deviation = math.hypot(now.mean_error, whole.mean_error)
     chance = two_sided((current - typical) / deviation) if deviation else 0.0
     p = max(chance, _spread_p(math.log(current), values, own))
@@ -386,7 +388,7 @@ def _mean(now: Distribution, before: Sequence[Distribution], whole: Distribution
 
 
 def _spread_p(value: float, values: Sequence[float], own: float | None) -> float:
-    """May one more figure like ``values`` be ``value``? Never beyond chance while it is within what was seen."""
+    """Tests whether ``value`` can be one more of ``values``. It is not beyond chance within their range."""
     if own is None or not values or min(values) <= value <= max(values):
         return 1.0
     t = (value - median(values)) / (own * math.sqrt(1 + 1 / len(values)))

@@ -1,4 +1,4 @@
-"""Labels that change without meaning anything (taps, processes, namespaces, ephemeral ports), as what they stand for.
+"""Replaces labels that change without a meaning (taps, processes, namespaces, ephemeral ports) with stable names.
 
 What a label stands for is said by its probe's manifest (:mod:`netconsole.probes.meaning`). The facts of a snapshot say
 which tap and which thread belongs to which VM; two snapshots are then compared by VM and role, not by number.
@@ -44,7 +44,7 @@ class Meanings:
 
 
 class Names:
-    """What the volatile labels of one host stand for, by its facts."""
+    """Stable names for the volatile labels of one host, from its facts."""
 
     def __init__(self, facts: Mapping[str, FactData]) -> None:
         self.taps: dict[str, str] = {}
@@ -77,12 +77,12 @@ class Names:
 
     @cached_property
     def known_devices(self) -> frozenset[str]:
-        """The devices of the host's own network namespace, taps as their VM's; empty when the facts do not say."""
+        """The devices of the host's network namespace, taps as their VM's. Empty when the facts do not have them."""
         return frozenset(self.taps.get(name, name) for name in self.devices)
 
     @cached_property
     def known_namespaces(self) -> frozenset[str]:
-        """What the network namespaces are called that there are; empty when the facts do not say."""
+        """The names of all network namespaces. Empty when the facts do not have them."""
         return frozenset({HOST_NETNS, OTHER_NETNS, *self.namespaces.values()} if self._lists_namespaces else ())
 
     def fact(self, name: str) -> str:
@@ -134,7 +134,7 @@ class Names:
         return self.threads.get(value) if isinstance(value, int) else None
 
     def _namespace(self, value: SnapshotValue) -> SnapshotValue:
-        """By its name; one that has none (its label is its inode) by the process that has it."""
+        """The name of a namespace. Without a name (the label is its inode), the process that runs in it."""
         if not isinstance(value, str) or value.isdecimal():
             return self.namespaces.get(str(value), OTHER_NETNS)
         return value

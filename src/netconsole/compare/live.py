@@ -1,4 +1,4 @@
-"""What stands against the baseline now: window after window of the measurement, each judged by the rules of compare."""
+"""Compares a running session with a baseline, window by window, by the rules of compare."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from netconsole.snapshot.document import FactData
 from netconsole.telemetry.state import State
 
 WINDOW_S = 5.0
-"""Long enough for a rate of two a second to show, short enough to be called now."""
+"""Long enough to see a rate of two a second, and short enough to be up to date."""
 MOST_CPU = 0.01
-"""A comparison may take this share of a core: on a host of hundreds of VMs the windows are longer instead."""
+"""The share of a core that comparing may take. On a host with hundreds of VMs, the windows get longer for that."""
 MOST_WINDOW_S = 120.0
 FACTS_EVERY_S = 60.0
-"""How often the host's facts are read again, at most, when there is a tap that they do not know."""
+"""When there is a tap that is not in the facts, they are read again, but not more often than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedWindow:
-    """The last whole window. ``findings`` were there in the window before too: one alone may be chance."""
+    """The last whole window. ``findings`` were also in the window before: a single window may be chance."""
 
     comparison: Comparison
     findings: tuple[Finding, ...]
@@ -68,7 +68,7 @@ class LiveComparison:
         self._thread: threading.Thread | None = None
 
     def tick(self, state: State) -> None:
-        """An interval has ended. Call it inside ``Session.view``, from the thread that uses the reference."""
+        """Call it after each interval, inside ``Session.view``, from the thread that uses the reference."""
         if self._newer is not None:
             self.reference.learn(self._newer)
             self._facts, self._newer = self._newer, None
@@ -84,24 +84,24 @@ class LiveComparison:
             self._thread.start()
 
     def join(self) -> None:
-        """Wait until the window that is being judged is."""
+        """Waits until the current comparison is done."""
         if self._thread is not None:
             self._thread.join()
 
     def _begin(self, state: State) -> None:
         since = self._since = builder.totals(state)
-        # Half an interval of tolerance: five intervals of 1.0004 s are the five seconds.
+        # Half an interval of tolerance: intervals are not exactly 1 s long.
         self._due_ns = since.mono_ns + round(self._window_s * 1e9) - (state.collector.interval_ns or 0) // 2
 
     def _compare(self) -> None:
-        """Runs in a thread of its own; what goes wrong there is said in the pane, not in the middle of the screen."""
+        """Runs in its own thread. The pane shows an error: a traceback would spoil the screen."""
         try:
             self._window()
         except Exception as error:
             self.error = f"{type(error).__name__}: {error}"
 
     def _window(self) -> None:
-        """Judge the window that has ended. What that costs decides how long the next one is."""
+        """Judges the window that has ended. Its cost decides how long the next window is."""
         started_s = time.thread_time()
         since = self._since
         assert since is not None

@@ -1,7 +1,7 @@
-"""A snapshot as a flat set of metrics to be held against another's: counts, gauges and histograms by key.
+"""Flattens a snapshot to metrics that can be compared: counts, gauges and histograms by key.
 
-A key is ``probe/kind/name``, and ``/label=value,…`` where there are labels; volatile labels are already what they stand
-for (:mod:`netconsole.compare.labels`), and rows that thereby become one are added up.
+A key is ``probe/kind/name``, with ``/label=value,…`` where there are labels. Volatile labels already have their stable
+names (:mod:`netconsole.compare.labels`). Rows that then have the same key are added up.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Worse: TypeAlias = Literal["up", "down"] | None
 Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
 Labels: TypeAlias = tuple[tuple[str, SnapshotValue], ...]
 Column: TypeAlias = tuple[str, Kind, str]
-"""Probe, kind and name: what all rows of a counter, or of a table's column, have in common."""
+"""Probe, kind and name of a counter, or of a table's column: the same for all its rows."""
 Identity: TypeAlias = tuple[str, Kind, str, Labels]
-"""Probe, kind, name and labels: what a metric is found by. Its key is the same as text."""
+"""Probe, kind, name and labels of a metric. Its key is the same as text."""
 
 NO_MANIFESTS: Mapping[str, Manifest] = {}
 OWN_COST = "self_cost"
-"""How busy the machine was, and what watching cost: conditions of a measurement, and none of its results."""
+"""How busy the machine was, and what watching cost. These are conditions of a measurement, not results."""
 EVENT_SIZES = {"ns": 1e6, "us": 1e3, "ms": 1.0, "bytes": 65536.0, "kB": 64.0}
 """A sum of times or bytes has no events that could be counted: a millisecond, or 64 kB, stands for one."""
 _LABEL_NAMES = frozenset({"queue", "node", "vcpu", "vq", "numa_node", "code", "errno", "mark", "zone", *BY_NAME})
@@ -61,13 +61,13 @@ class Metric:
     value: float | None = None
     histogram: Distribution | None = None
     counter: Identity | None = None
-    """The counter that this row is a part of, or the sum that it is the busiest CPU's part of."""
+    """The counter that this row is a part of. For the busiest CPU: the sum that it is a part of."""
     is_rest: bool = False
-    """Of a counter: rows that are no fault, or that cannot be compared, have been taken from its count."""
+    """Of a counter: whether rows that are no fault, or cannot be compared, were subtracted from its count."""
     benign: Worse = None
-    """Of a row of class benign: which way it is worse all the same, when it is new or takes much of the traffic."""
+    """Of a row of class benign: the direction that is worse, when it is new or takes much of the traffic."""
     parts: list[float] | None = None
-    """Of a count: the events in each of the equal parts of the snapshot's time; None where that is not known."""
+    """Of a count: the events in each of the equal parts of the snapshot's time. None when that is not known."""
 
     @property
     def key(self) -> str:
@@ -81,23 +81,23 @@ class Metric:
 
     @property
     def kind(self) -> Kind:
-        """What it is."""
+        """Counter, table, gauge or histogram."""
         return self.identity[1]
 
     @property
     def name(self) -> str:
-        """Its name within the probe: of a table with several values, ``table.column``."""
+        """Its name within the probe. For a table with several values it is ``table.column``."""
         return self.identity[2]
 
     @property
     def labels(self) -> Labels:
-        """What it is of."""
+        """Its labels with their values."""
         return self.identity[3]
 
 
 @dataclass(slots=True)
 class Distribution:
-    """The samples of a histogram; ``sum`` is None when a part of it is not known."""
+    """The samples of a histogram. ``sum`` is None when a part of it is not known."""
 
     count: int
     sum: float | None
@@ -105,12 +105,12 @@ class Distribution:
 
     @property
     def mean(self) -> float | None:
-        """The mean, exact; None when empty or not known."""
+        """The exact mean. None when empty or not known."""
         return self.sum / self.count if self.count and self.sum is not None else None
 
     @property
     def mean_error(self) -> float:
-        """Standard error of the mean, of no more samples than are believed to be independent."""
+        """Standard error of the mean. At most EFFECTIVE_SAMPLES samples count as independent."""
         n = sum(count for _, _, count in self.buckets)
         if not n:
             return 0.0
@@ -119,9 +119,9 @@ class Distribution:
         return math.sqrt(variance / min(n, EFFECTIVE_SAMPLES))
 
     def percentile(self, percent: float) -> float | None:
-        """The value below which ``percent`` of the samples lie, interpolated within its bucket; None when empty.
+        """The value below which ``percent`` of the samples are, interpolated within its bucket. None when empty.
 
-        At mid-bucket, five runs would often agree exactly, and their spread would be nothing.
+        With the middle of the bucket, five runs would often have the same value, and so a spread of 0.
         """
         total = sum(count for _, _, count in self.buckets)
         rank = max(1.0, total * percent / 100)
@@ -139,7 +139,7 @@ class Distribution:
 
 @dataclass(slots=True)
 class Metrics:
-    """What one snapshot measured, by key. ``partial`` tables lost rows: a row that is not there is not a 0."""
+    """The metrics of one snapshot. ``partial`` tables have lost rows: there, a missing row is not known to be 0."""
 
     snapshot: Snapshot
     names: Names
@@ -152,7 +152,7 @@ class Metrics:
     _meanings: dict[tuple[str, str], Meanings] = field(default_factory=dict)
 
     def add(self, metric: Metric) -> None:
-        """Put a metric where it is found."""
+        """Adds a metric."""
         self.by_identity[metric.identity] = metric
 
     def meanings(self, probe: str, name: str) -> Meanings:
@@ -180,7 +180,7 @@ def flatten(snapshot: Snapshot, manifests: Mapping[str, Manifest] = NO_MANIFESTS
 
 
 def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, SnapshotValue]] = ()) -> str:
-    """The key of a metric; label values that would be ambiguous are quoted as in JSON."""
+    """The key of a metric. Label values that would be ambiguous are quoted as in JSON."""
     text = ",".join(f"{_quoted(label)}={_quoted(value)}" for label, value in labels)
     return f"{probe}/{kind}/{name}/{text}" if text else f"{probe}/{kind}/{name}"
 
@@ -196,7 +196,7 @@ def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
 
 
 def _events_in_turn(per_s: Sequence[float | None], total: int, unit: str) -> list[float]:
-    """Events of equal intervals from their rates; none where the rates tell of nothing."""
+    """The events in each of equal intervals, from their rates. Empty when there are no rates above 0."""
     known = [rate for rate in per_s if rate is not None and rate >= 0]
     whole, events = sum(known), total / EVENT_SIZES.get(unit, 1.0)
     return [rate / whole * events for rate in known] if 0 < whole < math.inf else []
@@ -259,7 +259,7 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
 
 
 def _add_parts(metric: Metric, parts: list[float]) -> None:
-    """Take the parts of one more row in; unless those of all rows are known and as many, none are."""
+    """Adds the parts of one more row. The sum is None unless all rows have parts, and the same number of them."""
     if not metric.count:
         metric.parts = parts or None
     elif metric.parts is not None and len(parts) == len(metric.parts):
@@ -269,7 +269,7 @@ def _add_parts(metric: Metric, parts: list[float]) -> None:
 
 
 def _busiest(whole: Metric, count: int) -> Metric:
-    """What the CPU with most of it had: work moves between CPUs by itself, but one that has it all is a bottleneck."""
+    """The share of the busiest CPU. Work moves between CPUs, but a CPU that has all of it is a bottleneck."""
     labels: Labels = (*whole.labels, ("cpu", "busiest"))
     identity = (whole.probe, whole.kind, whole.name, labels)
     return replace(whole, identity=identity, count=count, counter=whole.identity, parts=None)
@@ -277,7 +277,7 @@ def _busiest(whole: Metric, count: int) -> Metric:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """A value column of a table, as all of its rows have it."""
+    """A value column of a table: what is the same for all rows."""
 
     kind: Kind
     name: str
@@ -299,7 +299,7 @@ def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumn
 
 
 def _cells(probe: str, columns: Mapping[str, _Cell], labels: Labels) -> dict[str, Metric]:
-    """The metrics of one row, still 0. A drop of class benign (no listener, a firewall) is worse in some cases only."""
+    """The metrics of one row, still 0. More drops of class benign (no listener, a firewall) are not always worse."""
     benign = ("class", "benign") in labels
     return {
         name: Metric(
@@ -314,13 +314,13 @@ def _cells(probe: str, columns: Mapping[str, _Cell], labels: Labels) -> dict[str
 
 
 def _worse(said: Sense | None, kind: FigureKind, name: str, unit: str) -> Worse:
-    """As the snapshot has it from the manifest, else as is usual for such figures."""
+    """The direction that is worse, from the snapshot, else the usual one for such figures."""
     known = said or sense(kind, name, unit)
     return None if known == "none" else known
 
 
 def _guessed(rows: list[dict[str, SnapshotValue]]) -> TableColumns:
-    """Labels and values of a table that does not say: numbers that are not known labels are values."""
+    """Guesses labels and values of a table that does not declare them: numbers are values, except known labels."""
     names = dict.fromkeys(name for row in rows for name in row)
     values = [
         name
@@ -334,7 +334,7 @@ def _guessed(rows: list[dict[str, SnapshotValue]]) -> TableColumns:
 def _conserved(
     name: str, probe: ProbeData, column: str, rows: list[dict[str, SnapshotValue]], spec: ColumnData
 ) -> Identity | None:
-    """The counter that the rows of a column add up to, if there is one."""
+    """The counter that is the sum of a column's rows, if there is one."""
     if spec.kind == "max" or not probe.counters:
         return None
     total = sum(value for row in rows if isinstance(value := row.get(column), int))
@@ -357,7 +357,7 @@ def _histogram(metrics: Metrics, name: str, histogram: str, data: HistogramData)
 
 
 def added(parts: Iterable[HistogramData | Distribution]) -> Distribution:
-    """Several histograms of one unit as one."""
+    """The sum of several histograms of the same unit."""
     counts: dict[tuple[float, float], int] = {}
     total, samples = 0.0, 0
     whole = True

@@ -1,7 +1,7 @@
-"""A baseline at hand while measuring: what a figure of one row is held against, found once and remembered.
+"""Compares single figures of a running session with a baseline. It finds the baseline's figure once, and keeps it.
 
-Rows are matched as in :mod:`netconsole.compare.compare`: by probe, name and labels, volatile ones as what they stand
-for. Where several rows thereby stand for one thing (a softirq's CPUs), their sum is held against the baseline.
+Rows are matched as in :mod:`netconsole.compare.compare`: by probe, name and labels, with stable names for volatile
+labels. When several rows then have the same labels (a softirq on all CPUs), their sum is compared.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState
 
 MIN_EVENTS_PER_S = 1.0
-"""A smaller difference of a rate is not worth a word."""
+"""A smaller difference of a rate counts as the same."""
 _OF_TABLES: tuple[Kind, ...] = ("table", "gauge")
 _MAX_KNOWN = 100_000
-"""Figures that are remembered; more than any host shows at once."""
+"""The most figures to keep: more than any host shows at once."""
 
 Word: TypeAlias = Literal["worse", "better", "more", "less", "same"]
 Reading: TypeAlias = Callable[[Metrics], float | None]
@@ -36,7 +36,7 @@ Reading: TypeAlias = Callable[[Metrics], float | None]
 
 @dataclass(frozen=True, slots=True)
 class FigureChange:
-    """One figure held against the baseline, both in ``unit``. ``together``: of all rows that stand for the same."""
+    """One figure and the baseline's, both in ``unit``. ``together``: they are the sum of several rows."""
 
     now: float
     baseline: float
@@ -46,18 +46,18 @@ class FigureChange:
 
     @property
     def ratio(self) -> float | None:
-        """Now by baseline; None where there was nothing."""
+        """Now divided by baseline. None when the baseline is 0."""
         return self.now / self.baseline if self.baseline else None
 
     @property
     def difference(self) -> float:
-        """Now less baseline."""
+        """Now minus baseline."""
         return self.now - self.baseline
 
 
 @dataclass(frozen=True, slots=True)
 class _Typical:
-    """What the baseline's runs had: median, least and most."""
+    """Median, lowest and highest value of the baseline's runs."""
 
     value: float
     low: float
@@ -66,7 +66,7 @@ class _Typical:
 
 @dataclass(slots=True)
 class _RowGroup:
-    """The rows of one table by what they stand for, as long as the table has the same rows."""
+    """The rows of one table by their stable labels. It is valid as long as the table has the same rows."""
 
     rows: object = None
     size: int = -1
@@ -75,7 +75,7 @@ class _RowGroup:
 
 
 class Reference:
-    """A baseline of one or more snapshots. Not thread-safe but for :attr:`metrics`, which nobody changes."""
+    """A baseline of one or more snapshots. Not thread-safe, except :attr:`metrics`, which never changes."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Reference:
         self.learn(facts)
 
     def learn(self, facts: Mapping[str, FactData]) -> None:
-        """Take over newer facts of the host that is measured."""
+        """Takes newer facts of the measured host."""
         self._names = Names(facts)
         self._groups: dict[tuple[str, str], _RowGroup] = {}
         self._typical: dict[tuple[Identity, str], _Typical | None] = {}
@@ -101,11 +101,11 @@ class Reference:
         return device in self._names.taps
 
     def why_not(self, probe: ProbeState, manifest: Manifest) -> str | None:
-        """Why no figure of a probe is held against the baseline; None when they are."""
+        """Why the figures of a probe cannot be compared with the baseline. None when they can."""
         return self._sides(probe, manifest)[1]
 
     def counter(self, probe: ProbeState, manifest: Manifest, name: str) -> FigureChange | None:
-        """The rate of a counter in the last interval; None when one side is not known."""
+        """Compares the rate of a counter in the last interval. None when one side is not known."""
         counter, spec = probe.counters.get(name), manifest.counters.get(name)
         now = counter.count.per_s if counter else None
         if now is None or spec is None:
@@ -116,7 +116,7 @@ class Reference:
     def value(
         self, probe: ProbeState, manifest: Manifest, table: str, row: RowState, value: Column
     ) -> FigureChange | None:
-        """A value of a table's row: its rate in the last interval, of a gauge the value; None: a side is not known."""
+        """Compares the rate of a row in the last interval, or its gauge. None when one side is not known."""
         spec, rows = manifest.tables[table], probe.tables[table].rows
         group = self._group(manifest, table, rows, row.key, spec.labels)
         labels = group.labels.get(row.key)
@@ -140,7 +140,7 @@ class Reference:
     def percentile(
         self, probe: ProbeState, manifest: Manifest, histogram: str, row: HistogramState, percent: float
     ) -> FigureChange | None:
-        """A percentile of the last interval; None when one side has too few samples to have any."""
+        """Compares a percentile of the last interval. None when one side has no samples."""
         rows = probe.histograms[histogram].rows
         group = self._group(manifest, histogram, rows, row.key)
         labels = group.labels.get(row.key)
@@ -163,7 +163,7 @@ class Reference:
     def locate(
         self, probes: Mapping[str, ProbeState], manifests: Mapping[str, Manifest], metric: str
     ) -> tuple[str, Literal["table", "histogram"], str, RowKey] | None:
-        """The first row that a metric of a comparison is of: probe, kind, name and key; None when there is none."""
+        """The first row of a comparison's metric: probe, kind, name and key. None when there is none."""
         name = metric.partition("/")[0]
         probe, manifest = probes.get(name), manifests.get(name)
         if probe is None or manifest is None:
@@ -206,7 +206,7 @@ class Reference:
         return self._typical[key]
 
     def _sides(self, probe: ProbeState, manifest: Manifest) -> tuple[list[Metrics], str | None]:
-        """The snapshots of the baseline that a probe can be compared with as it runs now, or why with none."""
+        """The snapshots of the baseline that a running probe can be compared with; if there are none, the reason."""
         standing = probe.status, probe.mode, tuple(probe.attach)
         found = self._usable.get(manifest.name)
         if found is None or found[0] != standing:
@@ -252,7 +252,7 @@ class Reference:
 def _held(
     now: float, typical: _Typical, unit: str, worse: Sense, per_second: bool, together: bool = False
 ) -> FigureChange:
-    """In words: the same within what the baseline's runs had, and where the difference is not worth a word."""
+    """A figure with its change in a word. It is "same" within the baseline's range, or with a small difference."""
     floor = MIN_EVENTS_PER_S * EVENT_SIZES.get(unit, 1.0) if per_second else least_difference(unit)
     least, most = sorted((abs(now), abs(typical.value)))
     word: Word
@@ -266,7 +266,7 @@ def _held(
 
 
 def _without_rows(metrics: Metrics) -> Metrics:
-    """Without the documents that the metrics were made from: they would fill memory as long as the console runs."""
+    """Removes the documents of the metrics: they would take memory as long as the console runs."""
     snapshot = metrics.snapshot
     probes = {
         name: msgspec.structs.replace(probe, tables={}, histograms={}, events=[], history={}, row_history={})

@@ -1,7 +1,7 @@
-"""The statistics of a comparison (docs/use/comparison.md): is a change beyond chance, and how far apart are two shapes.
+"""The statistics of a comparison (docs/use/comparison.md): is a change beyond chance, and how much do shapes differ?
 
-Pure functions of counts and numbers, standard library only. Every ``p`` is the probability of a change at least as
-large when nothing changed; ``n`` are samples, and never more of them than EFFECTIVE_SAMPLES are believed.
+Pure functions of numbers. Every ``p`` is the probability of a change that is at least as large, when nothing has
+changed. ``n`` is a number of samples; at most EFFECTIVE_SAMPLES of them count.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import TypeAlias
 BucketRanges: TypeAlias = Sequence[tuple[float, float, int]]
 """A histogram: low, high (exclusive) and count of each bucket, ascending."""
 EFFECTIVE_SAMPLES = 2000
-"""Packets that wait behind one another wait together: a million of them are not a million independent observations."""
+"""Packets that wait in one queue wait together: a million of them are not a million independent observations."""
 _EXACT_BELOW = 60
-"""Counts smaller than this are tested exactly; for larger ones the normal approximation is good to a few percent."""
+"""Smaller counts are tested exactly. For larger ones the normal approximation is good to a few percent."""
 _MAD_TO_SIGMA = 1.4826
 
 
 def rate_p(before: float, before_s: float, now: float, now_s: float, ratio: float = 1.0, burst: float = 1.0) -> float:
-    """Two counts over two times: may both come from rates that differ by no more than a factor ``ratio``?
+    """Tests two counts over two times: do their rates differ by a factor of at most ``ratio``?
 
-    Given the sum of two Poisson counts, one of them is binomial. Events that come in bursts of ``burst`` are counted as
-    that many fewer. A ``ratio`` over 1 is granted to whichever side needs it.
+    Given the sum of two Poisson counts, one of them is binomial. ``burst`` events count as one. A ``ratio`` over 1
+    allows a change in both directions.
     """
     first, second = before / burst, now / burst
     if before_s <= 0 or now_s <= 0 or first + second == 0:
@@ -37,7 +37,7 @@ def rate_p(before: float, before_s: float, now: float, now_s: float, ratio: floa
 
 
 def share_p(above_before: float, n_before: float, above_now: float, n_now: float, burst: float = 1.0) -> float:
-    """Two shares (samples over a limit): may both come from one? ``burst`` samples count as one."""
+    """Tests two shares (of samples above a limit): are they the same? ``burst`` samples count as one."""
     if n_before <= 0 or n_now <= 0:
         return 1.0
     n_before, above_before = _believed(n_before, above_before, burst)
@@ -45,7 +45,7 @@ def share_p(above_before: float, n_before: float, above_now: float, n_now: float
     both = (above_before + above_now) / (n_before + n_now)
     if both <= 0 or both >= 1:
         return 1.0
-    if above_before + above_now < _EXACT_BELOW:  # rare: a Poisson matter
+    if above_before + above_now < _EXACT_BELOW:  # rare events: a Poisson distribution
         expected = n_before / (n_before + n_now)
         if above_now / n_now >= above_before / n_before:
             return min(1.0, 2 * binomial_tail(above_before, above_before + above_now, expected))
@@ -55,7 +55,7 @@ def share_p(above_before: float, n_before: float, above_now: float, n_now: float
 
 
 def binomial_tail(k: float, n: float, share: float) -> float:
-    """P(X ≤ k) of a binomial; ``k`` and ``n`` need not be whole, they are rounded to the safe side."""
+    """P(X ≤ k) of a binomial distribution. ``k`` and ``n`` may have fractions; they are rounded to the safe side."""
     if share <= 0 or k >= n:
         return 1.0
     k, n = math.ceil(k), math.ceil(n)
@@ -64,7 +64,7 @@ def binomial_tail(k: float, n: float, share: float) -> float:
     if share >= 1:
         return 0.0
     if k <= _EXACT_BELOW:
-        # From the largest term down, each from the one before.
+        # From the largest term down. Each term is computed from the one before.
         term = math.exp(_log_choose(n, k) + k * math.log(share) + (n - k) * math.log1p(-share))
         total, odds = term, (1 - share) / share
         for i in range(k, 0, -1):
@@ -88,11 +88,11 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def dispersion(series: Iterable[Sequence[float]], typical: float, weight: float) -> float:
-    """Variance by mean of the counts of equal intervals, pooled over runs: 1.0 when events come alone (Poisson), more
-    when they come in bursts of about so many; never less than 1.0.
+    """Variance divided by mean of the counts of equal intervals, over all runs; at least 1.0.
 
-    Each run is held against its own mean: how runs differ is not its matter. What is ``typical`` of any figure is
-    believed as much as ``weight`` intervals: three seconds alone tell little, a minute all.
+    It is 1.0 when events come alone (Poisson), and about the size of a burst when they come in bursts. Each run is
+    compared with its own mean, so differences between runs do not count. The ``typical`` value has the weight of
+    ``weight`` intervals: a few seconds of data say little, a minute says nearly all.
     """
     squares = expected = 0.0
     degrees = 0
@@ -120,9 +120,9 @@ def two_sided(z: float) -> float:
 
 
 def false_discovery_limit(ps: Iterable[float], rate: float) -> float:
-    """Benjamini-Hochberg: the largest p that counts, so that of what counts a share ``rate`` at most is chance.
+    """Benjamini-Hochberg: the largest p of a finding, so that at most a share ``rate`` of the findings is chance.
 
-    When nothing changed at all, it is also the probability that anything counts.
+    When nothing has changed, ``rate`` is also the probability of any finding.
     """
     ordered = sorted(ps)
     limit = 0.0
@@ -135,15 +135,15 @@ def false_discovery_limit(ps: Iterable[float], rate: float) -> float:
 def shape_distance(first: BucketRanges, second: BucketRanges, floor: float = 0.0) -> float:
     """Wasserstein-1 distance between two histograms on a log2 scale: 1.0 is as if every sample had doubled or halved.
 
-    Buckets are ``(low, high, count)``; a bucket's samples are taken to lie at its middle. What is below ``floor``
-    counts as ``floor``: what is too small a difference of a percentile is too small a one of a shape.
+    Buckets are ``(low, high, count)``. All samples of a bucket count as its middle. A value below ``floor`` counts as
+    ``floor``, so that small differences that do not matter for a percentile do not matter for a shape.
     """
     steps = _cumulated(first, second, floor)
     return math.fsum(abs(before - now) * (following - at) for (at, before, now), (following, _, _) in pairwise(steps))
 
 
 def shape_p(first: BucketRanges, second: BucketRanges, floor: float = 0.0) -> float:
-    """Kolmogorov-Smirnov over the buckets: may both histograms come from one distribution? Buckets make it cautious."""
+    """Kolmogorov-Smirnov test: do both histograms come from one distribution? Buckets make it more cautious."""
     n, m = (min(EFFECTIVE_SAMPLES, sum(count for _, _, count in one)) for one in (first, second))
     if not n or not m:
         return 1.0

@@ -1,4 +1,4 @@
-"""Counters and the rows that they add up to: a change is said once, and a counter blamed for what is a fault alone."""
+"""Counters and their rows: reports a change once, and leaves rows that are no fault out of a counter."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from netconsole.compare.metrics import Column, Identity, Metric, Metrics
 Part: TypeAlias = tuple[Identity, float]
 """The counter that a row belongs to, and the row's share of its change."""
 Pair: TypeAlias = tuple[Metric, list[Metric | None], list[Metrics]]
-"""A metric, what it is held against, and the snapshots that this is from."""
+"""A metric, the baseline's metrics to compare it with, and their snapshots."""
 _SAME_CHANGE = 0.5
-"""Rows that make up this share of a counter's change stand for it."""
+"""When rows have at least this share of a counter's change, only the rows are reported."""
 
 
 def rests(pairs: Iterable[Pair], now: Metrics, unmatched: Set[Identity]) -> list[Pair]:
-    """Counters without what is no fault of theirs: rows that are benign, or that cannot be compared.
+    """Subtracts from counters the rows that are benign, or that cannot be compared.
 
-    Only where the rows of a counter add up to it on every side: else nobody knows what its rest is.
+    It does so only where the rows of a counter add up to it in all snapshots. Else the rest is not known.
     """
     known: dict[int, Mapping[Identity, int]] = {}
     result: list[Pair] = []
@@ -39,9 +39,9 @@ def rests(pairs: Iterable[Pair], now: Metrics, unmatched: Set[Identity]) -> list
 
 
 def _aside(side: Metrics, unmatched: Set[Identity]) -> dict[Identity, int]:
-    """Of every counter that its rows add up to: how much of it is no fault, or cannot be compared.
+    """For each counter that is the sum of its rows: how much of it is no fault, or cannot be compared.
 
-    The rows of several columns may add up to one counter: the column that tells most counts.
+    Several columns may add up to the same counter. Then the column with the largest amount counts.
     """
     found: dict[Identity, dict[Column, int]] = {}
     for row in side.by_identity.values():
@@ -58,11 +58,11 @@ def _without(counter: Metric, aside: int | None) -> Metric:
 
 
 def said_once(certain: list[Judged], judged: Mapping[Identity, Judged]) -> tuple[list[Judged], dict[Identity, Part]]:
-    """Leave out counters whose change is that of their rows; the rows say which share of it they are."""
+    """Leaves out counters whose change is that of their rows. Returns the share of each row in the change."""
     rows: dict[Identity, list[Judged]] = {}
     for one in certain:
         whole_of = judged.get(one.metric.counter) if one.metric.counter is not None else None
-        # A row that is no fault is no part of what its counter is blamed for.
+        # A row that is no fault is not a part of its counter's fault.
         if whole_of is not None and (one.metric.worse is not None or whole_of.metric.worse is None):
             rows.setdefault(whole_of.metric.identity, []).append(one)
     parts: dict[Identity, Part] = {}
@@ -71,7 +71,7 @@ def said_once(certain: list[Judged], judged: Mapping[Identity, Judged]) -> tuple
         whole = change_of(judged[key])
         if not whole:
             continue
-        if judged[key].metric.kind != "counter":  # the busiest CPU's part of a sum: said once is enough
+        if judged[key].metric.kind != "counter":  # the busiest CPU's part of a sum: one finding is enough
             if any(judged[key] is one for one in certain):
                 gone |= {one.metric.identity for one in members}
             continue
@@ -83,5 +83,5 @@ def said_once(certain: list[Judged], judged: Mapping[Identity, Judged]) -> tuple
 
 
 def change_of(one: Judged) -> float:
-    """Current less baseline, of the figure that stands for a metric."""
+    """Current minus baseline, of the statistic that a finding shows."""
     return (one.stands_for.current or 0.0) - (one.stands_for.baseline or 0.0)
