@@ -1,6 +1,6 @@
-"""What the collector costs: memory and CPU with the summary probes on this host, and what statistics windows add.
+"""Measures the collector: memory and CPU with the summary probes on this host, and the cost of statistics windows.
 
-Needs root. Prints figures and ratios; asserts nothing.
+Needs root. Prints figures and ratios; checks nothing.
 """
 
 from __future__ import annotations

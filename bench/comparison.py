@@ -1,4 +1,4 @@
-"""How often a comparison sees a change where there is none, and misses one: made-up runs of known noise and faults."""
+"""Measures how often a comparison reports a change by chance, or misses one, on made-up runs with known faults."""
 
 from __future__ import annotations
 

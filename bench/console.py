@@ -1,7 +1,7 @@
-"""What the console itself costs, held against its limits: start, bytes to the terminal, CPU and memory.
+"""Measures the console itself against its limits: start, bytes to the terminal, CPU and memory.
 
-Once on this host as it is (needs root; the limits are for an idle machine), and once, without probes, with a host whose
-every figure moves, which is the most that can be drawn. Memory is to stay flat over ten minutes: --minutes 10.
+Once on this host (needs root; the limits are for an idle machine). Once without probes, with a made-up host whose
+figures all change: that is the most to draw. Memory must not grow over ten minutes: --minutes 10.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The published cost model of tracing (entry, submission of an event, kernel stack) beside what it is here.
+"""Compares the published cost model of tracing (entry, submission of an event, kernel stack) with this machine.
 
-Artificial programs at the tracepoint of dropped packets, under dropped datagrams between two namespaces of our own; ns
-per run by the kernel's statistics, each less an empty program's, with the spread. Asserts nothing. Also in the
+Test programs run at the tracepoint of dropped packets, while datagrams between two namespaces are dropped. Prints ns
+per run from the kernel's statistics, minus those of an empty program, with the spread. Checks nothing. Also in the
 lab: `python -m tests.lab run -- CHECKOUT/.venv/bin/python bench/cost_model.py`.
 """
 

@@ -1,7 +1,7 @@
-"""A snapshot of a large host, 200 VMs of 8 queues and 50 000 rows: CPU time and memory to write, load, compare.
+"""Measures CPU time and memory to write, load and compare a snapshot of a large host: 200 VMs of 8 queues, 50 000 rows.
 
-Each step runs in a process of its own, so that its peak memory is its own. Limits: 2 s of CPU and 300 MB each.
-usage: large_snapshot.py [--check]   with --check a broken limit ends with 1
+Each step runs in its own process, so that its peak memory is known. Limits: 2 s of CPU and 300 MB each.
+usage: large_snapshot.py [--check]   with --check, it ends with 1 when a limit is exceeded
 """
 
 from __future__ import annotations

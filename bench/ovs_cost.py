@@ -1,11 +1,12 @@
-"""What probes cost Open vSwitch's kernel datapath: the same packets with and without each, in short turns of one lab.
+"""Measures what probes cost Open vSwitch's kernel datapath: the same packets with and without each probe, in the lab.
 
-A turn is a storm in which every packet is a new flow, at most 64 of them waiting for their answer, so that its rate is
-that of upcalls answered; new flows one after the other; and packets of one flow: of a few each the least disturbed.
-Flows are forgotten before each turn, and nothing revalidates them meanwhile. A pair is a turn with the probe beside one
-without, in changing order: of the probe nothing but its attachments comes and goes. Prints the share of its speed that
-the datapath keeps, median of all pairs with its 95 % interval, and the kernel's own nanoseconds for an upcall; asserts
-nothing. The lab is an emulated machine: relations carry over, times do not.
+A turn has three loads: a storm in which every packet is a new flow, new flows one after the other, and packets of one
+flow. In the storm at most 64 packets wait for their answer, so its rate is that of answered upcalls. Each load is
+repeated a few times, and the least disturbed repetition counts. Flows are removed before each turn, and are not
+revalidated during it. A pair is a turn with the probe and one without, in changing order. Between them, the probe is
+only attached or detached. Prints the share of its speed that the datapath keeps (median of all pairs, with its 95 %
+interval), and the kernel's nanoseconds for an upcall. Checks nothing. The lab is an emulated machine: ratios carry over
+to real machines, times do not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What host_path and local_path cost the traffic that they watch, on this machine: with and without each, in turn.
+"""Measures what host_path and local_path cost the traffic on this machine: with and without each probe, in turn.
 
-Datagrams through a bridge between namespaces, by the sender's CPU time, and round trips. Prints ratios, each of a
-window with the probe to the mean of those without around it, and the kernel's own nanoseconds per run, of a window
-behind them; asserts nothing. Open vSwitch's part is ovs_cost.py's.
+The loads are datagrams through a bridge between namespaces (the sender's CPU time), and round trips. Prints the ratio
+of a window with the probe to the mean of the windows without it before and after. Prints the kernel's nanoseconds per
+run, too, from another window. Checks nothing. For Open vSwitch see ovs_cost.py.
 """
 
 from __future__ import annotations

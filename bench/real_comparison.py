@@ -1,13 +1,13 @@
-"""Comparisons of real runs on this kernel: how often the same again is `same`, and whether faults are found first.
+"""Compares real runs on this kernel: how often an unchanged run is `same`, and whether faults are the first finding.
 
-At the end any unchanged run is held against others, five, three and one, and each fault against every single run.
-Builds a veth pair into a namespace of its own, sends paced UDP and TCP through it, takes a baseline of five snapshots,
-then repeats it and injects a delay (tbf), drops of 1 % and a switched-off offload. Needs root; cleans up.
+It makes a veth pair into its own namespace, sends UDP and TCP at a fixed rate, and takes a baseline of five snapshots.
+Then it repeats the run, and adds a delay (tbf), drops of 1 % and a switched-off offload. At the end, each unchanged run
+is compared with five, three and one of the others, and each fault with every single run. Needs root; cleans up.
 With --losses, steady losses of 1 % and 0.2 % instead, by a firewall, a full socket and a policer, each against
 baselines of three runs, with and without bursts of drops in one of the three.
 usage: real_comparison.py [--trials N] [--faults N] [--losses N] [--whole-host]
-By default only figures of the bench's own device count; with --whole-host all of the summary profile, for a quiet host.
-KEEP=DIR keeps the snapshots there and goes on from them: a long run can be made in pieces.
+By default only figures of the bench's own device count. --whole-host: all figures of the summary profile (quiet host).
+KEEP=DIR keeps the snapshots in DIR and continues from them, so that a long run can be made in parts.
 """
 
 from __future__ import annotations

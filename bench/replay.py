@@ -1,7 +1,7 @@
-"""Seeks in a recording of one hour: CPU time until the figures of the moment, their histories included, are there.
+"""Measures a seek in a recording of one hour: the CPU time until all figures and histories of the target are there.
 
-Two hosts: the shipped recording `drops`, over and over, and a made-up one whose tables have thousands of rows.
-usage: replay.py [--check]   with --check a seek of more than half a second ends with 1
+Two hosts: the shipped recording `drops`, repeated, and a made-up host whose tables have thousands of rows.
+usage: replay.py [--check]   with --check, it ends with 1 when a seek takes more than 0.5 s
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What the probes cost a UDP storm: paired runs with and without, in turn, on this machine.
+"""Measures what the probes cost a UDP storm: paired runs with and without each probe, on this machine.
 
-One sender, pinned, sends to a closed port on the loopback of a namespace of its own: every datagram is a dropped packet
-and passes all hooks. It is measured in windows; a window with a probe is compared with the windows without on both
-sides of it. The sender's CPU time per datagram is the figure to trust on a busy machine: others who want its CPU do not
-count in it, but for what they take of its caches and of its core. So each window has slices, of which the least
-disturbed counts. Nanoseconds per run come from the kernel's statistics, in windows of their own: they cost time
-themselves.
+A sender on a fixed CPU sends to a closed port on the loopback of its own namespace. So every datagram is a dropped
+packet, and passes all hooks. A window with a probe is compared with the windows without it before and after. On a busy
+machine, trust the sender's CPU time per datagram: other processes on its CPU are not in it. They only disturb its
+caches and its core. So each window has slices, and the least disturbed slice counts. Nanoseconds per run come from the
+kernel's statistics, in other windows: statistics cost time themselves.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What the probes between tap and guest cost the traffic that they watch: the lab, with and without each, in turn.
+"""Measures what the probes between tap and guest cost the traffic: in the lab, with and without each probe, in turn.
 
-Rates and worker CPU are those of a peer that only drives vhost-net (tests/lab/network/vhost_peer.py) and kicks by
-itself; what a nested guest sends, with kicks that KVM passes on, and its round trip stand beside them. Prints ratios,
-each of a phase with the probe to the mean of those without around it, and the kernel's own nanoseconds per run and
-packet; asserts nothing. "nothing" is the noise of the measurement, "empty" what being called costs: programs that
-return at once, on every hook that one of the probes has. An emulated machine: relations carry over, times do not.
+Rates and worker CPU are from a peer that only drives vhost-net (tests/lab/network/vhost_peer.py) and kicks itself.
+Beside them are the rate and the round trip of a nested guest, whose kicks go through KVM. Prints the ratio of a phase
+with the probe to the mean of the phases without it before and after, and the kernel's nanoseconds per run and packet.
+Checks nothing. "nothing" is the noise of the measurement. "empty" is the cost of being called: programs that return at
+once, on every hook of these probes. The lab is an emulated machine: ratios carry over to real machines, times do not.
 
-Each run can be a short one: `--only vhost_queues --keep FILE` adds its rounds to those that FILE has, and the table at
-its end is of all of them; `--table --keep FILE` runs nothing.
+A run can be short: `--only vhost_queues --keep FILE` adds its rounds to those in FILE, and prints the table of all of
+them. `--table --keep FILE` only prints the table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the vhost pane costs to put together: against the number of queues, and of those that move.
+"""Measures the cost of the vhost pane by the number of queues, and of queues that change.
 
-Prints milliseconds for one interval: ranking all rows, and writing out the rows in sight; asserts nothing.
+Prints milliseconds for one interval: to rank all rows, and to make the visible rows. Checks nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Records the shipped sample "vhost" in the lab (docs/design/lab.md): a guest on vhost-net, its traffic, two faults.
 
-usage: python tools/record_vhost_sample.py FILE.ncrec       (needs what the lab needs; a few minutes; nothing is left)
+usage: python tools/record_vhost_sample.py FILE.ncrec       (needs what the lab needs; takes a few minutes)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the JSON Schemas from the types that read them: python -m tools.schemas docs/reference/schema"""
+"""Makes the JSON Schemas of the documents from their types: python -m tools.schemas docs/reference/schema"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the console's screen as SVG, with this host's real figures: for the README and for looking at changes.
+"""Writes the console's screen to an SVG file, with real figures of this host: for the README, and to look at changes.
 
 sudo .venv/bin/python tools/screenshot.py docs/use/overview.svg --seconds 20 --keys 4,enter
 docs/design/lab.md says how docs/design/lab.svg was made, on the lab's hypervisor.

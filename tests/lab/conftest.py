@@ -1,4 +1,4 @@
-"""Fixtures of the lab. Booting takes seconds, so that modules which ask for the same kernel share one machine."""
+"""Fixtures of the lab. Booting takes seconds, so modules that need the same kernel share one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs tests of the project inside the lab's hypervisor and brings their outcomes out."""
+"""Runs tests of the project inside the lab's hypervisor, and reports their results outside."""
 
 from __future__ import annotations
 

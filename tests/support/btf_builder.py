@@ -1,4 +1,4 @@
-"""Makes BTF by hand, so that its reader can be tested on what no kernel at hand has."""
+"""Makes BTF by hand, to test its reader with types that no kernel here has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A BPF map in this process, for readers of maps."""
+"""A BPF map in this process, to test readers of maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots made up with known noise and known faults, for tests of what reads snapshots. Not random: seeded."""
+"""Makes snapshots with known noise and known faults, to test readers of snapshots. A seed makes them repeatable."""
 
 from __future__ import annotations
 

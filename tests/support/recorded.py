@@ -1,4 +1,4 @@
-"""A made-up host as batches of frames, and recordings of it: deterministic, every kind of frame, two sources."""
+"""A made-up host as batches of frames, and recordings of it: always the same, with all kinds of frames, two sources."""
 
 from __future__ import annotations
 

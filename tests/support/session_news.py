@@ -1,4 +1,4 @@
-"""Waiting for what becomes of a session: whoever waits looks again at every piece of its news."""
+"""Waits until a session reaches a state. The condition is checked again at each of the session's news."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every made-up frame carries, typed: a frame that is made with ``**`` of it is checked like any other."""
+"""The keys that every made-up frame needs, with types, so that mypy checks a frame that is made with ``**``."""
 
 from __future__ import annotations
 

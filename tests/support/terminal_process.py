@@ -1,4 +1,4 @@
-"""A process on a pseudo terminal of its own, and what its screen shows: for tests of the real program."""
+"""Runs a process on its own pseudo terminal, and knows what its screen shows: for tests of the real program."""
 
 from __future__ import annotations
 

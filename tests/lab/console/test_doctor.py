@@ -1,6 +1,6 @@
-"""Which attach point each probe takes on each kernel, held against a reviewed reference.
+"""Which attach point each probe takes on each kernel, compared with a reviewed reference.
 
-When a difference is meant: `pytest tests/lab/console/test_doctor.py --update-references`, then review what changed.
+After an intended change: `pytest tests/lab/console/test_doctor.py --update-references`, then review the difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The facts of a hypervisor: what was configured is what they say, of its VM, switch, bond and traffic control."""
+"""The facts of a hypervisor report what was configured: VM, switch, bond and traffic control."""
 
 from __future__ import annotations
 

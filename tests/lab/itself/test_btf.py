@@ -1,4 +1,4 @@
-"""The BTF that is cut out of kernel packages is what the kernels will have at run time."""
+"""The BTF from the kernel packages is the same that the kernels have at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels are fetched once, whole, the newest of them, and from the cache when there is no network."""
+"""Fetching kernels: only once, complete, the newest ones, and from the cache when there is no network."""
 
 from __future__ import annotations
 

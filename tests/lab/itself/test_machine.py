@@ -1,4 +1,4 @@
-"""The lab itself: it leaves nothing behind however it ends, and says what a machine did last when it is lost."""
+"""The lab leaves nothing behind, however it ends. When a machine is lost, it reports the machine's last output."""
 
 from __future__ import annotations
 

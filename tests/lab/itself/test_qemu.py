@@ -1,4 +1,4 @@
-"""Which QEMU the lab takes: its own machine's where its threads can be trusted, else the backport, else one thread."""
+"""Which QEMU the lab uses: this machine's if its threads work correctly, else the backport, else a single thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets sent by a guest are counted on the hypervisor by the tap, by Open vSwitch and by the receiver: equal."""
+"""A guest's packets are counted by the tap, by Open vSwitch and by the receiver: all counts are equal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Probes compiled on this machine for a kernel of the lab, where a compile takes twenty times as long.
 
-The collector keeps what it compiles under a name that stands for all that a compile reads (docs/design/collector.md).
+The collector keeps compiled programs. The file name is a digest of all that a compile reads (docs/design/collector.md).
 All of that is known here for the lab's kernels. The collector inside asks for that name, so what it finds is what it
 would have compiled. If it finds nothing, it compiles.
 """

@@ -1,4 +1,4 @@
-"""ELF files of a kernel: their sections, and where a module's machine code calls something or can be traced."""
+"""Reads ELF files of a kernel: their sections, and where a module's machine code calls a function or can be traced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches the lab's kernels by package name with apt and unpacks them into a cache; nothing is installed."""
+"""Fetches the lab's kernels by package name with apt, and unpacks them into a cache. It installs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel images, unpacked outside: emulated, that takes longer than the rest of a boot, and longer still in a guest."""
+"""Unpacks kernel images outside the lab. Under emulation that takes longer than the rest of the boot."""
 
 from __future__ import annotations
 

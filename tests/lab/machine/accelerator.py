@@ -1,4 +1,4 @@
-"""How QEMU emulates the machine's CPUs: in a thread each, or in one for all where its threads cannot be trusted."""
+"""How QEMU emulates the machine's CPUs: a thread for each, or one for all where several threads give wrong results."""
 
 from __future__ import annotations
 

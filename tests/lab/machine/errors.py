@@ -1,4 +1,4 @@
-"""What can go wrong with the lab, in one sentence each."""
+"""The errors of the lab. Each message is one sentence."""
 
 
 class LabError(Exception):

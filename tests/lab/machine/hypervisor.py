@@ -1,4 +1,4 @@
-"""The hypervisor of the lab (L1): a machine with KVM, vhost-net and Open vSwitch that sees this machine's files."""
+"""The hypervisor of the lab (L1): a machine with KVM, vhost-net and Open vSwitch that can read this machine's files."""
 
 from __future__ import annotations
 

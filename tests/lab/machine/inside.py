@@ -1,4 +1,4 @@
-"""Runs inside the lab's machine: starts commands that arrive on a virtio-serial port and sends back what they print.
+"""Runs inside the lab's machine: starts commands that arrive on a virtio-serial port, and sends back their output.
 
 One JSON object per line, bytes in base64.
   in   {id, do: start, argv, env, cwd} · {id, do: write, data} · {id, do: close} · {id, do: signal, signal}

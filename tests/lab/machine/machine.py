@@ -1,4 +1,4 @@
-"""Boots a machine under QEMU's TCG and runs commands in it; whatever happens, no QEMU outlives the test run."""
+"""Boots a machine under QEMU's TCG and runs commands in it. QEMU always ends with the test run."""
 
 from __future__ import annotations
 

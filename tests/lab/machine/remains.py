@@ -1,4 +1,4 @@
-"""What a test run of the lab may leave behind, and must not: processes, mounts, files."""
+"""Finds what a test run of the lab has left behind: processes, mounts, files. There must be nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of this machine inside the lab's machines, read-only: by 9p, or by virtiofs for kernels without 9p."""
+"""Shares directories of this machine with the lab's machines, read-only: by 9p, or by virtiofs without 9p."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Runs the lab's processes and ends them when their time is up or when the test run that asked for them is gone.
+"""Runs the lab's processes, and ends them at a time limit or when the test run has ended.
 
-Started by machine.py as a process in a session of its own, so that nothing that kills the test run kills it too.
-It watches a pipe whose other end only the test run holds: the kernel closes that end however the test run dies. Should
-the supervisor itself be killed, the processes get SIGKILL from the kernel (PR_SET_PDEATHSIG).
+machine.py starts it as a process in its own session, so that a signal to the test run does not kill it, too. It watches
+a pipe whose other end only the test run holds: the kernel closes that end however the test run dies. If the supervisor
+itself is killed, the kernel sends SIGKILL to the processes (PR_SET_PDEATHSIG).
 
     supervisor.py LIFELINE_FD LIMIT_S COMMANDS_JSON
 
-The last command is the machine; the ones before it serve it (a file server) and end with it. Exit status: the
-machine's, 124 at the limit, 125 when the test run is gone.
+The last command is the machine. The commands before it serve it (a file server) and end with it. Exit status: that of
+the machine, 124 at the limit, 125 when the test run has ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Joins this terminal to a serial line of the lab's machine: raw bytes both ways, and the window's size."""
+"""Connects this terminal to a serial line of the lab's machine: raw bytes in both directions, and the window size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A guest's side of vhost-net that does exactly as it is told: vhost_peer.py, which runs on the hypervisor."""
+"""Controls vhost_peer.py, which runs on the hypervisor and plays the guest's side of vhost-net exactly as told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lab's standard arrangement: a hypervisor, Open vSwitch with a bridge, and two guests on it."""
+"""The lab's standard setup: a hypervisor, Open vSwitch with a bridge, and two guests."""
 
 from __future__ import annotations
 

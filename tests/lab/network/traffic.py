@@ -1,4 +1,4 @@
-"""Traffic with a known number of packets, and faults of a VM, for tests of what lies between tap and guest."""
+"""Traffic with a known number of packets, and faults of a VM, for tests between tap and guest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A driver of vhost-net without a machine: a tap, two rings, interrupts that KVM delivers to a CPU that never runs.
+"""Drives vhost-net without a guest: a tap, two rings, and interrupts that KVM delivers to a CPU that never runs.
 
-Runs inside the lab's machine, where it does what no guest can be made to do exactly: offer so many buffers and no
-more, want no interrupts, send so many packets. Arguments: the tap's name, and any of
+Runs inside the lab's machine. It can do exactly what no guest can be made to do: offer a given number of buffers,
+disable interrupts, send a given number of packets. Arguments: the tap's name, and any of
   event-index      the guest says behind which buffer it wants an interrupt (VIRTIO_RING_F_EVENT_IDX), not by a flag
   legacy-lines     interrupts of the kind before MSI: through the IO-APIC, by a kernel worker
 Commands on standard input, one a line, each answered by one line:

@@ -1,4 +1,4 @@
-"""Two namespaces on the switch's bridge, and frames from one to the other, each a new flow if wanted."""
+"""Two namespaces on the switch's bridge, and frames from one to the other. Each frame can be a new flow."""
 
 from __future__ import annotations
 

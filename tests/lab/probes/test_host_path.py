@@ -1,4 +1,4 @@
-"""host_path through Open vSwitch's kernel datapath: every packet once, and a delay in the stage where it was put in."""
+"""host_path through Open vSwitch's kernel datapath: each packet counts once, and a delay shows in the right stage."""
 
 from __future__ import annotations
 

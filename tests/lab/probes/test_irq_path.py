@@ -1,4 +1,4 @@
-"""irq_path: every packet and interrupt of a ping is followed, stages add up, a delay shows where it was put in."""
+"""irq_path: it follows every packet and interrupt of a ping, stages add up, and a delay shows in the right stage."""
 
 from __future__ import annotations
 

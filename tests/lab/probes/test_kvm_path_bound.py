@@ -1,4 +1,4 @@
-"""irq_path and tx_kick_path in details: above the bound of time rows stay exact, and histograms become a share."""
+"""irq_path and tx_kick_path in details: above their time limit, rows stay exact and histograms have only a share."""
 
 from __future__ import annotations
 

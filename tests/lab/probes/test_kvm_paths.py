@@ -1,4 +1,4 @@
-"""tx_kick_path and kvm_irqs: kicks, runs and interrupts of known traffic, held against what vhost itself did."""
+"""tx_kick_path and kvm_irqs: kicks, runs and interrupts of known traffic, compared with what vhost itself did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live tests of probes and sources, run on the hypervisor's kernel: the same exactness as on this machine's own."""
+"""Runs the live tests of probes and sources on the hypervisor's kernel. They are as exact as on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The taps of 200 VMs with 8 queues each: every queue has its row, and an interval carries only what has moved."""
+"""The taps of 200 VMs with 8 queues each: every queue has its row, and an interval has only the rows that changed."""
 
 from __future__ import annotations
 

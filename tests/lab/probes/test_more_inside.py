@@ -1,4 +1,4 @@
-"""What of the live tests takes too long for `make test`: the probes of packets' ways, filters, headers, garbage."""
+"""Runs the live tests that take too long for `make test`: path probes, filters, headers, broken packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ovs_upcalls and ovs_drops against frames of a known number, and against what the datapath itself has counted."""
+"""ovs_upcalls and ovs_drops, compared with a known number of frames and with the datapath's own counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ovs_drops in details: what is over its bounds is counted and said, and what is sampled of a flow is whole."""
+"""ovs_drops in details: drops above its limits are counted and reported, and the samples of a flow are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ovs_flows against the kernel's datapath: what it tells is what was sent, and what ovs-dpctl shows."""
+"""ovs_flows with the kernel datapath: it reports what was sent, and what ovs-dpctl shows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A storm in which every packet is a new flow: ovs_upcalls gives up everything but its count, which stays exact, and
-comes back whole. By the governor, under the summary profile's budget, and by hand."""
+"""A storm in which every packet is a new flow: ovs_upcalls is lowered to its count, and comes back completely.
+
+The count stays exact. The governor lowers it under the summary profile's budget, or the test does it by hand."""
 
 from __future__ import annotations
 

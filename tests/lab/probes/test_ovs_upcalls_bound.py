@@ -1,4 +1,4 @@
-"""ovs_upcalls in details: above its bound of time upcalls are counted, in no row, and followed to their answers."""
+"""ovs_upcalls in details: above its time limit, upcalls are counted without a row, and still matched to answers."""
 
 from __future__ import annotations
 

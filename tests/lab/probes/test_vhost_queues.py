@@ -1,4 +1,4 @@
-"""vhost_queues and tun_queues against packets that ping, the sender or the tap itself has counted."""
+"""vhost_queues and tun_queues, compared with the packets that ping, the sender or the tap has counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""virtio_guest, in the one guest of the lab that has a Python: the hypervisor itself, with two cards on one wire."""
+"""virtio_guest in the only guest of the lab with Python: the hypervisor itself, with two network cards on one wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All programs and maps of this host, by their ids."""
+"""The ids of all BPF programs and maps of this host."""
 
 from __future__ import annotations
 

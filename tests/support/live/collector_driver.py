@@ -1,4 +1,4 @@
-"""Drives a collector in a process of its own: every line it writes is held to the frames' schema."""
+"""Drives a collector in its own process, and checks every line that it writes against the schema of frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Garbage on the wire: lengths, tags, options and headers that are often wrong, as fast as one process sends them."""
+"""Sends broken packets as fast as one process can: lengths, tags, options and headers are often wrong."""
 
 from __future__ import annotations
 

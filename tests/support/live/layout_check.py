@@ -1,8 +1,8 @@
-"""Run by the interpreter that has bcc: which offsets does the compiled program really add to reach each member?
+"""Reads the offsets that a compiled program really uses for each member. The interpreter that has bcc runs it.
 
 Standard input: [{"types": C text, "members": [[struct, member], …]}, …]; standard output: [[offset, …], …].
-offsetof() and static asserts are no use here: clang folds them early, with the host's layout, and they look right when
-the code is wrong.
+offsetof() and static asserts do not help here: clang computes them early, with the host's layout. They look right even
+when the code is wrong.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A collector under test: a real process, its frames folded into totals, and a way to wait until they are whole."""
+"""A collector under test: a real process, its frames added up to totals, and a way to wait until they are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces, wires between them, and traffic whose number is exact: only what a test made, and gone when it ends."""
+"""Makes network namespaces, wires between them, and traffic with an exact number of packets; removes all at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host between two others, of a test's own: namespace h forwards between a and b, by a bridge, or by VXLAN."""
+"""A test network of three hosts: namespace h forwards between a and b, over a bridge or over VXLAN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storm of drops whose number is exact: UDP to a closed port on a namespace's loopback, from a ring of packets."""
+"""Makes a storm with an exact number of drops: UDP to a closed port on a namespace's loopback, from a packet ring."""
 
 from __future__ import annotations
 

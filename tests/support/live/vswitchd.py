@@ -1,4 +1,4 @@
-"""An ovs-vswitchd of a test's own: datapath in user space, in a namespace, its sockets in a directory of its own."""
+"""Runs an ovs-vswitchd for a test: with the userspace datapath, in a namespace, with sockets in its own directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screens as text, compared with the files in ``screens``; ``NETCONSOLE_PICTURES=write`` writes them anew."""
+"""Compares screens with the text files in tests/tui/pictures. ``NETCONSOLE_PICTURES=write`` writes the files again."""
 
 from __future__ import annotations
 

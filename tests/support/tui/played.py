@@ -1,4 +1,4 @@
-"""A session that plays frames when a test says so: no process, no clock, no thread."""
+"""A session that applies frames when a test asks for it: without process, clock or thread."""
 
 from __future__ import annotations
 

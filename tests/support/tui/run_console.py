@@ -1,4 +1,4 @@
-"""Runs the console on this terminal with something else in place of a collector: what the pty tests look at.
+"""Runs the console on this terminal with a fake collector, for the tests on a pseudo terminal.
 
 python tests/support/tui/run_console.py SCENARIO.jsonl | COLLECTOR.py
 """

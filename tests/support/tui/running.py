@@ -1,4 +1,4 @@
-"""A running console on a played session, for tests that press keys."""
+"""Runs the console on a played session, for tests that press keys."""
 
 from __future__ import annotations
 

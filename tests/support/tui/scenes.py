@@ -1,4 +1,4 @@
-"""A host with trouble, as frames: deterministic figures for pictures, byte counts and pty tests."""
+"""The frames of a host with problems, always the same: for pictures, counts of bytes and tests on a pseudo terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collector whose rows are named by the moment when they were made, twice a second: to see how old a screen is."""
+"""A collector that names its rows by the current time, twice a second: shows how old a screen is."""
 
 from __future__ import annotations
 

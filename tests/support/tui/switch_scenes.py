@@ -1,4 +1,4 @@
-"""Frames of a host with Open vSwitch, and of packets on their way through it: what the probes would send."""
+"""Frames of a host with Open vSwitch, and of the path of its packets, as the probes would send them."""
 
 from __future__ import annotations
 

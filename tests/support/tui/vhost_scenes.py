@@ -1,4 +1,4 @@
-"""Frames of a host with many virtual machines: what the probes between tap and guest would send."""
+"""Frames of a host with many virtual machines, as the probes between tap and guest would send them."""
 
 from __future__ import annotations
 
