@@ -76,8 +76,9 @@ def compare(
     names: Sequence[str] = (),
     manifests: Mapping[str, Manifest] = NO_MANIFESTS,
 ) -> Comparison:
-    """Hold a snapshot against one or more. ``names`` are what the baseline's files are called. Never raises on a
-    valid snapshot; the baseline must not be empty.
+    """Compares a snapshot with a baseline, which must not be empty. ``names`` are the baseline's file names.
+
+    It raises nothing for valid snapshots.
     """
     before = [flatten(snapshot, manifests) for snapshot in baseline]
     return compare_metrics(flatten(current, manifests), before, names)

@@ -68,7 +68,7 @@ def changed_facts(now: Metrics, before: Sequence[Metrics]) -> list[Change]:
 def explained_by(
     metrics: Sequence[Metric], changes: Sequence[Change], manifests: Mapping[str, Manifest]
 ) -> list[list[str]]:
-    """For each metric the changed facts that may explain it: those of its device or VM, and those that govern it."""
+    """For each metric, the changed facts that may explain it: of its device or VM, or by GOVERNS."""
     governing = {name: _governing(manifest.governed_by, changes) for name, manifest in manifests.items()}
     times = _governing((TIMES,), changes)
     by_thing: dict[str, list[Change]] = {}

@@ -1,7 +1,7 @@
 """Replaces labels that change without a meaning (taps, processes, namespaces, ephemeral ports) with stable names.
 
-What a label stands for is said by its probe's manifest (:mod:`netconsole.probes.meaning`). The facts of a snapshot say
-which tap and which thread belongs to which VM; two snapshots are then compared by VM and role, not by number.
+The manifest of a probe says what a label stands for (:mod:`netconsole.probes.meaning`). The facts of a snapshot say
+which tap and which thread belongs to which VM. So two snapshots are compared by VM and role, not by number.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
 _VHOST = re.compile(r"vhost-(\d+)$")
 _EPHEMERAL_DEFAULT = (32768, 60999)
 HOST_NETNS, OTHER_NETNS = "host", "other"
-"""The host's own network namespace; any that has no name and no process that is known."""
+"""The host's own network namespace, and any namespace without a name and a known process."""
 
 
 class Meanings:
-    """What the labels of a table or histogram stand for: as its manifest says, else as their names usually do."""
+    """What the labels of a table or histogram stand for, by its manifest. Without one, by the names of the labels."""
 
     def __init__(self, manifest: Manifest | None = None, name: str = "") -> None:
         spec = (manifest.tables.get(name) or manifest.histograms.get(name)) if manifest else None
@@ -35,7 +35,7 @@ class Meanings:
         return self._said.get(label) or meaning(label)
 
     def is_understood(self, label: str, value: SnapshotValue) -> bool:
-        """Whether a row is known without this label, as one from before the table had it."""
+        """Whether to leave this label out, so that the row matches a row from before the table had the label."""
         return label in self._added and value in (None, self._added[label])
 
     def first(self, wanted: Meaning, labels: Iterable[str]) -> str | None:
@@ -55,7 +55,7 @@ class Names:
         self._ports = _EPHEMERAL_DEFAULT
         for name, fact in facts.items():
             self._learn(parts(name), fact)
-        # What runs on which CPU moves by itself; netconsole.compare.metrics keeps the busiest.
+        # CPUs are left out, because work moves between them. netconsole.compare.metrics keeps the busiest one.
         self._mappers: dict[Meaning, Callable[[SnapshotValue], SnapshotValue]] = {
             "device": self.device,
             "process": self._process,
@@ -68,7 +68,7 @@ class Names:
         }
 
     def label(self, of: Meaning, value: SnapshotValue) -> SnapshotValue:
-        """What a label stands for; None when nothing of it can be told again in another snapshot."""
+        """The stable name for a label. None when there is none."""
         return self._mappers[of](value)
 
     def device(self, value: SnapshotValue) -> SnapshotValue:

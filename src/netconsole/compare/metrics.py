@@ -44,9 +44,9 @@ NO_MANIFESTS: Mapping[str, Manifest] = {}
 OWN_COST = "self_cost"
 """How busy the machine was, and what watching cost. These are conditions of a measurement, not results."""
 EVENT_SIZES = {"ns": 1e6, "us": 1e3, "ms": 1.0, "bytes": 65536.0, "kB": 64.0}
-"""A sum of times or bytes has no events that could be counted: a millisecond, or 64 kB, stands for one."""
+"""A sum of times or bytes has no events to count: 1 ms, or 64 kB, counts as one event."""
 _LABEL_NAMES = frozenset({"queue", "node", "vcpu", "vq", "numa_node", "code", "errno", "mark", "zone", *BY_NAME})
-"""Numbers that are labels, for a snapshot that does not say."""
+"""Names of numbers that are labels, for a snapshot that does not declare its columns."""
 _UNQUOTED = re.compile(r"[^\x00-\x1f,=/\"\\\x7f]*")
 
 
@@ -146,7 +146,7 @@ class Metrics:
     by_identity: dict[Identity, Metric] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
     series: dict[Column, list[float]] = field(default_factory=dict)
-    """Of counters and columns of tables, by probe, kind and name: events in each interval of the snapshot."""
+    """Events in each interval of the snapshot, for counters and columns of tables."""
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
     """Of the probes that are known here."""
     _meanings: dict[tuple[str, str], Meanings] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Metrics:
 
 
 def flatten(snapshot: Snapshot, manifests: Mapping[str, Manifest] = NO_MANIFESTS) -> Metrics:
-    """All metrics of the probes that measured. Of a probe that is not among ``manifests``, names say what they mean."""
+    """All metrics of the probes that measured. Without a probe's manifest, names of labels say what they stand for."""
     metrics = Metrics(snapshot, Names(snapshot.facts), manifests=manifests)
     for name, probe in snapshot.probes.items():
         if probe.status in MEASURED and name != OWN_COST:

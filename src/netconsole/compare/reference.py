@@ -84,7 +84,7 @@ class Reference:
         facts: Mapping[str, FactData],
         manifests: Mapping[str, Manifest] = NO_MANIFESTS,
     ) -> None:
-        """``facts`` are of the host that is measured: they tell which of its taps and threads are whose."""
+        """``facts`` are of the measured host. They say which VM its taps and threads belong to."""
         self.name = name
         self.metrics = [_without_rows(flatten(snapshot, manifests)) for snapshot in snapshots]
         self.learn(facts)
@@ -228,7 +228,7 @@ class Reference:
         wanted: RowKey,
         order: Sequence[str] | None = None,
     ) -> _RowGroup:
-        """The rows of a table by what they stand for; ``order`` is that of its labels, by default each row's own."""
+        """The rows of a table by their stable labels. ``order``: the order of labels, by default that of each row."""
         group = self._groups.setdefault((manifest.name, name), _RowGroup())
         if group.rows is rows and group.size == len(rows) and wanted in group.labels:
             return group

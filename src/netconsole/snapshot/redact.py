@@ -68,13 +68,13 @@ class _SecretLabels(NamedTuple):
 
     @classmethod
     def union(cls, *others: _SecretLabels) -> _SecretLabels:
-        """Those that usually do, and more."""
+        """The usual labels, and those of ``others``."""
         processes = _PROCESS_LABELS.union(*(one.processes for one in others))
         return cls(processes, _VM_LABELS.union(*(one.vms for one in others)))
 
 
 def _secret_labels(manifest: Manifest) -> _SecretLabels:
-    """As a probe's manifest says; the fields of its events as well."""
+    """The labels that name processes and VMs by a probe's manifest, with the fields of its events."""
     keys = [*(one.key for one in manifest.tables.values()), *(one.key for one in manifest.histograms.values())]
     columns = [column for key in (*keys, *manifest.events.values()) for column in key]
     processes = [one.name for one in columns if one.shown_as in _PROCESS_KINDS or one.stands_for == "process"]
