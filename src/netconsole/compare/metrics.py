@@ -18,7 +18,7 @@ from netconsole.compare.labels import Meanings, Names
 from netconsole.compare.significance import EFFECTIVE_SAMPLES
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import BY_NAME
-from netconsole.probes.polarity import FigureKind, Sense, sense
+from netconsole.probes.polarity import FigureKind, Polarity, polarity
 from netconsole.snapshot.document import (
     MAX_COUNT,
     MEASURED,
@@ -313,9 +313,9 @@ def _cells(probe: str, columns: Mapping[str, _Cell], labels: Labels) -> dict[str
     }
 
 
-def _worse(said: Sense | None, kind: FigureKind, name: str, unit: str) -> Worse:
+def _worse(said: Polarity | None, kind: FigureKind, name: str, unit: str) -> Worse:
     """The direction that is worse, from the snapshot, else the usual one for such figures."""
-    known = said or sense(kind, name, unit)
+    known = said or polarity(kind, name, unit)
     return None if known == "none" else known
 
 

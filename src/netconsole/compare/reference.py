@@ -18,7 +18,7 @@ from netconsole.compare.labels import Meanings, Names
 from netconsole.compare.metrics import EVENT_SIZES, NO_MANIFESTS, Identity, Kind, Labels, Metrics, flatten, metric_key
 from netconsole.compare.significance import median
 from netconsole.probes.manifest import Column, Manifest
-from netconsole.probes.polarity import Sense
+from netconsole.probes.polarity import Polarity
 from netconsole.snapshot.document import FactData, ProbeData, Snapshot, seconds
 from netconsole.telemetry.histogram import add, percentile
 from netconsole.telemetry.state import ProbeState
@@ -130,7 +130,7 @@ class Reference:
         if not known:
             return None
         name = f"{table}.{value.name}" if len(spec.value) > 1 else table
-        worse: Sense = "none" if ("class", "benign") in labels else value.worse
+        worse: Polarity = "none" if ("class", "benign") in labels else value.worse
         typical = self._count(probe, manifest, (manifest.name, "gauge" if is_gauge else "table", name, labels))
         if typical is None:
             return None
@@ -250,7 +250,7 @@ class Reference:
 
 
 def _held(
-    now: float, typical: _Typical, unit: str, worse: Sense, per_second: bool, together: bool = False
+    now: float, typical: _Typical, unit: str, worse: Polarity, per_second: bool, together: bool = False
 ) -> FigureChange:
     """A figure with its change in a word. It is "same" within the baseline's range, or with a small difference."""
     floor = MIN_EVENTS_PER_S * EVENT_SIZES.get(unit, 1.0) if per_second else least_difference(unit)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from netconsole.base import figure
 from netconsole.findings.rules import MIN_SAMPLES, fits, say, supersedes, words_of_histogram, words_of_table
 from netconsole.probes.manifest import FindingSpec, Manifest
-from netconsole.probes.polarity import sense
+from netconsole.probes.polarity import polarity
 from netconsole.snapshot.document import MEASURED, HistogramData, IncidentData, ProbeData, Snapshot, seconds
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 
@@ -98,7 +98,7 @@ def _histogram_rule(
 
 def _by_sense(name: str, probe: ProbeData, snapshot: Snapshot) -> Iterator[Highlight]:
     for counter, data in probe.counters.items():
-        if data.total and (data.worse or sense("count", counter, data.unit)) == "up":
+        if data.total and (data.worse or polarity("count", counter, data.unit)) == "up":
             span_s = seconds(snapshot, name)
             per_s = data.total / span_s if span_s else None
             text = f"{name}: {counter} {figure.rate(per_s, data.unit)}"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from netconsole.probes import includes
 from netconsole.probes.meaning import Meaning
-from netconsole.probes.polarity import Sense
+from netconsole.probes.polarity import Polarity
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole_collector.names.brought import BROUGHT
 
@@ -40,7 +40,7 @@ class Column:
     shown_as: str | None = None
     unit: str = ""
     kind: str = "sum"
-    worse: Sense = "none"
+    worse: Polarity = "none"
     stands_for: Meaning = "itself"
     """By what it is told again in another snapshot."""
     added: str = ""
@@ -60,7 +60,7 @@ class CounterSpec:
     unit: str
     help: str
     slot: int | None = None
-    worse: Sense = "none"
+    worse: Polarity = "none"
     modes: tuple[Mode, ...] = MODES
     """In which it is counted."""
     loss: bool = False
@@ -101,7 +101,7 @@ class HistogramSpec:
     title: str
     unit: str
     key: tuple[Column, ...]
-    worse: Sense = "none"
+    worse: Polarity = "none"
     columns: tuple[str, ...] = ()
     """Labels that are shown, in this order; empty: all."""
 

@@ -29,7 +29,7 @@ from netconsole.probes.manifest import (
     TableSpec,
 )
 from netconsole.probes.meaning import MEANINGS, Meaning, meaning
-from netconsole.probes.polarity import SENSES, FigureKind, Sense, sense
+from netconsole.probes.polarity import POLARITIES, FigureKind, Polarity, polarity
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.ledger import LEDGER
 
@@ -171,10 +171,10 @@ def _modes(item: Checker) -> tuple[Mode, ...]:
     return tuple(cast("list[Mode]", item.texts("modes", MODES, MODES)))
 
 
-def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Sense:
+def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Polarity:
     """As the manifest says, else as is usual for such figures."""
-    said = cast("Sense", item.text("worse", "none", SENSES))
-    return said if item.has("worse") else sense(kind, name, unit)
+    said = cast("Polarity", item.text("worse", "none", POLARITIES))
+    return said if item.has("worse") else polarity(kind, name, unit)
 
 
 def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column, ...]:

@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-Sense: TypeAlias = Literal["up", "down", "none"]
-SENSES: tuple[Sense, ...] = ("up", "down", "none")
+Polarity: TypeAlias = Literal["up", "down", "none"]
+POLARITIES: tuple[Polarity, ...] = ("up", "down", "none")
 FigureKind: TypeAlias = Literal["count", "gauge", "histogram"]
 
 TIME_UNITS = frozenset({"ns", "us", "ms", "s"})
@@ -21,7 +21,7 @@ _DOWN_IS_WORSE = ("hit", "hits", "success", "successes")
 
 
 @lru_cache(maxsize=4096)
-def sense(kind: FigureKind, name: str, unit: str) -> Sense:
+def polarity(kind: FigureKind, name: str, unit: str) -> Polarity:
     """Losses, errors and waits up, hits down, the rest neither.
 
     A time is a wait where it is measured one by one (a histogram, a maximum). A sum of times is work or idleness, which

@@ -11,7 +11,7 @@ from typing import Any
 import netconsole
 from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.polarity import Sense
+from netconsole.probes.polarity import Polarity
 from netconsole.profile.profile import Profile
 from netconsole.snapshot.document import (
     SCHEMA,
@@ -259,7 +259,7 @@ def _histogram_data(
     unit: str,
     labels: dict[str, SnapshotValue] | None = None,
     by: Iterable[HistogramData] = (),
-    worse: Sense | None = None,
+    worse: Polarity | None = None,
 ) -> HistogramData:
     return HistogramData(
         unit=unit,

@@ -15,7 +15,7 @@ from msgspec import Meta
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
 from netconsole.base.readers import read_bytes
-from netconsole.probes.polarity import Sense
+from netconsole.probes.polarity import Polarity
 from netconsole.telemetry.frames import ProbeStatus
 
 SCHEMA = "netconsole.snapshot/1"
@@ -59,7 +59,7 @@ class Counter(msgspec.Struct, frozen=True):
     total: BoundedCount | None
     unit: str = ""
     per_s: float | None = None
-    worse: Sense | None = None
+    worse: Polarity | None = None
 
 
 class HistogramData(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class HistogramData(msgspec.Struct, frozen=True):
     buckets: list[Bucket] = []
     labels: dict[str, SnapshotValue] = {}
     by: list[HistogramData] = []
-    worse: Sense | None = None
+    worse: Polarity | None = None
 
     def __post_init__(self) -> None:
         """Refuses buckets that are not in order."""
@@ -96,7 +96,7 @@ class ColumnData(msgspec.Struct, frozen=True):
 
     unit: str = ""
     kind: Literal["sum", "max"] = "sum"
-    worse: Sense | None = None
+    worse: Polarity | None = None
 
 
 class TableColumns(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from netconsole.compare.facts import changed_facts
 from netconsole.compare.metrics import Metric, flatten, metric_key
 from netconsole.probes.catalogue import load_all, shipped
 from netconsole.probes.manifest import GovernedSpec
-from netconsole.probes.polarity import FigureKind, sense
+from netconsole.probes.polarity import FigureKind, polarity
 from netconsole.snapshot.document import Snapshot, load
 from tests.support import made_up
 
@@ -586,7 +586,7 @@ def test_what_the_manifest_says_of_worse_is_what_counts() -> None:
     ],
 )
 def test_the_usual_sense_follows_kind_unit_and_name(kind: FigureKind, name: str, unit: str, worse: str) -> None:
-    assert sense(kind, name, unit) == worse
+    assert polarity(kind, name, unit) == worse
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
