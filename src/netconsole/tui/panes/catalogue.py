@@ -18,7 +18,7 @@ from netconsole.tui.scene.scene import Scene, reason
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedBlock:
     """A block and the short name of its tab. ``lines`` fixes its height; None shares what is left.
 
     Where none of the probes that it is ``of`` measures, the block is left out; of none: it is always there.
@@ -39,13 +39,13 @@ class Pane:
 
     name: str
     title: str
-    rows: tuple[tuple[Placed, ...], ...]
+    rows: tuple[tuple[PlacedBlock, ...], ...]
     probes: tuple[str, ...]
     missing: str = ""
     profile: str = ""
 
     @property
-    def blocks(self) -> list[Placed]:
+    def blocks(self) -> list[PlacedBlock]:
         """All blocks, in reading order."""
         return [placed for row in self.rows for placed in row]
 
@@ -61,10 +61,10 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
     """All panes by name, in the order of their keys. Full panes have the tables of the probes that are ``running``."""
     here = frozenset(running)
     cost_rows = (
-        (Placed("Probes", cost.probes_block()),),
-        (Placed("Programs", cost.programs_block()),),
-        (Placed("Budget", budget.block(), lines=10), Placed("Processes", cost.processes_block(), lines=10)),
-        (Placed("Actions", cost.actions_block(), lines=5),),
+        (PlacedBlock("Probes", cost.probes_block()),),
+        (PlacedBlock("Programs", cost.programs_block()),),
+        (PlacedBlock("Budget", budget.block(), lines=10), PlacedBlock("Processes", cost.processes_block(), lines=10)),
+        (PlacedBlock("Actions", cost.actions_block(), lines=5),),
     )
     made = [
         _overview(manifests, here),
@@ -92,7 +92,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
         Pane(
             "events",
             "Events",
-            ((Placed("Incidents", stands_out.log_block()),), (Placed("Events", events.events_block()),)),
+            ((PlacedBlock("Incidents", stands_out.log_block()),), (PlacedBlock("Events", events.events_block()),)),
             (),
         ),
         _full(
@@ -151,25 +151,25 @@ class _Place:
     probes: tuple[str, ...]
 
     @property
-    def placed(self) -> Placed:
+    def placed(self) -> PlacedBlock:
         """As a pane has it."""
-        return Placed(self.spec.tab, self.block, self.spec.lines)
+        return PlacedBlock(self.spec.tab, self.block, self.spec.lines)
 
 
 def _overview(manifests: Mapping[str, Manifest], here: Collection[str]) -> Pane:
     """What stands out, then each topic in short; what only some hosts have is left out where nothing measures it."""
     top = (
-        (Placed("Stands out", stands_out.block(), lines=8),),
-        (Placed("Baseline", against_baseline.block(), lines=7),),
+        (PlacedBlock("Stands out", stands_out.block(), lines=8),),
+        (PlacedBlock("Baseline", against_baseline.block(), lines=7),),
     )
     naming: dict[str, list[str]] = {}
     for name, spec in _named(manifests, "overview"):
         naming.setdefault(spec.name if spec.kind == "drawn" else f"{name}/{spec.name}", []).append(name)
-    rows: dict[int | None, list[Placed]] = {}
+    rows: dict[int | None, list[PlacedBlock]] = {}
     for place in _places(manifests, here, "overview"):
         spec, first = place.spec, place.probes[0]
         of = () if spec.always else tuple(naming[spec.name if spec.kind == "drawn" else f"{first}/{spec.name}"])
-        rows.setdefault(spec.row, []).append(Placed(spec.tab, place.block, spec.lines, of))
+        rows.setdefault(spec.row, []).append(PlacedBlock(spec.tab, place.block, spec.lines, of))
     topics = dict.fromkeys(name for name, spec in _named(manifests, "overview") if spec.kind != "drawn")
     return Pane("overview", "Overview", (*top, *(tuple(row) for row in rows.values())), tuple(topics))
 
@@ -184,7 +184,7 @@ def _full(
     in_pairs: bool = False,
 ) -> Pane:
     """The rows that manifests number, and below them what they do not; that in pairs, if so, or where there is much."""
-    rows: dict[int, list[Placed]] = {}
+    rows: dict[int, list[PlacedBlock]] = {}
     below = []
     for place in _places(manifests, here, name):
         if place.spec.row is None:
@@ -237,7 +237,7 @@ def blocks_of(manifest: Manifest) -> list[Block]:
     return [*tables, *(histogram_block(manifest, name) for name in manifest.histograms)]
 
 
-def _rows(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:
+def _rows(placed: Sequence[PlacedBlock]) -> tuple[tuple[PlacedBlock, ...], ...]:
     """One table below the other; in pairs where there are many, but for those of many columns."""
     if len(placed) <= STACKED:
         return tuple((one,) for one in placed)
@@ -245,5 +245,5 @@ def _rows(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:
     return (*_pairs(narrow), *((one,) for one in placed if one not in narrow))
 
 
-def _pairs(placed: Sequence[Placed]) -> tuple[tuple[Placed, ...], ...]:
+def _pairs(placed: Sequence[PlacedBlock]) -> tuple[tuple[PlacedBlock, ...], ...]:
     return tuple(tuple(placed[at : at + 2]) for at in range(0, len(placed), 2))

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from netconsole.base import figure
 from netconsole.tui import actions
-from netconsole.tui.panes.catalogue import Pane, Placed, left_out
+from netconsole.tui.panes.catalogue import Pane, PlacedBlock, left_out
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.overview import header, stands_out
@@ -60,7 +60,7 @@ class PaneView(Vertical):
                 for placed in row:
                     yield self.tables[placed.block.name]
 
-    def tables_shown(self) -> Iterator[tuple[Placed, LineTable]]:
+    def tables_shown(self) -> Iterator[tuple[PlacedBlock, LineTable]]:
         """The tables on the screen, in reading order."""
         for placed in self.blocks:
             table = self.tables[placed.block.name]
@@ -96,14 +96,14 @@ class PaneView(Vertical):
     """Whether the first table (what stands out) stays above the table of the current tab."""
 
     @property
-    def blocks(self) -> list[Placed]:
+    def blocks(self) -> list[PlacedBlock]:
         """The blocks that are not left out now, in reading order."""
         return [placed for placed in self.pane.blocks if placed.block.name not in self.hidden]
 
-    def _wanted(self, placed: Placed) -> bool:
+    def _wanted(self, placed: PlacedBlock) -> bool:
         return placed.block.name not in self.hidden and (not self.one_at_a_time or self._shown(placed))
 
-    def _shown(self, placed: Placed) -> bool:
+    def _shown(self, placed: PlacedBlock) -> bool:
         first = self.answer_first and placed.block.name == self.pane.blocks[0].block.name
         return first or placed.block.name == self.active
 
@@ -400,7 +400,7 @@ def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset(
     return pieces
 
 
-def _table(placed: Placed) -> LineTable:
+def _table(placed: PlacedBlock) -> LineTable:
     block = placed.block
     return LineTable(block.name, placed.tab, block.columns, heads=block.heads, id=f"table-{block.name}")
 

@@ -67,7 +67,7 @@ class Row:
         return any(needle in cell.text.lower() for cell in self.cells.values())
 
 
-class Placed(NamedTuple):
+class PlacedColumn(NamedTuple):
     """A column with its place on the line."""
 
     column: Column
@@ -75,7 +75,7 @@ class Placed(NamedTuple):
     width: int
 
 
-def place(columns: Sequence[Column], width: int) -> list[Placed]:
+def place(columns: Sequence[Column], width: int) -> list[PlacedColumn]:
     """Gives each column its place and width. Columns that do not fit, and can be spared, are left out."""
     kept = list(columns)
     while len(kept) > 1 and _least(kept) > width:
@@ -102,7 +102,7 @@ def place(columns: Sequence[Column], width: int) -> list[Placed]:
     x = 0
     for column in kept:
         cells = max(0, min(widths[column.name], width - x))
-        placed.append(Placed(column, x, cells))
+        placed.append(PlacedColumn(column, x, cells))
         x += cells + GAP
     return placed
 

@@ -15,7 +15,7 @@ from textual.message import Message
 
 from netconsole.base import figure
 from netconsole.tui import actions
-from netconsole.tui.widgets.columns import Cell, Column, Placed, Row, place
+from netconsole.tui.widgets.columns import Cell, Column, PlacedColumn, Row, place
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.ordering import StableOrder
 from netconsole.tui.widgets.painted import Line, Painted, Piece
@@ -74,7 +74,7 @@ class LineTable(Painted, can_focus=True):
         """Whether the user has moved the cursor. Until then it is always on the first row."""
         self._cursor_index = 0
         self._top = 0
-        self._placed: list[Placed] = []
+        self._placed: list[PlacedColumn] = []
         self._histories: dict[tuple[Hashable, str], Sequence[float | None]] = {}
         self._in_sight: list[Hashable] = []
         self._now_s = 0.0
