@@ -14,7 +14,7 @@ from netconsole.tui.screens.over import wrap
 from netconsole.tui.terminal.capabilities import _GLYPHS, inspect, prepare, to_ascii
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.bars import lines as histogram_lines
-from netconsole.tui.widgets.columns import Column, place
+from netconsole.tui.widgets.columns import TableColumn, place
 from netconsole.tui.widgets.ordering import HOLD_S, StableOrder
 from netconsole.tui.widgets.painted import cells, cut, spread
 from netconsole.tui.widgets.spark import chart, condense, labelled, spark
@@ -119,7 +119,7 @@ class TestOrder:
 
 
 class TestColumns:
-    COLUMNS = (Column("a", "A", 10, grow=1), Column("b", "B", 8, spare=1), Column("c", "C", 8, spare=2))
+    COLUMNS = (TableColumn("a", "A", 10, grow=1), TableColumn("b", "B", 8, spare=1), TableColumn("c", "C", 8, spare=2))
 
     def test_what_is_left_over_goes_to_the_column_that_grows(self) -> None:
         assert [(at.column.name, at.x, at.width) for at in place(self.COLUMNS, 40)] == [

@@ -19,7 +19,7 @@ class LayoutError(ValueError):
     """The manifest and the program do not agree on a record. The message names both sizes."""
 
 
-class Column(NamedTuple):
+class RecordColumn(NamedTuple):
     """One member of a record. It is a list when ``repeat`` is above 1."""
 
     name: str
@@ -34,7 +34,7 @@ class Layout:
 
     def __init__(self, columns: Sequence[Dict[str, Any]]) -> None:
         """Raises LayoutError for an unknown type."""
-        self.columns: List[Column] = []
+        self.columns: List[RecordColumn] = []
         form, at, strictest = "=", 0, 1
         for column in columns:
             name, count = column.get("name", ""), column.get("count", 1)
@@ -44,7 +44,7 @@ class Layout:
             at += padding + size * count
             strictest = max(strictest, alignment)
             if not code.endswith("x"):
-                self.columns.append(Column(name, column.get("as"), count, column.get("kind", "sum")))
+                self.columns.append(RecordColumn(name, column.get("as"), count, column.get("kind", "sum")))
         self._struct = struct.Struct(form + "x" * (-at % strictest))
         self.size = self._struct.size
 
@@ -80,7 +80,7 @@ def _type(name: str, column: str) -> Tuple[str, int, int]:
     raise LayoutError("column {}: unknown type {!r}".format(column, name))
 
 
-def key_labels(columns: Sequence[Column], values: Sequence[Any], labels: Labels) -> Dict[str, Label]:
+def key_labels(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labels) -> Dict[str, Label]:
     """The labels of a key. A drop reason brings its class and provenance, a tap the virtual machine that has it."""
     result: Dict[str, Label] = {}
     for column, value in zip(columns, values):
@@ -97,7 +97,7 @@ def key_labels(columns: Sequence[Column], values: Sequence[Any], labels: Labels)
     return result
 
 
-def event_fields(columns: Sequence[Column], values: Sequence[Any], labels: Labels) -> Dict[str, Any]:
+def event_fields(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labels) -> Dict[str, Any]:
     """The fields of an event: labels, and stacks as lists of text."""
     stacks = {c.name: labels.stack(v) for c, v in zip(columns, values) if c.shown_as == "stack"}
     plain = [(c, v) for c, v in zip(columns, values) if c.shown_as != "stack"]
@@ -109,7 +109,7 @@ def event_fields(columns: Sequence[Column], values: Sequence[Any], labels: Label
     return result
 
 
-def _location(columns: Sequence[Column], values: Sequence[Any], labels: Labels) -> Optional[str]:
+def _location(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labels) -> Optional[str]:
     """Where it happened: the first symbol of the record."""
     for column, value in zip(columns, values):
         if column.shown_as == "symbol":
@@ -117,6 +117,6 @@ def _location(columns: Sequence[Column], values: Sequence[Any], labels: Labels) 
     return None
 
 
-def _netns(columns: Sequence[Column], values: Sequence[Any]) -> int:
+def _netns(columns: Sequence[RecordColumn], values: Sequence[Any]) -> int:
     """The network namespace of the record; 0 when it has none."""
     return next((int(value) for column, value in zip(columns, values) if column.shown_as == "netns"), 0)

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labels
-from netconsole_collector.probe.decode import Column
+from netconsole_collector.probe.decode import RecordColumn
 from netconsole_collector.probe.map_reader import MapReader, MapRow
 
 MAX_ROWS = 10000
@@ -31,7 +31,7 @@ class _MergedRow:
         self.labels, self.is_changed = row.labels, row.is_changed
         self.deltas, self.totals = row.deltas, list(row.totals)
 
-    def add(self, row: MapRow, columns: Sequence[Column]) -> None:
+    def add(self, row: MapRow, columns: Sequence[RecordColumn]) -> None:
         self.is_changed = self.is_changed or row.is_changed
         for number, column in enumerate(columns):
             if column.kind == "max":

@@ -19,7 +19,7 @@ from netconsole.host import identity
 from netconsole.snapshot.document import HostData, Snapshot
 from netconsole.tui import actions
 from netconsole.tui.terminal.threads import in_thread
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -27,11 +27,11 @@ from netconsole.tui.widgets.look import Tone
 NONE = ""
 """The key of the row that stops comparing."""
 COLUMNS = (
-    Column("name", "baseline", 16, grow=1, most=40),
-    Column("runs", "runs", 4, right=True),
-    Column("created", "last run", 20, spare=3),
-    Column("profiles", "profile", 12, grow=1, most=24, spare=2),
-    Column("notes", "good for", 30, grow=4, spare=1),
+    TableColumn("name", "baseline", 16, grow=1, most=40),
+    TableColumn("runs", "runs", 4, right=True),
+    TableColumn("created", "last run", 20, spare=3),
+    TableColumn("profiles", "profile", 12, grow=1, most=24, spare=2),
+    TableColumn("notes", "good for", 30, grow=4, spare=1),
 )
 
 

@@ -17,7 +17,7 @@ from netconsole.snapshot.document import FactData
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
 from netconsole.tui.terminal.threads import in_thread
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.painted import Line
@@ -26,9 +26,9 @@ FactsByKey = Mapping[str, FactData]
 NOT_KNOWN = "not known: this session has no facts of the measured host"
 TOLD_LINES = 3
 COLUMNS = (
-    Column("fact", "fact", 30, grow=2, most=60),
-    Column("value", "value", 24, grow=4),
-    Column("source", "source", 20, grow=2, most=50, spare=1),
+    TableColumn("fact", "fact", 30, grow=2, most=60),
+    TableColumn("value", "value", 24, grow=4),
+    TableColumn("source", "source", 20, grow=2, most=50, spare=1),
 )
 
 

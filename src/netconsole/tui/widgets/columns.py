@@ -13,7 +13,7 @@ GAP = 1
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One column. ``width`` and ``most`` are its least and its greatest width.
 
     Columns with ``grow`` share the cells that are left over, in proportion to it. When the table is too narrow, columns
@@ -70,12 +70,12 @@ class Row:
 class PlacedColumn(NamedTuple):
     """A column with its place on the line."""
 
-    column: Column
+    column: TableColumn
     x: int
     width: int
 
 
-def place(columns: Sequence[Column], width: int) -> list[PlacedColumn]:
+def place(columns: Sequence[TableColumn], width: int) -> list[PlacedColumn]:
     """Gives each column its place and width. Columns that do not fit, and can be spared, are left out."""
     kept = list(columns)
     while len(kept) > 1 and _least(kept) > width:
@@ -107,5 +107,5 @@ def place(columns: Sequence[Column], width: int) -> list[PlacedColumn]:
     return placed
 
 
-def _least(columns: Sequence[Column]) -> int:
+def _least(columns: Sequence[TableColumn]) -> int:
     return sum(column.width for column in columns) + GAP * (len(columns) - 1)

@@ -15,7 +15,7 @@ from textual.message import Message
 
 from netconsole.base import figure
 from netconsole.tui import actions
-from netconsole.tui.widgets.columns import Cell, Column, PlacedColumn, Row, place
+from netconsole.tui.widgets.columns import Cell, PlacedColumn, Row, TableColumn, place
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.ordering import StableOrder
 from netconsole.tui.widgets.painted import Line, Painted, Piece
@@ -49,7 +49,7 @@ class LineTable(Painted, can_focus=True):
         self,
         name: str,
         title: str,
-        columns: Sequence[Column],
+        columns: Sequence[TableColumn],
         *,
         heads: bool = True,
         id: str | None = None,

@@ -10,13 +10,13 @@ from netconsole.compare.reference import FigureChange
 from netconsole.probes.polarity import TIME_UNITS
 from netconsole.telemetry.tables import HistogramState, RowState
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.widgets.columns import Cell, Column
+from netconsole.tui.widgets.columns import Cell, TableColumn
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece
 
 COLUMNS = (
-    Column("held", "vs baseline", 14, spare=4),
-    Column("change", "change", 9, right=True, spare=8),
+    TableColumn("held", "vs baseline", 14, spare=4),
+    TableColumn("change", "change", 9, right=True, spare=8),
 )
 """Of every table while there is a baseline."""
 NS_PER_PERCENT = 1e7

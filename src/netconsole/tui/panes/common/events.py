@@ -9,7 +9,7 @@ from netconsole.base import figure
 from netconsole.telemetry.frames import Event, Scalar
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Evidence, Scene
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole_collector.names.brought import BROUGHT
 
 MAX_ROWS = 500
@@ -18,9 +18,9 @@ MAX_ROWS = 500
 def events_block() -> Block:
     """The block of all events."""
     columns = (
-        Column("time", "time", 12),
-        Column("probe", "probe", 14, spare=1),
-        Column("what", "what", 20, grow=1),
+        TableColumn("time", "time", 12),
+        TableColumn("probe", "probe", 14, spare=1),
+        TableColumn("what", "what", 20, grow=1),
     )
     return Block("events", _title, columns, rows, _note)
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from netconsole.base import figure
-from netconsole.probes.manifest import Column as ValueSpec
 from netconsole.probes.manifest import HistogramSpec, Manifest, TableSpec
+from netconsole.probes.manifest import Column as ValueSpec
 from netconsole.telemetry.frames import Label, Mode
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.scene.scene import Evidence, Scene, why_silent
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
 SPARK = 24
@@ -73,13 +73,13 @@ class Block:
 
     name: str
     title: Callable[[Scene], str]
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: Callable[[Scene], list[Row]]
     note: Callable[[Scene], str]
     probe: str | None = None
     heads: bool = True
 
-    def columns_of(self, scene: Scene) -> tuple[Column, ...]:
+    def columns_of(self, scene: Scene) -> tuple[TableColumn, ...]:
         """The columns, and before the trend those of the baseline while there is one."""
         if scene.against is None or self.probe is None:
             return self.columns
@@ -240,25 +240,27 @@ def _key_names(spec: HistogramSpec) -> list[str]:
     return [column.name for column in spec.key if column.name and not column.type.startswith("pad[")]
 
 
-def _table_columns(spec: TableSpec) -> list[Column]:
+def _table_columns(spec: TableSpec) -> list[TableColumn]:
     columns = _label_columns(spec, spec.labels)
     for place, value in enumerate(_values_shown(spec)):
         usual = 0 if place == 0 else 3 + place
         head, spare = _value_head(value), usual if value.spare is None else value.spare
         least = 7 if value.unit == "ns" and value.kind != "max" else max(7, len(head))
-        columns.append(Column(value.name, head, least, right=True, spare=spare))
+        columns.append(TableColumn(value.name, head, least, right=True, spare=spare))
         if place == 0 and value.kind != "max" and value.unit != "ns":
-            columns.append(Column("total", "total", TOTAL_COLUMNS, right=True, spare=2))
-    columns.append(Column("history", "trend", 12, spare=_TREND_SPARE, grow=2, most=SPARK))
+            columns.append(TableColumn("total", "total", TOTAL_COLUMNS, right=True, spare=2))
+    columns.append(TableColumn("history", "trend", 12, spare=_TREND_SPARE, grow=2, most=SPARK))
     return columns
 
 
-def _histogram_columns(spec: HistogramSpec) -> list[Column]:
+def _histogram_columns(spec: HistogramSpec) -> list[TableColumn]:
     columns = _label_columns(spec, _key_names(spec))
-    columns.append(Column("n", "n/s", 6, right=True))
-    columns += [Column(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 11), ("p99", 0))]
-    columns.append(Column("max", "max ever", 8, right=True, spare=12))
-    columns.append(Column("history", "trend of p99", 14, spare=_LABEL_SPARE, grow=2, most=SPARK))
+    columns.append(TableColumn("n", "n/s", 6, right=True))
+    columns += [
+        TableColumn(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 11), ("p99", 0))
+    ]
+    columns.append(TableColumn("max", "max ever", 8, right=True, spare=12))
+    columns.append(TableColumn("history", "trend of p99", 14, spare=_LABEL_SPARE, grow=2, most=SPARK))
     return columns
 
 
@@ -272,13 +274,13 @@ def _value_head(value: ValueSpec) -> str:
     return f"{value.unit or value.name}/s" if value.name == "count" else f"{_head(value.name)}/s"
 
 
-def _label_columns(spec: TableSpec | HistogramSpec, labels: Sequence[str]) -> list[Column]:
+def _label_columns(spec: TableSpec | HistogramSpec, labels: Sequence[str]) -> list[TableColumn]:
     """Those that the manifest names, in its order; else all, in the usual one."""
     if spec.columns:
         ordered = [name for name in spec.columns if name in labels]
     else:
         ordered = sorted(labels, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
-    columns: list[Column] = []
+    columns: list[TableColumn] = []
     first = iter(_FIRST_SPARES)
     for name in ordered:
         label = spec.label(name)
@@ -289,17 +291,19 @@ def _label_columns(spec: TableSpec | HistogramSpec, labels: Sequence[str]) -> li
     return columns
 
 
-def _label_column(label: ValueSpec, spare: int = 0) -> Column:
+def _label_column(label: ValueSpec, spare: int = 0) -> TableColumn:
     name, shown_as = label.name, label.shown_as or "text"
     least, grow, most = _LABEL_WIDTHS.get(shown_as, (8, 1, 16))
     if name in ("cpu", "queue", "q"):
         least, grow, most = 3 if name == "cpu" else 5, 0, 5
     elif name == "class":
-        return Column(name, "", 2)
+        return TableColumn(name, "", 2)
     elif name == "provenance":
         least, grow, most = 10, 0, 10
     head = label.head or _head(name)
-    return Column(name, head, max(least, min(len(head), 8)), right=shown_as == "cpu", grow=grow, most=most, spare=spare)
+    return TableColumn(
+        name, head, max(least, min(len(head), 8)), right=shown_as == "cpu", grow=grow, most=most, spare=spare
+    )
 
 
 def _head(name: str) -> str:

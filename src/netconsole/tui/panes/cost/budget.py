@@ -18,7 +18,7 @@ from netconsole.budget.spending import (
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Evidence, Scene
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Piece
 
@@ -101,11 +101,11 @@ def strip(scene: Scene) -> list[list[Piece]]:
 def block() -> Block:
     """The same in full, with what each figure is."""
     columns = (
-        Column("what", "cost", 10),
-        Column("now", "now", 8, right=True),
-        Column("limit", "limit", 6, right=True),
-        Column("word", "", 8),
-        Column("note", "", 20, grow=1, spare=1),
+        TableColumn("what", "cost", 10),
+        TableColumn("now", "now", 8, right=True),
+        TableColumn("limit", "limit", 6, right=True),
+        TableColumn("word", "", 8),
+        TableColumn("note", "", 20, grow=1, spare=1),
     )
     return Block("budget", lambda scene: f"Budget: {_action(scene)}", columns, rows, lambda _: "")
 

@@ -9,23 +9,23 @@ from netconsole.telemetry.state import ProbeState
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.panes.cost.budget import core_share
 from netconsole.tui.scene.scene import STATE_WORDS, Evidence, Scene, reason
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 
 
 def probes_block() -> Block:
     """Every probe: its state in a word, what it costs, what it missed, and why it cannot run."""
     columns = (
-        Column("probe", "probe", 16, grow=1, most=20),
-        Column("state", "state", 12),
-        Column("mode", "mode", 7, spare=4),
-        Column("kernel", "% core", 6, right=True),
-        Column("run", "ns/run", 6, right=True, spare=1),
-        Column("maps", "maps", 7, right=True, spare=6),
-        Column("events", "events", 7, right=True, spare=5),
-        Column("suppressed", "suppr.", 6, right=True, spare=7),
-        Column("lost", "lost", 5, right=True, spare=2),
-        Column("uncounted", "uncounted", 9, right=True, spare=2),
-        Column("why", "attached to; or why not, and what would help", 44, grow=4),
+        TableColumn("probe", "probe", 16, grow=1, most=20),
+        TableColumn("state", "state", 12),
+        TableColumn("mode", "mode", 7, spare=4),
+        TableColumn("kernel", "% core", 6, right=True),
+        TableColumn("run", "ns/run", 6, right=True, spare=1),
+        TableColumn("maps", "maps", 7, right=True, spare=6),
+        TableColumn("events", "events", 7, right=True, spare=5),
+        TableColumn("suppressed", "suppr.", 6, right=True, spare=7),
+        TableColumn("lost", "lost", 5, right=True, spare=2),
+        TableColumn("uncounted", "uncounted", 9, right=True, spare=2),
+        TableColumn("why", "attached to; or why not, and what would help", 44, grow=4),
     )
     return Block("probes", lambda _: "Probes", columns, probe_rows, lambda _: "no probe in this profile")
 
@@ -39,12 +39,12 @@ def probe_rows(scene: Scene) -> list[Row]:
 def programs_block() -> Block:
     """Every BPF program and what its runs cost."""
     columns = (
-        Column("program", "program", 16, grow=2, most=28),
-        Column("attach", "attached to", 20, grow=3, most=40),
-        Column("kernel", "% core", 6, right=True),
-        Column("run", "ns/run", 6, right=True),
-        Column("runs", "runs/s", 7, right=True),
-        Column("missed", "missed", 7, right=True),
+        TableColumn("program", "program", 16, grow=2, most=28),
+        TableColumn("attach", "attached to", 20, grow=3, most=40),
+        TableColumn("kernel", "% core", 6, right=True),
+        TableColumn("run", "ns/run", 6, right=True),
+        TableColumn("runs", "runs/s", 7, right=True),
+        TableColumn("missed", "missed", 7, right=True),
     )
     note = "no program has run yet"
     return Block("programs", lambda _: "Programs, in the kernel", columns, program_rows, lambda _: note)
@@ -76,12 +76,12 @@ def program_rows(scene: Scene) -> list[Row]:
 def processes_block() -> Block:
     """Our own processes, and the machine they run on."""
     columns = (
-        Column("process", "process", 22, grow=1, most=28),
-        Column("cpu", "% core", 7, right=True),
-        Column("rss", "RSS", 9, right=True),
-        Column("pss", "PSS", 9, right=True, spare=2),
-        Column("history", "% core, last 60 s", 20, grow=1, most=40, spare=1),
-        Column("note", "", 10, grow=2, spare=3),
+        TableColumn("process", "process", 22, grow=1, most=28),
+        TableColumn("cpu", "% core", 7, right=True),
+        TableColumn("rss", "RSS", 9, right=True),
+        TableColumn("pss", "PSS", 9, right=True, spare=2),
+        TableColumn("history", "% core, last 60 s", 20, grow=1, most=40, spare=1),
+        TableColumn("note", "", 10, grow=2, spare=3),
     )
     return Block("processes", lambda _: "Processes", columns, process_rows, lambda _: "not measured yet")
 
@@ -119,12 +119,12 @@ def process_rows(scene: Scene) -> list[Row]:
 def actions_block() -> Block:
     """What the governor did to keep the budget, and what the user changed meanwhile."""
     columns = (
-        Column("at", "ago", 8, right=True),
-        Column("probe", "probe", 16, grow=1, most=20),
-        Column("action", "action", 20, grow=2, most=40),
-        Column("measured", "measured", 8, right=True),
-        Column("limit", "limit", 6, right=True),
-        Column("because", "because", 24, grow=3, spare=1),
+        TableColumn("at", "ago", 8, right=True),
+        TableColumn("probe", "probe", 16, grow=1, most=20),
+        TableColumn("action", "action", 20, grow=2, most=40),
+        TableColumn("measured", "measured", 8, right=True),
+        TableColumn("limit", "limit", 6, right=True),
+        TableColumn("because", "because", 24, grow=3, spare=1),
     )
     note = "nothing was reduced so far; u pins a probe"
     return Block("actions", _actions_title, columns, action_rows, lambda _: note)

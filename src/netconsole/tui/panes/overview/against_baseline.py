@@ -9,7 +9,7 @@ from netconsole.base import figure
 from netconsole.compare.document import Finding, said
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole.tui.widgets.look import Tone
 
 NAME = "against"
@@ -28,12 +28,12 @@ _WORDS: dict[str, tuple[str, Tone]] = {"worse": ("!", "look"), "better": ("ok", 
 def block() -> Block:
     """The block of the overview; it is there while there is a baseline."""
     columns = (
-        Column("level", "", 2),
-        Column("word", "", 9),
-        Column("what", "", 30, grow=6),
-        Column("figures", "", 28, grow=1, most=40),
-        Column("ratio", "", 7, right=True),
-        Column("facts", "", 18, grow=2, spare=2),
+        TableColumn("level", "", 2),
+        TableColumn("word", "", 9),
+        TableColumn("what", "", 30, grow=6),
+        TableColumn("figures", "", 28, grow=1, most=40),
+        TableColumn("ratio", "", 7, right=True),
+        TableColumn("facts", "", 18, grow=2, spare=2),
     )
     return Block(NAME, _title, columns, rows, _note, heads=False)
 

@@ -11,7 +11,7 @@ from netconsole.findings.incidents import Incident, told
 from netconsole.findings.matches import looked_at
 from netconsole.tui.panes.common.tables import SPARK, Block
 from netconsole.tui.scene.scene import Evidence, Scene
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole.tui.widgets.look import LEVEL_TONES
 
 COLLECTOR = "collector"
@@ -29,11 +29,11 @@ class Standing:
 def block() -> Block:
     """The block of the findings."""
     columns = (
-        Column("level", "", 2),
-        Column("topic", "", 9, spare=2),
-        Column("say", "", 44, grow=6),
-        Column("since", "", 14, spare=1),
-        Column("history", "", 16, spare=3, grow=1, most=SPARK),
+        TableColumn("level", "", 2),
+        TableColumn("topic", "", 9, spare=2),
+        TableColumn("say", "", 44, grow=6),
+        TableColumn("since", "", 14, spare=1),
+        TableColumn("history", "", 16, spare=3, grow=1, most=SPARK),
     )
     return Block("standsout", _title, columns, rows, note, heads=False)
 
@@ -46,12 +46,12 @@ def rows(scene: Scene) -> list[Row]:
 def log_block() -> Block:
     """The block of all incidents since the start."""
     columns = (
-        Column("since", "began", 8),
-        Column("until", "ended", 10),
-        Column("level", "", 2),
-        Column("say", "what", 44, grow=6),
-        Column("total", "total", 10, right=True, spare=1),
-        Column("peak", "peak/s", 8, right=True, spare=2),
+        TableColumn("since", "began", 8),
+        TableColumn("until", "ended", 10),
+        TableColumn("level", "", 2),
+        TableColumn("say", "what", 44, grow=6),
+        TableColumn("total", "total", 10, right=True, spare=1),
+        TableColumn("peak", "peak/s", 8, right=True, spare=2),
     )
     return Block("log", _log_title, columns, log_rows, lambda _: "no incident since the start")
 

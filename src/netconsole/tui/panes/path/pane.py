@@ -28,7 +28,7 @@ from netconsole.tui.panes.path.directions import (
 )
 from netconsole.tui.scene.scene import Evidence, Scene, why_silent
 from netconsole.tui.widgets.bars import bar
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole.tui.widgets.painted import Line
 
 BAR_COLUMNS = 14
@@ -36,47 +36,47 @@ MAX_SLOW = 200
 """Slow packets that are listed: more than anyone reads."""
 
 WAY_COLUMNS = (
-    Column("way", "way", 16, grow=1, most=20),
-    Column("stage", "stage", 7),
-    Column("n", "n/s", 6, right=True),
-    Column("p50", "p50", 8, right=True),
-    Column("p90", "p90", 8, right=True, spare=3),
-    Column("p99", "p99", 8, right=True),
-    Column("p999", "p99.9", 8, right=True, spare=1),
-    Column("share", "time", 5, right=True),
-    Column("bar", "share of time", BAR_COLUMNS, spare=2),
-    Column("max", "max ever", 8, right=True, spare=4),
-    Column("history", "trend of p99", 14, spare=5, grow=1, most=SPARK),
+    TableColumn("way", "way", 16, grow=1, most=20),
+    TableColumn("stage", "stage", 7),
+    TableColumn("n", "n/s", 6, right=True),
+    TableColumn("p50", "p50", 8, right=True),
+    TableColumn("p90", "p90", 8, right=True, spare=3),
+    TableColumn("p99", "p99", 8, right=True),
+    TableColumn("p999", "p99.9", 8, right=True, spare=1),
+    TableColumn("share", "time", 5, right=True),
+    TableColumn("bar", "share of time", BAR_COLUMNS, spare=2),
+    TableColumn("max", "max ever", 8, right=True, spare=4),
+    TableColumn("history", "trend of p99", 14, spare=5, grow=1, most=SPARK),
 )
 DEVICE_COLUMNS = (
-    Column("way", "way", 17, spare=2),
-    Column("from", "from", 10, grow=1, most=15),
-    Column("to", "to", 10, grow=1, most=15),
-    Column("n", "n/s", 6, right=True),
-    Column("p50", "p50", 8, right=True),
-    Column("p90", "p90", 8, right=True, spare=3),
-    Column("p99", "p99", 8, right=True),
-    Column("max", "max ever", 8, right=True, spare=4),
-    Column("history", "trend of p99", 14, spare=5, grow=2, most=SPARK),
+    TableColumn("way", "way", 17, spare=2),
+    TableColumn("from", "from", 10, grow=1, most=15),
+    TableColumn("to", "to", 10, grow=1, most=15),
+    TableColumn("n", "n/s", 6, right=True),
+    TableColumn("p50", "p50", 8, right=True),
+    TableColumn("p90", "p90", 8, right=True, spare=3),
+    TableColumn("p99", "p99", 8, right=True),
+    TableColumn("max", "max ever", 8, right=True, spare=4),
+    TableColumn("history", "trend of p99", 14, spare=5, grow=2, most=SPARK),
 )
 FLOW_COLUMNS = (
-    Column("way", "way", 17, spare=2),
-    Column("flow", "flow", 30, grow=6, most=90),
-    Column("packets", "pkts/s", 7, right=True),
-    Column("bytes", "B/s", 7, right=True, spare=4),
-    Column("mean", "mean", 8, right=True),
-    Column("max", "max ever", 8, right=True),
-    Column("slow", "slow/s", 6, right=True, spare=3),
-    Column("total", "total", 9, right=True, spare=5),
-    Column("history", "pkts trend", 12, spare=6, grow=1, most=SPARK),
+    TableColumn("way", "way", 17, spare=2),
+    TableColumn("flow", "flow", 30, grow=6, most=90),
+    TableColumn("packets", "pkts/s", 7, right=True),
+    TableColumn("bytes", "B/s", 7, right=True, spare=4),
+    TableColumn("mean", "mean", 8, right=True),
+    TableColumn("max", "max ever", 8, right=True),
+    TableColumn("slow", "slow/s", 6, right=True, spare=3),
+    TableColumn("total", "total", 9, right=True, spare=5),
+    TableColumn("history", "pkts trend", 12, spare=6, grow=1, most=SPARK),
 )
 SLOW_COLUMNS = (
-    Column("time", "time", 12, spare=3),
-    Column("took", "took", 8, right=True),
-    Column("most", "most of it", 13),
-    Column("between", "from → to", 17, grow=1, most=33, spare=2),
-    Column("flow", "flow", 24, grow=3, most=70),
-    Column("stages", "stages", 40, grow=1, most=70, spare=1),
+    TableColumn("time", "time", 12, spare=3),
+    TableColumn("took", "took", 8, right=True),
+    TableColumn("most", "most of it", 13),
+    TableColumn("between", "from → to", 17, grow=1, most=33, spare=2),
+    TableColumn("flow", "flow", 24, grow=3, most=70),
+    TableColumn("stages", "stages", 40, grow=1, most=70, spare=1),
 )
 
 

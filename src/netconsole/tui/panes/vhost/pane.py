@@ -35,28 +35,28 @@ from netconsole.tui.panes.vhost.queues import (
     wake_ns,
 )
 from netconsole.tui.scene.scene import Evidence, Scene, why_silent
-from netconsole.tui.widgets.columns import Cell, Column, Row
+from netconsole.tui.widgets.columns import Cell, Row, TableColumn
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Line
 
 MAX_SLOW = 8
 """Slow interrupts and slow kicks that the page of a queue lists."""
 COLUMNS = (
-    Column("vm", "VM", 8, grow=2, most=24),
-    Column("device", "dev", 7, grow=1, most=15),
-    Column("queue", "q", 2, right=True),
-    Column("state", "state", 18, grow=1, most=20),
-    Column("to_guest", "rx/s", 6, right=True),
-    Column("from_guest", "tx/s", 6, right=True, spare=4),
-    Column("depth", "free buf", 9, right=True, spare=6),
-    Column("dropped", "drop/s", 6, right=True),
-    Column("wake", "wake p99", 8, right=True, spare=3),
-    Column("irq_p50", "irq p50", 8, right=True, spare=8),
-    Column("irq_p99", "irq p99", 8, right=True, spare=1),
-    Column("stage", "most of it", 10, spare=7),
-    Column("signals", "irq/s", 6, right=True, spare=9),
-    Column("suppressed", "polled %", 8, right=True, spare=10),
-    Column("history", "rx trend", 10, spare=5, grow=2, most=SPARK),
+    TableColumn("vm", "VM", 8, grow=2, most=24),
+    TableColumn("device", "dev", 7, grow=1, most=15),
+    TableColumn("queue", "q", 2, right=True),
+    TableColumn("state", "state", 18, grow=1, most=20),
+    TableColumn("to_guest", "rx/s", 6, right=True),
+    TableColumn("from_guest", "tx/s", 6, right=True, spare=4),
+    TableColumn("depth", "free buf", 9, right=True, spare=6),
+    TableColumn("dropped", "drop/s", 6, right=True),
+    TableColumn("wake", "wake p99", 8, right=True, spare=3),
+    TableColumn("irq_p50", "irq p50", 8, right=True, spare=8),
+    TableColumn("irq_p99", "irq p99", 8, right=True, spare=1),
+    TableColumn("stage", "most of it", 10, spare=7),
+    TableColumn("signals", "irq/s", 6, right=True, spare=9),
+    TableColumn("suppressed", "polled %", 8, right=True, spare=10),
+    TableColumn("history", "rx trend", 10, spare=5, grow=2, most=SPARK),
 )
 
 
