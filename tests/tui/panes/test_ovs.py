@@ -13,7 +13,7 @@ from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.common.tables import table_block
 from netconsole.tui.panes.ovs import pane as ovs
 from netconsole.tui.scene.scene import STANDS_STILL, Evidence, Scene
-from netconsole.tui.widgets.columns import Row, place
+from netconsole.tui.widgets.columns import TableRow, place
 from tests.support.fake_collector import Scenario
 from tests.support.tui import switch_scenes as made
 from tests.support.tui.played import PROFILE, PlayedSession
@@ -27,7 +27,7 @@ def scene_of(scenario: Scenario, names: tuple[str, ...] = NAMES) -> Scene:
     return Scene(session.state, {name: probes.shipped(name) for name in names}, PROFILE, Connection("live"))
 
 
-def texts(rows: list[Row]) -> list[dict[str, str]]:
+def texts(rows: list[TableRow]) -> list[dict[str, str]]:
     return [{name: cell.text for name, cell in row.cells.items()} for row in rows]
 
 

@@ -9,7 +9,7 @@ from netconsole.session.protocol import Connection
 from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.path import pane as path
 from netconsole.tui.scene.scene import Evidence, Scene
-from netconsole.tui.widgets.columns import Row
+from netconsole.tui.widgets.columns import TableRow
 from tests.support.fake_collector import Scenario
 from tests.support.tui import switch_scenes as made
 from tests.support.tui.played import PROFILE, PlayedSession
@@ -24,7 +24,7 @@ def scene_of(scenario: Scenario, *names: str) -> Scene:
     return Scene(session.state, manifests, PROFILE, Connection("live"))
 
 
-def texts(rows: list[Row]) -> list[dict[str, str]]:
+def texts(rows: list[TableRow]) -> list[dict[str, str]]:
     return [{name: cell.text for name, cell in row.cells.items()} for row in rows]
 
 

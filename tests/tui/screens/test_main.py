@@ -27,7 +27,7 @@ from netconsole.tui.panes.overview import stands_out
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
-from netconsole.tui.widgets.columns import Cell, Row
+from netconsole.tui.widgets.columns import Cell, TableRow
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, console, screen_text
 from tests.support.tui.running import Running, running_as
@@ -601,6 +601,6 @@ async def test_only_what_changed_is_refreshed(monkeypatch: pytest.MonkeyPatch) -
         assert refreshed == []
         (changed, *others) = table._all
         cells = {**changed.cells, "count": Cell("4711", 4711)}
-        table.show([Row(changed.key, cells), *others], now_s=0.0, title=table.title, note=table.note)
+        table.show([TableRow(changed.key, cells), *others], now_s=0.0, title=table.title, note=table.note)
         ((region,),) = refreshed
         assert region.height == 1 and region.width < table.size.width

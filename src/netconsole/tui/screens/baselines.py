@@ -19,7 +19,7 @@ from netconsole.host import identity
 from netconsole.snapshot.document import HostData, Snapshot
 from netconsole.tui import actions
 from netconsole.tui.terminal.threads import in_thread
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -84,7 +84,7 @@ class BaselinesScreen(Screen[None]):
             return
         rows = [_row(one, self._current) for one in found]
         if self._current is not None:
-            rows.insert(0, Row(NONE, {"name": Cell("no baseline"), "notes": Cell("takes it away", tone="dim")}))
+            rows.insert(0, TableRow(NONE, {"name": Cell("no baseline"), "notes": Cell("takes it away", tone="dim")}))
         note = "no baselines yet; netconsole baseline save NAME FILE… makes one from snapshots"
         self.query_one(LineTable).show(rows, time.monotonic(), note=note)
         self._tell_row()
@@ -133,7 +133,7 @@ class BaselinesScreen(Screen[None]):
             self.query_one("#told", Lines).show([(f" {text}", tone)])
 
 
-def _row(one: Summary, current: str | None) -> Row:
+def _row(one: Summary, current: str | None) -> TableRow:
     named = f"{one.name} (in use)" if one.name == current else one.name
     tone: Tone = "" if one.snapshots else "act"
     cells = {
@@ -143,4 +143,4 @@ def _row(one: Summary, current: str | None) -> Row:
         "profiles": Cell(figure.safe(", ".join(one.profiles), 40) or figure.UNKNOWN),
         "notes": Cell(figure.safe("; ".join(one.notes), 200), tone=tone),
     }
-    return Row(one.name, cells)
+    return TableRow(one.name, cells)

@@ -17,7 +17,7 @@ from netconsole.snapshot.document import FactData
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
 from netconsole.tui.terminal.threads import in_thread
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.painted import Line
@@ -124,7 +124,7 @@ class FactsScreen(Screen[None]):
             self.query_one("#told", Lines).show(*wrap(line, self.size.width)[:TOLD_LINES])
 
 
-def _row(name: str, fact: FactData) -> Row:
+def _row(name: str, fact: FactData) -> TableRow:
     if fact.value is None:
         value = Cell(f"? unknown: {figure.safe(fact.why or 'no reason known', 400)}", tone="unknown")
     else:
@@ -135,7 +135,7 @@ def _row(name: str, fact: FactData) -> Row:
         "value": value,
         "source": Cell(figure.safe(fact.source, 200), fact.source, "dim"),
     }
-    return Row(name, cells)
+    return TableRow(name, cells)
 
 
 def _written(value: str | int | float | bool) -> str:

@@ -42,7 +42,7 @@ class Cell(NamedTuple):
     unit: str = ""
 
 
-class Row:
+class TableRow:
     """One row: the cursor stays on its ``key``, and ``cells`` are by column name. Texts have passed figure.safe().
 
     Cells may be a function. Then they are only made when needed: a table may have thousands of rows.

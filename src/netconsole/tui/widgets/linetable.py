@@ -15,7 +15,7 @@ from textual.message import Message
 
 from netconsole.base import figure
 from netconsole.tui import actions
-from netconsole.tui.widgets.columns import Cell, PlacedColumn, Row, TableColumn, place
+from netconsole.tui.widgets.columns import Cell, PlacedColumn, TableColumn, TableRow, place
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.ordering import StableOrder
 from netconsole.tui.widgets.painted import Line, Painted, Piece
@@ -66,8 +66,8 @@ class LineTable(Painted, can_focus=True):
         self.reverse = False
         self.filter = ""
         self._order = StableOrder()
-        self._rows: dict[Hashable, Row] = {}
-        self._all: Sequence[Row] = ()
+        self._rows: dict[Hashable, TableRow] = {}
+        self._all: Sequence[TableRow] = ()
         self._keys: list[Hashable] = []
         self._cursor: Hashable | None = None
         self._chosen = False
@@ -91,7 +91,7 @@ class LineTable(Painted, can_focus=True):
         """The keys of the rows that match the filter, in the order of the screen."""
         return list(self._keys)
 
-    def row(self, key: Hashable | None) -> Row | None:
+    def row(self, key: Hashable | None) -> TableRow | None:
         """The row of a key. None when there is no such row."""
         return self._rows.get(key)
 
@@ -99,7 +99,7 @@ class LineTable(Painted, can_focus=True):
         """Keeps the rows in their order (True), or lets them move again (False)."""
         self._order.frozen = frozen
 
-    def show(self, rows: Sequence[Row], now_s: float, title: str | None = None, note: str = "") -> None:
+    def show(self, rows: Sequence[TableRow], now_s: float, title: str | None = None, note: str = "") -> None:
         """Takes the rows of a new interval, the most important one first. ``now_s`` is of a monotonic clock.
 
         It reads the histories, so call it while the state does not change.
@@ -210,7 +210,7 @@ class LineTable(Painted, can_focus=True):
             self._cursor = self._keys[self._cursor_index]
         self._settle(fresh)
 
-    def _sorted(self, rows: Sequence[Row]) -> list[Row]:
+    def _sorted(self, rows: Sequence[TableRow]) -> list[TableRow]:
         column = self.sort_column
         if column is None:
             return list(reversed(rows)) if self.reverse else list(rows)
@@ -276,7 +276,7 @@ class LineTable(Painted, can_focus=True):
         pieces.append((" " * max(0, width - x), ""))
         return pieces
 
-    def _row_line(self, row: Row, width: int) -> Line:
+    def _row_line(self, row: TableRow, width: int) -> Line:
         pieces: list[Piece] = []
         x = 0
         for column, start, cells in self._placed:

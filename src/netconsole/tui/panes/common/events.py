@@ -9,7 +9,7 @@ from netconsole.base import figure
 from netconsole.telemetry.frames import Event, Scalar
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Evidence, Scene
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole_collector.names.brought import BROUGHT
 
 MAX_ROWS = 500
@@ -25,7 +25,7 @@ def events_block() -> Block:
     return Block("events", _title, columns, rows, _note)
 
 
-def rows(scene: Scene) -> list[Row]:
+def rows(scene: Scene) -> list[TableRow]:
     """The newest events of every probe. A key stays the key of its event while others come in."""
     arrived = []
     for probe in scene.state.probes.values():
@@ -76,14 +76,14 @@ def _note(scene: Scene) -> str:
     return "no events yet"
 
 
-def _row(event: Event, probe: str, number: int) -> Row:
+def _row(event: Event, probe: str, number: int) -> TableRow:
     what = describe(event.fields)
     cells = {
         "time": Cell(clock(happened_ns(event)), float(happened_ns(event))),
         "probe": Cell(figure.safe(probe, 48), probe),
         "what": Cell(what, what),
     }
-    return Row(Evidence(probe, "event", str(number), ()), cells)
+    return TableRow(Evidence(probe, "event", str(number), ()), cells)
 
 
 def describe(fields: Mapping[str, Scalar | list[str]]) -> str:

@@ -15,7 +15,7 @@ from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey,
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.scene.scene import Evidence, Scene, why_silent
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
 SPARK = 24
@@ -74,7 +74,7 @@ class Block:
     name: str
     title: Callable[[Scene], str]
     columns: tuple[TableColumn, ...]
-    rows: Callable[[Scene], list[Row]]
+    rows: Callable[[Scene], list[TableRow]]
     note: Callable[[Scene], str]
     probe: str | None = None
     heads: bool = True
@@ -124,7 +124,7 @@ def histogram_block(manifest: Manifest, name: str) -> Block:
     )
 
 
-def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row]:
+def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[TableRow]:
     """All rows, those that are worth most first: suspicious before benign, then by rate, then by total."""
     state = scene.state.probes.get(probe)
     table = state.tables.get(name) if state else None
@@ -134,7 +134,7 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Row
     ranked = sorted(table.rows.values(), key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
     labels = spec.labels
     return [
-        Row(
+        TableRow(
             Evidence(probe, "table", name, row.key),
             partial(_row_cells, scene, state, table, row, spec, labels, lower_bound),
         )
@@ -164,7 +164,7 @@ def _row_cells(
     return cells
 
 
-def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> list[Row]:
+def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> list[TableRow]:
     """One row per histogram, the highest p99 of the last interval first; then those that stand still."""
     state = scene.state.probes.get(probe)
     group = state.histograms.get(name) if state else None
@@ -172,7 +172,7 @@ def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> 
         return []
     ranked = sorted(group.rows.values(), key=_lateness)[:MAX_ROWS]
     return [
-        Row(Evidence(probe, "histogram", name, one.key), partial(_histogram_cells, scene, state, group, one, spec))
+        TableRow(Evidence(probe, "histogram", name, one.key), partial(_histogram_cells, scene, state, group, one, spec))
         for one in ranked
     ]
 

@@ -18,7 +18,7 @@ from netconsole.budget.spending import (
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Evidence, Scene
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Piece
 
@@ -110,7 +110,7 @@ def block() -> Block:
     return Block("budget", lambda scene: f"Budget: {_action(scene)}", columns, rows, lambda _: "")
 
 
-def rows(scene: Scene) -> list[Row]:
+def rows(scene: Scene) -> list[TableRow]:
     """Every cost of the profile's budget, what was missed, and the machine."""
     state = scene.state
     ledger = state.ledger_totals()
@@ -133,11 +133,11 @@ def rows(scene: Scene) -> list[Row]:
     ]
 
 
-def _row(scene: Scene, one: Spending, note: str) -> Row:
+def _row(scene: Scene, one: Spending, note: str) -> TableRow:
     word = "starting" if _is_starting(scene) and one.limit is not None else one.word
     about = "≈ " if one.name in ("kernel_cpu_pct", "ns_per_packet") and scene.state.kernel_cpu_estimated else ""
     now = f"{about}{_figure(one, one.measured)}" if one.measured is not None else figure.UNKNOWN
-    return Row(
+    return TableRow(
         Evidence("", "probe", one.name, ()),
         {
             "what": Cell(_TITLES[one.name], one.name),
@@ -149,9 +149,9 @@ def _row(scene: Scene, one: Spending, note: str) -> Row:
     )
 
 
-def _plain(what: str, now: str, note: str) -> Row:
+def _plain(what: str, now: str, note: str) -> TableRow:
     cells = {"what": Cell(what, what), "now": Cell(now), "note": Cell(note, None, "dim")}
-    return Row(Evidence("", "probe", what, ()), cells)
+    return TableRow(Evidence("", "probe", what, ()), cells)
 
 
 def _group(scene: Scene, one: Spending) -> list[Piece]:

@@ -9,7 +9,7 @@ from netconsole.telemetry.state import ProbeState
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.panes.cost.budget import core_share
 from netconsole.tui.scene.scene import STATE_WORDS, Evidence, Scene, reason
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 
 
 def probes_block() -> Block:
@@ -30,7 +30,7 @@ def probes_block() -> Block:
     return Block("probes", lambda _: "Probes", columns, probe_rows, lambda _: "no probe in this profile")
 
 
-def probe_rows(scene: Scene) -> list[Row]:
+def probe_rows(scene: Scene) -> list[TableRow]:
     """Probes that need attention first, then by what they cost in the kernel."""
     states = sorted(scene.state.probes.values(), key=lambda one: (_attention(one), -(one.kernel_cpu_pct or 0.0)))
     return [_probe_row(scene, one) for one in states]
@@ -50,7 +50,7 @@ def programs_block() -> Block:
     return Block("programs", lambda _: "Programs, in the kernel", columns, program_rows, lambda _: note)
 
 
-def program_rows(scene: Scene) -> list[Row]:
+def program_rows(scene: Scene) -> list[TableRow]:
     """Programs, the costliest first."""
     pairs = [(probe, program) for probe in scene.state.probes.values() for program in probe.cost.programs.values()]
     rows = []
@@ -58,7 +58,7 @@ def program_rows(scene: Scene) -> list[Row]:
         runs = program.run_count * 1e9 / program.window_ns if program.window_ns else None
         name = f"{probe.name}/{program.name}"
         rows.append(
-            Row(
+            TableRow(
                 Evidence(probe.name, "probe", program.name, ()),
                 {
                     "program": Cell(figure.safe(name, 64), name),
@@ -86,7 +86,7 @@ def processes_block() -> Block:
     return Block("processes", lambda _: "Processes", columns, process_rows, lambda _: "not measured yet")
 
 
-def process_rows(scene: Scene) -> list[Row]:
+def process_rows(scene: Scene) -> list[TableRow]:
     """Collector, console and the whole machine."""
     state = scene.state
     output = scene.output
@@ -98,7 +98,7 @@ def process_rows(scene: Scene) -> list[Row]:
     for name, source in state.sources.items():
         history = partial(source.cpu_history, 40)
         rows.append(
-            Row(
+            TableRow(
                 Evidence("", "probe", name, ()),
                 {
                     "process": Cell(name, name),
@@ -113,7 +113,7 @@ def process_rows(scene: Scene) -> list[Row]:
     machine = state.machine_cpu_pct
     note = Cell("of all CPUs together", None, "dim")
     cells = {"process": Cell("whole machine", "whole"), "cpu": Cell(figure.number(machine), machine), "note": note}
-    return [*rows, Row(Evidence("", "probe", "machine", ()), cells)]
+    return [*rows, TableRow(Evidence("", "probe", "machine", ()), cells)]
 
 
 def actions_block() -> Block:
@@ -135,11 +135,11 @@ def _actions_title(scene: Scene) -> str:
     return f"To keep the budget; pinned: {pinned}" if pinned else "To keep the budget"
 
 
-def action_rows(scene: Scene) -> list[Row]:
+def action_rows(scene: Scene) -> list[TableRow]:
     """Actions, the newest first."""
     now_s = (scene.state.collector.closed_mono_ns or 0) / 1e9
     return [
-        Row(
+        TableRow(
             Evidence(action.probe, "probe", f"action {number}", ()),
             {
                 "at": Cell(figure.elapsed(max(0.0, now_s - action.at_s)), action.at_s),
@@ -159,7 +159,7 @@ def _attention(state: ProbeState) -> int:
     return order.index(state.status)
 
 
-def _probe_row(scene: Scene, state: ProbeState) -> Row:
+def _probe_row(scene: Scene, state: ProbeState) -> TableRow:
     word, tone = STATE_WORDS[state.status]
     runs = state.cost.programs.values()
     counted = sum(program.run_count for program in runs)
@@ -170,7 +170,7 @@ def _probe_row(scene: Scene, state: ProbeState) -> Row:
     lost = events["lost"].total if "lost" in events else None
     uncounted = sum(state.at_least().values())
     why = reason(state) or ", ".join(figure.safe(point, 64) for point in state.attach)
-    return Row(
+    return TableRow(
         Evidence(state.name, "probe", "", ()),
         {
             "probe": Cell(figure.safe(state.name, 48), state.name),

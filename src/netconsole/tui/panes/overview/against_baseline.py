@@ -9,7 +9,7 @@ from netconsole.base import figure
 from netconsole.compare.document import Finding, said
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import Tone
 
 NAME = "against"
@@ -38,7 +38,7 @@ def block() -> Block:
     return Block(NAME, _title, columns, rows, _note, heads=False)
 
 
-def rows(scene: Scene) -> list[Row]:
+def rows(scene: Scene) -> list[TableRow]:
     """The findings that lasted two windows, the worst first."""
     standing = scene.against.standing if scene.against is not None else None
     return [_row(one) for one in standing.findings[:MAX_SHOWN]] if standing is not None else []
@@ -72,7 +72,7 @@ def _note(scene: Scene) -> str:
     return f"nothing differs from the baseline beyond chance{why}"
 
 
-def _row(one: Finding) -> Row:
+def _row(one: Finding) -> TableRow:
     level, tone = _WORDS[one.direction]
     probe, _, name, *labels = one.metric.split("/", 3)
     what = " ".join([probe.replace("_", " "), name, *labels])
@@ -87,4 +87,4 @@ def _row(one: Finding) -> Row:
         "ratio": Cell(ratio, one.ratio, tone),
         "facts": Cell(figure.safe(facts), facts, "dim"),
     }
-    return Row(Key(one.metric), cells)
+    return TableRow(Key(one.metric), cells)

@@ -11,7 +11,7 @@ from netconsole.findings.incidents import Incident, told
 from netconsole.findings.matches import looked_at
 from netconsole.tui.panes.common.tables import SPARK, Block
 from netconsole.tui.scene.scene import Evidence, Scene
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES
 
 COLLECTOR = "collector"
@@ -38,7 +38,7 @@ def block() -> Block:
     return Block("standsout", _title, columns, rows, note, heads=False)
 
 
-def rows(scene: Scene) -> list[Row]:
+def rows(scene: Scene) -> list[TableRow]:
     """The findings, the worst first; those that ended last."""
     return [_row(finding, _topic(scene, finding), _unit(scene, finding)) for finding in scene.findings]
 
@@ -56,7 +56,7 @@ def log_block() -> Block:
     return Block("log", _log_title, columns, log_rows, lambda _: "no incident since the start")
 
 
-def log_rows(scene: Scene) -> list[Row]:
+def log_rows(scene: Scene) -> list[TableRow]:
     """All incidents since the start, the newest first."""
     return [_logged(one) for one in reversed(scene.log)]
 
@@ -65,7 +65,7 @@ def _log_title(scene: Scene) -> str:
     return f"Incidents since the start · {len(scene.log)}"
 
 
-def _logged(one: Incident) -> Row:
+def _logged(one: Incident) -> TableRow:
     going_on = "goes on" if one.blind_since_ns is None else "unknown"
     until = going_on if one.ended_ns is None else clock(one.ended_ns)
     cells = {
@@ -76,7 +76,7 @@ def _logged(one: Incident) -> Row:
         "total": Cell(figure.count(one.total, one.at_least) if one.total is not None else "", one.total or 0),
         "peak": Cell(figure.number(one.peak) if one.is_count else "", one.peak or 0.0),
     }
-    return Row(Standing(one.number, evidence_of(one)), cells)
+    return TableRow(Standing(one.number, evidence_of(one)), cells)
 
 
 def note(scene: Scene) -> str:
@@ -134,7 +134,7 @@ def _unit(scene: Scene, finding: Incident) -> str:
     return spec.unit if spec is not None else ""
 
 
-def _row(finding: Incident, topic: str, unit: str) -> Row:
+def _row(finding: Incident, topic: str, unit: str) -> TableRow:
     ended = finding.ended_ns is not None
     when = f"ended {clock(finding.ended_ns)}" if finding.ended_ns is not None else f"since {clock(finding.since_ns)}"
     history = finding.history
@@ -146,7 +146,7 @@ def _row(finding: Incident, topic: str, unit: str) -> Row:
         "since": Cell(when, float(finding.since_ns), "dim"),
         "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
     }
-    return Row(Standing(finding.number, evidence_of(finding)), cells)
+    return TableRow(Standing(finding.number, evidence_of(finding)), cells)
 
 
 def _topic(scene: Scene, finding: Incident) -> str:

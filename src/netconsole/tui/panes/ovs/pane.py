@@ -31,7 +31,7 @@ from netconsole.tui.panes.ovs.datapaths import (
     verdict,
 )
 from netconsole.tui.scene.scene import STANDS_STILL, Evidence, Scene, why_silent
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
 VSWITCHD = "ovs-vswitchd"
@@ -139,52 +139,54 @@ def handlers_block() -> Block:
     )
 
 
-def health_rows(scene: Scene) -> list[Row]:
+def health_rows(scene: Scene) -> list[TableRow]:
     """Every datapath, the worst first, then ovs-vswitchd."""
     ranked = sorted(((verdict(one), one) for one in datapaths(scene)), key=lambda pair: LEVELS.index(pair[0][0]))
     shown = [_datapath_row(scene, state, one) for state, one in ranked]
     return [*shown, *(_vswitchd_row(row) for row in rows_of(scene, FLOWS, "vswitchd"))]
 
 
-def port_rows(scene: Scene) -> list[Row]:
+def port_rows(scene: Scene) -> list[TableRow]:
     """Every port that asked, the worst state first, then the one that asks most."""
     judged = [(port_verdict(port), port) for port in ports(scene)]
     judged.sort(key=lambda pair: (LEVELS.index(pair[0][0]), *_worth(pair[1].row, "upcalls")))
     of_ports = bridges(scene)
     return [
-        Row(Evidence(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports))
+        TableRow(
+            Evidence(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports)
+        )
         for state, port in judged[:MAX_ROWS]
     ]
 
 
-def cause_rows(scene: Scene) -> list[Row]:
+def cause_rows(scene: Scene) -> list[TableRow]:
     """The flows that cause upcalls, those of the last interval first."""
     rows = list(rows_of(scene, UPCALLS, "flows"))
     rows.sort(key=lambda row: _worth(row, "upcalls"))
     whole = sum(row.per_s("upcalls") or 0.0 for row in rows)
     at_least = _at_least(scene, UPCALLS)
     return [
-        Row(Evidence(UPCALLS, "table", "flows", row.key), partial(_cause_cells, scene, row, whole, at_least))
+        TableRow(Evidence(UPCALLS, "table", "flows", row.key), partial(_cause_cells, scene, row, whole, at_least))
         for row in rows[:MAX_ROWS]
     ]
 
 
-def handler_rows(scene: Scene) -> list[Row]:
+def handler_rows(scene: Scene) -> list[TableRow]:
     """The handler threads, the busiest first."""
     found = sorted(handlers(scene), key=lambda pair: _worth(pair[0], "cpu_ns"))
     return [
-        Row(Evidence(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, scene, row, waits))
+        TableRow(Evidence(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, scene, row, waits))
         for row, waits in found[:MAX_ROWS]
     ]
 
 
-def drop_rows(scene: Scene) -> list[Row]:
+def drop_rows(scene: Scene) -> list[TableRow]:
     """Drops by reason and port: those that move first, suspicious ones before a flow's own decision."""
     rows = list(rows_of(scene, DROPS, "drops"))
     rows.sort(key=lambda row: (not row.per_s("count"), row.labels.get("class") == "benign", *_worth(row, "count")))
     at_least, of_ports = _at_least(scene, DROPS), bridges(scene)
     return [
-        Row(Evidence(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports, at_least))
+        TableRow(Evidence(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports, at_least))
         for row in rows[:MAX_ROWS]
     ]
 
@@ -248,16 +250,16 @@ def _handlers_title(scene: Scene) -> str:
     return " · ".join(parts)
 
 
-def _datapath_row(scene: Scene, state: tuple[str, str], datapath: Datapath) -> Row:
+def _datapath_row(scene: Scene, state: tuple[str, str], datapath: Datapath) -> TableRow:
     row = datapath.row
     if row is not None:
-        return Row(Evidence(FLOWS, "table", "datapaths", row.key), partial(_datapath_cells, scene, state, row))
+        return TableRow(Evidence(FLOWS, "table", "datapaths", row.key), partial(_datapath_cells, scene, state, row))
     first = datapath.ports[0]
     cells = {"datapath": Cell(figure.safe(datapath.name, 64), str(datapath.name)), "state": state_cell(*state)}
     lost = sum(port.row.per_s("failed") or 0.0 for port in datapath.ports)
     cells["lost"] = Cell(figure.number(lost, _at_least(scene, UPCALLS)), lost, "act" if lost else "dim")
     unknown = {column.name: Cell(figure.UNKNOWN) for column in HEALTH_COLUMNS if column.name not in cells}
-    return Row(Evidence(UPCALLS, "table", "upcalls", first.row.key), {**unknown, **cells})
+    return TableRow(Evidence(UPCALLS, "table", "upcalls", first.row.key), {**unknown, **cells})
 
 
 def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict[str, Cell]:
@@ -285,7 +287,7 @@ def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict
     }
 
 
-def _vswitchd_row(row: RowState) -> Row:
+def _vswitchd_row(row: RowState) -> TableRow:
     """ovs-vswitchd has no lookups and no flows of its own: those cells stay empty."""
     gauges = row.gauges
     silent, answer_ms = gauges.get("silent"), gauges.get("answer_ms")
@@ -300,7 +302,7 @@ def _vswitchd_row(row: RowState) -> Row:
         "handlers": Cell(figure.number(handlers), handlers),
         "puts": Cell(figure.number(row.per_s("flow_puts")), row.per_s("flow_puts")),
     }
-    return Row(Evidence(FLOWS, "table", "vswitchd", row.key), cells)
+    return TableRow(Evidence(FLOWS, "table", "vswitchd", row.key), cells)
 
 
 def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Bridges) -> dict[str, Cell]:

@@ -28,7 +28,7 @@ from netconsole.tui.panes.path.directions import (
 )
 from netconsole.tui.scene.scene import Evidence, Scene, why_silent
 from netconsole.tui.widgets.bars import bar
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.painted import Line
 
 BAR_COLUMNS = 14
@@ -109,22 +109,22 @@ def slow_block(probe: str) -> Block:
     return Block("path-slow", _slow_title, SLOW_COLUMNS, slow_rows, lambda scene: _slow_note(scene, probe))
 
 
-def way_rows(scene: Scene) -> list[Row]:
+def way_rows(scene: Scene) -> list[TableRow]:
     """Every way, and below each the stages that it has."""
     return [row for way in ways(scene) for row in _way_and_stages(scene, way)]
 
 
-def device_rows(scene: Scene) -> list[Row]:
+def device_rows(scene: Scene) -> list[TableRow]:
     """Pairs of devices, the highest p99 of the last interval first; then those that stand still."""
     pairs = [(way, one) for way in ways(scene) for one in way.parts]
     pairs.sort(key=lambda pair: (not pair[1].delta.count, -(pair[1].percentile(99.0, "delta") or 0.0)))
     return [
-        Row(Evidence(way.probe, "histogram", CROSSING, one.key), partial(_device_cells, scene, way, one))
+        TableRow(Evidence(way.probe, "histogram", CROSSING, one.key), partial(_device_cells, scene, way, one))
         for way, one in pairs[:MAX_ROWS]
     ]
 
 
-def flow_rows(scene: Scene) -> list[Row]:
+def flow_rows(scene: Scene) -> list[TableRow]:
     """Flows of all path probes, those that move most packets first."""
     found = []
     for state in probes(scene):
@@ -132,12 +132,12 @@ def flow_rows(scene: Scene) -> list[Row]:
         found += [(state, table, row) for row in table.rows.values()] if table is not None else []
     found.sort(key=lambda one: (-(one[2].per_s("packets") or 0.0), -(one[2].total("packets") or 0)))
     return [
-        Row(Evidence(state.name, "table", FLOWS, row.key), partial(_flow_cells, scene, state, table, row))
+        TableRow(Evidence(state.name, "table", FLOWS, row.key), partial(_flow_cells, scene, state, table, row))
         for state, table, row in found[:MAX_ROWS]
     ]
 
 
-def slow_rows(scene: Scene) -> list[Row]:
+def slow_rows(scene: Scene) -> list[TableRow]:
     """The samples that are kept, the slowest first."""
     found = []
     for state in probes(scene):
@@ -145,7 +145,9 @@ def slow_rows(scene: Scene) -> list[Row]:
         found += [(state.name, first + place, event) for place, event in enumerate(state.events)]
     found.sort(key=lambda one: -_ns(one[2].fields.get("total_ns")))
     return [
-        Row(Evidence(probe, "event", str(number), ()), partial(_slow_cells, stage_words(scene.manifests[probe]), event))
+        TableRow(
+            Evidence(probe, "event", str(number), ()), partial(_slow_cells, stage_words(scene.manifests[probe]), event)
+        )
         for probe, number, event in found[:MAX_SLOW]
     ]
 
@@ -191,13 +193,13 @@ def _is_of(scene: Scene, key: object, way: Way) -> bool:
     return event is not None and event.fields.get("direction") == way.direction
 
 
-def _way_and_stages(scene: Scene, way: Way) -> Iterator[Row]:
+def _way_and_stages(scene: Scene, way: Way) -> Iterator[TableRow]:
     at_least = bool(scene.state.probes[way.probe].at_least())
     top = Evidence(way.probe, "direction", way.direction, ())
-    yield Row(top, partial(_way_cells, scene, way, at_least))
+    yield TableRow(top, partial(_way_cells, scene, way, at_least))
     whole = sum(one.delta.sum for one in way.stages.values())
     for stage, one in way.stages.items():
-        yield Row(
+        yield TableRow(
             Evidence(way.probe, "histogram", STAGES, one.key),
             partial(_stage_cells, scene, way, stage, one, whole, at_least),
         )

@@ -35,7 +35,7 @@ from netconsole.tui.panes.vhost.queues import (
     wake_ns,
 )
 from netconsole.tui.scene.scene import Evidence, Scene, why_silent
-from netconsole.tui.widgets.columns import Cell, Row, TableColumn
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Line
 
@@ -65,9 +65,9 @@ class AllQueues:
 
     def __init__(self) -> None:
         self._ranking = Ranking()
-        self._idle: dict[Place, tuple[Ranked, Row]] = {}
+        self._idle: dict[Place, tuple[Ranked, TableRow]] = {}
 
-    def rows(self, scene: Scene) -> list[Row]:
+    def rows(self, scene: Scene) -> list[TableRow]:
         """Active queues, the worst first, then the idle ones."""
         ranking = self._ranking
         ranking.update(scene)
@@ -89,7 +89,7 @@ class AllQueues:
             parts.append(why)
         return " · ".join(["vhost queues, worst first", *parts])
 
-    def _kept(self, scene: Scene, place: Place, one: Ranked) -> tuple[Ranked, Row]:
+    def _kept(self, scene: Scene, place: Place, one: Ranked) -> tuple[Ranked, TableRow]:
         kept = self._idle.get(place)
         return kept if kept is not None and kept[0] is one else (one, _row(scene, one))
 
@@ -115,8 +115,8 @@ def block() -> Block:
     )
 
 
-def _row(scene: Scene, one: Ranked) -> Row:
-    return Row(one.queue.evidence, partial(_cells, scene, one))
+def _row(scene: Scene, one: Ranked) -> TableRow:
+    return TableRow(one.queue.evidence, partial(_cells, scene, one))
 
 
 def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
