@@ -33,11 +33,11 @@ from netconsole.snapshot.document import (
 from netconsole.telemetry.ledger import ROWS_LOST
 
 Worse: TypeAlias = Literal["up", "down"] | None
-Kind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
+MetricKind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
 Labels: TypeAlias = tuple[tuple[str, SnapshotValue], ...]
-Column: TypeAlias = tuple[str, Kind, str]
+Column: TypeAlias = tuple[str, MetricKind, str]
 """Probe, kind and name of a counter, or of a table's column: the same for all its rows."""
-Identity: TypeAlias = tuple[str, Kind, str, Labels]
+Identity: TypeAlias = tuple[str, MetricKind, str, Labels]
 """Probe, kind, name and labels of a metric. Its key is the same as text."""
 
 NO_MANIFESTS: Mapping[str, Manifest] = {}
@@ -80,7 +80,7 @@ class Metric:
         return self.identity[0]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> MetricKind:
         """Counter, table, gauge or histogram."""
         return self.identity[1]
 
@@ -179,7 +179,7 @@ def flatten(snapshot: Snapshot, manifests: Mapping[str, Manifest] = NO_MANIFESTS
     return metrics
 
 
-def metric_key(probe: str, kind: Kind, name: str, labels: Iterable[tuple[str, SnapshotValue]] = ()) -> str:
+def metric_key(probe: str, kind: MetricKind, name: str, labels: Iterable[tuple[str, SnapshotValue]] = ()) -> str:
     """The key of a metric. Label values that would be ambiguous are quoted as in JSON."""
     text = ",".join(f"{_quoted(label)}={_quoted(value)}" for label, value in labels)
     return f"{probe}/{kind}/{name}/{text}" if text else f"{probe}/{kind}/{name}"
@@ -279,7 +279,7 @@ def _busiest(whole: Metric, count: int) -> Metric:
 class _Cell:
     """A value column of a table: what is the same for all rows."""
 
-    kind: Kind
+    kind: MetricKind
     name: str
     unit: str
     worse: Worse
@@ -290,7 +290,7 @@ def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumn
     rows, several = data.tables[table], len(columns.values) > 1
     found = {}
     for column, spec in columns.values.items():
-        kind: Kind = "gauge" if spec.kind == "max" else "table"
+        kind: MetricKind = "gauge" if spec.kind == "max" else "table"
         name, words = f"{table}.{column}" if several else table, f"{table} {column}"
         worse = _worse(spec.worse, "gauge" if kind == "gauge" else "count", words, spec.unit)
         counter = _conserved(probe, data, column, rows, spec)

@@ -15,7 +15,16 @@ import msgspec
 from netconsole.compare.compare import MIN_DURATION_S, not_zero, probe_differs
 from netconsole.compare.judge import MIN_RATIO, least_difference
 from netconsole.compare.labels import Meanings, Names
-from netconsole.compare.metrics import EVENT_SIZES, NO_MANIFESTS, Identity, Kind, Labels, Metrics, flatten, metric_key
+from netconsole.compare.metrics import (
+    EVENT_SIZES,
+    NO_MANIFESTS,
+    Identity,
+    Labels,
+    MetricKind,
+    Metrics,
+    flatten,
+    metric_key,
+)
 from netconsole.compare.significance import median
 from netconsole.probes.manifest import Column, Manifest
 from netconsole.probes.polarity import Polarity
@@ -26,7 +35,7 @@ from netconsole.telemetry.tables import HistogramState, RowKey, RowState
 
 MIN_EVENTS_PER_S = 1.0
 """A smaller difference of a rate counts as the same."""
-_OF_TABLES: tuple[Kind, ...] = ("table", "gauge")
+_OF_TABLES: tuple[MetricKind, ...] = ("table", "gauge")
 _MAX_KNOWN = 100_000
 """The most figures to keep: more than any host shows at once."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from netconsole.base import figure
-from netconsole.findings.matches import Evidence, Kind, Level, Match, is_lower_bound, matches
+from netconsole.findings.matches import Evidence, EvidenceKind, Level, Match, is_lower_bound, matches
 from netconsole.findings.windows import LONG, SHORT, Family, Move, Windows
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
@@ -37,7 +37,7 @@ WHERE = ("device", "netns", "vm", "queue", "process", "address", "port")
 ANYWHERE: tuple[Label, ...] = (None, "")
 """Labels that name no place."""
 
-_KINDS: Mapping[Kind, Literal["table", "histogram", "source"]] = {
+_KINDS: Mapping[EvidenceKind, Literal["table", "histogram", "source"]] = {
     "table": "table",
     "histogram": "histogram",
     "probe": "source",

@@ -28,7 +28,7 @@ from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 
 Level: TypeAlias = Literal["ok", "!", "!!", "?"]
-Kind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
+EvidenceKind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
 Say: TypeAlias = Callable[[float, int | None, bool, bool], str]
 """The sentence, given a rate or value, a total, whether both are lower bounds, and whether the value is a peak."""
 
@@ -48,7 +48,7 @@ LASTS = {SHORT: 3, LONG: 5}
 class Evidence:
     """Where the proof is: a row of a table, one histogram, a probe's status, or the collector's (``probe`` empty)."""
 
-    kind: Kind
+    kind: EvidenceKind
     probe: str
     name: str = ""
     key: RowKey = ()
