@@ -6,14 +6,14 @@ import struct
 
 from netconsole_collector.kernel.bpf_maps import MapInfo
 from netconsole_collector.names.drop_reasons import DropReasons
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
 
 CPUS = 3
 
 
-def labels() -> Labels:
-    return Labels(Lookups(), DropReasons({}))
+def labels() -> Labeller:
+    return Labeller(Lookups(), DropReasons({}))
 
 
 class FakeMap:

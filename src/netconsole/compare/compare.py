@@ -37,7 +37,7 @@ from netconsole.compare.judge import (
 from netconsole.compare.labels import HOST_NETNS
 from netconsole.compare.metrics import (
     NO_MANIFESTS,
-    Column,
+    ColumnKey,
     Identity,
     Metric,
     Metrics,
@@ -163,7 +163,7 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     judged: list[Judged] = []
     work = _work(pairs, now)
     traffic = _traffic(now)
-    bursts: dict[tuple[Column, Column, tuple[bool, ...]], float] = {}
+    bursts: dict[tuple[ColumnKey, ColumnKey, tuple[bool, ...]], float] = {}
     spans = {name: [seconds(one.snapshot, name) for one in (now, *sides)] for name, sides in usable.items()}
     for current, past, sides in pairs:
         now_s, *past_s = spans[current.probe]
@@ -252,7 +252,7 @@ def _work_of(metric: Metric) -> tuple[str, str, str]:
     return metric.probe, metric.name.partition(".")[0], metric.unit
 
 
-def _burst(own: Column, whole: Column, sides: Sequence[Metrics]) -> float:
+def _burst(own: ColumnKey, whole: ColumnKey, sides: Sequence[Metrics]) -> float:
     """How many events come at once. It is estimated from the series of the column, or of its counter."""
     series = [side.series.get(own) or side.series.get(whole, []) for side in sides]
     return dispersion(series, TYPICAL_BURST, BURST_WEIGHT)

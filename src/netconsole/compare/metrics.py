@@ -34,10 +34,10 @@ from netconsole.telemetry.ledger import ROWS_LOST
 
 Worse: TypeAlias = Literal["up", "down"] | None
 MetricKind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
-Labels: TypeAlias = tuple[tuple[str, SnapshotValue], ...]
-Column: TypeAlias = tuple[str, MetricKind, str]
+MetricLabels: TypeAlias = tuple[tuple[str, SnapshotValue], ...]
+ColumnKey: TypeAlias = tuple[str, MetricKind, str]
 """Probe, kind and name of a counter, or of a table's column: the same for all its rows."""
-Identity: TypeAlias = tuple[str, MetricKind, str, Labels]
+Identity: TypeAlias = tuple[str, MetricKind, str, MetricLabels]
 """Probe, kind, name and labels of a metric. Its key is the same as text."""
 
 NO_MANIFESTS: Mapping[str, Manifest] = {}
@@ -90,7 +90,7 @@ class Metric:
         return self.identity[2]
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> MetricLabels:
         """Its labels with their values."""
         return self.identity[3]
 
@@ -145,7 +145,7 @@ class Metrics:
     names: Names
     by_identity: dict[Identity, Metric] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
-    series: dict[Column, list[float]] = field(default_factory=dict)
+    series: dict[ColumnKey, list[float]] = field(default_factory=dict)
     """Events in each interval of the snapshot, for counters and columns of tables."""
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
     """Of the probes that are known here."""
@@ -206,7 +206,7 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
     columns = probe.columns.get(table) or _guessed(rows)
     labels = [label for label in columns.labels if label not in columns.values]
     described = _value_columns(name, probe, table, columns)
-    known: dict[Labels, dict[str, Metric]] = {}
+    known: dict[MetricLabels, dict[str, Metric]] = {}
     per_cpu: dict[Identity, dict[SnapshotValue, int]] = {}
     meanings = metrics.meanings(name, table)
     on_cpu = meanings.first("cpu", labels)
@@ -270,7 +270,7 @@ def _add_parts(metric: Metric, parts: list[float]) -> None:
 
 def _busiest(whole: Metric, count: int) -> Metric:
     """The share of the busiest CPU. Work moves between CPUs, but a CPU that has all of it is a bottleneck."""
-    labels: Labels = (*whole.labels, ("cpu", "busiest"))
+    labels: MetricLabels = (*whole.labels, ("cpu", "busiest"))
     identity = (whole.probe, whole.kind, whole.name, labels)
     return replace(whole, identity=identity, count=count, counter=whole.identity, parts=None)
 
@@ -298,7 +298,7 @@ def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumn
     return found
 
 
-def _cells(probe: str, columns: Mapping[str, _Cell], labels: Labels) -> dict[str, Metric]:
+def _cells(probe: str, columns: Mapping[str, _Cell], labels: MetricLabels) -> dict[str, Metric]:
     """The metrics of one row, still 0. More drops of class benign (no listener, a firewall) are not always worse."""
     benign = ("class", "benign") in labels
     return {
@@ -345,7 +345,7 @@ def _conserved(
 
 
 def _histogram(metrics: Metrics, name: str, histogram: str, data: HistogramData) -> None:
-    merged: dict[Labels, list[HistogramData]] = {}
+    merged: dict[MetricLabels, list[HistogramData]] = {}
     meanings = metrics.meanings(name, histogram)
     for part in data.by or [data]:
         mapped = [(label, metrics.names.label(meanings.of(label), value)) for label, value in part.labels.items()]

@@ -19,8 +19,8 @@ from netconsole.compare.metrics import (
     EVENT_SIZES,
     NO_MANIFESTS,
     Identity,
-    Labels,
     MetricKind,
+    MetricLabels,
     Metrics,
     flatten,
     metric_key,
@@ -79,8 +79,8 @@ class _RowGroup:
 
     rows: object = None
     size: int = -1
-    labels: dict[RowKey, Labels] = field(default_factory=dict)
-    members: dict[Labels, list[RowKey]] = field(default_factory=dict)
+    labels: dict[RowKey, MetricLabels] = field(default_factory=dict)
+    members: dict[MetricLabels, list[RowKey]] = field(default_factory=dict)
 
 
 class Reference:

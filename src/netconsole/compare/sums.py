@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from netconsole.compare.judge import Judged
-from netconsole.compare.metrics import Column, Identity, Metric, Metrics
+from netconsole.compare.metrics import ColumnKey, Identity, Metric, Metrics
 
 Part: TypeAlias = tuple[Identity, float]
 """The counter that a row belongs to, and the row's share of its change."""
@@ -43,7 +43,7 @@ def _aside(side: Metrics, unmatched: Set[Identity]) -> dict[Identity, int]:
 
     Several columns may add up to the same counter. Then the column with the largest amount counts.
     """
-    found: dict[Identity, dict[Column, int]] = {}
+    found: dict[Identity, dict[ColumnKey, int]] = {}
     for row in side.by_identity.values():
         whole = side.by_identity.get(row.counter) if row.counter is not None else None
         if whole is not None and whole.kind == "counter":

@@ -60,7 +60,7 @@ _OUR_FRAMES = (
 _MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 
 
-class Labels:
+class Labeller:
     """Makes the labels of one probe."""
 
     def __init__(self, lookups: Lookups, drop_reasons: DropReasons) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.kernel.syscalls import c_string
 from netconsole_collector.names.brought import BROUGHT
-from netconsole_collector.names.labels import Label, Labels
+from netconsole_collector.names.labels import Label, Labeller
 
 _CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "s32": "i", "s64": "q"}
 _ARRAY = re.compile(r"(char|pad)\[(\d{1,4})\]")
@@ -80,7 +80,7 @@ def _type(name: str, column: str) -> Tuple[str, int, int]:
     raise LayoutError("column {}: unknown type {!r}".format(column, name))
 
 
-def key_labels(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labels) -> Dict[str, Label]:
+def key_labels(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labeller) -> Dict[str, Label]:
     """The labels of a key. A drop reason brings its class and provenance, a tap the virtual machine that has it."""
     result: Dict[str, Label] = {}
     for column, value in zip(columns, values):
@@ -97,7 +97,7 @@ def key_labels(columns: Sequence[RecordColumn], values: Sequence[Any], labels: L
     return result
 
 
-def event_fields(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labels) -> Dict[str, Any]:
+def event_fields(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labeller) -> Dict[str, Any]:
     """The fields of an event: labels, and stacks as lists of text."""
     stacks = {c.name: labels.stack(v) for c, v in zip(columns, values) if c.shown_as == "stack"}
     plain = [(c, v) for c, v in zip(columns, values) if c.shown_as != "stack"]
@@ -109,7 +109,7 @@ def event_fields(columns: Sequence[RecordColumn], values: Sequence[Any], labels:
     return result
 
 
-def _location(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labels) -> Optional[str]:
+def _location(columns: Sequence[RecordColumn], values: Sequence[Any], labels: Labeller) -> Optional[str]:
     """Where it happened: the first symbol of the record."""
     for column, value in zip(columns, values):
         if column.shown_as == "symbol":

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 from netconsole_collector.kernel import bpf_maps
 from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe import decode
 
 MAX_EVENTS = 2000
@@ -24,7 +24,7 @@ class _Event(NamedTuple):
 class EventReader:
     """All events of a probe."""
 
-    def __init__(self, labels: Labels) -> None:
+    def __init__(self, labels: Labeller) -> None:
         self.shed = 0
         """Events that were submitted and not sent."""
         self._labels = labels

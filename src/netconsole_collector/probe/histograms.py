@@ -4,7 +4,7 @@ import struct
 from typing import Any, Dict, List, Sequence, Tuple
 
 from netconsole_collector.kernel.bpf_maps import Map
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe import decode
 from netconsole_collector.probe.map_reader import MapReader, MapRow
 
@@ -27,7 +27,7 @@ Json = Dict[str, Any]
 class HistogramReader:
     """A histogram of the manifest: one for each set of labels. The map has one key for each of its slots."""
 
-    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labels) -> None:
+    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labeller) -> None:
         """Raises decode.LayoutError when manifest and program do not agree."""
         self.name = name
         self.unit = spec["unit"]
@@ -63,7 +63,7 @@ class CpuHistogramReader:
     evicted = 0
     """The array has a place for each."""
 
-    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labels) -> None:
+    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labeller) -> None:
         """Raises decode.LayoutError when manifest and program do not agree."""
         self.name = name
         self.unit = spec["unit"]

@@ -7,7 +7,7 @@ import struct
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from netconsole_collector.kernel.bpf_maps import Map
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe import decode
 
 IDLE_INTERVALS = 60
@@ -42,7 +42,7 @@ class MapRow(NamedTuple):
 class MapReader:
     """The rows of one map by their raw keys."""
 
-    def __init__(self, bpf_map: Map, key: Sequence[Json], value: Sequence[Json], labels: Labels, what: str) -> None:
+    def __init__(self, bpf_map: Map, key: Sequence[Json], value: Sequence[Json], labels: Labeller, what: str) -> None:
         """Raises decode.LayoutError when manifest and program do not agree."""
         self._map = bpf_map
         self._labels = labels

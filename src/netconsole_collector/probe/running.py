@@ -7,7 +7,7 @@ from netconsole_collector.kernel import attach, bpf_maps, cpus
 from netconsole_collector.kernel.clock import mono_ns
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.drop_reasons import DropReasons
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe import checks, config, device_sets, followers, ledger
 from netconsole_collector.probe.attached_program import AttachedProgram
@@ -48,7 +48,7 @@ class RunningProbe:
         ]
         self._never_ran: List[Json] = answer["missing"]
         self._maps = ProbeMaps(answer["maps"])
-        self._labels = Labels(lookups, DropReasons(answer["names"].get("drop_reason", {})))
+        self._labels = Labeller(lookups, DropReasons(answer["names"].get("drop_reason", {})))
         self._tables: List[TableReader] = []
         self._histograms: List[Union[HistogramReader, CpuHistogramReader]] = []
         self._events = EventReader(self._labels)

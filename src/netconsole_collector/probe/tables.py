@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.kernel.bpf_maps import Map
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe.decode import RecordColumn
 from netconsole_collector.probe.map_reader import MapReader, MapRow
 
@@ -44,7 +44,7 @@ class _MergedRow:
 class TableReader:
     """A table of the manifest. Keys whose labels read the same (two places in one function) are one row."""
 
-    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labels) -> None:
+    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labeller) -> None:
         self.name = name
         self.counter: Optional[str] = spec.get("counter")
         self.reader = MapReader(bpf_map, spec["key"], spec["value"], labels, "table " + name)

@@ -11,13 +11,13 @@ import pytest
 
 from netconsole_collector.kernel.syscalls import c_string
 from netconsole_collector.names.drop_reasons import DropReasons
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.names.symbols import Symbols
 
 
-def made(symbols: Symbols | None = None) -> Labels:
-    return Labels(Lookups(symbols), DropReasons({}))
+def made(symbols: Symbols | None = None) -> Labeller:
+    return Labeller(Lookups(symbols), DropReasons({}))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from netconsole_collector.names import vms
 from netconsole_collector.names.drop_reasons import DropReasons
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe.decode import Layout, key_labels
 
@@ -153,7 +153,7 @@ def test_a_tap_of_nobody_is_looked_for_less_and_less_often(processes: Processes,
 
 def test_a_row_is_named_when_it_is_read(processes: Processes) -> None:
     processes.start(20, [QEMU, "-name", "web"], ["vnet0"])
-    labels = Labels(Lookups(vms=vms.Vms(str(processes.root))), DropReasons({}))
+    labels = Labeller(Lookups(vms=vms.Vms(str(processes.root))), DropReasons({}))
     layout = Layout([{"name": "device", "type": "char[16]", "as": "tap"}, {"name": "vm", "type": "u32", "as": "vm"}])
     raw = b"vnet0".ljust(16, b"\0") + (20).to_bytes(4, sys.byteorder)
     assert key_labels(layout.columns[:1], layout.unpack(raw)[:1], labels) == {"device": "vnet0", "vm": "web"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netconsole_collector.names.drop_reasons import DropReasons
-from netconsole_collector.names.labels import Labels
+from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.names.symbols import Symbols
 from netconsole_collector.probe import decode
@@ -75,7 +75,7 @@ def test_a_drop_reason_brings_class_and_provenance(symbols: Symbols) -> None:
         "subsystem:2": "openvswitch",
         "131073": "OVS_DROP_EXPLICIT",
     }
-    found = Labels(Lookups(symbols), DropReasons(reasons))
+    found = Labeller(Lookups(symbols), DropReasons(reasons))
     layout = decode.Layout(
         [{"name": "location", "type": "u64", "as": "symbol"}, {"name": "reason", "type": "u32", "as": "drop_reason"}]
     )
