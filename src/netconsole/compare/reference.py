@@ -40,7 +40,7 @@ _MAX_KNOWN = 100_000
 """The most figures to keep: more than any host shows at once."""
 
 Word: TypeAlias = Literal["worse", "better", "more", "less", "same"]
-Reading: TypeAlias = Callable[[Metrics], float | None]
+ReadFigure: TypeAlias = Callable[[Metrics], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class Reference:
         return self._reading(probe, manifest, identity, "", reading)
 
     def _reading(
-        self, probe: ProbeState, manifest: Manifest, identity: Identity, what: str, reading: Reading
+        self, probe: ProbeState, manifest: Manifest, identity: Identity, what: str, reading: ReadFigure
     ) -> _Typical | None:
         sides, _ = self._sides(probe, manifest)
         key = identity, what
