@@ -21,8 +21,8 @@ from netconsole.tui.panes.vhost.queues import (
     LEVELS,
     RINGS,
     VHOST,
-    Place,
     Queue,
+    QueuePlace,
     Ranked,
     Ranking,
     dominating,
@@ -65,7 +65,7 @@ class AllQueues:
 
     def __init__(self) -> None:
         self._ranking = Ranking()
-        self._idle: dict[Place, tuple[Ranked, TableRow]] = {}
+        self._idle: dict[QueuePlace, tuple[Ranked, TableRow]] = {}
 
     def rows(self, scene: Scene) -> list[TableRow]:
         """Active queues, the worst first, then the idle ones."""
@@ -89,7 +89,7 @@ class AllQueues:
             parts.append(why)
         return " · ".join(["vhost queues, worst first", *parts])
 
-    def _kept(self, scene: Scene, place: Place, one: Ranked) -> tuple[Ranked, TableRow]:
+    def _kept(self, scene: Scene, place: QueuePlace, one: Ranked) -> tuple[Ranked, TableRow]:
         kept = self._idle.get(place)
         return kept if kept is not None and kept[0] is one else (one, _row(scene, one))
 

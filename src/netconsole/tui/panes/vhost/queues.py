@@ -36,7 +36,7 @@ EXPLAINED = {
 }
 """What a state means, for the page of a queue."""
 
-Place: TypeAlias = tuple[Label, Label, Label]
+QueuePlace: TypeAlias = tuple[Label, Label, Label]
 """Device, network namespace and queue."""
 
 
@@ -53,7 +53,7 @@ class Queue:
     ring: RowState | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> QueuePlace:
         """What no other queue of the host has."""
         return self.device, self.netns, self.number
 
@@ -90,12 +90,12 @@ class Ranking:
 
     def __init__(self) -> None:
         self.active: list[Ranked] = []
-        self.idle: dict[Place, Ranked] = {}
+        self.idle: dict[QueuePlace, Ranked] = {}
         self.omitted = 0
         """Rows that were not sent or kept."""
         self._known: list[dict[RowKey, RowState]] = []
         self._sizes: list[int] = []
-        self._queues: dict[Place, Queue] = {}
+        self._queues: dict[QueuePlace, Queue] = {}
         self._scene: Scene | None = None
 
     def update(self, scene: Scene) -> None:
@@ -127,7 +127,7 @@ class Ranking:
 
 def queues(scene: Scene) -> list[Queue]:
     """Every queue that a probe knows."""
-    found: dict[Place, dict[str, RowState]] = {}
+    found: dict[QueuePlace, dict[str, RowState]] = {}
     for probe in (VHOST, RINGS):
         for row in _rows_of(scene, probe):
             direction = row.labels.get("direction") if probe == VHOST else "ring"
@@ -254,7 +254,7 @@ def _rows_of(scene: Scene, probe: str) -> Sequence[RowState]:
     return list(table.rows.values()) if table else []
 
 
-def _place(row: RowState) -> Place:
+def _place(row: RowState) -> QueuePlace:
     return row.labels.get("device"), row.labels.get("netns"), row.labels.get("queue")
 
 
