@@ -34,7 +34,7 @@ from netconsole.tui import actions
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.overview.against_baseline import Key as AgainstKey
 from netconsole.tui.panes.overview.header import Pause, stated_age_s
-from netconsole.tui.panes.overview.stands_out import Standing
+from netconsole.tui.panes.overview.stands_out import IncidentKey
 from netconsole.tui.recordings import Recordings
 from netconsole.tui.saved_files import picture, save
 from netconsole.tui.scene.scene import LOOK_EVERY_S, Evidence, Output, Scene
@@ -398,7 +398,7 @@ class ConsoleApp(App[None]):
         from netconsole.tui.screens.detail import DetailScreen
 
         key = message.key
-        evidence = key.evidence if isinstance(key, Standing) else key
+        evidence = key.evidence if isinstance(key, IncidentKey) else key
         if isinstance(key, AgainstKey):
             evidence = self._evidence_of(key.metric)
         if isinstance(evidence, Evidence):

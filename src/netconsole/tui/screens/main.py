@@ -206,7 +206,7 @@ class MainScreen(Screen[None]):
         """The probe of the row under the cursor, else of the table in front."""
         table = self.table()
         key = table.cursor_key if table is not None else None
-        evidence = key.evidence if isinstance(key, stands_out.Standing) else key
+        evidence = key.evidence if isinstance(key, stands_out.IncidentKey) else key
         if isinstance(evidence, Evidence) and evidence.probe:
             return evidence.probe
         placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)

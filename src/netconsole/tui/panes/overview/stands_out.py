@@ -19,7 +19,7 @@ _RANK = {"!!": 0, "!": 1, "?": 2, "ok": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class IncidentKey:
     """The key of an incident's row: the cursor stays with the incident, whatever its best evidence is by now."""
 
     number: int
@@ -76,7 +76,7 @@ def _logged(one: Incident) -> TableRow:
         "total": Cell(figure.count(one.total, one.at_least) if one.total is not None else "", one.total or 0),
         "peak": Cell(figure.number(one.peak) if one.is_count else "", one.peak or 0.0),
     }
-    return TableRow(Standing(one.number, evidence_of(one)), cells)
+    return TableRow(IncidentKey(one.number, evidence_of(one)), cells)
 
 
 def note(scene: Scene) -> str:
@@ -146,7 +146,7 @@ def _row(finding: Incident, topic: str, unit: str) -> TableRow:
         "since": Cell(when, float(finding.since_ns), "dim"),
         "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
     }
-    return TableRow(Standing(finding.number, evidence_of(finding)), cells)
+    return TableRow(IncidentKey(finding.number, evidence_of(finding)), cells)
 
 
 def _topic(scene: Scene, finding: Incident) -> str:
