@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-Key = TypeVar("Key", bound=Hashable)
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 HOLD_S = 5.0
 """Rows keep their places this long after a change of rank."""
@@ -24,7 +24,7 @@ class StableOrder:
         """The user has chosen another order: the next ranking is used at once."""
         self._changed_s = None
 
-    def arrange(self, ranked: Sequence[Key], now_s: float) -> list[Key]:
+    def arrange(self, ranked: Sequence[KeyT], now_s: float) -> list[KeyT]:
         """The keys of ``ranked`` (best first) in the order for the screen at ``now_s``."""
         due = self._changed_s is None or (not self.frozen and now_s - self._changed_s >= HOLD_S)
         result = list(ranked) if due else self._kept(ranked)
@@ -33,7 +33,7 @@ class StableOrder:
         self._order = list(result)
         return result
 
-    def _kept(self, ranked: Iterable[Key]) -> list[Key]:
+    def _kept(self, ranked: Iterable[KeyT]) -> list[KeyT]:
         present = dict.fromkeys(ranked)
         kept = [key for key in self._order if key in present]
         known = set(kept)
