@@ -37,7 +37,7 @@ from netconsole.tui.panes.overview.header import Pause, stated_age_s
 from netconsole.tui.panes.overview.stands_out import IncidentKey
 from netconsole.tui.recordings import Recordings
 from netconsole.tui.saved_files import picture, save
-from netconsole.tui.scene.scene import LOOK_EVERY_S, Evidence, Output, Scene
+from netconsole.tui.scene.scene import LOOK_EVERY_S, Output, Scene, Subject
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.terminal import caches
 from netconsole.tui.terminal.driver import ConsoleDriver
@@ -401,18 +401,18 @@ class ConsoleApp(App[None]):
         evidence = key.evidence if isinstance(key, IncidentKey) else key
         if isinstance(key, AgainstKey):
             evidence = self._evidence_of(key.metric)
-        if isinstance(evidence, Evidence):
+        if isinstance(evidence, Subject):
             if evidence.probe:
                 self.push_screen(DetailScreen(evidence))
             else:
                 self.call_later(self._main.action_pane, "cost")
 
-    def _evidence_of(self, metric: str) -> Evidence:
+    def _evidence_of(self, metric: str) -> Subject:
         """The row that a finding of the comparison is about, else its probe."""
         with self.session.view() as state:
             found = self.against.reference.locate(state.probes, self.manifests, metric) if self.against else None
         probe = metric.partition("/")[0]
-        return Evidence(*found) if found is not None else Evidence(probe, "probe", probe, ())
+        return Subject(*found) if found is not None else Subject(probe, "probe", probe, ())
 
     def on_screen_resume(self) -> None:
         self.call_later(self.action_redraw)

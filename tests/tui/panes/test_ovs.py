@@ -12,7 +12,7 @@ from netconsole.telemetry.frames import Count
 from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.common.tables import table_block
 from netconsole.tui.panes.ovs import pane as ovs
-from netconsole.tui.scene.scene import STANDS_STILL, Evidence, Scene
+from netconsole.tui.scene.scene import STANDS_STILL, Scene, Subject
 from netconsole.tui.widgets.columns import TableRow, place
 from tests.support.fake_collector import Scenario
 from tests.support.tui import switch_scenes as made
@@ -32,7 +32,7 @@ def texts(rows: list[TableRow]) -> list[dict[str, str]]:
 
 
 def page(scene: Scene, evidence: object) -> str:
-    assert isinstance(evidence, Evidence)
+    assert isinstance(evidence, Subject)
     return "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, evidence, 100))
 
 

@@ -8,7 +8,7 @@ from netconsole.probes import catalogue as probes
 from netconsole.session.protocol import Connection
 from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.path import pane as path
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import TableRow
 from tests.support.fake_collector import Scenario
 from tests.support.tui import switch_scenes as made
@@ -117,7 +117,7 @@ def test_what_has_no_sample_is_in_the_title() -> None:
 def test_the_page_of_a_direction_has_its_stages_side_by_side() -> None:
     scene = scene_of(made.way(made.attached(PATH), "out", OUT))
     key = path.way_rows(scene)[0].key
-    assert key == Evidence(PATH, "direction", "out", ())
+    assert key == Subject(PATH, "direction", "out", ())
     for width in (80, 120):
         page = ["".join(text for text, _ in line) for line in row_page.lines(scene, key, width)]
         (heads,) = [line for line in page if "lookup" in line and "all" in line]
@@ -130,7 +130,7 @@ def test_the_page_of_a_direction_has_its_stages_side_by_side() -> None:
 def test_a_stage_leads_to_its_histogram() -> None:
     scene = scene_of(made.way(made.attached(PATH), "out", OUT))
     key = path.way_rows(scene)[3].key
-    assert isinstance(key, Evidence)
+    assert isinstance(key, Subject)
     page = "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, key, 120))
     assert "qdisc" in page
     assert "last interval" in page

@@ -15,7 +15,7 @@ from netconsole.telemetry.tables import row_key
 from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.vhost import pane as vhost
 from netconsole.tui.panes.vhost import queues
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from tests.support.tui.played import PROFILE, PlayedSession
 from tests.support.tui.vhost_scenes import NS, Host, labels
 
@@ -214,7 +214,7 @@ def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSe
 
 
 def page_of(scene: Scene, vm: int, queue: int, width: int = 150) -> list[str]:
-    evidence = Evidence("vhost_queues", "table", "queues", row_key(labels(vm, queue, direction="rx")))
+    evidence = Subject("vhost_queues", "table", "queues", row_key(labels(vm, queue, direction="rx")))
     return ["".join(text for text, _ in line) for line in row_page.lines(scene, evidence, width)]
 
 

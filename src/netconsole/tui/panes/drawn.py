@@ -13,10 +13,10 @@ from netconsole.tui.panes.ovs import detail as of_ovs
 from netconsole.tui.panes.ovs import pane as ovs
 from netconsole.tui.panes.path import pane as path
 from netconsole.tui.panes.vhost import pane as vhost
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.painted import Line
 
-Page: TypeAlias = Callable[[Scene, Evidence, int], Iterator[Line]]
+Page: TypeAlias = Callable[[Scene, Subject, int], Iterator[Line]]
 
 BLOCKS: Mapping[str, Callable[[Sequence[str]], Block]] = {
     "vhost-queues": lambda _: vhost.block(),

@@ -16,7 +16,7 @@ from netconsole.tui.panes import drawn
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.tables import label_text, value_columns
 from netconsole.tui.panes.overview import stands_out
-from netconsole.tui.scene.scene import STATE_WORDS, Evidence, Scene, reason
+from netconsole.tui.scene.scene import STATE_WORDS, Scene, Subject, reason
 from netconsole.tui.widgets.bars import PERCENTILES, summary
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.look import LEVEL_TONES
@@ -28,7 +28,7 @@ HISTOGRAM_LINES = 14
 _INDENT = "  "
 
 
-def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
+def lines(scene: Scene, evidence: Subject, width: int) -> list[Line]:
     """The page of a row, whatever kind it is; says so when the row is gone."""
     state = scene.state.probes.get(evidence.probe)
     manifest = scene.manifests.get(evidence.probe.removesuffix(SUFFIX))
@@ -55,13 +55,13 @@ def lines(scene: Scene, evidence: Evidence, width: int) -> list[Line]:
     ]
 
 
-def _joined(scene: Scene, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
+def _joined(scene: Scene, manifest: Manifest, evidence: Subject, width: int) -> Iterator[Line]:
     """What other tables and probes know of the row, where its table names a page."""
     page = manifest.tables[evidence.name].page if evidence.kind == "table" else ""
     return drawn.PAGES[page](scene, evidence, width) if page else iter(())
 
 
-def _title(manifest: Manifest, state: ProbeState, evidence: Evidence) -> Iterator[Line]:
+def _title(manifest: Manifest, state: ProbeState, evidence: Subject) -> Iterator[Line]:
     word, tone = STATE_WORDS[state.status]
     what = manifest.title
     if evidence.kind == "table":
@@ -72,7 +72,7 @@ def _title(manifest: Manifest, state: ProbeState, evidence: Evidence) -> Iterato
     yield []
 
 
-def _stands_out(scene: Scene, evidence: Evidence) -> Iterator[Line]:
+def _stands_out(scene: Scene, evidence: Subject) -> Iterator[Line]:
     found = [finding for finding in scene.findings if evidence in stands_out.proofs(finding)]
     for finding in found:
         if finding.ended_ns is None:
@@ -90,7 +90,7 @@ def _labels(labels: Sequence[tuple[str, object]]) -> Iterator[Line]:
         yield [(f"{_INDENT}{name:<14}", "dim"), (text, "strong")]
 
 
-def _table(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
+def _table(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Subject, width: int) -> Iterator[Line]:
     spec = manifest.tables[evidence.name]
     table = state.tables.get(evidence.name)
     order = {name: place for place, name in enumerate(spec.labels)}
@@ -133,7 +133,7 @@ def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: boo
     ]
 
 
-def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Evidence, width: int) -> Iterator[Line]:
+def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Subject, width: int) -> Iterator[Line]:
     group = state.histograms.get(evidence.name)
     yield from _labels(evidence.key)
     one = group.rows.get(evidence.key) if group else None
@@ -161,7 +161,7 @@ def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Ev
     yield from _advice(manifest, found, one)
 
 
-def _event(scene: Scene, evidence: Evidence) -> Iterator[Line]:
+def _event(scene: Scene, evidence: Subject) -> Iterator[Line]:
     event = events.find(scene, evidence)
     if event is None:
         yield [(f"{_INDENT}newer events have replaced this one", "look")]

@@ -23,7 +23,7 @@ LOOK_EVERY_S = 0.5
 """How often we check whether the figures on the screen are older than the header says."""
 
 
-class Evidence(NamedTuple):
+class Subject(NamedTuple):
     """What a row shows: the row of a table, a histogram, a probe … It is the key of the row for the cursor."""
 
     probe: str

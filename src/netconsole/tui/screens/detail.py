@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from netconsole.tui.panes import row_page
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.over import OverScreen
 from netconsole.tui.widgets.painted import Line
 
@@ -13,7 +13,7 @@ from netconsole.tui.widgets.painted import Line
 class DetailScreen(OverScreen):
     """History, histogram, losses and advice of a row. It is updated while it is open."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Subject) -> None:
         super().__init__()
         self.evidence = evidence
 

@@ -20,7 +20,7 @@ from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.overview import header, stands_out
 from netconsole.tui.panes.overview.header import Pause
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -207,7 +207,7 @@ class MainScreen(Screen[None]):
         table = self.table()
         key = table.cursor_key if table is not None else None
         evidence = key.evidence if isinstance(key, stands_out.IncidentKey) else key
-        if isinstance(evidence, Evidence) and evidence.probe:
+        if isinstance(evidence, Subject) and evidence.probe:
             return evidence.probe
         placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)
         return placed.block.probe if placed is not None else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from netconsole.base import figure
 from netconsole.telemetry.frames import Event, Scalar
 from netconsole.tui.panes.common.tables import Block
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole_collector.names.brought import BROUGHT
 
@@ -35,7 +35,7 @@ def rows(scene: Scene) -> list[TableRow]:
     return [_row(event, probe, number) for event, probe, number in arrived[:MAX_ROWS]]
 
 
-def find(scene: Scene, evidence: Evidence) -> Event | None:
+def find(scene: Scene, evidence: Subject) -> Event | None:
     """The event of a row; None when newer ones have pushed it out."""
     probe = scene.state.probes.get(evidence.probe)
     if probe is None:
@@ -83,7 +83,7 @@ def _row(event: Event, probe: str, number: int) -> TableRow:
         "probe": Cell(figure.safe(probe, 48), probe),
         "what": Cell(what, what),
     }
-    return TableRow(Evidence(probe, "event", str(number), ()), cells)
+    return TableRow(Subject(probe, "event", str(number), ()), cells)
 
 
 def describe(fields: Mapping[str, Scalar | list[str]]) -> str:

@@ -14,7 +14,7 @@ from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
-from netconsole.tui.scene.scene import Evidence, Scene, why_silent
+from netconsole.tui.scene.scene import Scene, Subject, why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
@@ -135,7 +135,7 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[Tab
     labels = spec.labels
     return [
         TableRow(
-            Evidence(probe, "table", name, row.key),
+            Subject(probe, "table", name, row.key),
             partial(_row_cells, scene, state, table, row, spec, labels, lower_bound),
         )
         for row in ranked
@@ -172,7 +172,7 @@ def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> 
         return []
     ranked = sorted(group.rows.values(), key=_lateness)[:MAX_ROWS]
     return [
-        TableRow(Evidence(probe, "histogram", name, one.key), partial(_histogram_cells, scene, state, group, one, spec))
+        TableRow(Subject(probe, "histogram", name, one.key), partial(_histogram_cells, scene, state, group, one, spec))
         for one in ranked
     ]
 

@@ -17,7 +17,7 @@ from netconsole.budget.spending import (
 )
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.tui.panes.common.tables import Block
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Piece
@@ -138,7 +138,7 @@ def _row(scene: Scene, one: Spending, note: str) -> TableRow:
     about = "≈ " if one.name in ("kernel_cpu_pct", "ns_per_packet") and scene.state.kernel_cpu_estimated else ""
     now = f"{about}{_figure(one, one.measured)}" if one.measured is not None else figure.UNKNOWN
     return TableRow(
-        Evidence("", "probe", one.name, ()),
+        Subject("", "probe", one.name, ()),
         {
             "what": Cell(_TITLES[one.name], one.name),
             "now": Cell(now, one.measured),
@@ -151,7 +151,7 @@ def _row(scene: Scene, one: Spending, note: str) -> TableRow:
 
 def _plain(what: str, now: str, note: str) -> TableRow:
     cells = {"what": Cell(what, what), "now": Cell(now), "note": Cell(note, None, "dim")}
-    return TableRow(Evidence("", "probe", what, ()), cells)
+    return TableRow(Subject("", "probe", what, ()), cells)
 
 
 def _group(scene: Scene, one: Spending) -> list[Piece]:

@@ -8,7 +8,7 @@ from netconsole.base import figure
 from netconsole.telemetry.state import ProbeState
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.panes.cost.budget import core_share
-from netconsole.tui.scene.scene import STATE_WORDS, Evidence, Scene, reason
+from netconsole.tui.scene.scene import STATE_WORDS, Scene, Subject, reason
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 
 
@@ -59,7 +59,7 @@ def program_rows(scene: Scene) -> list[TableRow]:
         name = f"{probe.name}/{program.name}"
         rows.append(
             TableRow(
-                Evidence(probe.name, "probe", program.name, ()),
+                Subject(probe.name, "probe", program.name, ()),
                 {
                     "program": Cell(figure.safe(name, 64), name),
                     "attach": Cell(figure.safe(program.attach, 64), program.attach),
@@ -99,7 +99,7 @@ def process_rows(scene: Scene) -> list[TableRow]:
         history = partial(source.cpu_history, 40)
         rows.append(
             TableRow(
-                Evidence("", "probe", name, ()),
+                Subject("", "probe", name, ()),
                 {
                     "process": Cell(name, name),
                     "cpu": Cell(core_share(source.cpu_pct), source.cpu_pct),
@@ -113,7 +113,7 @@ def process_rows(scene: Scene) -> list[TableRow]:
     machine = state.machine_cpu_pct
     note = Cell("of all CPUs together", None, "dim")
     cells = {"process": Cell("whole machine", "whole"), "cpu": Cell(figure.number(machine), machine), "note": note}
-    return [*rows, TableRow(Evidence("", "probe", "machine", ()), cells)]
+    return [*rows, TableRow(Subject("", "probe", "machine", ()), cells)]
 
 
 def actions_block() -> Block:
@@ -140,7 +140,7 @@ def action_rows(scene: Scene) -> list[TableRow]:
     now_s = (scene.state.collector.closed_mono_ns or 0) / 1e9
     return [
         TableRow(
-            Evidence(action.probe, "probe", f"action {number}", ()),
+            Subject(action.probe, "probe", f"action {number}", ()),
             {
                 "at": Cell(figure.elapsed(max(0.0, now_s - action.at_s)), action.at_s),
                 "probe": Cell(figure.safe(action.probe, 48), action.probe),
@@ -171,7 +171,7 @@ def _probe_row(scene: Scene, state: ProbeState) -> TableRow:
     uncounted = sum(state.at_least().values())
     why = reason(state) or ", ".join(figure.safe(point, 64) for point in state.attach)
     return TableRow(
-        Evidence(state.name, "probe", "", ()),
+        Subject(state.name, "probe", "", ()),
         {
             "probe": Cell(figure.safe(state.name, 48), state.name),
             "state": Cell(word, word, tone),

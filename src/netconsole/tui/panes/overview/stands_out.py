@@ -10,7 +10,7 @@ from netconsole.base import figure
 from netconsole.findings.incidents import Incident, told
 from netconsole.findings.matches import looked_at
 from netconsole.tui.panes.common.tables import SPARK, Block
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES
 
@@ -23,7 +23,7 @@ class IncidentKey:
     """The key of an incident's row: the cursor stays with the incident, whatever its best evidence is by now."""
 
     number: int
-    evidence: Evidence = field(compare=False)
+    evidence: Subject = field(compare=False)
 
 
 def block() -> Block:
@@ -84,17 +84,17 @@ def note(scene: Scene) -> str:
     return looked_at(scene.state, scene.manifests)
 
 
-def evidence_of(finding: Incident) -> Evidence:
+def evidence_of(finding: Incident) -> Subject:
     """The row, histogram or probe that proves an incident best; the collector itself when no probe is meant."""
     return proofs(finding)[0]
 
 
-def proofs(incident: Incident) -> list[Evidence]:
+def proofs(incident: Incident) -> list[Subject]:
     """All rows, histograms and probes that prove an incident, the most telling first."""
     return [
-        Evidence("", "probe", COLLECTOR, ())
+        Subject("", "probe", COLLECTOR, ())
         if one.kind == "collector"
-        else Evidence(one.probe, one.kind, one.name, one.key)
+        else Subject(one.probe, one.kind, one.name, one.key)
         for one in incident.evidence
     ]
 

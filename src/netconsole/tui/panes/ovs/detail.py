@@ -20,7 +20,7 @@ from netconsole.tui.panes.ovs.datapaths import (
     verdict,
 )
 from netconsole.tui.panes.ovs.pane import state_text
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.look import LEVEL_TONES
 from netconsole.tui.widgets.painted import Line
 
@@ -30,7 +30,7 @@ MAX_FLOW = 256
 _FIGURE_COLUMNS = 10
 
 
-def of_datapath(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
+def of_datapath(scene: Scene, evidence: Subject, _width: int) -> Iterator[Line]:
     """Its state, on which CPUs it asks user space, and which flows are new in it."""
     found = next((one for one in datapaths(scene) if one.row is not None and one.row.key == evidence.key), None)
     if found is None:
@@ -43,12 +43,12 @@ def of_datapath(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]
     yield from _new_flows(scene, found.name)
 
 
-def of_vswitchd(scene: Scene, _evidence: Evidence, _width: int) -> Iterator[Line]:
+def of_vswitchd(scene: Scene, _evidence: Subject, _width: int) -> Iterator[Line]:
     """The flows that it has put last, in any datapath."""
     yield from _new_flows(scene)
 
 
-def of_port(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
+def of_port(scene: Scene, evidence: Subject, _width: int) -> Iterator[Line]:
     """Its state, why upcalls are lost, which flows cause them, and the slowest answers that were sampled."""
     found = next((one for one in ports(scene) if one.row.key == evidence.key), None)
     if found is None:
@@ -65,7 +65,7 @@ def of_port(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
     yield from _slow(scene, labels)
 
 
-def of_drop(scene: Scene, evidence: Evidence, _width: int) -> Iterator[Line]:
+def of_drop(scene: Scene, evidence: Subject, _width: int) -> Iterator[Line]:
     """The flows whose packets are dropped there."""
     labels = dict(evidence.key)
     place = ("location", "port", "netns", "reason")

@@ -30,7 +30,7 @@ from netconsole.tui.panes.ovs.datapaths import (
     rows_of,
     verdict,
 )
-from netconsole.tui.scene.scene import STANDS_STILL, Evidence, Scene, why_silent
+from netconsole.tui.scene.scene import STANDS_STILL, Scene, Subject, why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
@@ -152,9 +152,7 @@ def port_rows(scene: Scene) -> list[TableRow]:
     judged.sort(key=lambda pair: (LEVELS.index(pair[0][0]), *_worth(pair[1].row, "upcalls")))
     of_ports = bridges(scene)
     return [
-        TableRow(
-            Evidence(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports)
-        )
+        TableRow(Subject(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports))
         for state, port in judged[:MAX_ROWS]
     ]
 
@@ -166,7 +164,7 @@ def cause_rows(scene: Scene) -> list[TableRow]:
     whole = sum(row.per_s("upcalls") or 0.0 for row in rows)
     at_least = _at_least(scene, UPCALLS)
     return [
-        TableRow(Evidence(UPCALLS, "table", "flows", row.key), partial(_cause_cells, scene, row, whole, at_least))
+        TableRow(Subject(UPCALLS, "table", "flows", row.key), partial(_cause_cells, scene, row, whole, at_least))
         for row in rows[:MAX_ROWS]
     ]
 
@@ -175,7 +173,7 @@ def handler_rows(scene: Scene) -> list[TableRow]:
     """The handler threads, the busiest first."""
     found = sorted(handlers(scene), key=lambda pair: _worth(pair[0], "cpu_ns"))
     return [
-        TableRow(Evidence(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, scene, row, waits))
+        TableRow(Subject(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, scene, row, waits))
         for row, waits in found[:MAX_ROWS]
     ]
 
@@ -186,7 +184,7 @@ def drop_rows(scene: Scene) -> list[TableRow]:
     rows.sort(key=lambda row: (not row.per_s("count"), row.labels.get("class") == "benign", *_worth(row, "count")))
     at_least, of_ports = _at_least(scene, DROPS), bridges(scene)
     return [
-        TableRow(Evidence(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports, at_least))
+        TableRow(Subject(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports, at_least))
         for row in rows[:MAX_ROWS]
     ]
 
@@ -253,13 +251,13 @@ def _handlers_title(scene: Scene) -> str:
 def _datapath_row(scene: Scene, state: tuple[str, str], datapath: Datapath) -> TableRow:
     row = datapath.row
     if row is not None:
-        return TableRow(Evidence(FLOWS, "table", "datapaths", row.key), partial(_datapath_cells, scene, state, row))
+        return TableRow(Subject(FLOWS, "table", "datapaths", row.key), partial(_datapath_cells, scene, state, row))
     first = datapath.ports[0]
     cells = {"datapath": Cell(figure.safe(datapath.name, 64), str(datapath.name)), "state": state_cell(*state)}
     lost = sum(port.row.per_s("failed") or 0.0 for port in datapath.ports)
     cells["lost"] = Cell(figure.number(lost, _at_least(scene, UPCALLS)), lost, "act" if lost else "dim")
     unknown = {column.name: Cell(figure.UNKNOWN) for column in HEALTH_COLUMNS if column.name not in cells}
-    return TableRow(Evidence(UPCALLS, "table", "upcalls", first.row.key), {**unknown, **cells})
+    return TableRow(Subject(UPCALLS, "table", "upcalls", first.row.key), {**unknown, **cells})
 
 
 def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict[str, Cell]:
@@ -302,7 +300,7 @@ def _vswitchd_row(row: RowState) -> TableRow:
         "handlers": Cell(figure.number(handlers), handlers),
         "puts": Cell(figure.number(row.per_s("flow_puts")), row.per_s("flow_puts")),
     }
-    return TableRow(Evidence(FLOWS, "table", "vswitchd", row.key), cells)
+    return TableRow(Subject(FLOWS, "table", "vswitchd", row.key), cells)
 
 
 def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Bridges) -> dict[str, Cell]:

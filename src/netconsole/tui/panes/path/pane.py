@@ -26,7 +26,7 @@ from netconsole.tui.panes.path.directions import (
     stage_words,
     ways,
 )
-from netconsole.tui.scene.scene import Evidence, Scene, why_silent
+from netconsole.tui.scene.scene import Scene, Subject, why_silent
 from netconsole.tui.widgets.bars import bar
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.painted import Line
@@ -119,7 +119,7 @@ def device_rows(scene: Scene) -> list[TableRow]:
     pairs = [(way, one) for way in ways(scene) for one in way.parts]
     pairs.sort(key=lambda pair: (not pair[1].delta.count, -(pair[1].percentile(99.0, "delta") or 0.0)))
     return [
-        TableRow(Evidence(way.probe, "histogram", CROSSING, one.key), partial(_device_cells, scene, way, one))
+        TableRow(Subject(way.probe, "histogram", CROSSING, one.key), partial(_device_cells, scene, way, one))
         for way, one in pairs[:MAX_ROWS]
     ]
 
@@ -132,7 +132,7 @@ def flow_rows(scene: Scene) -> list[TableRow]:
         found += [(state, table, row) for row in table.rows.values()] if table is not None else []
     found.sort(key=lambda one: (-(one[2].per_s("packets") or 0.0), -(one[2].total("packets") or 0)))
     return [
-        TableRow(Evidence(state.name, "table", FLOWS, row.key), partial(_flow_cells, scene, state, table, row))
+        TableRow(Subject(state.name, "table", FLOWS, row.key), partial(_flow_cells, scene, state, table, row))
         for state, table, row in found[:MAX_ROWS]
     ]
 
@@ -146,13 +146,13 @@ def slow_rows(scene: Scene) -> list[TableRow]:
     found.sort(key=lambda one: -_ns(one[2].fields.get("total_ns")))
     return [
         TableRow(
-            Evidence(probe, "event", str(number), ()), partial(_slow_cells, stage_words(scene.manifests[probe]), event)
+            Subject(probe, "event", str(number), ()), partial(_slow_cells, stage_words(scene.manifests[probe]), event)
         )
         for probe, number, event in found[:MAX_SLOW]
     ]
 
 
-def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
+def detail(scene: Scene, evidence: Subject, width: int) -> Iterator[Line]:
     """The page of a way: its stages side by side, what it cannot count, its slowest samples."""
     way = find(scene, evidence.probe, evidence.name)
     if way is None:
@@ -187,7 +187,7 @@ def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
 
 
 def _is_of(scene: Scene, key: object, way: Way) -> bool:
-    if not isinstance(key, Evidence) or key.probe != way.probe:
+    if not isinstance(key, Subject) or key.probe != way.probe:
         return False
     event = events.find(scene, key)
     return event is not None and event.fields.get("direction") == way.direction
@@ -195,12 +195,12 @@ def _is_of(scene: Scene, key: object, way: Way) -> bool:
 
 def _way_and_stages(scene: Scene, way: Way) -> Iterator[TableRow]:
     at_least = bool(scene.state.probes[way.probe].at_least())
-    top = Evidence(way.probe, "direction", way.direction, ())
+    top = Subject(way.probe, "direction", way.direction, ())
     yield TableRow(top, partial(_way_cells, scene, way, at_least))
     whole = sum(one.delta.sum for one in way.stages.values())
     for stage, one in way.stages.items():
         yield TableRow(
-            Evidence(way.probe, "histogram", STAGES, one.key),
+            Subject(way.probe, "histogram", STAGES, one.key),
             partial(_stage_cells, scene, way, stage, one, whole, at_least),
         )
 

@@ -34,7 +34,7 @@ from netconsole.tui.panes.vhost.queues import (
     verdict,
     wake_ns,
 )
-from netconsole.tui.scene.scene import Evidence, Scene, why_silent
+from netconsole.tui.scene.scene import Scene, Subject, why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Line
@@ -119,7 +119,7 @@ def _row(scene: Scene, one: Ranked) -> TableRow:
     return TableRow(one.queue.evidence, partial(_cells, scene, one))
 
 
-def detail(scene: Scene, evidence: Evidence, width: int) -> Iterator[Line]:
+def detail(scene: Scene, evidence: Subject, width: int) -> Iterator[Line]:
     """For the page of a queue: the stages of both ways side by side, and the slowest that were sampled."""
     queue = next((queue for queue in queues(scene) if evidence in queue.rows), None)
     if queue is None:

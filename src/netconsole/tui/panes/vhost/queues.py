@@ -9,7 +9,7 @@ from typing import TypeAlias
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.histogram import percentile, subtract
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
-from netconsole.tui.scene.scene import Evidence, Scene
+from netconsole.tui.scene.scene import Scene, Subject
 
 VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
 MACHINES = "vm_states"
@@ -58,15 +58,15 @@ class Queue:
         return self.device, self.netns, self.number
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> Subject:
         """The row that Enter leads to: vhost's for packets to the guest, else what there is."""
         return self.rows[0]
 
     @property
-    def rows(self) -> list[Evidence]:
+    def rows(self) -> list[Subject]:
         """All rows that are of this queue; never empty."""
         pairs = ((VHOST, self.to_guest), (VHOST, self.from_guest), (RINGS, self.ring))
-        return [Evidence(probe, "table", "queues", row.key) for probe, row in pairs if row is not None]
+        return [Subject(probe, "table", "queues", row.key) for probe, row in pairs if row is not None]
 
     def labels(self, **more: Label) -> RowKey:
         """The key of a histogram of this queue."""
