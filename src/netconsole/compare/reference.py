@@ -26,7 +26,7 @@ from netconsole.compare.metrics import (
     metric_key,
 )
 from netconsole.compare.significance import median
-from netconsole.probes.manifest import Column, Manifest
+from netconsole.probes.manifest import ColumnSpec, Manifest
 from netconsole.probes.polarity import Polarity
 from netconsole.snapshot.document import FactData, ProbeData, Snapshot, seconds
 from netconsole.telemetry.histogram import add, percentile
@@ -123,7 +123,7 @@ class Reference:
         return None if typical is None else _held(now, typical, spec.unit, spec.worse, True)
 
     def value(
-        self, probe: ProbeState, manifest: Manifest, table: str, row: RowState, value: Column
+        self, probe: ProbeState, manifest: Manifest, table: str, row: RowState, value: ColumnSpec
     ) -> FigureChange | None:
         """Compares the rate of a row in the last interval, or its gauge. None when one side is not known."""
         spec, rows = manifest.tables[table], probe.tables[table].rows

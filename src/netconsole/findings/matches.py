@@ -19,7 +19,7 @@ from netconsole.findings.rules import (
     words_of_table,
 )  # fmt: skip
 from netconsole.findings.windows import LONG, SHORT, Family, Window, Windows
-from netconsole.probes.manifest import Column, FindingSpec, Manifest
+from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole.profile.profile import Budget
 from netconsole.session.protocol import Connection
 from netconsole.telemetry.frames import Label
@@ -323,7 +323,7 @@ def _interval_s(window: Window) -> float:
 def _match(
     probe: ProbeState,
     rule: FindingSpec,
-    column: Column,
+    column: ColumnSpec,
     labels: Mapping[str, Label],
     key: RowKey,
     value: float,
@@ -357,7 +357,7 @@ def _match(
 
 def _say_row(
     rule: FindingSpec,
-    column: Column,
+    column: ColumnSpec,
     labels: Mapping[str, Label],
     at_least: bool,
     rate: float,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from netconsole.base import figure
-from netconsole.probes.manifest import Column, FindingSpec
+from netconsole.probes.manifest import ColumnSpec, FindingSpec
 
 MIN_SAMPLES = 10
 """A percentile of fewer samples is not compared with a limit."""
@@ -48,7 +48,7 @@ def supersedes(level: str, known: str) -> bool:
 
 def words_of_table(
     rule: FindingSpec,
-    column: Column,
+    column: ColumnSpec,
     value: float,
     total: float | None,
     at_least: bool = False,

@@ -29,7 +29,7 @@ LAST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnSpec:
     """A label or a value of a table as the kernel keeps it. ``kind`` is `sum` or `max` (a gauge).
 
     ``worse`` is which way a value is worse; a label has no such way. ``stands_for`` is of a label alone.
@@ -72,8 +72,8 @@ class TableSpec:
     """A table: its labels, its values, and the counter that its rows must add up to."""
 
     title: str
-    key: tuple[Column, ...]
-    value: tuple[Column, ...]
+    key: tuple[ColumnSpec, ...]
+    value: tuple[ColumnSpec, ...]
     sort: str
     counter: str | None = None
     max_rows: int = 0
@@ -89,7 +89,7 @@ class TableSpec:
         """Label names in order, with those that the collector adds."""
         return _label_names(self.key)
 
-    def label(self, name: str) -> Column:
+    def label(self, name: str) -> ColumnSpec:
         """A label by its name; one that the collector adds has only the name."""
         return _label(self.key, name)
 
@@ -100,7 +100,7 @@ class HistogramSpec:
 
     title: str
     unit: str
-    key: tuple[Column, ...]
+    key: tuple[ColumnSpec, ...]
     worse: Polarity = "none"
     columns: tuple[str, ...] = ()
     """Labels that are shown, in this order; empty: all."""
@@ -110,7 +110,7 @@ class HistogramSpec:
         """Label names in order, with those that the collector adds."""
         return _label_names(self.key)
 
-    def label(self, name: str) -> Column:
+    def label(self, name: str) -> ColumnSpec:
         """A label by its name; one that the collector adds has only the name."""
         return _label(self.key, name)
 
@@ -214,7 +214,7 @@ class Manifest:
     counters: Mapping[str, CounterSpec]
     tables: Mapping[str, TableSpec]
     histograms: Mapping[str, HistogramSpec]
-    events: Mapping[str, tuple[Column, ...]]
+    events: Mapping[str, tuple[ColumnSpec, ...]]
     findings: tuple[FindingSpec, ...]
     topic: str
     """What its findings are about, in a word."""
@@ -230,7 +230,7 @@ class Manifest:
         return includes.read(self.directory / CODE) if self.source == "bpf" else ""
 
 
-def _label_names(key: Iterable[Column]) -> tuple[str, ...]:
+def _label_names(key: Iterable[ColumnSpec]) -> tuple[str, ...]:
     names: list[str] = []
     for column in key:
         if column.type.startswith("pad["):
@@ -240,5 +240,5 @@ def _label_names(key: Iterable[Column]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _label(key: Iterable[Column], name: str) -> Column:
-    return next((column for column in key if column.name == name), Column(name, ""))
+def _label(key: Iterable[ColumnSpec], name: str) -> ColumnSpec:
+    return next((column for column in key if column.name == name), ColumnSpec(name, ""))

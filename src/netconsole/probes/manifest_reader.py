@@ -18,7 +18,7 @@ from netconsole.probes.manifest import (
     PAGES,
     PANES,
     AttachSpec,
-    Column,
+    ColumnSpec,
     CounterSpec,
     FindingSpec,
     GovernedSpec,
@@ -177,7 +177,7 @@ def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Polarity:
     return said if item.has("worse") else polarity(kind, name, unit)
 
 
-def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column, ...]:
+def _columns(item: Checker, name: str, table: str | None = None) -> tuple[ColumnSpec, ...]:
     """``table`` is the name of the table whose values these are; labels and records belong to none."""
     columns = []
     own = ("worse",) if table else ("stands_for", "added") if name == "key" else ()
@@ -199,7 +199,7 @@ def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column
         head = _word(one, "head", "")
         said = words.get(label, {})
         added = one.text("added", "")
-        columns.append(Column(label, kind, shown_as, unit, adds_up, worse, stands_for, added, head, spare, said))
+        columns.append(ColumnSpec(label, kind, shown_as, unit, adds_up, worse, stands_for, added, head, spare, said))
     return tuple(columns)
 
 
@@ -313,7 +313,7 @@ def _losses(section: Checker) -> dict[str, str]:
     return _texts_by_name(section)
 
 
-def _event(item: Checker) -> tuple[Column, ...]:
+def _event(item: Checker) -> tuple[ColumnSpec, ...]:
     item.only(("map", "title", "record"))
     return _columns(item, "record")
 

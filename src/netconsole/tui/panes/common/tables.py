@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from netconsole.base import figure
-from netconsole.probes.manifest import HistogramSpec, Manifest, TableSpec
-from netconsole.probes.manifest import Column as ValueSpec
+from netconsole.probes.manifest import ColumnSpec, HistogramSpec, Manifest, TableSpec
 from netconsole.telemetry.frames import Label, Mode
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
@@ -199,13 +198,13 @@ def label_text(name: str, value: Label) -> str:
     return figure.safe(value, 64) if value != "" else figure.UNKNOWN
 
 
-def value_columns(spec: TableSpec) -> list[ValueSpec]:
+def value_columns(spec: TableSpec) -> list[ColumnSpec]:
     """The values of a table, that by which it is ranked first."""
     values = [value for value in spec.value if value.name]
     return sorted(values, key=lambda value: value.name != spec.sort)
 
 
-def _values_shown(spec: TableSpec) -> list[ValueSpec]:
+def _values_shown(spec: TableSpec) -> list[ColumnSpec]:
     """The values that have a column."""
     values = value_columns(spec)
     if not spec.columns:
@@ -264,7 +263,7 @@ def _histogram_columns(spec: HistogramSpec) -> list[TableColumn]:
     return columns
 
 
-def _value_head(value: ValueSpec) -> str:
+def _value_head(value: ColumnSpec) -> str:
     if value.head:
         return value.head
     if value.kind == "max":
@@ -291,7 +290,7 @@ def _label_columns(spec: TableSpec | HistogramSpec, labels: Sequence[str]) -> li
     return columns
 
 
-def _label_column(label: ValueSpec, spare: int = 0) -> TableColumn:
+def _label_column(label: ColumnSpec, spare: int = 0) -> TableColumn:
     name, shown_as = label.name, label.shown_as or "text"
     least, grow, most = _LABEL_WIDTHS.get(shown_as, (8, 1, 16))
     if name in ("cpu", "queue", "q"):
@@ -311,7 +310,7 @@ def _head(name: str) -> str:
     return " ".join(_SHORT.get(word, word) for word in words)
 
 
-def _label_cell(label: ValueSpec, value: Label) -> Cell:
+def _label_cell(label: ColumnSpec, value: Label) -> Cell:
     if label.name == "class":
         level = CLASS_LEVELS.get(str(value), "?")
         return Cell(level, str(value), LEVEL_TONES[level])
@@ -319,7 +318,7 @@ def _label_cell(label: ValueSpec, value: Label) -> Cell:
     return Cell(label_text(label.name, label.words.get(str(value), value)), sort)
 
 
-def _value_cells(row: RowState, value: ValueSpec, lower_bound: bool) -> dict[str, Cell]:
+def _value_cells(row: RowState, value: ColumnSpec, lower_bound: bool) -> dict[str, Cell]:
     if value.kind == "max":
         gauge = row.gauges.get(value.name)
         shown = figure.duration(gauge) if value.unit == "ns" else figure.number(gauge)
