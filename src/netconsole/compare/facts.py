@@ -12,8 +12,7 @@ from netconsole.compare.document import FactChange
 from netconsole.compare.metrics import Metric, Metrics
 from netconsole.probes.manifest import GovernedSpec, Manifest
 from netconsole.probes.polarity import TIME_UNITS
-
-Value = str | int | float | bool | list[str] | None
+from netconsole.sources.facts.reading import Value
 
 MAX_CHANGES = 500
 THERE = "there"
