@@ -398,16 +398,16 @@ class ConsoleApp(App[None]):
         from netconsole.tui.screens.detail import DetailScreen
 
         key = message.key
-        evidence = key.evidence if isinstance(key, IncidentKey) else key
+        subject = key.subject if isinstance(key, IncidentKey) else key
         if isinstance(key, AgainstKey):
-            evidence = self._evidence_of(key.metric)
-        if isinstance(evidence, Subject):
-            if evidence.probe:
-                self.push_screen(DetailScreen(evidence))
+            subject = self._subject_of(key.metric)
+        if isinstance(subject, Subject):
+            if subject.probe:
+                self.push_screen(DetailScreen(subject))
             else:
                 self.call_later(self._main.action_pane, "cost")
 
-    def _evidence_of(self, metric: str) -> Subject:
+    def _subject_of(self, metric: str) -> Subject:
         """The row that a finding of the comparison is about, else its probe."""
         with self.session.view() as state:
             found = self.against.reference.locate(state.probes, self.manifests, metric) if self.against else None

@@ -31,9 +31,9 @@ def texts(rows: list[TableRow]) -> list[dict[str, str]]:
     return [{name: cell.text for name, cell in row.cells.items()} for row in rows]
 
 
-def page(scene: Scene, evidence: object) -> str:
-    assert isinstance(evidence, Subject)
-    return "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, evidence, 100))
+def page(scene: Scene, subject: object) -> str:
+    assert isinstance(subject, Subject)
+    return "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, subject, 100))
 
 
 def busy() -> Scenario:

@@ -214,8 +214,8 @@ def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSe
 
 
 def page_of(scene: Scene, vm: int, queue: int, width: int = 150) -> list[str]:
-    evidence = Subject("vhost_queues", "table", "queues", row_key(labels(vm, queue, direction="rx")))
-    return ["".join(text for text, _ in line) for line in row_page.lines(scene, evidence, width)]
+    subject = Subject("vhost_queues", "table", "queues", row_key(labels(vm, queue, direction="rx")))
+    return ["".join(text for text, _ in line) for line in row_page.lines(scene, subject, width)]
 
 
 def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, PlayedSession]) -> None:

@@ -39,4 +39,4 @@ PAGES: Mapping[str, Page] = {
 }
 """What other tables and probes know of a row."""
 WHOLE_PAGES: Mapping[str, Page] = {"direction": path.detail}
-"""Rows that are none of a table: the kind of their evidence."""
+"""Rows that are none of a table: the kind of their subject."""

@@ -28,52 +28,52 @@ HISTOGRAM_LINES = 14
 _INDENT = "  "
 
 
-def lines(scene: Scene, evidence: Subject, width: int) -> list[Line]:
+def lines(scene: Scene, subject: Subject, width: int) -> list[Line]:
     """The page of a row, whatever kind it is; says so when the row is gone."""
-    state = scene.state.probes.get(evidence.probe)
-    manifest = scene.manifests.get(evidence.probe.removesuffix(SUFFIX))
+    state = scene.state.probes.get(subject.probe)
+    manifest = scene.manifests.get(subject.probe.removesuffix(SUFFIX))
     if state is None or manifest is None:
         return [[(" this probe is not in the session any more", "dim")]]
     body: Iterator[Line]
-    if evidence.kind == "table":
-        body = _table(scene, state, manifest, evidence, width)
-    elif evidence.kind == "histogram":
-        body = _histogram(scene, state, manifest, evidence, width)
-    elif evidence.kind == "event":
-        body = _event(scene, evidence)
-    elif evidence.kind in drawn.WHOLE_PAGES:
-        body = drawn.WHOLE_PAGES[evidence.kind](scene, evidence, width)
+    if subject.kind == "table":
+        body = _table(scene, state, manifest, subject, width)
+    elif subject.kind == "histogram":
+        body = _histogram(scene, state, manifest, subject, width)
+    elif subject.kind == "event":
+        body = _event(scene, subject)
+    elif subject.kind in drawn.WHOLE_PAGES:
+        body = drawn.WHOLE_PAGES[subject.kind](scene, subject, width)
     else:
         body = _probe(scene, state, manifest)
     return [
-        *_title(manifest, state, evidence),
-        *_stands_out(scene, evidence),
-        *_joined(scene, manifest, evidence, width),
+        *_title(manifest, state, subject),
+        *_stands_out(scene, subject),
+        *_joined(scene, manifest, subject, width),
         *body,
         *_ledger(state, manifest),
         *_limits(manifest),
     ]
 
 
-def _joined(scene: Scene, manifest: Manifest, evidence: Subject, width: int) -> Iterator[Line]:
+def _joined(scene: Scene, manifest: Manifest, subject: Subject, width: int) -> Iterator[Line]:
     """What other tables and probes know of the row, where its table names a page."""
-    page = manifest.tables[evidence.name].page if evidence.kind == "table" else ""
-    return drawn.PAGES[page](scene, evidence, width) if page else iter(())
+    page = manifest.tables[subject.name].page if subject.kind == "table" else ""
+    return drawn.PAGES[page](scene, subject, width) if page else iter(())
 
 
-def _title(manifest: Manifest, state: ProbeState, evidence: Subject) -> Iterator[Line]:
+def _title(manifest: Manifest, state: ProbeState, subject: Subject) -> Iterator[Line]:
     word, tone = STATE_WORDS[state.status]
     what = manifest.title
-    if evidence.kind == "table":
-        what += f": {manifest.tables[evidence.name].title or evidence.name}"
-    elif evidence.kind == "histogram":
-        what += f": {manifest.histograms[evidence.name].title or evidence.name}"
+    if subject.kind == "table":
+        what += f": {manifest.tables[subject.name].title or subject.name}"
+    elif subject.kind == "histogram":
+        what += f": {manifest.histograms[subject.name].title or subject.name}"
     yield [(f" {what}  ", "strong"), (f"probe {manifest.name} · mode {state.mode} · ", "dim"), (word, tone)]
     yield []
 
 
-def _stands_out(scene: Scene, evidence: Subject) -> Iterator[Line]:
-    found = [finding for finding in scene.findings if evidence in stands_out.proofs(finding)]
+def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:
+    found = [finding for finding in scene.findings if subject in stands_out.proofs(finding)]
     for finding in found:
         if finding.ended_ns is None:
             when = f"since {stands_out.clock(finding.since_ns)}"
@@ -90,12 +90,12 @@ def _labels(labels: Sequence[tuple[str, object]]) -> Iterator[Line]:
         yield [(f"{_INDENT}{name:<14}", "dim"), (text, "strong")]
 
 
-def _table(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Subject, width: int) -> Iterator[Line]:
-    spec = manifest.tables[evidence.name]
-    table = state.tables.get(evidence.name)
+def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject, width: int) -> Iterator[Line]:
+    spec = manifest.tables[subject.name]
+    table = state.tables.get(subject.name)
     order = {name: place for place, name in enumerate(spec.labels)}
-    yield from _labels(sorted(evidence.key, key=lambda pair: order.get(pair[0], 99)))
-    row = table.rows.get(evidence.key) if table else None
+    yield from _labels(sorted(subject.key, key=lambda pair: order.get(pair[0], 99)))
+    row = table.rows.get(subject.key) if table else None
     if table is None or row is None:
         yield []
         yield [(f"{_INDENT}this row is gone: it counted nothing in the last ten intervals", "look")]
@@ -110,10 +110,10 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Subjec
     if scene.against is not None:
         reference = scene.against.reference
         values = value_columns(spec)
-        figures = [(one.name, reference.value(state, manifest, evidence.name, row, one)) for one in values]
+        figures = [(one.name, reference.value(state, manifest, subject.name, row, one)) for one in values]
         yield from baseline_cells.lines(figures, reference.name, reference.why_not(state, manifest))
     yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", "")
-    yield from _advice(manifest, [f for f in manifest.findings if not f.histogram and f.table == evidence.name], row)
+    yield from _advice(manifest, [f for f in manifest.findings if not f.histogram and f.table == subject.name], row)
 
 
 def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: bool) -> Line:
@@ -133,10 +133,10 @@ def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: boo
     ]
 
 
-def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Subject, width: int) -> Iterator[Line]:
-    group = state.histograms.get(evidence.name)
-    yield from _labels(evidence.key)
-    one = group.rows.get(evidence.key) if group else None
+def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject, width: int) -> Iterator[Line]:
+    group = state.histograms.get(subject.name)
+    yield from _labels(subject.key)
+    one = group.rows.get(subject.key) if group else None
     if group is None or one is None:
         yield []
         yield [(f"{_INDENT}this histogram is gone: it had no sample for a while", "look")]
@@ -148,7 +148,7 @@ def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Su
     if scene.against is not None:
         reference = scene.against.reference
         figures = [
-            (f"p{percent:g}", reference.percentile(state, manifest, evidence.name, one, percent))
+            (f"p{percent:g}", reference.percentile(state, manifest, subject.name, one, percent))
             for percent in PERCENTILES
         ]
         yield from baseline_cells.lines(figures, reference.name, reference.why_not(state, manifest))
@@ -157,12 +157,12 @@ def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, evidence: Su
         yield [(_INDENT + line, "")]
     yield []
     yield from _chart(group.history(one.key), group.timeline.tick, width, "p99 of each interval", one.unit)
-    found = [f for f in manifest.findings if f.histogram and f.table == evidence.name]
+    found = [f for f in manifest.findings if f.histogram and f.table == subject.name]
     yield from _advice(manifest, found, one)
 
 
-def _event(scene: Scene, evidence: Subject) -> Iterator[Line]:
-    event = events.find(scene, evidence)
+def _event(scene: Scene, subject: Subject) -> Iterator[Line]:
+    event = events.find(scene, subject)
     if event is None:
         yield [(f"{_INDENT}newer events have replaced this one", "look")]
         return

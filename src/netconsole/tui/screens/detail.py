@@ -13,9 +13,9 @@ from netconsole.tui.widgets.painted import Line
 class DetailScreen(OverScreen):
     """History, histogram, losses and advice of a row. It is updated while it is open."""
 
-    def __init__(self, evidence: Subject) -> None:
+    def __init__(self, subject: Subject) -> None:
         super().__init__()
-        self.evidence = evidence
+        self.subject = subject
 
     def page(self, scene: Scene, width: int) -> Sequence[Line]:
-        return row_page.lines(scene, self.evidence, width)
+        return row_page.lines(scene, self.subject, width)

@@ -206,9 +206,9 @@ class MainScreen(Screen[None]):
         """The probe of the row under the cursor, else of the table in front."""
         table = self.table()
         key = table.cursor_key if table is not None else None
-        evidence = key.evidence if isinstance(key, stands_out.IncidentKey) else key
-        if isinstance(evidence, Subject) and evidence.probe:
-            return evidence.probe
+        subject = key.subject if isinstance(key, stands_out.IncidentKey) else key
+        if isinstance(subject, Subject) and subject.probe:
+            return subject.probe
         placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)
         return placed.block.probe if placed is not None else None
 

@@ -35,12 +35,12 @@ def rows(scene: Scene) -> list[TableRow]:
     return [_row(event, probe, number) for event, probe, number in arrived[:MAX_ROWS]]
 
 
-def find(scene: Scene, evidence: Subject) -> Event | None:
+def find(scene: Scene, subject: Subject) -> Event | None:
     """The event of a row; None when newer ones have pushed it out."""
-    probe = scene.state.probes.get(evidence.probe)
+    probe = scene.state.probes.get(subject.probe)
     if probe is None:
         return None
-    place = int(evidence.name) - (probe.events_arrived - len(probe.events))
+    place = int(subject.name) - (probe.events_arrived - len(probe.events))
     return probe.events[place] if 0 <= place < len(probe.events) else None
 
 

@@ -23,7 +23,7 @@ class IncidentKey:
     """The key of an incident's row: the cursor stays with the incident, whatever its best evidence is by now."""
 
     number: int
-    evidence: Subject = field(compare=False)
+    subject: Subject = field(compare=False)
 
 
 def block() -> Block:
@@ -76,7 +76,7 @@ def _logged(one: Incident) -> TableRow:
         "total": Cell(figure.count(one.total, one.at_least) if one.total is not None else "", one.total or 0),
         "peak": Cell(figure.number(one.peak) if one.is_count else "", one.peak or 0.0),
     }
-    return TableRow(IncidentKey(one.number, evidence_of(one)), cells)
+    return TableRow(IncidentKey(one.number, subject_of(one)), cells)
 
 
 def note(scene: Scene) -> str:
@@ -84,7 +84,7 @@ def note(scene: Scene) -> str:
     return looked_at(scene.state, scene.manifests)
 
 
-def evidence_of(finding: Incident) -> Subject:
+def subject_of(finding: Incident) -> Subject:
     """The row, histogram or probe that proves an incident best; the collector itself when no probe is meant."""
     return proofs(finding)[0]
 
@@ -146,7 +146,7 @@ def _row(finding: Incident, topic: str, unit: str) -> TableRow:
         "since": Cell(when, float(finding.since_ns), "dim"),
         "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
     }
-    return TableRow(IncidentKey(finding.number, evidence_of(finding)), cells)
+    return TableRow(IncidentKey(finding.number, subject_of(finding)), cells)
 
 
 def _topic(scene: Scene, finding: Incident) -> str:

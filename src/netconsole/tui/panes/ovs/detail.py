@@ -30,9 +30,9 @@ MAX_FLOW = 256
 _FIGURE_COLUMNS = 10
 
 
-def of_datapath(scene: Scene, evidence: Subject, _width: int) -> Iterator[Line]:
+def of_datapath(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     """Its state, on which CPUs it asks user space, and which flows are new in it."""
-    found = next((one for one in datapaths(scene) if one.row is not None and one.row.key == evidence.key), None)
+    found = next((one for one in datapaths(scene) if one.row is not None and one.row.key == subject.key), None)
     if found is None:
         return
     yield from _state(*verdict(found))
@@ -48,9 +48,9 @@ def of_vswitchd(scene: Scene, _evidence: Subject, _width: int) -> Iterator[Line]
     yield from _new_flows(scene)
 
 
-def of_port(scene: Scene, evidence: Subject, _width: int) -> Iterator[Line]:
+def of_port(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     """Its state, why upcalls are lost, which flows cause them, and the slowest answers that were sampled."""
-    found = next((one for one in ports(scene) if one.row.key == evidence.key), None)
+    found = next((one for one in ports(scene) if one.row.key == subject.key), None)
     if found is None:
         return
     labels = found.row.labels
@@ -65,9 +65,9 @@ def of_port(scene: Scene, evidence: Subject, _width: int) -> Iterator[Line]:
     yield from _slow(scene, labels)
 
 
-def of_drop(scene: Scene, evidence: Subject, _width: int) -> Iterator[Line]:
+def of_drop(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     """The flows whose packets are dropped there."""
-    labels = dict(evidence.key)
+    labels = dict(subject.key)
     place = ("location", "port", "netns", "reason")
     flows = [row for row in rows_of(scene, DROPS, "flows") if _same(row.labels, labels, place)]
     yield from _ranked(

@@ -152,9 +152,9 @@ def slow_rows(scene: Scene) -> list[TableRow]:
     ]
 
 
-def detail(scene: Scene, evidence: Subject, width: int) -> Iterator[Line]:
+def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     """The page of a way: its stages side by side, what it cannot count, its slowest samples."""
-    way = find(scene, evidence.probe, evidence.name)
+    way = find(scene, subject.probe, subject.name)
     if way is None:
         yield [("  no packets in this direction any more", "look")]
         return

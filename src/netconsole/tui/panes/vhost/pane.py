@@ -116,12 +116,12 @@ def block() -> Block:
 
 
 def _row(scene: Scene, one: Ranked) -> TableRow:
-    return TableRow(one.queue.evidence, partial(_cells, scene, one))
+    return TableRow(one.queue.subject, partial(_cells, scene, one))
 
 
-def detail(scene: Scene, evidence: Subject, width: int) -> Iterator[Line]:
+def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     """For the page of a queue: the stages of both ways side by side, and the slowest that were sampled."""
-    queue = next((queue for queue in queues(scene) if evidence in queue.rows), None)
+    queue = next((queue for queue in queues(scene) if subject in queue.rows), None)
     if queue is None:
         return
     level, words = verdict(scene, queue)

@@ -58,7 +58,7 @@ class Queue:
         return self.device, self.netns, self.number
 
     @property
-    def evidence(self) -> Subject:
+    def subject(self) -> Subject:
         """The row that Enter leads to: vhost's for packets to the guest, else what there is."""
         return self.rows[0]
 
