@@ -86,7 +86,7 @@ def test_a_key_ends_it(start: Start, keys: str) -> None:
         assert_terminal_restored(console)
         farewell = console.output.decode().rsplit("\x1b", 1)[1]
         assert "netconsole: watched for 00:00:" in farewell
-        assert "CPU time" in farewell and "every probe is gone" in farewell
+        assert "CPU time" in farewell and "every probe is removed" in farewell
 
 
 def assert_terminal_restored(console: TerminalProcess) -> None:
