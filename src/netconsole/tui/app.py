@@ -115,7 +115,7 @@ class ConsoleApp(App[None]):
         """Snapshots written so far."""
         self._read_facts = read_facts
         self._first_baseline = baseline
-        self.against: LiveComparison | None = None
+        self.comparison: LiveComparison | None = None
         self.recordings = Recordings(session, manifests)
         self._sent = (time.monotonic(), 0)
         self._bytes_per_s: float | None = None
@@ -180,7 +180,7 @@ class ConsoleApp(App[None]):
 
         def made(state: State, standing: Sequence[Incident], age_s: float | None) -> Scene:
             picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
-            return Scene(*picture, *done, self.against, self.recordings.progress)
+            return Scene(*picture, *done, self.comparison, self.recordings.progress)
 
         if self._frozen is not None:
             state, standing, age_s, log = self._frozen
@@ -202,8 +202,8 @@ class ConsoleApp(App[None]):
             self._standing = self._findings.update(state, connection)
             statuses = [probe.status for probe in state.probes.values()]
             seen = (state.collector.intervals, connection.phase, tuple(statuses))
-            if self.against is not None:
-                self.against.tick(state)
+            if self.comparison is not None:
+                self.comparison.tick(state)
         now_s = time.monotonic()
         age_s = self.session.age_s()
         stated_age_holds = self._stated_s is None or age_s is None or age_s + LOOK_EVERY_S <= self._stated_s
@@ -337,8 +337,8 @@ class ConsoleApp(App[None]):
         from netconsole.base.files import write_whole
         from netconsole.report import ticket
 
-        against = self.against
-        reference = ticket.reference(against.reference.name) if against is not None else None
+        comparison = self.comparison
+        reference = ticket.reference(comparison.reference.name) if comparison is not None else None
         redactor = ticket.redactor(wanted.redact)
         write_whole(wanted.file, ticket.render(taken, wanted.form, self.manifests, reference, redactor)[0])
 
@@ -356,13 +356,13 @@ class ConsoleApp(App[None]):
     def action_baseline(self) -> None:
         from netconsole.tui.screens.baselines import BaselinesScreen
 
-        current = self.against.reference.name if self.against is not None else None
+        current = self.comparison.reference.name if self.comparison is not None else None
         self.push_screen(BaselinesScreen(self.profile.name, current, self.compare_with))
 
     def compare_with(self, name: str | None, snapshots: Sequence[Snapshot] = ()) -> None:
         """Compares every figure with these snapshots from now on. None: stops comparing."""
         if name is None:
-            self.against = None
+            self.comparison = None
             self._main.say("figures are no longer compared with a baseline")
             return
         self._main.say(f"baseline {figure.safe(name, 40)}: reading the configuration of the host…")
@@ -372,12 +372,14 @@ class ConsoleApp(App[None]):
         """Computes the figures of the baseline. Runs in a thread: large snapshots take a while."""
         facts = self._read_facts() if self._read_facts is not None else {}
         reference = Reference(name, snapshots, facts, self.manifests)
-        against = LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self._read_facts)
-        self.call_later(self._use, against)
+        comparison = LiveComparison(
+            self.session, self.manifests, lambda: self.profile, reference, facts, self._read_facts
+        )
+        self.call_later(self._use, comparison)
 
-    def _use(self, against: LiveComparison) -> None:
-        self.against = against
-        self._main.say(f"every figure is compared with the baseline {figure.safe(against.reference.name, 40)}", "ok")
+    def _use(self, comparison: LiveComparison) -> None:
+        self.comparison = comparison
+        self._main.say(f"every figure is compared with the baseline {figure.safe(comparison.reference.name, 40)}", "ok")
         self.action_redraw()
 
     def action_record(self) -> None:
@@ -410,7 +412,7 @@ class ConsoleApp(App[None]):
     def _subject_of(self, metric: str) -> Subject:
         """The row that a finding of the comparison is about, else its probe."""
         with self.session.view() as state:
-            found = self.against.reference.locate(state.probes, self.manifests, metric) if self.against else None
+            found = self.comparison.reference.locate(state.probes, self.manifests, metric) if self.comparison else None
         probe = metric.partition("/")[0]
         return Subject(*found) if found is not None else Subject(probe, "probe", probe, ())
 

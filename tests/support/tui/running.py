@@ -66,9 +66,9 @@ class Running:
     async def settled(self) -> str:
         """What the screen shows when threads have done their work."""
         await self.app.workers.wait_for_complete()
-        against = self.app.against
-        if against is not None:
-            against.join()
+        comparison = self.app.comparison
+        if comparison is not None:
+            comparison.join()
         for _ in range(3):
             await self.pilot.pause()
         return self.text()

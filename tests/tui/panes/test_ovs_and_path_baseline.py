@@ -30,8 +30,8 @@ def session(upcalls: int, qdisc_ns: int) -> PlayedSession:
 
 def scene_of(now: PlayedSession, before: PlayedSession) -> Scene:
     good = builder.build(before.state, MANIFESTS, PROFILE, builder.totals_at_start(before.state))
-    against = LiveComparison(now, MANIFESTS, lambda: PROFILE, Reference("good", [good] * 5, {}), {})
-    return Scene(now.state, MANIFESTS, PROFILE, Connection("live"), against=against)
+    comparison = LiveComparison(now, MANIFESTS, lambda: PROFILE, Reference("good", [good] * 5, {}), {})
+    return Scene(now.state, MANIFESTS, PROFILE, Connection("live"), comparison=comparison)
 
 
 def test_slower_stages_and_more_upcalls_are_said() -> None:

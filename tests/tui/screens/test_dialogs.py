@@ -206,11 +206,11 @@ async def test_a_baseline_is_chosen_from_a_list_that_says_what_it_is_good_for(he
         assert isinstance(one.app.screen, BaselinesScreen)
         assert "quiet" in text and "the same profile: summary" in text and "spread from 3 runs" in text
         await one.press("enter")
-        assert one.app.against is not None and one.app.against.reference.name == "quiet"
+        assert one.app.comparison is not None and one.app.comparison.reference.name == "quiet"
         text = await one.press("b")
         assert "no baseline" in text and "quiet (in use)" in text
         await one.press("home", "enter")
-        assert one.app.against is None
+        assert one.app.comparison is None
 
 
 async def test_no_baselines_and_bad_ones_are_said(here: Path) -> None:
@@ -222,4 +222,4 @@ async def test_no_baselines_and_bad_ones_are_said(here: Path) -> None:
         (folder / "bad.json").write_text("{")
         assert "not a baseline" in await one.press("b")
         text = await one.press("enter")
-        assert "not a baseline" in text and one.app.against is None
+        assert "not a baseline" in text and one.app.comparison is None

@@ -111,7 +111,7 @@ def left_out(scene: Scene | None, pane: Pane) -> frozenset[str]:
     """Names of the blocks that have nothing to say now: without a baseline, or of what is not on this host."""
     measuring = {name for name, state in scene.state.probes.items() if state.measuring} if scene is not None else set()
     absent = {placed.block.name for placed in pane.blocks if placed.of and not measuring.intersection(placed.of)}
-    return frozenset(absent if scene is not None and scene.against is not None else {*absent, against_baseline.NAME})
+    return frozenset(absent if scene is not None and scene.comparison is not None else {*absent, against_baseline.NAME})
 
 
 def missing(scene: Scene, pane: Pane) -> str:

@@ -107,8 +107,8 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
     for value in value_columns(spec):
         yield _value(row, value.name, value.unit, value.kind == "max", lower_bound)
     yield []
-    if scene.against is not None:
-        reference = scene.against.reference
+    if scene.comparison is not None:
+        reference = scene.comparison.reference
         values = value_columns(spec)
         figures = [(one.name, reference.value(state, manifest, subject.name, row, one)) for one in values]
         yield from baseline_cells.lines(figures, reference.name, reference.why_not(state, manifest))
@@ -145,8 +145,8 @@ def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, subject: Sub
     yield [(f"{_INDENT}last interval  ", "dim"), (summary(one.delta, one.unit), "")]
     yield [(f"{_INDENT}since attached ", "dim"), (summary(one.total, one.unit), "")]
     yield []
-    if scene.against is not None:
-        reference = scene.against.reference
+    if scene.comparison is not None:
+        reference = scene.comparison.reference
         figures = [
             (f"p{percent:g}", reference.percentile(state, manifest, subject.name, one, percent))
             for percent in PERCENTILES
@@ -196,8 +196,8 @@ def _probe(scene: Scene, state: ProbeState, manifest: Manifest) -> Iterator[Line
         written = figure.UNKNOWN if counted is None else figure.count(counted.count.total, not state.counters_are_exact)
         yield [(f"{_INDENT}{counter:<18}", "dim"), (f"{written} {spec.unit}", ""), (f"  {spec.help}", "dim")]
     yield []
-    if scene.against is not None:
-        reference = scene.against.reference
+    if scene.comparison is not None:
+        reference = scene.comparison.reference
         counters = [(name, reference.counter(state, manifest, name)) for name in manifest.counters]
         yield from baseline_cells.lines(counters, reference.name, reference.why_not(state, manifest))
 

@@ -60,7 +60,7 @@ class Scene:
     """Probes that the governor must not change."""
     lowered: Sequence[str] = ()
     """Probes that the governor has lowered to keep the budget."""
-    against: LiveComparison | None = None
+    comparison: LiveComparison | None = None
     """The comparison with the baseline, if there is one."""
     recording: Progress | None = None
     """The progress of the recording of this session, if there is one."""

@@ -52,24 +52,24 @@ def cells(held: FigureChange | None, of: str = "") -> dict[str, Cell]:
 
 def of_value(scene: Scene, probe: str, table: str, row: RowState, name: str) -> dict[str, Cell]:
     """The cells for a value of a table's row; none while there is no baseline."""
-    if scene.against is None:
+    if scene.comparison is None:
         return {}
     state, manifest = scene.state.probes.get(probe), scene.manifests.get(probe)
     spec = manifest.tables.get(table) if manifest is not None else None
     value = next((one for one in spec.value if one.name == name), None) if spec is not None else None
     if state is None or manifest is None or value is None:
         return cells(None)
-    return cells(scene.against.reference.value(state, manifest, table, row, value))
+    return cells(scene.comparison.reference.value(state, manifest, table, row, value))
 
 
 def of_percentile(scene: Scene, probe: str, name: str, one: HistogramState, percent: float) -> dict[str, Cell]:
     """The cells for a percentile of a histogram; none while there is no baseline."""
-    if scene.against is None:
+    if scene.comparison is None:
         return {}
     state, manifest = scene.state.probes.get(probe), scene.manifests.get(probe)
     if state is None or manifest is None:
         return cells(None)
-    return cells(scene.against.reference.percentile(state, manifest, name, one, percent))
+    return cells(scene.comparison.reference.percentile(state, manifest, name, one, percent))
 
 
 def lines(figures: list[tuple[str, FigureChange | None]], name: str, why_not: str | None) -> Iterator[Line]:

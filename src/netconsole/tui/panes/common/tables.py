@@ -80,7 +80,7 @@ class Block:
 
     def columns_of(self, scene: Scene) -> tuple[TableColumn, ...]:
         """The columns, and before the trend those of the baseline while there is one."""
-        if scene.against is None or self.probe is None:
+        if scene.comparison is None or self.probe is None:
             return self.columns
         at = next((place for place, column in enumerate(self.columns) if column.name == "history"), len(self.columns))
         return (*self.columns[:at], *baseline_cells.COLUMNS, *self.columns[at:])
@@ -156,10 +156,10 @@ def _row_cells(
     total = row.total(spec.sort)
     cells["total"] = Cell(_total(total, lower_bound), total)
     cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
-    if scene.against is not None:
+    if scene.comparison is not None:
         value = next(one for one in spec.value if one.name == spec.sort)
         manifest = scene.manifests[probe.name]
-        cells.update(baseline_cells.cells(scene.against.reference.value(probe, manifest, table.name, row, value)))
+        cells.update(baseline_cells.cells(scene.comparison.reference.value(probe, manifest, table.name, row, value)))
     return cells
 
 
@@ -187,9 +187,11 @@ def _histogram_cells(
         cells[title] = Cell(figure.quantity(value, one.unit), value)
     cells["max"] = Cell(figure.quantity(one.total.max, one.unit), one.total.max)
     cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit=one.unit)
-    if scene.against is not None:
+    if scene.comparison is not None:
         manifest = scene.manifests[probe.name]
-        cells.update(baseline_cells.cells(scene.against.reference.percentile(probe, manifest, group.name, one, 99.0)))
+        cells.update(
+            baseline_cells.cells(scene.comparison.reference.percentile(probe, manifest, group.name, one, 99.0))
+        )
     return cells
 
 

@@ -40,16 +40,16 @@ def block() -> Block:
 
 def rows(scene: Scene) -> list[TableRow]:
     """The findings that lasted two windows, the worst first."""
-    standing = scene.against.standing if scene.against is not None else None
+    standing = scene.comparison.standing if scene.comparison is not None else None
     return [_row(one) for one in standing.findings[:MAX_SHOWN]] if standing is not None else []
 
 
 def _title(scene: Scene) -> str:
-    against = scene.against
-    if against is None:
+    comparison = scene.comparison
+    if comparison is None:
         return "AGAINST BASELINE"
-    parts = [f"AGAINST BASELINE {figure.safe(against.reference.name, 32)}"]
-    standing = against.standing
+    parts = [f"AGAINST BASELINE {figure.safe(comparison.reference.name, 32)}"]
+    standing = comparison.standing
     if standing is not None:
         worse = sum(one.direction == "worse" for one in standing.findings)
         parts.append(f"{worse} worse" if worse else "nothing worse")
@@ -60,14 +60,14 @@ def _title(scene: Scene) -> str:
 
 
 def _note(scene: Scene) -> str:
-    against = scene.against
-    if against is None:
+    comparison = scene.comparison
+    if comparison is None:
         return "no baseline; press b to choose one"
-    if against.error is not None:
-        return f"not compared: {figure.safe(against.error)}"
-    if against.standing is None:
+    if comparison.error is not None:
+        return f"not compared: {figure.safe(comparison.error)}"
+    if comparison.standing is None:
         return "measuring the first windows"
-    left_out = against.standing.comparison.not_comparable
+    left_out = comparison.standing.comparison.not_comparable
     why = f"; not compared: {figure.safe(left_out[0].metric, 40)}: {figure.safe(left_out[0].why)}" if left_out else ""
     return f"nothing differs from the baseline beyond chance{why}"
 

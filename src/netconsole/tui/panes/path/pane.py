@@ -216,7 +216,7 @@ def _way_cells(scene: Scene, way: Way, at_least: bool) -> dict[str, Cell]:
     cells["history"] = Cell("", history=partial(group.history, busiest.key, SPARK), unit="ns")
     if len(way.parts) == 1:
         return cells | baseline_cells.of_percentile(scene, way.probe, CROSSING, busiest, 99.0)
-    return cells | (baseline_cells.cells(None) if scene.against is not None else {})
+    return cells | (baseline_cells.cells(None) if scene.comparison is not None else {})
 
 
 def _stage_cells(

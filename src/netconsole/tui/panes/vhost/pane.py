@@ -233,8 +233,8 @@ def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
         "suppressed": Cell(figure.number(None if polled is None else round(polled)), polled),
         "history": Cell("", history=partial(_history, scene, queue)),
     }
-    if scene.against is not None:
-        cells.update(_held(scene, scene.against.reference, queue, total))
+    if scene.comparison is not None:
+        cells.update(_held(scene, scene.comparison.reference, queue, total))
     return cells
 
 
