@@ -51,7 +51,7 @@ class LiveComparison:
         read_facts: Callable[[], Mapping[str, FactData]] | None = None,
     ) -> None:
         self.reference = reference
-        self.standing: ComparedWindow | None = None
+        self.window: ComparedWindow | None = None
         """None until the first two windows are over."""
         self.error: str | None = None
         self._session = session
@@ -115,7 +115,7 @@ class LiveComparison:
             lasting = tuple(
                 one for one in comparison.findings if one.significant and self._before.get(one.metric) == one.direction
             )
-            self.standing = ComparedWindow(comparison, lasting, taken.duration_s, time.monotonic())
+            self.window = ComparedWindow(comparison, lasting, taken.duration_s, time.monotonic())
         self._before = {metric: str(direction) for metric, direction in certain.items()}
         if unknown and self._read_facts is not None and time.monotonic() - self._facts_s > FACTS_EVERY_S:
             self._facts_s = time.monotonic()

@@ -120,7 +120,7 @@ class Reference:
         if now is None or spec is None:
             return None
         typical = self._count(probe, manifest, (manifest.name, "counter", name, ()))
-        return None if typical is None else _held(now, typical, spec.unit, spec.worse, True)
+        return None if typical is None else _figure_change(now, typical, spec.unit, spec.worse, True)
 
     def value(
         self, probe: ProbeState, manifest: Manifest, table: str, row: RowState, value: ColumnSpec
@@ -144,7 +144,7 @@ class Reference:
         if typical is None:
             return None
         now = max(known) if is_gauge else sum(known)
-        return _held(now, typical, value.unit, worse, not is_gauge, len(members) > 1)
+        return _figure_change(now, typical, value.unit, worse, not is_gauge, len(members) > 1)
 
     def percentile(
         self, probe: ProbeState, manifest: Manifest, histogram: str, row: HistogramState, percent: float
@@ -167,7 +167,7 @@ class Reference:
         if now is None or typical is None:
             return None
         worse = manifest.histograms[histogram].worse
-        return _held(now, typical, row.unit, worse, False, len(members) > 1)
+        return _figure_change(now, typical, row.unit, worse, False, len(members) > 1)
 
     def locate(
         self, probes: Mapping[str, ProbeState], manifests: Mapping[str, Manifest], metric: str
@@ -258,7 +258,7 @@ class Reference:
         return group
 
 
-def _held(
+def _figure_change(
     now: float, typical: _Typical, unit: str, worse: Polarity, per_second: bool, together: bool = False
 ) -> FigureChange:
     """A figure with its change in a word. It is "same" within the baseline's range, or with a small difference."""

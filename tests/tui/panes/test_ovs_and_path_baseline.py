@@ -36,19 +36,21 @@ def scene_of(now: PlayedSession, before: PlayedSession) -> Scene:
 
 def test_slower_stages_and_more_upcalls_are_said() -> None:
     scene = scene_of(session(1000, 800_000), session(100, 80_000))
-    assert ovs.port_rows(scene)[0].cells["held"].text == "×10 more"
+    assert ovs.port_rows(scene)[0].cells["vs_baseline"].text == "×10 more"
     whole, lookup, _, qdisc = path.way_rows(scene)
-    assert lookup.cells["held"].text.endswith("same")
-    assert "worse" in qdisc.cells["held"].text
+    assert lookup.cells["vs_baseline"].text.endswith("same")
+    assert "worse" in qdisc.cells["vs_baseline"].text
     assert qdisc.cells["change"].text.startswith("+")
-    assert "worse" in whole.cells["held"].text
-    assert "worse" in path.device_rows(scene)[0].cells["held"].text
+    assert "worse" in whole.cells["vs_baseline"].text
+    assert "worse" in path.device_rows(scene)[0].cells["vs_baseline"].text
 
 
 def test_every_table_has_the_columns_and_every_row_the_cells() -> None:
     scene = scene_of(session(1000, 800_000), session(100, 80_000))
     blocks = [ovs.health_block(FLOWS), ovs.ports_block(), path.ways_block(PATH), path.devices_block(PATH)]
     for block in blocks:
-        assert {"held", "change"} <= {column.name for column in block.columns_of(scene)}
+        assert {"vs_baseline", "change"} <= {column.name for column in block.columns_of(scene)}
         rows = [row for row in block.rows(scene) if row.cells.get("kind", row.cells.get("n")) is not None]
-        assert all("held" in row.cells for row in rows if "process" not in {cell.text for cell in row.cells.values()})
+        assert all(
+            "vs_baseline" in row.cells for row in rows if "process" not in {cell.text for cell in row.cells.values()}
+        )

@@ -1,4 +1,4 @@
-"""A figure held against the baseline, in words and figures: ``×4.5 worse``, ``+76.2 us``."""
+"""A figure compared with the baseline, in words and figures: ``×4.5 worse``, ``+76.2 us``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece
 
 COLUMNS = (
-    TableColumn("held", "vs baseline", 14, spare=4),
+    TableColumn("vs_baseline", "vs baseline", 14, spare=4),
     TableColumn("change", "change", 9, right=True, spare=8),
 )
 """Of every table while there is a baseline."""
@@ -24,29 +24,29 @@ NS_PER_PERCENT = 1e7
 TONES: dict[str, Tone] = {"worse": "look", "better": "ok", "more": "", "less": "", "same": "dim"}
 
 
-def ratio(held: FigureChange) -> str:
+def ratio(change: FigureChange) -> str:
     """How many times the baseline, and whether that is worse: ``×4.50 worse``; ``all`` where rows were added up."""
-    whole = "all " if held.together else ""
-    if held.ratio is None:
-        return f"{whole}new, {held.word}" if held.word != "same" else f"{whole}same"
-    return f"{whole}×{figure.number(held.ratio)} {held.word}"
+    whole = "all " if change.together else ""
+    if change.ratio is None:
+        return f"{whole}new, {change.word}" if change.word != "same" else f"{whole}same"
+    return f"{whole}×{figure.number(change.ratio)} {change.word}"
 
 
-def difference(held: FigureChange) -> str:
+def difference(change: FigureChange) -> str:
     """Now less baseline, with its sign and unit."""
-    written = said(abs(held.difference), held.unit)
-    return f"{'-' if held.difference < 0 else '+'}{written}"
+    written = said(abs(change.difference), change.unit)
+    return f"{'-' if change.difference < 0 else '+'}{written}"
 
 
-def cells(held: FigureChange | None, of: str = "") -> dict[str, Cell]:
+def cells(change: FigureChange | None, of: str = "") -> dict[str, Cell]:
     """The cells of :data:`COLUMNS`; unknown without a baseline. ``of`` says which figure, where it varies."""
-    if held is None:
-        return {"held": Cell(figure.UNKNOWN, tone="dim"), "change": Cell(figure.UNKNOWN, tone="dim")}
-    tone = TONES[held.word]
-    size = held.ratio if held.ratio is not None else float("inf") if held.now else 1.0
+    if change is None:
+        return {"vs_baseline": Cell(figure.UNKNOWN, tone="dim"), "change": Cell(figure.UNKNOWN, tone="dim")}
+    tone = TONES[change.word]
+    size = change.ratio if change.ratio is not None else float("inf") if change.now else 1.0
     return {
-        "held": Cell(f"{of} {ratio(held)}".lstrip(), size, tone),
-        "change": Cell(_short(held), held.difference, tone),
+        "vs_baseline": Cell(f"{of} {ratio(change)}".lstrip(), size, tone),
+        "change": Cell(_short(change), change.difference, tone),
     }
 
 
@@ -77,25 +77,25 @@ def lines(figures: list[tuple[str, FigureChange | None]], name: str, why_not: st
     yield [("  Against baseline ", "head"), (figure.safe(name, 64), "head"), (", the last interval", "dim")]
     if why_not is not None:
         yield [(f"  not compared: {figure.safe(why_not)}", "look")]
-    for title, held in figures if why_not is None else ():
+    for title, change in figures if why_not is None else ():
         head: Piece = (f"  {figure.safe(title, 18):<18}", "dim")
-        if held is None:
+        if change is None:
             yield [head, ("the baseline lacks this figure, or this interval does", "dim")]
             continue
-        values = f"{said(held.now, held.unit)}, baseline {said(held.baseline, held.unit)}"
+        values = f"{said(change.now, change.unit)}, baseline {said(change.baseline, change.unit)}"
         yield [
             head,
             (figure.fit(values, 44), ""),
-            (f" {ratio(held)}, {difference(held)}", TONES[held.word]),
+            (f" {ratio(change)}, {difference(change)}", TONES[change.word]),
         ]
     yield []
 
 
-def _short(held: FigureChange) -> str:
+def _short(change: FigureChange) -> str:
     """The difference for a column of nine cells; packets, bytes and the like are named by the column beside it."""
-    sign, size = "-" if held.difference < 0 else "+", abs(held.difference)
-    if held.unit == "ns/s":
+    sign, size = "-" if change.difference < 0 else "+", abs(change.difference)
+    if change.unit == "ns/s":
         return sign + figure.percent(size / NS_PER_PERCENT)
-    if held.unit in TIME_UNITS:
-        return sign + figure.duration(size, held.unit)
-    return f"{sign}{figure.number(size)}{'/s' if held.unit.endswith('/s') else ''}"
+    if change.unit in TIME_UNITS:
+        return sign + figure.duration(size, change.unit)
+    return f"{sign}{figure.number(size)}{'/s' if change.unit.endswith('/s') else ''}"

@@ -40,8 +40,8 @@ def block() -> Block:
 
 def rows(scene: Scene) -> list[TableRow]:
     """The findings that lasted two windows, the worst first."""
-    standing = scene.comparison.standing if scene.comparison is not None else None
-    return [_row(one) for one in standing.findings[:MAX_SHOWN]] if standing is not None else []
+    window = scene.comparison.window if scene.comparison is not None else None
+    return [_row(one) for one in window.findings[:MAX_SHOWN]] if window is not None else []
 
 
 def _title(scene: Scene) -> str:
@@ -49,13 +49,13 @@ def _title(scene: Scene) -> str:
     if comparison is None:
         return "AGAINST BASELINE"
     parts = [f"AGAINST BASELINE {figure.safe(comparison.reference.name, 32)}"]
-    standing = comparison.standing
-    if standing is not None:
-        worse = sum(one.direction == "worse" for one in standing.findings)
+    window = comparison.window
+    if window is not None:
+        worse = sum(one.direction == "worse" for one in window.findings)
         parts.append(f"{worse} worse" if worse else "nothing worse")
-        parts.append(f"of {standing.comparison.compared} figures")
-        age_s = max(0, int(time.monotonic() - standing.ended_s))
-        parts.append(f"the {standing.window_s:.0f} s until {age_s} s ago")
+        parts.append(f"of {window.comparison.compared} figures")
+        age_s = max(0, int(time.monotonic() - window.ended_s))
+        parts.append(f"the {window.window_s:.0f} s until {age_s} s ago")
     return " · ".join(parts)
 
 
@@ -65,9 +65,9 @@ def _note(scene: Scene) -> str:
         return "no baseline; press b to choose one"
     if comparison.error is not None:
         return f"not compared: {figure.safe(comparison.error)}"
-    if comparison.standing is None:
+    if comparison.window is None:
         return "measuring the first windows"
-    left_out = comparison.standing.comparison.not_comparable
+    left_out = comparison.window.comparison.not_comparable
     why = f"; not compared: {figure.safe(left_out[0].metric, 40)}: {figure.safe(left_out[0].why)}" if left_out else ""
     return f"nothing differs from the baseline beyond chance{why}"
 

@@ -234,11 +234,11 @@ def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
         "history": Cell("", history=partial(_history, scene, queue)),
     }
     if scene.comparison is not None:
-        cells.update(_held(scene, scene.comparison.reference, queue, total))
+        cells.update(_change_cells(scene, scene.comparison.reference, queue, total))
     return cells
 
 
-def _held(scene: Scene, reference: Reference, queue: Queue, total: HistogramState | None) -> dict[str, Cell]:
+def _change_cells(scene: Scene, reference: Reference, queue: Queue, total: HistogramState | None) -> dict[str, Cell]:
     """How long interrupts take, where that is measured; else what comes to the guest."""
     probes, manifests = scene.state.probes, scene.manifests
     if total is not None and total.delta.count and INTERRUPTS in manifests:
