@@ -143,19 +143,6 @@ def test_each_shipped_profile_has_a_whole_budget_that_is_kept(name: str, catalog
     )
 
 
-def test_the_probe_option_runs_only_these_and_adds_what_the_profile_lacks(
-    directory: Path, catalogue: Catalogue
-) -> None:
-    profile = loader.load("base", catalogue, [directory])
-    requests = plan(profile, catalogue, ["softnet", "kernel_drops", "softnet"])
-    assert [(request.name, request.mode) for request in requests] == [
-        ("softnet", "summary"),
-        ("kernel_drops", "details"),
-    ]
-    with pytest.raises(BadInput, match="did you mean"):
-        plan(profile, catalogue, ["kernel_drop"])
-
-
 @pytest.mark.parametrize(
     ("text", "key", "said"),
     [
