@@ -126,9 +126,8 @@ class ReplaySession:
     # ---- this moment, beside the state ----
 
     def incidents(self) -> Sequence[Incident]:
-        """All incidents of what was played since the last jump, the oldest first."""
-        with self._lock:
-            return tuple(self._player.place.findings.log)
+        """All incidents of what was played since the last jump, the oldest first. Call it inside :meth:`view`."""
+        return tuple(self._player.place.findings.log)
 
     def standing(self) -> Sequence[Incident]:
         """What stands out at this moment."""
