@@ -201,9 +201,12 @@ async def test_a_snapshot_that_is_asked_for_while_it_plays_stands_still(recordin
         assert place.at_s == one.session.position().at_s
 
 
-@pytest.mark.parametrize("key", ["e", "u", "w"])
-async def test_nothing_in_it_can_be_changed(recording: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("e", "this is a recording: "), ("u", "this is a recording: "), ("w", "this is already a recording")],
+)
+async def test_nothing_in_it_can_be_changed(recording: Path, key: str, said: str) -> None:
     async with replaying(recording) as one:
         await one.press(key)
-        await one.shows("this is a recording")
+        await one.shows(said)
         assert one.app.screen is one.app._main
