@@ -153,8 +153,8 @@ def test_standard_error_may_be_a_file(tmp_path: Path) -> None:
         process.press("q")
         process.wait()
         assert process.status == 0
-    assert "netconsole: recording of" in said.read_text()
-    assert b"netconsole: recording of" not in process.output
+    assert "netconsole: left the recording of" in said.read_text()
+    assert b"netconsole: left the recording of" not in process.output
 
 
 def test_without_a_terminal_it_says_what_to_do_instead(scenario: Path) -> None:
