@@ -169,20 +169,24 @@ def checksum(data: bytes) -> int:
 def frame(kind: str) -> bytes:
     """An Ethernet frame from a to b, with what its kind says is wrong with it."""
     source = kind.rpartition("from ")[2] if " from " in kind else Wire.ADDRESSES[0]
-    ends = socket.inet_aton(source) + socket.inet_aton(Wire.ADDRESSES[1])
-    protocol = 6 if "TCP" in kind else 253 if "253" in kind else 17
-    if protocol == 6:
+    ends = socket.inet_aton(source) + socket.inet_aton("198.51.100.7" if "forwarded" in kind else Wire.ADDRESSES[1])
+    protocol = 6 if "TCP" in kind else 253 if "253" in kind else 1 if "ICMP" in kind else 17
+    if protocol == 1:
+        body = struct.pack("!BBHHH", 8, 0, 0xDEAD, 1, 1) + b"x" * 16
+    elif protocol == 6:
         body = struct.pack("!HHIIBBHHH", 40000, PORT, 1, 0, 5 << 4, 2, 1024, 0xDEAD, 0)
     else:
         wrong = 0xDEAD if "UDP checksum" in kind else 0
         body = struct.pack("!HHHH", 40000, PORT, 8 + 16, wrong) + b"x" * 16
     length = 20 + len(body) + (100 if "is cut" in kind else 0)
     words = 4 if "short IP header" in kind else 5
-    head = struct.pack("!BBHHHBBH", 4 << 4 | words, 0, length, 1, 0, 64, protocol, 0) + ends
+    version, hops = (9 if "version 9" in kind else 4), (1 if "one hop" in kind else 64)
+    head = struct.pack("!BBHHHBBH", version << 4 | words, 0, length, 1, 0, hops, protocol, 0) + ends
     right = checksum(head) ^ (0x5555 if "IP checksum" in kind else 0)
     head = head[:10] + struct.pack("!H", right) + head[12:]
-    macs = b"".join(bytes.fromhex(mac.replace(":", "")) for mac in (Wire.MACS[1], Wire.MACS[0]))
-    return macs + b"\x08\x00" + head + body
+    target = "02:00:00:00:00:ff" if "somebody else" in kind else Wire.MACS[1]
+    macs = b"".join(bytes.fromhex(mac.replace(":", "")) for mac in (target, Wire.MACS[0]))
+    return macs + (b"\x88\xb5" if "nobody speaks" in kind else b"\x08\x00") + head + body
 
 
 class Watch:
