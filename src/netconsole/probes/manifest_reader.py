@@ -104,9 +104,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         events={key: _event(item) for key, item in _named(root.table("events"))},
         findings=tuple(_finding(item, tables, histograms) for item in root.tables("findings")),
         topic=_word(probe, "topic", name.replace("_", " ")),
-        panes=tuple(_place(item, name, tables, histograms) for item in root.tables("panes"))
-        if root.has("panes")
-        else (PlaceSpec("host", name.replace("_", " ")),),
+        panes=_panes(root, name, tables, histograms),
         governed_by=tuple(_governed(item) for item in root.tables("governed_by")),
         losses=_losses(root.table("losses")),
         directory=directory,
@@ -262,6 +260,24 @@ def _histogram(name: str, item: Checker) -> HistogramSpec:
     worse = _worse(item, "histogram", name, unit)
     spec = HistogramSpec(item.text("title", ""), unit, _columns(item, "key"), worse)
     return replace(spec, columns=_shown(item, spec.labels))
+
+
+def _panes(
+    root: Checker, probe: str, tables: Mapping[str, TableSpec], histograms: Mapping[str, HistogramSpec]
+) -> tuple[PlaceSpec, ...]:
+    """The places of a probe; where it says none, all of it is on the pane Host."""
+    if not root.has("panes"):
+        return (PlaceSpec("host", probe.replace("_", " ")),)
+    whole = {("table", name) for name in tables} | {("histogram", name) for name in histograms}
+    places, shown_in = [], {pane: set[tuple[str, str]]() for pane in ("", *PANES)}
+    for item in root.tables("panes"):
+        place = _place(item, probe, tables, histograms)
+        shows = {(str(place.kind), place.name)} if place.kind else whole
+        if shows & shown_in[place.pane]:
+            item.wrong("pane", f"expected another pane: {place.pane} shows this already")
+        shown_in[place.pane] |= shows
+        places.append(place)
+    return tuple(places)
 
 
 def _place(

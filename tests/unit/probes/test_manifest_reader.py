@@ -169,6 +169,12 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
         ("[knobs]", "[[panes]]\npane = 'drops'\nalways = true\n[knobs]", "panes[0].always", "overview alone"),
         ("[knobs]", "[[panes]]\npane = 'drops'\nrow = 0\n[knobs]", "panes[0].row", "from 1"),
         ("[knobs]", "[panes]\n[knobs]", "panes", "list of tables"),
+        (
+            "[knobs]",
+            "[[panes]]\npane = 'drops'\n[[panes]]\npane = 'drops'\ntable = 'drops'\n[knobs]",
+            "panes[1].pane",
+            "already",
+        ),
         ("[knobs]", "[[governed_by]]\n[knobs]", "governed_by[0].facts", "list of fact keys"),
         (
             "[knobs]",

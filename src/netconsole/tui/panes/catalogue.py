@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from netconsole.base import figure
 from netconsole.probes.manifest import Manifest, PlaceSpec
@@ -142,36 +143,15 @@ def _refusal(states: Sequence[ProbeState]) -> str:
     return f"{', '.join(names)} {'are' if names[1:] else 'is'} {first.status}: {cause if names[1:] else why}."
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A place that a manifest names, with the block that stands there and the probes that name it."""
-
-    spec: PlaceSpec
-    block: Block
-    probes: tuple[str, ...]
-
-    @property
-    def placed(self) -> PlacedBlock:
-        """As a pane has it."""
-        return PlacedBlock(self.spec.tab, self.block, self.spec.lines)
-
-
 def _overview(manifests: Mapping[str, Manifest], here: Collection[str]) -> Pane:
     """What stands out, then each topic in short; what only some hosts have is left out where nothing measures it."""
     top = (
         (PlacedBlock("Stands out", stands_out.block(), lines=8),),
         (PlacedBlock("Baseline", against_baseline.block(), lines=7),),
     )
-    naming: dict[str, list[str]] = {}
-    for name, spec in _named(manifests, "overview"):
-        naming.setdefault(spec.name if spec.kind == "drawn" else f"{name}/{spec.name}", []).append(name)
-    rows: dict[int | None, list[PlacedBlock]] = {}
-    for place in _places(manifests, here, "overview"):
-        spec, first = place.spec, place.probes[0]
-        of = () if spec.always else tuple(naming[spec.name if spec.kind == "drawn" else f"{first}/{spec.name}"])
-        rows.setdefault(spec.row, []).append(PlacedBlock(spec.tab, place.block, spec.lines, of))
-    topics = dict.fromkeys(name for name, spec in _named(manifests, "overview") if spec.kind != "drawn")
-    return Pane("overview", "Overview", (*top, *(tuple(row) for row in rows.values())), tuple(topics))
+    rows, _ = _by_row(_placed(manifests, here, "overview"))
+    topics = dict.fromkeys(name for name, place in _places(manifests, "overview") if place.kind != "drawn")
+    return Pane("overview", "Overview", (*top, *rows), tuple(topics))
 
 
 def _full(
@@ -183,58 +163,64 @@ def _full(
     profile: str = "",
     in_pairs: bool = False,
 ) -> Pane:
-    """The rows that manifests number, and below them what they do not; that in pairs, if so, or where there is much."""
+    """The rows that manifests number, and below them what they do not: in pairs, if so, or where there is much."""
+    rows, below = _by_row(_placed(manifests, here, name))
+    probes = dict.fromkeys(probe for probe, _ in _places(manifests, name))
+    return Pane(name, title, (*rows, *(_pairs(below) if in_pairs else _rows(below))), tuple(probes), missing, profile)
+
+
+def _places(manifests: Mapping[str, Manifest], pane: str) -> list[tuple[str, PlaceSpec]]:
+    """The places of a pane that manifests name, each with its probe, in order."""
+    found = [(name, place) for name, manifest in manifests.items() for place in manifest.panes if place.pane == pane]
+    return sorted(found, key=lambda one: (one[1].row or math.inf, one[1].order))
+
+
+def _placed(
+    manifests: Mapping[str, Manifest], here: Collection[str], pane: str
+) -> Iterator[tuple[int | None, PlacedBlock]]:
+    """The blocks of a pane, each with its row; one that several probes name stands where the first of them has it."""
+    places = [(name, place) for name, place in _places(manifests, pane) if name in here or place.always]
+    drawn_of: dict[str, list[str]] = {}
+    for name, place in places:
+        if place.kind == "drawn":
+            drawn_of.setdefault(place.name, []).append(name)
+    for name, place in places:
+        probes = drawn_of[place.name] if place.kind == "drawn" else [name]
+        if name == probes[0]:
+            of = tuple(probes) if pane == "overview" and not place.always else ()
+            for tab, block in _blocks(manifests[name], place, probes):
+                yield place.row, PlacedBlock(tab, block, place.lines, of)
+
+
+def _blocks(manifest: Manifest, place: PlaceSpec, probes: Sequence[str]) -> list[tuple[str, Block]]:
+    """What stands in a place, with the tab of each."""
+    if place.kind == "drawn":
+        return [(place.tab, drawn.BLOCKS[place.name](probes))]
+    if place.kind == "table":
+        return [(place.tab, table_block(manifest, place.name))]
+    if place.kind == "histogram":
+        return [(place.tab, histogram_block(manifest, place.name))]
+    names = [(name, table_block) for name in manifest.tables] + [
+        (name, histogram_block) for name in manifest.histograms
+    ]
+    return [
+        (f"{place.tab}: {name.replace('_', ' ')}" if names[1:] else place.tab, block(manifest, name))
+        for name, block in names
+    ]
+
+
+def _by_row(
+    placed: Iterable[tuple[int | None, PlacedBlock]],
+) -> tuple[list[tuple[PlacedBlock, ...]], list[PlacedBlock]]:
+    """The rows that have a number, and what has none."""
     rows: dict[int, list[PlacedBlock]] = {}
     below = []
-    for place in _places(manifests, here, name):
-        if place.spec.row is None:
-            below.append(place.placed)
+    for row, one in placed:
+        if row is None:
+            below.append(one)
         else:
-            rows.setdefault(place.spec.row, []).append(place.placed)
-    probes = tuple(dict.fromkeys(probe for probe, _ in _named(manifests, name)))
-    numbered = (tuple(rows[row]) for row in sorted(rows))
-    return Pane(name, title, (*numbered, *(_pairs(below) if in_pairs else _rows(below))), probes, missing, profile)
-
-
-def _named(manifests: Mapping[str, Manifest], pane: str) -> list[tuple[str, PlaceSpec]]:
-    """Every place that a manifest names in a pane, with its probe, in order."""
-    found = [(name, spec) for name, manifest in manifests.items() for spec in manifest.panes if spec.pane == pane]
-    return sorted(found, key=lambda one: ((pane == "overview" and one[1].row) or 0, one[1].order))
-
-
-def _places(manifests: Mapping[str, Manifest], here: Collection[str], pane: str) -> Iterator[_Place]:
-    """The places of a pane that have something to show; a block that several probes name stands at its first."""
-    named = [(name, spec) for name, spec in _named(manifests, pane) if name in here or spec.always]
-    seen: set[str] = set()
-    for name, spec in named:
-        if spec.kind == "drawn":
-            if spec.name not in seen:
-                seen.add(spec.name)
-                probes = tuple(
-                    dict.fromkeys(one for one, other in named if other.name == spec.name and other.kind == "drawn")
-                )
-                yield _Place(spec, drawn.BLOCKS[spec.name](probes), probes)
-        else:
-            yield from _generic(manifests[name], spec)
-
-
-def _generic(manifest: Manifest, spec: PlaceSpec) -> Iterator[_Place]:
-    if spec.kind == "table":
-        yield _Place(spec, table_block(manifest, spec.name), (manifest.name,))
-    elif spec.kind == "histogram":
-        yield _Place(spec, histogram_block(manifest, spec.name), (manifest.name,))
-    else:
-        blocks = blocks_of(manifest)
-        for block in blocks:
-            short = block.name.removeprefix(f"{manifest.name}-").replace("_", " ")
-            tab = f"{spec.tab}: {short}" if blocks[1:] else spec.tab
-            yield _Place(replace(spec, tab=tab), block, (manifest.name,))
-
-
-def blocks_of(manifest: Manifest) -> list[Block]:
-    """Every table and histogram of a probe."""
-    tables = [table_block(manifest, name) for name in manifest.tables]
-    return [*tables, *(histogram_block(manifest, name) for name in manifest.histograms)]
+            rows.setdefault(row, []).append(one)
+    return [tuple(row) for row in rows.values()], below
 
 
 def _rows(placed: Sequence[PlacedBlock]) -> tuple[tuple[PlacedBlock, ...], ...]:
