@@ -1,6 +1,10 @@
-"""Joins and splits the keys of facts, ``area/thing/property``, whatever the names of things contain."""
+"""Facts of a host: what a value can be, and keys ``area/thing/property``, whatever the names of things contain."""
 
 from __future__ import annotations
+
+from typing import TypeAlias
+
+FactValue: TypeAlias = str | int | float | bool | list[str] | None
 
 
 def key(*parts: str | int) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from netconsole.base.fact_keys import parts
+from netconsole.base.fact_keys import FactValue, parts
 from netconsole.compare.document import FactChange
 from netconsole.compare.metrics import Metric, Metrics
 from netconsole.probes.manifest import GovernedSpec, Manifest
 from netconsole.probes.polarity import TIME_UNITS
-from netconsole.sources.facts.reading import Value
 
 MAX_CHANGES = 500
 THERE = "there"
@@ -31,8 +30,8 @@ class Change:
     """One changed fact, with the device or VM that it belongs to, if any (``thing``)."""
 
     fact: str
-    baseline: Value
-    current: Value
+    baseline: FactValue
+    current: FactValue
     thing: str | None
 
     @property
@@ -95,9 +94,9 @@ def _governing(specs: Sequence[GovernedSpec], changes: Sequence[Change]) -> list
     ]
 
 
-def _values(metrics: Metrics) -> tuple[dict[str, Value], list[str]]:
+def _values(metrics: Metrics) -> tuple[dict[str, FactValue], list[str]]:
     """The known, not volatile facts by key, with each tap named as its VM's device; and the keys of unknown ones."""
-    known: dict[str, Value] = {}
+    known: dict[str, FactValue] = {}
     unknown = []
     for name, fact in metrics.snapshot.facts.items():
         if fact.volatile:
@@ -109,7 +108,9 @@ def _values(metrics: Metrics) -> tuple[dict[str, Value], list[str]]:
     return known, unknown
 
 
-def _whole_things(changes: list[Change], now: Mapping[str, Value], past: Sequence[Mapping[str, Value]]) -> list[Change]:
+def _whole_things(
+    changes: list[Change], now: Mapping[str, FactValue], past: Sequence[Mapping[str, FactValue]]
+) -> list[Change]:
     """Joins the changes of a device or VM that came or went to one change."""
     there_now = {_folder(fact) for fact in now}
     there_before = [{_folder(fact) for fact in values} for values in past]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-Value: TypeAlias = str | int | float | bool | list[str] | None
+from netconsole.base.fact_keys import FactValue
 
 MAX_FACTS = 50_000
 """200 VMs with 8 queues each have about 15 000 facts."""
@@ -28,7 +28,7 @@ class Fact:
     ``volatile``: the fact (a process id, a tap's number) only identifies something. A comparison does not report it.
     """
 
-    value: Value
+    value: FactValue
     source: str
     why: str | None = None
     volatile: bool = False
@@ -57,7 +57,7 @@ class Facts:
         with self._lock:
             return dict(sorted(self._facts.items()))
 
-    def put(self, key: str, value: Value, source: str, volatile: bool = False) -> None:
+    def put(self, key: str, value: FactValue, source: str, volatile: bool = False) -> None:
         """Add a fact whose value is known; see :meth:`unknown` for the others."""
         if isinstance(value, str):
             value = value[:MAX_TEXT]
@@ -69,7 +69,7 @@ class Facts:
         """Add a fact that could not be read."""
         self._add(key, Fact(None, source, why=why[:MAX_TEXT]))
 
-    def file(self, key: str, path: str, convert: Callable[[str], Value] = str, volatile: bool = False) -> Value:
+    def file(self, key: str, path: str, convert: Callable[[str], FactValue] = str, volatile: bool = False) -> FactValue:
         """Add the content of a file, stripped and converted; its path is the source. Returns the value."""
         try:
             value = convert(self.text(path).strip())
