@@ -35,7 +35,7 @@ WARM_S = 60.0
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 LIVE = (sys.executable, "-c", "from netconsole.cli.main import main; main()")
-PLAYED = (sys.executable, str(CHECKOUT / "tests" / "tui" / "run_console.py"))
+PLAYED = (sys.executable, str(CHECKOUT / "tests" / "support" / "tui" / "run_console.py"))
 FIRST_LIVE = re.compile(r"Drops · [≥\d][\d.,kM]* packets/s")
 """The title of the overview's first table, once a figure of a BPF probe has come."""
 
