@@ -126,7 +126,8 @@ class PaneView(Vertical):
         if self.answer_first and len(wanted) > 1:
             self._share(wanted[0], wanted[1])
         if self.one_at_a_time:
-            self.tabs.show(self._tab_line(self.size.width))
+            # A pane that has just come to the front does not know its own size yet.
+            self.tabs.show(self._tab_line(self.size.width or self.app.size.width))
 
     def _share(self, first: int, chosen: int) -> None:
         """Gives the first table the lines that it needs, as far as the table below it leaves them free."""
