@@ -12,7 +12,7 @@ from typing import Literal
 
 from netconsole.base import figure
 from netconsole.findings.matches import Evidence, EvidenceKind, Level, Match, is_lower_bound, matches
-from netconsole.findings.windows import LONG, SHORT, Family, Move, Windows
+from netconsole.findings.windows import LONG, SHORT, Family, Move, Window, Windows
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.session.protocol import Connection
@@ -309,7 +309,7 @@ class Incidents:
             window = self._windows.of(match.family).get(match.evidence.key)
             if match.evidence.key in tally.rows or window is None:
                 continue
-            run = window.since(LONG if match.lasting else LEAVES_AFTER)
+            run = _run(match, window)
             tally.rows[match.evidence.key] = _Row(window.total - sum(move.delta for move in run), window.total)
             tally.peak = max(tally.peak, _most(run) / _interval_s(state, match.family))
 
@@ -353,7 +353,7 @@ class Incidents:
         probe = state.probes.get(match.evidence.probe)
         if window is None or probe is None or match.family is None:
             return now_ns
-        run = window.since(LONG if match.lasting else LEAVES_AFTER)
+        run = _run(match, window)
         passed = probe.timeline.tick - run[0].tick if run else 0
         return now_ns - round(passed * _interval_s(state, match.family) * 1e9)
 
@@ -482,6 +482,11 @@ def _sees(probe: ProbeState | None, one: _Open, name: str) -> bool:
         if any(count.delta is None for count in counts):
             return False
     return True
+
+
+def _run(match: Match, window: Window) -> list[Move]:
+    """The moves of a row that belong to the incident."""
+    return window.since(LONG if match.lasting else LEAVES_AFTER)
 
 
 def _most(run: list[Move]) -> int:
