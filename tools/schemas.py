@@ -11,6 +11,7 @@ import msgspec
 
 from netconsole.compare.baseline import Baseline
 from netconsole.compare.document import Comparison
+from netconsole.ping.capture import PingCapture
 from netconsole.recording.format import Header
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.frames import AnyFrame
@@ -19,6 +20,7 @@ DOCUMENTS: dict[str, Any] = {
     "snapshot-1.json": Snapshot,
     "baseline-1.json": Baseline,
     "comparison-1.json": Comparison,
+    "ping-capture-1.json": PingCapture,
     "recording-header-1.json": Header,
     "frame-1.json": AnyFrame,
 }

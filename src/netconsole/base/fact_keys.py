@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import msgspec
+
 FactValue: TypeAlias = str | int | float | bool | list[str] | None
+
+
+class FactData(msgspec.Struct, frozen=True):
+    """One fact of a host as documents have it (docs/reference/facts.md)."""
+
+    value: FactValue = None
+    source: str = ""
+    why: str | None = None
+    volatile: bool = False
 
 
 def key(*parts: str | int) -> str:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
-from netconsole.base.fact_keys import parts
+from netconsole.base.fact_keys import FactData, parts
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import Meaning, meaning
-from netconsole.snapshot.document import FactData, SnapshotValue
+from netconsole.snapshot.document import SnapshotValue
 
 _PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
 _VHOST = re.compile(r"vhost-(\d+)$")

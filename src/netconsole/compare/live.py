@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from netconsole.base.fact_keys import FactData
 from netconsole.compare.compare import compare_metrics
 from netconsole.compare.document import Comparison, Finding
 from netconsole.compare.metrics import flatten
@@ -15,7 +16,6 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
-from netconsole.snapshot.document import FactData
 from netconsole.telemetry.state import State
 
 WINDOW_S = 5.0

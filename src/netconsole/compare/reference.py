@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from netconsole.base.fact_keys import FactData
 from netconsole.compare.compare import MIN_DURATION_S, not_zero, probe_differs
 from netconsole.compare.judge import MIN_RATIO, least_difference
 from netconsole.compare.labels import Meanings, Names
@@ -28,7 +29,7 @@ from netconsole.compare.metrics import (
 from netconsole.compare.significance import median
 from netconsole.probes.manifest import ColumnSpec, Manifest
 from netconsole.probes.polarity import Polarity
-from netconsole.snapshot.document import FactData, ProbeData, Snapshot, seconds
+from netconsole.snapshot.document import ProbeData, Snapshot, seconds
 from netconsole.telemetry.histogram import add, percentile
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState

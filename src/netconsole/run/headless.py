@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Protocol
 
 from netconsole.base import figure
+from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
 from netconsole.findings.incidents import Incidents, document
 from netconsole.probes.manifest import Manifest
@@ -24,7 +25,7 @@ from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Recorder
 from netconsole.session.protocol import News, Recordable, Session
 from netconsole.snapshot import builder
-from netconsole.snapshot.document import FactData, Snapshot
+from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.state import State
 

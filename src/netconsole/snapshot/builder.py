@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import netconsole
+from netconsole.base.fact_keys import FactData
 from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import Polarity
@@ -17,7 +18,6 @@ from netconsole.snapshot.document import (
     SCHEMA,
     ColumnData,
     Counter,
-    FactData,
     HistogramData,
     HostData,
     IncidentData,

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from netconsole.base.errors import bad
+from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe
 from netconsole.base.readers import read_bytes
 from netconsole.probes.polarity import Polarity
@@ -129,15 +130,6 @@ class ProbeData(msgspec.Struct, frozen=True):
     row_history: dict[str, list[list[float]]] = {}
     """Of the columns that add up, as ``table.column``: one list for each row, in the table's order,
     per second, one value for each part of the run; all parts are equally long. Empty where it is not known."""
-
-
-class FactData(msgspec.Struct, frozen=True):
-    """One fact of the host (docs/reference/facts.md)."""
-
-    value: str | int | float | bool | list[str] | None = None
-    source: str = ""
-    why: str | None = None
-    volatile: bool = False
 
 
 class EvidenceData(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.base import figure
+from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
 from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
@@ -27,7 +28,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
-from netconsole.snapshot.document import FactData, Snapshot
+from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.state import State
 from netconsole.tui import actions

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from textual.pilot import Pilot
 
+from netconsole.base.fact_keys import FactData
 from netconsole.probes import catalogue
-from netconsole.snapshot.document import FactData
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.linetable import LineTable

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.base import figure
-from netconsole.snapshot.document import FactData
+from netconsole.base.fact_keys import FactData
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
 from netconsole.tui.terminal.threads import in_thread
