@@ -13,8 +13,10 @@ PACKAGE = Path(__file__).resolve().parents[1]
 SYSTEM = Path("/etc/netconsole")
 SYSTEM_PYTHON = "/usr/bin/python3"
 _START = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from netconsole_collector.__main__ import main; sys.exit(main())"
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from importlib import import_module;"
+    " sys.exit(import_module(sys.argv.pop(1)).main(sys.argv[1:]))"
 )
+COLLECTOR = "netconsole_collector.__main__"
 
 
 def data(kind: str) -> Path:
@@ -61,15 +63,23 @@ def collector_package() -> Path:
 
 
 def collector_command(*arguments: str) -> list[str]:
-    """The argument vector of the collector. It runs isolated from environment variables and the user's site packages.
+    """The argument vector of the collector.
 
     Collector and compile worker run on the system's interpreter, because that one has BCC. NETCONSOLE_PYTHON names
     another interpreter, if BCC was built for that one.
     """
     chosen = os.environ.get("NETCONSOLE_PYTHON")
     worker = ["--worker-python", chosen] if chosen else []
-    python = chosen or SYSTEM_PYTHON
-    return [python, "-I", "-c", _START, str(collector_package().parent), *worker, *arguments]
+    return program_command(COLLECTOR, *worker, *arguments)
+
+
+def program_command(module: str, *arguments: str) -> list[str]:
+    """The argument vector that runs ``main(arguments)`` of a module of netconsole_collector.
+
+    It is isolated from environment variables and the user's site packages.
+    """
+    python = os.environ.get("NETCONSOLE_PYTHON") or SYSTEM_PYTHON
+    return [python, "-I", "-c", _START, str(collector_package().parent), module, *arguments]
 
 
 def measuring_command() -> list[str]:

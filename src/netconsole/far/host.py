@@ -1,0 +1,240 @@
+"""A host on which programs of the collector's package can be started: this machine, or one over ssh."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from netconsole.base.errors import Unable
+from netconsole.base.figure import safe
+from netconsole.base.paths import program_command
+from netconsole.far import archive, troubles
+from netconsole.far.address import Address
+from netconsole.far.program import Gone, Launch, ProgramProcess
+from netconsole.far.ssh import SshLine
+
+ABOUT = "netconsole_collector.about"
+MAX_ABOUT_BYTES = 1 << 20
+MAX_FILE_BYTES = 32 << 20
+"""Of a BTF file: vmlinux has 5 to 12 MB."""
+PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python", "python3")
+"""The first is the one that may have bcc. The second is that of RHEL 8 where nobody has installed another."""
+_ATTEMPTS = 3
+_SUDO_S = 20.0
+
+Sudo: TypeAlias = Literal["root", "free", "password", "tty", "refused", "none"]
+
+
+class AnyHost(Protocol):
+    """Where programs run."""
+
+    @property
+    def address(self) -> Address | None:
+        """None for this machine."""
+
+    def launch_of(self, module: str, *arguments: str) -> Launch:
+        """How :class:`ProgramProcess` runs ``main(arguments)`` of a module of netconsole_collector there, as root.
+
+        What it writes to descriptor 1 arrives here. On a far host its input has an empty line every
+        :data:`program.BEAT_S`; when none comes for :data:`archive.SILENCE_S` it has to end by itself. Raises Unable.
+        """
+
+    def close(self) -> None:
+        """Disconnect. Idempotent."""
+
+
+class ThisHost:
+    """This machine."""
+
+    address = None
+
+    def launch_of(self, module: str, *arguments: str) -> Launch:
+        """See :class:`AnyHost`."""
+        return Launch(program_command(module, *arguments))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class FileAbout(msgspec.Struct, frozen=True):
+    """A BTF file there."""
+
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    bytes: Annotated[int, Meta(ge=1, le=MAX_FILE_BYTES)]
+
+
+FileName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_]{1,64}$")]
+
+
+class About(msgspec.Struct, frozen=True):
+    """What netconsole_collector/about.py says of a host. Bounded: the host may be hostile."""
+
+    python: Annotated[str, Meta(max_length=40)]
+    uid: int
+    release: Annotated[str, Meta(max_length=64, pattern="^[A-Za-z0-9._+~-]+$")]
+    machine: Annotated[str, Meta(max_length=20, pattern="^[a-z0-9_]+$")]
+    page: Annotated[int, Meta(ge=4096, le=1 << 20)]
+    cpus: Annotated[int, Meta(ge=1, le=8192)]
+    modules: list[str]
+    files: Annotated[dict[FileName, FileAbout], Meta(max_length=64)]
+    has_bcc: bool
+    lockdown: Annotated[str, Meta(max_length=40)]
+    sudo: Sudo
+
+
+class FarHost:
+    """A host over ssh. :meth:`connect` and :meth:`visit` come first."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._line = SshLine(address)
+        self._python = PYTHONS[0]
+        self._sudo: Sudo = "root"
+        self._password: str | None = None
+        """sudo's, if it asks for one. It is only here, and only as long as the console runs."""
+
+    def connect(self, may_ask: bool) -> None:
+        """Log in. ``may_ask``: ssh may ask on the terminal. Raises Unable."""
+        self._line.open(may_ask)
+
+    def visit(
+        self, modules: Sequence[str], lacking: Callable[[About], Iterable[str]]
+    ) -> tuple[About, Mapping[str, bytes]]:
+        """What it is, and the content of the BTF files that are lacking here. Raises Unable.
+
+        ``modules``: those whose types probes name.
+        """
+        for python in PYTHONS:
+            self._python = python
+            try:
+                return self._visit(modules, lacking)
+            except _NoPython as error:
+                why = str(error)
+        raise Unable(why)
+
+    def become_root(self, about: About, may_ask: bool) -> None:
+        """See that programs can run as root there. Asks for the password of sudo, if that needs one. Raises Unable."""
+        self._sudo = about.sudo
+        if about.sudo in ("root", "free"):
+            return
+        refused = {
+            "password": "a password is required",
+            "tty": "must have a tty",
+            "refused": "not in the sudoers file",
+            "none": "sudo: not found",
+        }
+        if about.sudo != "password":
+            raise Unable(troubles.of_program(self.address, False, refused[about.sudo], 1))
+        if not may_ask:
+            raise Unable(f"{self.address}: sudo there asks for a password, and here is no terminal to ask for it")
+        for attempt in range(_ATTEMPTS):
+            again = "wrong; " if attempt else ""
+            password = getpass.getpass(f"netconsole: {again}password of sudo on {self.address.host}: ")
+            if self._takes(password):
+                self._password = password
+                return
+        raise Unable(troubles.of_program(self.address, False, refused["password"], 1))
+
+    def launch_of(self, module: str, *arguments: str) -> Launch:
+        """See :class:`AnyHost`."""
+        self._line.open()
+        opening = archive.opening(module, arguments)
+        if self._password is not None:
+            opening = self._password.encode() + b"\n" + opening
+        return self._start(f"{self._as_root()}{self._python} {archive.COMMAND}", opening)
+
+    def close(self) -> None:
+        """See :class:`AnyHost`."""
+        self._line.close()
+        self._password = None
+
+    def _as_root(self) -> str:
+        if self._sudo == "root":
+            return ""
+        return "sudo -n -- " if self._password is None else 'sudo -S -p "" -- '
+
+    def _start(self, far_command: str, opening: bytes) -> Launch:
+        # exec: no shell waits beside the program.
+        return Launch(self._line.command(f"exec {far_command}"), opening, partial(troubles.of_program, self.address))
+
+    def _takes(self, password: str) -> bool:
+        """Whether sudo takes the password."""
+        command = self._line.command('exec sudo -k -S -p "" -- true')
+        try:
+            done = subprocess.run(
+                command, input=password.encode() + b"\n", capture_output=True, timeout=_SUDO_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
+
+    def _visit(
+        self, modules: Sequence[str], lacking: Callable[[About], Iterable[str]]
+    ) -> tuple[About, Mapping[str, bytes]]:
+        opening = archive.opening_alone(ABOUT, [str(archive.SILENCE_S), *modules])
+        try:
+            program = ProgramProcess(self._start(f"{self._python} {archive.COMMAND}", opening))
+        except Gone as error:
+            raise Unable(str(error)) from None
+        try:
+            output = _Reader(program.chunks())
+            line = output.until(b"\n", MAX_ABOUT_BYTES)
+            if not line:
+                why = program.why()
+                raise (_NoPython if troubles.is_without_python(why) else Unable)(why)
+            try:
+                about = msgspec.json.decode(line, type=About)
+            except msgspec.MsgspecError as error:
+                raise Unable(f"{self.address}: what it says of itself makes no sense: {safe(error, 120)}") from None
+            wanted = list(lacking(about))
+            program.send(" ".join([*wanted, "."]).encode() + b"\n")
+            files = {}
+            for name in wanted:
+                told = about.files[name]
+                content = output.exactly(told.bytes)
+                if hashlib.sha256(content).hexdigest() != told.sha256:
+                    raise Unable(f"{self.address}: the kernel's types ({name}) did not arrive whole; try again")
+                files[name] = content
+            return about, files
+        except Gone:
+            raise Unable(program.why()) from None
+        finally:
+            program.close()
+
+
+class _NoPython(Unable):
+    """There is no python3 of this name."""
+
+
+class _Reader:
+    """Reads a stream by lines and sizes."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = bytearray()
+
+    def until(self, end: bytes, most: int) -> bytes:
+        """Up to ``end``, without it; b"" when the stream ends or is too long before that."""
+        while (place := self._rest.find(end)) < 0:
+            chunk = next(self._chunks, b"")
+            if not chunk or len(self._rest) > most:
+                return b""
+            self._rest += chunk
+        found = bytes(self._rest[:place])
+        del self._rest[: place + len(end)]
+        return found
+
+    def exactly(self, size: int) -> bytes:
+        """So many bytes, or fewer when the stream ends before."""
+        while len(self._rest) < size and (chunk := next(self._chunks, b"")):
+            self._rest += chunk
+        found = bytes(self._rest[:size])
+        del self._rest[:size]
+        return found

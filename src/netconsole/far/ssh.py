@@ -1,0 +1,162 @@
+"""One connection of the system's ssh to a host. All programs there run over it (multiplexing).
+
+ssh has its own configuration, agent, jump hosts and questions: it asks on the terminal, and we never see a password or
+key. Its control socket is in a directory that only this user can enter. The connection ends with this process, however
+this process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+from netconsole.base.errors import Unable
+from netconsole.far import troubles
+from netconsole.far.address import Address
+
+SSH = "ssh"
+CONNECT_S = 10
+"""How long ssh waits for the host's first answer. How long people take to answer ssh's questions is not limited."""
+NOTICE_S = 4
+"""A broken line is noticed here after about so long (ServerAliveInterval, twice)."""
+_LOOK_S = 0.02
+_COMPLAINT_BYTES = 4096
+_PREFIX = "netconsole-ssh-"
+_NAME = re.compile(_PREFIX + r"(\d+)-\w+")
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+_OPTIONS = {
+    "ControlPersist": "no",
+    "RequestTTY": "no",
+    "RemoteCommand": "none",
+    "PermitLocalCommand": "no",
+    "ClearAllForwardings": "yes",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "EscapeChar": "none",
+    "LogLevel": "INFO",
+    "Compression": "yes",
+    "ConnectTimeout": str(CONNECT_S),
+    "ServerAliveInterval": str(NOTICE_S // 2),
+    "ServerAliveCountMax": "2",
+}
+"""They win against what the user's configuration may say for sessions with people. The frames of a quiet host shrink to
+a fifth (Compression), where the server allows it."""
+
+
+class SshLine:
+    """The connection to one host. Not open yet."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._lock = threading.Lock()
+        self._directory: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._has_ended = threading.Event()
+        self._has_ended.set()
+        self._complaint = b""
+        self._is_closed = False
+
+    def open(self, may_ask: bool = False) -> None:
+        """Connect, unless that has been done. ``may_ask``: ssh may ask on the terminal. Raises Unable."""
+        with self._lock:
+            if self._is_closed:
+                raise Unable(f"{self.address}: the connection was closed")
+            if not self._has_ended.is_set():
+                return
+            self._directory = self._directory or _private_directory()
+            with contextlib.suppress(OSError):
+                self._socket.unlink()
+            self._complaint = b""
+            self._has_ended.clear()
+            begun = threading.Event()
+            # A thread of its own: the kernel ends ssh when the thread that started it has gone.
+            threading.Thread(target=self._run, args=(may_ask, begun), name="ssh", daemon=True).start()
+            begun.wait()
+            while not self._socket.exists():
+                if self._has_ended.wait(_LOOK_S):
+                    raise Unable(troubles.of_connection(self.address, self._complaint.decode("utf-8", "replace")))
+
+    def command(self, far_command: str) -> list[str]:
+        """The command that runs this one over the open connection, and never opens one by itself."""
+        return [
+            *self._ssh("ControlMaster=no", "BatchMode=yes", "ProxyCommand=false", "ProxyJump=none"),
+            "--",
+            self.address.host,
+            far_command,
+        ]
+
+    def close(self) -> None:
+        """Disconnect, and remove the control socket. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            process = self._process
+            if process is not None and process.poll() is None:
+                process.terminate()
+                if not self._has_ended.wait(1.0):
+                    process.kill()
+            if self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
+
+    @property
+    def _socket(self) -> Path:
+        assert self._directory is not None
+        return self._directory / "s"
+
+    def _ssh(self, *more: str) -> list[str]:
+        address = self.address
+        options = [*(f"{name}={value}" for name, value in _OPTIONS.items()), *more, f"ControlPath={self._socket}"]
+        vector = [SSH, "-T", *(part for option in options for part in ("-o", option))]
+        vector += ["-l", address.user] if address.user else []
+        return vector + (["-p", str(address.port)] if address.port else [])
+
+    def _run(self, may_ask: bool, begun: threading.Event) -> None:
+        """Runs ssh until it ends."""
+        more = ["ControlMaster=yes"] + ([] if may_ask else ["BatchMode=yes"])
+        try:
+            self._process = process = subprocess.Popen(
+                [*self._ssh(*more), "-N", "--", self.address.host],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                preexec_fn=_end_with_us,  # two system calls, and no lock is taken
+            )
+        except OSError as error:
+            self._complaint = f"cannot start {SSH}: {error.strerror}".encode()
+            self._has_ended.set()
+            begun.set()
+            return
+        begun.set()
+        assert process.stderr is not None
+        while part := os.read(process.stderr.fileno(), _COMPLAINT_BYTES):
+            self._complaint = (self._complaint + part)[-_COMPLAINT_BYTES:]
+        process.wait()
+        process.stderr.close()
+        self._has_ended.set()
+
+
+def _end_with_us() -> None:
+    """In the child: ends with the thread that started it, and leaves Ctrl-C to the console."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _private_directory() -> Path:
+    """A new one, of mode 0700. Those of consoles that were killed are removed."""
+    place = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    for old in place.glob(f"{_PREFIX}*"):
+        match = _NAME.fullmatch(old.name)
+        with contextlib.suppress(OSError):
+            if match and not Path("/proc", match[1]).exists() and old.lstat().st_uid == os.geteuid():
+                shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
