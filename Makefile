@@ -81,7 +81,7 @@ lab: .venv/.ready-test
 
 # Everything in the lab, the paths of its guests too: longer than the rest together.
 test-lab: .venv/.ready-test
-	$(BIN)/python -m pytest tests/lab $(ARGS)
+	$(PYTEST) -m 'long or booting' $(ARGS)
 
 clean:
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache

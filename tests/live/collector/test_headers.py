@@ -22,8 +22,6 @@ from tests.lab.kernels.fetch import cache_dir, fetch, kernel_named, locked
 from tests.lab.machine.errors import LabUnavailable
 from tests.support.live.collector_driver import PYTHON
 
-pytestmark = pytest.mark.computing
-
 KERNEL = "debian-6.1"
 LIMIT_S = 300
 PROBES = ("tx_queue_latency", "softirq_health", "socket_drops")
@@ -83,6 +81,7 @@ def without_ids(facts: dict[str, int]) -> dict[str, int]:
     return {name: value for name, value in facts.items() if not name.startswith("BTF_ID_")}
 
 
+@pytest.mark.long  # to compile the kernel's headers takes 10 s a probe
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tuple[str, Path, Path]) -> None:
     version, vmlinux, headers = kernel
@@ -93,6 +92,7 @@ def test_a_probe_compiles_and_knows_as_much_as_with_btf(probe: str, kernel: tupl
     assert by_headers["facts"] == without_ids(by_btf["facts"])
 
 
+@pytest.mark.computing
 def test_facts_of_every_form(kernel: tuple[str, Path, Path]) -> None:
     """Those of a probe, and one that is true and one that is not of each form, asked of the compiler."""
     version, vmlinux, headers = kernel

@@ -62,7 +62,7 @@ def found() -> dict[str, Entry]:
 
 
 def sender_span_ns(found: Entry) -> float:
-    """How far apart the bounds lie of what a datagram costs its sender more. Wider than the waste, they cannot tell it."""
+    """How far apart the bounds of the sender's cost lie. Wider than the waste, they cannot tell it."""
     low, _, high = sender_ns(found)
     return high - low
 

@@ -65,7 +65,7 @@ anything = st.tuples(st.floats(0.0, 20 * MOST_PER_S), st.integers(1, 30))
 taken = st.lists(st.sampled_from([0, 0, 0, TAKEN_NS // 10, TAKEN_NS]), min_size=8 * 30, max_size=8 * 30)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(within, min_size=1, max_size=60))
 def test_a_load_within_the_budget_is_left_alone_however_much_is_taken_from_every_other_second(
     trace: list[tuple[float, int]],
@@ -76,7 +76,7 @@ def test_a_load_within_the_budget_is_left_alone_however_much_is_taken_from_every
         assert host.second(runs_per_s, taken_ns if number % 2 else 0)[1] == []
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(anything, min_size=1, max_size=8), taken)
 def test_and_a_load_above_it_is_answered_as_soon(trace: list[tuple[float, int]], taken_ns: list[int]) -> None:
     host = Host()
