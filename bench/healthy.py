@@ -17,7 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netconsole.findings.incidents import Incidents, told
+from netconsole.findings.incident import told
+from netconsole.findings.incidents import Incidents
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from netconsole.findings.incidents import Incident, Incidents
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.recording.reader import Damaged, Recording

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
-from netconsole.findings.incidents import Incident
+from netconsole.findings.incident import Incident
 from netconsole.recording.player import Player
 from netconsole.session.protocol import CommandError, Connection, News
 from netconsole.snapshot.builder import Totals

@@ -19,7 +19,8 @@ from typing import Protocol
 from netconsole.base import figure
 from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
-from netconsole.findings.incidents import Incidents, document
+from netconsole.findings.incident import document
+from netconsole.findings.incidents import Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Recorder
@@ -108,7 +109,7 @@ def measure(
             count = sum(probe.measuring for probe in state.probes.values())
         _say(f"measuring with {count} probes for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         until_ns = start.mono_ns + round(duration_s * 1e9)
-        # Tolerate half an interval: ten intervals of 1.0004 s are enough for 10 s.
+        # Tolerate half an interval: ten intervals of 0.9996 s are enough for 10 s.
         reached = stop.wait(lambda: _end_ns(session) >= until_ns - _interval_ns(session) // 2, duration_s + 10)
         if not reached:
             _next_interval(session, stop)

@@ -23,7 +23,8 @@ from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
 from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
-from netconsole.findings.incidents import Incident, Incidents, document, told
+from netconsole.findings.incident import Incident, document, told
+from netconsole.findings.incidents import Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.session.protocol import Session

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from netconsole.base import figure
-from netconsole.findings.incidents import document
+from netconsole.findings.incident import document
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.replay_session import ReplaySession

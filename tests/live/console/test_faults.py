@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from netconsole.base.readers import read_toml
-from netconsole.findings.incidents import Incident, Incidents
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan

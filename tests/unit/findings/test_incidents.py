@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netconsole.findings import matches as matches_module
-from netconsole.findings.incidents import ENDED_SHOWN, LEAVES_AFTER, Incidents, is_same_place, shares_place, told
-from netconsole.findings.matches import OVER_BUDGET_AFTER, Match, looked_at
+from netconsole.findings.causes import is_same_place, shares_place
+from netconsole.findings.incident import told
+from netconsole.findings.incidents import ENDED_SHOWN, Incidents
+from netconsole.findings.match import Match
+from netconsole.findings.matches import looked_at
+from netconsole.findings.of_state import OVER_BUDGET_AFTER
+from netconsole.findings.open_incident import LEAVES_AFTER, LEAVES_AFTER_LASTING, PAUSES
 from netconsole.findings.rules import commands, fits, say
 from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue
@@ -175,6 +180,23 @@ def test_single_small_moves_far_apart_are_nothing(stream: Stream, manifests: dic
     for _ in range(5):
         assert run(stream, findings, 1, 5) == []
         assert run(stream, findings, 9) == []
+
+
+@pytest.mark.parametrize(("pause", "patience"), [(1, PAUSES), (2, 2 * PAUSES), (4, LEAVES_AFTER_LASTING)])
+def test_a_small_loss_has_ended_after_ten_of_its_pauses(
+    stream: Stream, manifests: dict[str, Manifest], pause: int, patience: int
+) -> None:
+    findings, total = Incidents(manifests), 100
+    for _ in range(4):
+        total += 8
+        run(stream, findings, 1, 8, total=total)
+        run(stream, findings, pause - 1)
+    quiet = pause - 1
+    run(stream, findings, patience - quiet - 1)
+    assert [one.ended_ns for one in findings.update(stream.state)] == [None]
+    run(stream, findings, 1)
+    (one,) = findings.update(stream.state)
+    assert one.ended_ns is not None and one.total == 4 * 8
 
 
 def test_silence_of_a_probe_that_does_not_measure_is_no_end(stream: Stream, manifests: dict[str, Manifest]) -> None:

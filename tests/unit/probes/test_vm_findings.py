@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from netconsole.findings.incidents import Incident, Incidents
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
 from netconsole.probes import catalogue
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PlayedSession

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from netconsole.findings.incidents import Incident, Incidents
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
 from netconsole.probes import catalogue
 from netconsole.profile.profile import Budget, Profile
 from netconsole.recording.player import HISTORY_S, Player

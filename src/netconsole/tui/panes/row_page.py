@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from netconsole.base import figure
-from netconsole.findings.incidents import told
+from netconsole.findings.incident import told
 from netconsole.findings.rules import fits
 from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.profile.escalation_rules import SUFFIX

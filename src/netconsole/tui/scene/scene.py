@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from netconsole.base import figure
 from netconsole.compare.live import LiveComparison
-from netconsole.findings.incidents import Incident
+from netconsole.findings.incident import Incident
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from netconsole.base import figure
-from netconsole.findings.incidents import Incident, told
+from netconsole.findings.incident import Incident, told
+from netconsole.findings.match import RANK, Level
 from netconsole.findings.matches import looked_at
 from netconsole.tui.panes.common.tables import SPARK, Block
 from netconsole.tui.scene.scene import Scene, Subject
@@ -15,7 +16,6 @@ from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES
 
 COLLECTOR = "collector"
-_RANK = {"!!": 0, "!": 1, "?": 2, "ok": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +99,15 @@ def proofs(incident: Incident) -> list[Subject]:
     ]
 
 
-def levels(scene: Scene, panes: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+def levels(scene: Scene, panes: Mapping[str, tuple[str, ...]]) -> dict[str, Level]:
     """The worst level of what stands out now, by pane, given the probes of each pane."""
-    worst: dict[str, str] = {}
+    worst: dict[str, Level] = {}
     for finding in scene.findings:
         if finding.ended_ns is not None or finding.level not in ("!!", "!"):
             continue
         for pane, probes in panes.items():
             here = finding.probe in probes if finding.probe else pane == "cost"
-            if here and pane != "overview" and _RANK[finding.level] < _RANK[worst.get(pane, "ok")]:
+            if here and pane != "overview" and RANK[finding.level] < RANK[worst.get(pane, "ok")]:
                 worst[pane] = finding.level
     return worst
 

@@ -1,0 +1,101 @@
+"""One incident as it is now, and how it is told: in a sentence, and in documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from netconsole.base import figure
+from netconsole.findings.match import RANK, Evidence, EvidenceKind, Level
+from netconsole.snapshot.builder import utc
+from netconsole.snapshot.document import EvidenceData, IncidentData
+from netconsole.telemetry.frames import Label
+
+_KINDS: Mapping[EvidenceKind, Literal["table", "histogram", "source"]] = {
+    "table": "table",
+    "histogram": "histogram",
+    "probe": "source",
+    "collector": "source",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One thing that goes wrong. Times are wall clock in ns; ``ended_ns`` is when it was last seen to go on.
+
+    ``total`` is exact unless ``at_least``; None for what is no count. ``peak`` is per second for a count, else in
+    ``unit``. ``blind_since_ns``: since then nobody measures it, so nobody knows whether it goes on.
+    """
+
+    number: int
+    level: Level
+    cause: str
+    sentence: str
+    since_ns: int
+    ended_ns: int | None
+    blind_since_ns: int | None
+    evidence: tuple[Evidence, ...]
+    """The most telling one first."""
+    where: Mapping[str, Label]
+    weight: float
+    total: int | None
+    peak: float | None
+    at_least: bool
+    share_pct: float | None
+    unit: str
+    next: tuple[str, ...]
+    commands: tuple[str, ...]
+    history: tuple[float | None, ...]
+
+    @property
+    def probe(self) -> str:
+        """The probe that proves it; empty for the collector itself."""
+        return self.evidence[0].probe
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it has a total, and a peak per second."""
+        return self.total is not None
+
+
+def document(incidents: Iterable[Incident], since_ns: int = 0) -> list[IncidentData]:
+    """Incidents as a snapshot has them, the worst first; those that ended before ``since_ns`` are left out."""
+    kept = [one for one in incidents if one.ended_ns is None or one.ended_ns >= since_ns]
+    return [_data(one) for one in sorted(kept, key=urgency) if one.level != "ok"]
+
+
+def _data(one: Incident) -> IncidentData:
+    assert one.level != "ok"
+    return IncidentData(
+        level=one.level,
+        cause=one.cause,
+        what=one.sentence,
+        where=dict(one.where),
+        began=utc(one.since_ns),
+        ended=None if one.ended_ns is None else utc(one.ended_ns),
+        total=one.total,
+        peak_per_s=None if one.total is None or one.peak is None else round(one.peak, 3),
+        share_pct=None if one.share_pct is None else round(one.share_pct, 3),
+        unit=one.unit,
+        evidence=[EvidenceData(proof.probe, _KINDS[proof.kind], proof.name, dict(proof.key)) for proof in one.evidence],
+        next=list(one.next),
+        commands=list(one.commands),
+        at_least=one.at_least,
+        not_measured_since=None if one.blind_since_ns is None else utc(one.blind_since_ns),
+    )
+
+
+def told(one: Incident) -> str:
+    """The sentence, and of an incident that is over how much it was: ``… up to 955/s …; 21 010 packets in 22 s``."""
+    if one.ended_ns is None or one.total is None:
+        return one.sentence
+    lasted_s = (one.ended_ns - one.since_ns) / 1e9 + 1
+    lasted = f"{lasted_s:.0f} s" if lasted_s < 600 else f"{lasted_s / 60:.0f} min"
+    total = figure.count(one.total, one.at_least)
+    return f"{one.sentence}; {total} {one.unit} in {lasted}"
+
+
+def urgency(one: Incident) -> tuple[bool, int, float, int, int]:
+    """Sorts incidents: what goes on before what has ended, and the worst first."""
+    return one.ended_ns is not None, RANK[one.level], -one.weight, one.since_ns, one.number

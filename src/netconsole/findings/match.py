@@ -1,0 +1,58 @@
+"""What stands out in one interval: where the proof is, what it says, and how urgent it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from netconsole.findings.windows import Family
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.tables import RowKey
+
+Level: TypeAlias = Literal["ok", "!", "!!", "?"]
+RANK: Mapping[Level, int] = {"!!": 0, "!": 1, "?": 2, "ok": 3}
+"""The worst first."""
+EvidenceKind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
+Say: TypeAlias = Callable[[float, int | None, bool, bool], str]
+"""The sentence, given a rate or value, a total, whether both are lower bounds, and whether the value is a peak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where the proof is: a row of a table, one histogram, a probe's status, or the collector's (``probe`` empty)."""
+
+    kind: EvidenceKind
+    probe: str
+    name: str = ""
+    key: RowKey = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What stands out in one interval.
+
+    ``value`` is a rate per second, or a gauge or percentile in ``unit``; ``weight`` is events per second that it
+    explains.
+    """
+
+    evidence: Evidence
+    cause: str
+    level: Level
+    sentence: Say
+    value: float
+    weight: float
+    place: Mapping[str, Label] = field(default_factory=dict)
+    labels: Mapping[str, Label] = field(default_factory=dict)
+    unit: str = ""
+    next: str = ""
+    commands: tuple[str, ...] = ()
+    history: tuple[float | None, ...] = ()
+    specific: int = 0
+    explains: tuple[str, ...] = ()
+    share_pct: float | None = None
+    family: Family | None = None
+    """What its row counts; None for gauges, percentiles and states, which have no total."""
+    lasting: bool = False
+    needed: int = 1
+    """In how many intervals in a row it must be found before it is said."""

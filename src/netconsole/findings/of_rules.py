@@ -1,0 +1,211 @@
+"""What stands out by the rules beside the probes: rows of tables, and percentiles of histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from netconsole.findings.match import Evidence, Match
+from netconsole.findings.rules import MIN_SAMPLES, commands, fits, say, words_of_histogram, words_of_table
+from netconsole.findings.windows import LONG, SHORT, Family, Window, Windows
+from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.ledger import LEDGER_COUNTS
+from netconsole.telemetry.state import ProbeState, State
+from netconsole.telemetry.tables import RowKey
+
+HISTORY = 60
+"""Samples of the sparkline beside an incident: one minute."""
+DIRECTIONS = ("rx_packets", "tx_packets")
+AT_ONCE_FACTOR = 10.0
+"""A rate so many times over its limit is said after one interval, whatever its level."""
+LASTS = {SHORT: 3, LONG: 5}
+"""In how many intervals at least a small rate must have moved, to be called lasting."""
+
+
+class Packets:
+    """How many packets pass each device, and the whole host: what a loss is a share of."""
+
+    def __init__(self, state: State) -> None:
+        self._by_device: dict[tuple[Label, Label], tuple[float, RowKey]] = {}
+        links = state.probes.get("link_rates")
+        self._table = links.tables.get("links") if links is not None and links.measuring else None
+        for row in self._table.rows.values() if self._table is not None else ():
+            rates = [rate for name in DIRECTIONS if (rate := row.per_s(name)) is not None]
+            if rates:
+                place = row.labels.get("netns") or "host", row.labels.get("device")
+                self._by_device[place] = max(rates), row.key
+
+    def per_s(self, labels: Mapping[str, Label], intervals: int = 1) -> float | None:
+        """Of the device that these labels name, in its busier direction; None when it is not known.
+
+        Over so many intervals, or over the last one where more are not known.
+        """
+        rate, key = self._by_device.get((labels.get("netns") or "host", labels.get("device")), (None, None))
+        if self._table is None or key is None or intervals == 1:
+            return rate
+        past = [self._table.history(key, name, intervals) for name in DIRECTIONS]
+        means = [sum(one or 0.0 for one in samples) / intervals for samples in past if samples]
+        return max(means, default=rate)
+
+
+def is_lower_bound(probe: ProbeState) -> bool:
+    """Whether the probe missed some of what it counts in the last interval.
+
+    A packet that could not be parsed is counted all the same, unless a filter asks for what was not found in it.
+    """
+    ledger = probe.cost.ledger
+    is_filtered = any(probe.knobs.get(name) for name in ("address", "port", "protocol"))
+    entries = [entry for entry in LEDGER_COUNTS if entry != "parse_failed" or is_filtered]
+    return any(ledger[entry].delta for entry in entries if entry in ledger)
+
+
+def _place(rule: FindingSpec, labels: Mapping[str, Label], kind: str) -> dict[str, Label]:
+    """Where a row is. A rule that names no cause of its own is one cause for each row."""
+    if rule.cause:
+        return {name: labels.get(name) for name in rule.place}
+    return {**labels, "rule": f"{kind} {rule.table} {rule.value}"}
+
+
+def of_table(
+    probe: ProbeState, manifest: Manifest, rule: FindingSpec, windows: Windows, packets: Packets, length_s: float
+) -> Iterator[Match]:
+    table = probe.tables.get(rule.table)
+    spec = manifest.tables.get(rule.table)
+    column = next((column for column in spec.value if column.name == rule.value), None) if spec else None
+    if table is None or column is None:
+        return
+    if column.kind == "max":
+        for row in table.rows.values():
+            value = row.gauges.get(rule.value)
+            if value is not None and value > rule.over and fits(rule, row.labels):
+                yield _match(probe, rule, column, row.labels, row.key, float(value), rule.level == "!!", (), None)
+        return
+    family = Family(probe.name, rule.table, rule.value)
+    at_least = is_lower_bound(probe)
+    for key, window in windows.of(family).items():
+        if not fits(rule, window.row.labels):
+            continue
+        judged = _judged(probe, rule, window, packets, length_s)
+        if judged is None:
+            continue
+        value, lasting, share_of = judged
+        share = None if not share_of else min(100.0, 100 * value / (share_of + value))
+        yield _match(
+            probe, rule, column, window.row.labels, key, value, rule.level == "!!" and not lasting,
+            tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, at_least,
+        )  # fmt: skip
+
+
+def _judged(
+    probe: ProbeState, rule: FindingSpec, window: Window, packets: Packets, length_s: float
+) -> tuple[float, bool, float | None] | None:
+    """The rate per second to be said of a row, whether it is small and lasting, and the packets that it is a share of.
+
+    None: it does not stand out.
+    """
+    tick = probe.timeline.tick
+    now = window.row.per_s(rule.value) or 0.0
+    rate = now if window.moves[-1].tick == tick else 0.0
+    at_once = rule.at_once if rule.at_once is not None else rule.over * (1 if rule.level == "!!" else AT_ONCE_FACTOR)
+    if rate > rule.over and rate >= at_once:
+        return rate, False, packets.per_s(window.row.labels)
+    for intervals, least in ((SHORT, rule.over), (LONG, rule.lasting)):
+        if least is None or window.moved_in(tick, intervals) < LASTS[intervals]:
+            continue
+        mean = window.mean_per_s(tick, intervals, length_s)
+        if mean <= least:
+            continue
+        share_of = packets.per_s(window.row.labels, intervals)  # as long as the loss is looked at
+        if rule.share_pct is None or share_of is None or 100 * mean >= rule.share_pct * (share_of + mean):
+            return mean, True, share_of
+    return None
+
+
+def _match(
+    probe: ProbeState,
+    rule: FindingSpec,
+    column: ColumnSpec,
+    labels: Mapping[str, Label],
+    key: RowKey,
+    value: float,
+    is_urgent: bool,
+    history: tuple[float | None, ...],
+    family: Family | None,
+    share: float | None = None,
+    lasting: bool = False,
+    at_least: bool = False,
+) -> Match:
+    return Match(
+        Evidence("table", probe.name, rule.table, key),
+        rule.cause or f"{probe.name}/{rule.table}/{rule.value}",
+        "!!" if is_urgent else "!",
+        partial(_say_row, rule, column, dict(labels), at_least),
+        value,
+        value,
+        _place(rule, labels, "table"),
+        labels,
+        column.unit,
+        rule.next,
+        commands(rule, labels),
+        history,
+        rule.specific,
+        rule.explains,
+        share,
+        family,
+        lasting,
+    )
+
+
+def _say_row(
+    rule: FindingSpec,
+    column: ColumnSpec,
+    labels: Mapping[str, Label],
+    at_least: bool,
+    rate: float,
+    total: int | None,
+    is_bound: bool,
+    is_peak: bool,
+) -> str:
+    return say(rule, labels, words_of_table(rule, column, rate, total, is_bound or at_least, is_peak))
+
+
+def _say_percentile(
+    rule: FindingSpec,
+    labels: Mapping[str, Label],
+    unit: str,
+    per_s: float | None,
+    count: int,
+    value: float,
+    _total: int | None,
+    _is_bound: bool,
+    _is_peak: bool,
+) -> str:
+    return say(rule, labels, words_of_histogram(value, unit, per_s, count))
+
+
+def of_histograms(probe: ProbeState, rule: FindingSpec) -> Iterator[Match]:
+    group = probe.histograms.get(rule.table)
+    percent = rule.percentile or 99.0
+    for row in group.rows.values() if group else ():
+        value = row.percentile(percent, "delta")
+        if value is None or value <= rule.over or row.delta.count < MIN_SAMPLES or not fits(rule, row.labels):
+            continue
+        words = rule, dict(row.labels), row.unit, row.per_s, row.total.count
+        yield Match(
+            Evidence("histogram", probe.name, rule.table, row.key),
+            rule.cause or f"{probe.name}/{rule.table}",
+            "!!" if rule.level == "!!" else "!",
+            partial(_say_percentile, *words),
+            value,
+            (row.per_s or 0.0) * (1 - percent / 100),
+            _place(rule, row.labels, "histogram"),
+            row.labels,
+            row.unit,
+            rule.next,
+            commands(rule, row.labels),
+            tuple(group.history(row.key, HISTORY)) if group else (),
+            rule.specific,
+            rule.explains,
+            needed=2,
+        )

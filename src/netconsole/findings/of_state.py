@@ -1,0 +1,94 @@
+"""What stands out of the measurement itself: probes that failed or changed, costs, what was missed, its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netconsole.base import figure
+from netconsole.budget.spending import Limit, Spending, spendings
+from netconsole.findings.match import Evidence, Match, Say
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Budget
+from netconsole.session.protocol import Connection
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.ledger import LEDGER_FAULTS
+from netconsole.telemetry.state import ProbeState, State
+
+OVER_BUDGET_AFTER = 10
+"""Intervals in a row for what watching costs: starting up is dear, and over by then."""
+
+
+def _fixed(sentence: str) -> Say:
+    return lambda *_unused: sentence
+
+
+def collector_lost(connection: Connection) -> Match:
+    why = figure.safe(connection.why or "no reason known")
+    wait = "" if connection.retry_in_s is None else f"; it starts again in {connection.retry_in_s:.0f} s"
+    return Match(
+        Evidence("collector", ""), "collector-lost", "!!", _fixed(f"the collector was lost: {why}{wait}"), 0.0,
+        float("inf"),
+        next="All figures are from before the loss. If it goes on, `netconsole doctor` says what is missing.",
+    )  # fmt: skip
+
+
+def of_status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
+    title = manifest.title if manifest else figure.safe(probe.name)
+    place: dict[str, Label] = {"probe": probe.name}
+    evidence = Evidence("probe", probe.name)
+    if probe.status == "failed":
+        why = figure.safe(probe.why or "no reason known")
+        help = figure.safe(probe.help) if probe.help else "`netconsole doctor` says more."
+        yield Match(evidence, "not-measured", "?", _fixed(f"{title}: not measured: {why}"), 0.0, 0.0, place, next=help)
+    if manifest is None and probe.why and probe.measuring:
+        yield Match(
+            evidence, "escalated", "!", _fixed(f"{title} {figure.safe(probe.why)}"), 0.0, 0.0, place,
+            next="Its samples are in the pane Events. It goes back to summary by itself and writes a snapshot.",
+        )  # fmt: skip
+    elif manifest is not None and probe.why and probe.status in ("attached", "off"):
+        # Nothing is missing in the kernel, and yet there is a reason: it was changed to keep the budget.
+        back = "It comes back by itself when the budget has room. Press u to get it back now, at any cost."
+        yield Match(
+            evidence, "budget-kept", "!", _fixed(f"{title}: {figure.safe(probe.why)}"), 0.0, 0.0, place,
+            next=figure.safe(probe.help) if probe.help else back,
+        )  # fmt: skip
+    if not probe.measuring:
+        return
+    ledger = probe.cost.ledger
+    moving = {name: ledger[name].delta for name in LEDGER_FAULTS if name in ledger and ledger[name].delta}
+    if moving:
+        what = ", ".join(f"{figure.number(delta)} {name.replace('_', ' ')}" for name, delta in moving.items())
+        yield Match(
+            evidence, "lower-bound", "?", _fixed(f"{title}: counts are a lower bound: {what} in this interval"), 0.0,
+            float(sum(moving.values())), place,
+            next="The ledger of the probe says what was missed; docs/reference/frames.md explains it.",
+        )  # fmt: skip
+
+
+def of_costs(state: State, budget: Budget) -> Iterator[Match]:
+    for one in spendings(state, budget):
+        if one.word == "over":
+            unit, of = _COSTS[one.name]
+            what = f"{figure.number(one.measured)}{unit} {of}{_dearest(state, one)}"
+            sentence = f"watching costs {what}; budget {figure.number(one.limit)}{unit}"
+            yield Match(
+                Evidence("collector", ""), f"over-budget-{one.name}", "!", _fixed(sentence), 0.0, 0.0,
+                next="Switch off or filter the most expensive probe (pane Cost), or take a smaller profile.",
+                needed=OVER_BUDGET_AFTER,
+            )  # fmt: skip
+
+
+_COSTS: dict[Limit, tuple[str, str]] = {
+    "kernel_cpu_pct": (" %", "of a core in the kernel"),
+    "ns_per_packet": (" ns", "of kernel time per received packet"),
+    "user_cpu_pct": (" %", "of a core in console and collector"),
+    "memory_mb": (" MB", "in console and collector"),
+    "events_per_s": (" events/s", "from the probes"),
+}
+
+
+def _dearest(state: State, one: Spending) -> str:
+    if one.name not in ("kernel_cpu_pct", "ns_per_packet"):
+        return ""
+    dearest = max(state.probes.values(), key=lambda probe: probe.kernel_cpu_pct or 0.0)
+    return f", most of it {figure.safe(dearest.name)} ({figure.percent(dearest.kernel_cpu_pct)})"

@@ -1,0 +1,234 @@
+"""One incident from the moment when it begins: what proves it, what its rows have counted, and whether it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from netconsole.findings.causes import ANYWHERE, Group
+from netconsole.findings.incident import Incident
+from netconsole.findings.match import Evidence, Level, Match
+from netconsole.findings.of_rules import is_lower_bound
+from netconsole.findings.windows import LONG, SHORT, Family, Move, Window, Windows, interval_s
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.state import ProbeState, State
+from netconsole.telemetry.tables import RowKey
+
+LEAVES_AFTER = 5
+"""Quiet intervals in a row after which an incident has ended."""
+LEAVES_AFTER_LASTING = 30
+"""The most for a small one, which does not move in every interval."""
+PAUSES = 10
+"""A small one has ended after so many of the pauses that it usually makes."""
+WHERE = ("device", "netns", "vm", "queue", "process", "address", "port")
+"""Labels that tell where an incident is, for documents."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """What a row has counted in an incident: ``last - start``, and ``before`` a restart of its probe."""
+
+    start: int
+    last: int
+    before: int = 0
+
+    @property
+    def counted(self) -> int:
+        return self.before + self.last - self.start
+
+    def take(self, total: int) -> None:
+        if total < self.last:
+            self.before += self.last - self.start
+            self.start = 0
+        self.last = total
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The rows of one family in an incident, and the most that they counted together in a second."""
+
+    rows: dict[RowKey, _Row] = field(default_factory=dict)
+    peak: float = 0.0
+    rate: float = 0.0
+    """Of the last interval, or for a small one the mean."""
+    unit: str = ""
+
+    @property
+    def counted(self) -> int:
+        return sum(row.counted for row in self.rows.values())
+
+
+@dataclass(slots=True)
+class OpenIncident:
+    """An incident that has not ended, or ended a moment ago."""
+
+    number: int
+    cause: str
+    lead: Match
+    place: dict[str, Label]
+    level: Level
+    since_ns: int
+    last_ns: int
+    peak: float
+    tallies: dict[Family, _Tally] = field(default_factory=dict)
+    evidence: dict[Evidence, Match] = field(default_factory=dict)
+    seen: int = 0
+    quiet: int = 0
+    unknown: int = 0
+    blind_since_ns: int | None = None
+    at_least: bool = False
+    shown: bool = False
+    ended: bool = False
+    is_small: bool = True
+    """Nothing of it was ever large enough to be said after one interval."""
+
+    def take(self, group: Group, state: State, windows: Windows) -> None:
+        """The incident goes on with these matches."""
+        best = self.lead
+        if group.lead.specific >= best.specific or best.evidence.probe == group.lead.evidence.probe:
+            self.lead = group.lead
+            self.place = {**self.place, **{name: value for name, value in group.place.items() if value not in ANYWHERE}}
+        self.level = group.level
+        self.is_small = self.is_small and all(match.lasting for match in group.matches)
+        for match in group.matches:
+            self.evidence[match.evidence] = match
+            if match.family is None:
+                if match.evidence == self.lead.evidence:
+                    self.peak = max(self.peak, match.value)
+                continue
+            tally = self.tallies.setdefault(match.family, _Tally(unit=match.unit))
+            window = windows.of(match.family).get(match.evidence.key)
+            if match.evidence.key in tally.rows or window is None:
+                continue
+            run = _run(match, window)
+            tally.rows[match.evidence.key] = _Row(window.total - sum(move.delta for move in run), window.total)
+            tally.peak = max(tally.peak, _most(run) / interval_s(state, match.family.probe))
+
+    def count(self, state: State, windows: Windows) -> bool:
+        """Take over what the incident's rows have counted. True when one of them moved in this interval."""
+        moved = False
+        for family, tally in self.tallies.items():
+            probe = state.probes.get(family.probe)
+            table = probe.tables.get(family.table) if probe is not None and probe.measuring else None
+            rate = mean = 0.0
+            for key, counted in tally.rows.items():
+                row = table.rows.get(key) if table is not None else None
+                count = row.counts.get(family.value) if row is not None else None
+                if count is None:
+                    continue
+                counted.take(count.total)
+                rate += count.per_s or 0.0
+                moved = moved or bool(count.delta)
+                window = windows.of(family).get(key)
+                if window is not None and probe is not None:
+                    mean += window.mean_per_s(probe.timeline.tick, SHORT, interval_s(state, family.probe))
+            tally.rate = rate if rate and not self.is_small else mean
+            tally.peak = max(tally.peak, rate)
+            if probe is not None and rate and is_lower_bound(probe):
+                self.at_least = True
+        return moved
+
+    def is_known(self, state: State, lost: bool) -> bool:
+        """Whether the silence of an incident's evidence in this interval means that there is nothing."""
+        if lost:
+            return self.cause == "collector-lost"
+        proof = {evidence.probe for evidence in self.evidence if evidence.kind in ("table", "histogram")}
+        if not proof:
+            return True
+        # One witness is enough: all of them would have seen it.
+        return any(_sees(state.probes.get(name), self, name) for name in proof)
+
+    def patience(self, windows: Windows) -> int:
+        """After how many quiet intervals in a row it has ended. One that pauses anyway is given several such pauses."""
+        if not self.is_small:
+            return LEAVES_AFTER
+        pauses = [_usual_pause(family, tally, windows) for family, tally in self.tallies.items()]
+        known = [pause for pause in pauses if pause is not None]
+        most = PAUSES * min(known) if known else LEAVES_AFTER_LASTING
+        return round(min(LEAVES_AFTER_LASTING, max(LEAVES_AFTER, most)))
+
+    def told(self) -> Incident:
+        """How it is now, for readers."""
+        lead = self.lead
+        # A state says how it is now; what was counted in it is told all the same.
+        counted = [tally for family, tally in self.tallies.items() if family.probe == lead.evidence.probe]
+        tally = self.tallies.get(lead.family) if lead.family is not None else next(iter(counted), None)
+        total = tally.counted if tally is not None else None
+        peak = tally.peak if tally is not None else (self.peak or None)
+        blind = self.blind_since_ns
+        value = lead.value
+        if tally is not None and lead.family is not None:
+            value = tally.peak if self.ended or blind is not None else tally.rate or lead.value
+        sentence = lead.sentence(value, total, self.at_least, tally is not None and (self.ended or blind is not None))
+        share = lead.share_pct if lead.lasting or (lead.share_pct or 0) >= 1 else None
+        if share is not None and not self.ended:
+            sentence += f" ({share:.2g} % of its packets)"
+        if blind is not None:
+            sentence = f"no longer measured: {sentence}"
+        ordered = sorted(self.evidence.values(), key=lambda match: (match.evidence != lead.evidence, -match.specific))
+        labels: dict[str, Label] = {}
+        for match in reversed(ordered):
+            labels.update({name: value for name, value in match.labels.items() if value not in ANYWHERE})
+        return Incident(
+            number=self.number,
+            level="?" if blind is not None else self.level,
+            cause=self.cause,
+            sentence=sentence,
+            since_ns=self.since_ns,
+            ended_ns=self.last_ns if self.ended else None,
+            blind_since_ns=blind,
+            evidence=tuple(match.evidence for match in ordered) or (lead.evidence,),
+            where={name: labels[name] for name in WHERE if name in labels},
+            weight=lead.weight,
+            total=total,
+            peak=peak,
+            at_least=self.at_least,
+            share_pct=share,
+            unit=tally.unit if tally is not None else lead.unit,
+            next=tuple(dict.fromkeys(match.next for match in ordered if match.next)),
+            commands=tuple(dict.fromkeys(command for match in ordered for command in match.commands)),
+            history=lead.history,
+        )
+
+
+def _sees(probe: ProbeState | None, one: OpenIncident, name: str) -> bool:
+    """Whether a probe would have told of the incident in this interval."""
+    if probe is None or not probe.measuring or is_lower_bound(probe):
+        return False
+    for family, tally in one.tallies.items():
+        if family.probe != name:
+            continue
+        table = probe.tables.get(family.table)
+        if table is None or table.tick < probe.timeline.tick:
+            return False
+        rows = [table.rows[key] for key in tally.rows if key in table.rows]
+        counts = [row.counts[family.value] for row in rows if family.value in row.counts]
+        if any(count.delta is None for count in counts):
+            return False
+    return True
+
+
+def _run(match: Match, window: Window) -> list[Move]:
+    """The moves of a row that belong to the incident."""
+    return window.since(LONG if match.lasting else LEAVES_AFTER)
+
+
+def _most(run: list[Move]) -> int:
+    return max((move.delta for move in run), default=0)
+
+
+def _usual_pause(family: Family, tally: _Tally, windows: Windows) -> float | None:
+    """The mean number of intervals from one move of its rows to the next, in the last minute; None of a single move."""
+    known = [window for key in tally.rows if (window := windows.of(family).get(key)) is not None]
+    ticks = sorted({move.tick for window in known for move in window.moves})
+    return (ticks[-1] - ticks[0]) / (len(ticks) - 1) if len(ticks) > 1 else None
+
+
+def begin_ns(match: Match, state: State, windows: Windows, now_ns: int) -> int:
+    """When the first interval of the moves that belong to a match ended; ``now_ns`` of what is no count."""
+    window = windows.of(match.family).get(match.evidence.key) if match.family is not None else None
+    probe = state.probes.get(match.evidence.probe)
+    if window is None or probe is None or match.family is None:
+        return now_ns
+    run = _run(match, window)
+    passed = probe.timeline.tick - run[0].tick if run else 0
+    return now_ns - round(passed * interval_s(state, match.family.probe) * 1e9)
