@@ -23,7 +23,12 @@ STEADY_INTERVALS = 10
 MIN_PACKETS_PER_S = 10_000.0
 """With fewer packets, most in-kernel time is not for packets: softirqs, timers and other drops dominate."""
 PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE = "softnet", "cpus", "processed"
-"""Where packets are counted: all that the kernel receives on any interface of any namespace. GRO's count as one."""
+"""Where packets are counted: all that the kernel receives on any interface of any namespace."""
+LINKS_PROBE, LINKS_TABLE, LINKS_BYTES, LINKS_PACKETS = "link_rates", "links", "rx_bytes", "rx_packets"
+"""Where their size is known."""
+FULL_BYTES = 1514.0
+"""What a wire carries of one packet at most, jumbo frames aside. A larger one stands for several: GRO merged them, or
+nobody has cut it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,24 @@ def worst(found: Sequence[Spending]) -> SpendingWord:
 
 
 def packets_per_s(state: State) -> float | None:
-    """Packets that the kernel receives per second; None where no probe counts them."""
-    probe = state.probes.get(PACKETS_PROBE)
-    table = probe.tables.get(PACKETS_TABLE) if probe is not None and probe.measuring else None
-    rates = [rate for row in table.rows.values() if (rate := row.per_s(PACKETS_VALUE)) is not None] if table else []
+    """Packets that the kernel receives per second, large ones as what they stand for; None where nobody counts them."""
+    packets = _sum_per_s(state, PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE)
+    if packets is None:
+        return None
+    links = [_sum_per_s(state, LINKS_PROBE, LINKS_TABLE, name) for name in (LINKS_BYTES, LINKS_PACKETS)]
+    return packets * stand_for(*links)
+
+
+def stand_for(received_bytes: float | None, received: float | None) -> float:
+    """How many packets of a wire one received packet stands for in the mean; 1 where the sizes are not known."""
+    return max(1.0, received_bytes / received / FULL_BYTES) if received_bytes and received else 1.0
+
+
+def _sum_per_s(state: State, name: str, table_name: str, value: str) -> float | None:
+    """The rate of all rows of a table; None when it is not measured."""
+    probe = state.probes.get(name)
+    table = probe.tables.get(table_name) if probe is not None and probe.measuring else None
+    rates = [rate for row in table.rows.values() if (rate := row.per_s(value)) is not None] if table else []
     return sum(rates) if rates else None
 
 

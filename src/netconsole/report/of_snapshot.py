@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from netconsole.base import figure
-from netconsole.budget.spending import MIN_PACKETS_PER_S, PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE
+from netconsole.budget.spending import (
+    LINKS_BYTES,
+    LINKS_PACKETS,
+    LINKS_PROBE,
+    LINKS_TABLE,
+    MIN_PACKETS_PER_S,
+    PACKETS_PROBE,
+    PACKETS_TABLE,
+    PACKETS_VALUE,
+    stand_for,
+)
 from netconsole.findings.of_snapshot import standing_out, value_at
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
@@ -118,11 +128,17 @@ def _budget(snapshot: Snapshot) -> Iterator[ReportBlock]:
 
 def _ns_per_packet(snapshot: Snapshot) -> float | None:
     """Kernel time for each packet that the kernel receives. None when there are too few packets, as in the console."""
-    packets = snapshot.probes.get(PACKETS_PROBE)
-    rows = packets.tables.get(PACKETS_TABLE, []) if packets else []
-    per_s = sum(number(row.get(PACKETS_VALUE)) or 0.0 for row in rows) / (seconds(snapshot, PACKETS_PROBE) or 1.0)
+    packets = _total(snapshot, PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE)
+    sizes = [_total(snapshot, LINKS_PROBE, LINKS_TABLE, name) for name in (LINKS_BYTES, LINKS_PACKETS)]
+    per_s = packets * stand_for(*sizes) / (seconds(snapshot, PACKETS_PROBE) or 1.0)
     kernel_pct = number(snapshot.cost.get("kernel_cpu_pct"))
     return None if kernel_pct is None or per_s < MIN_PACKETS_PER_S else kernel_pct / 100 * 1e9 / per_s
+
+
+def _total(snapshot: Snapshot, name: str, table: str, value: str) -> float:
+    """The sum of all rows of a table."""
+    probe = snapshot.probes.get(name)
+    return sum(number(row.get(value)) or 0.0 for row in (probe.tables.get(table, ()) if probe else ()))
 
 
 def _not_measured(snapshot: Snapshot) -> Iterator[ReportBlock]:

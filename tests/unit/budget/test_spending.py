@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.budget.spending import Spending, duty_pct, machine_change_pct, spendings, worst
+from netconsole.budget.spending import Spending, duty_pct, machine_change_pct, packets_per_s, spendings, worst
 from netconsole.profile.profile import Budget, Profile
 from netconsole.snapshot.builder import build, totals_at_start
 from netconsole.telemetry import frames
@@ -65,6 +65,20 @@ def test_every_cost_is_known_and_held_against_its_own_limit() -> None:
     assert found["user_cpu_pct"].measured == pytest.approx(4)
     assert found["memory_mb"].measured == pytest.approx(100)
     assert worst(list(found.values())) == "over"
+
+
+def test_a_large_packet_counts_as_what_a_wire_carries_of_it() -> None:
+    """GRO hands over 64 kB at once: the time for that is the time of 43 packets."""
+    state = measured(packets_per_s=1000)
+    for size, per_s in ((100, 1000), (1514, 1000), (43 * 1514, 43_000)):
+        counts = {"rx_packets": frames.Count(2000, 2000), "rx_bytes": frames.Count(2000 * size, 2000 * size)}
+        stamp: Stamp = {"seq": 300, "mono_ns": 2 * SECOND_NS, "wall_ns": 0}
+        state.apply(frames.Status(**stamp, probe="link_rates", state="attached", mode="summary"))
+        row = frames.Row(labels={"device": "veth"}, counts=counts)
+        state.apply(
+            frames.Table(**stamp, probe="link_rates", name="links", interval_ns=SECOND_NS, full=True, rows=[row])
+        )
+        assert packets_per_s(state) == pytest.approx(per_s)
 
 
 def test_a_few_packets_say_nothing_about_the_cost_of_one() -> None:
