@@ -32,19 +32,21 @@ pytestmark = pytest.mark.starting
 PROBES = ("kernel_drops", "tx_queue_latency", "socket_drops", "socket_groups", "link_rates", "softnet")
 LIMIT_S = 120.0
 PORT = 9
+FLOWS = 64
+"""Enough that some reach each socket of a group: the kernel spreads them by a hash."""
 SECOND_NS = 1_000_000_000
 PACED = """
 import socket, sys, time
-family, kind, target, port, count, per_s = (sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7]))
-sender = socket.socket(getattr(socket, family), getattr(socket, kind))
-payloads = [bytes.fromhex(one) for one in sys.argv[7:]]
+family, kind, target, port, count, per_s, flows = (sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:8]))
+senders = [socket.socket(getattr(socket, family), getattr(socket, kind)) for _ in range(flows)]
+payload = bytes.fromhex(sys.argv[8])
 if family == "AF_PACKET":
-    sender.bind((target, 0))
+    senders[0].bind((target, 0))
 started = time.monotonic()
 for number in range(count):
     while number > per_s * (time.monotonic() - started):
         time.sleep(0.001)
-    payload = payloads[number % len(payloads)]
+    sender = senders[number % flows]
     try:
         sender.send(payload) if family == "AF_PACKET" else sender.sendto(payload, (target, port))
     except OSError:  # a firewall refuses it, or the device is down: it is dropped all the same
@@ -138,12 +140,13 @@ class Fault:
     def begin(self) -> None:
         """Start to send."""
         if self.send.startswith("frame"):
-            words = ("AF_PACKET", "SOCK_RAW", Wire.DEVICES[0], 0, self.count, self.per_s, frame(self.send).hex())
+            words = ("AF_PACKET", "SOCK_RAW", Wire.DEVICES[0], 0, self.count, self.per_s, 1, frame(self.send).hex())
         elif self.send == "udp6":
-            words = ("AF_INET6", "SOCK_DGRAM", Wire.ADDRESSES6[1], PORT, self.count, self.per_s, "78" * 64)
+            words = ("AF_INET6", "SOCK_DGRAM", Wire.ADDRESSES6[1], PORT, self.count, self.per_s, 1, "78" * 64)
         else:
             target = "198.51.100.7" if "198.51.100.7" in self.send else Wire.ADDRESSES[1]
-            words = ("AF_INET", "SOCK_DGRAM", target, self.port, self.count, self.per_s, "78" * 64)
+            flows = FLOWS if "group" in self.send else 1
+            words = ("AF_INET", "SOCK_DGRAM", target, self.port, self.count, self.per_s, flows, "78" * 64)
         self.sender = self.a.start(PACED, *words, python=BARE_PYTHON)
 
     def end(self) -> None:
