@@ -25,6 +25,7 @@ struct socket_row {
     u64 resets_received;
     u64 resets_sent;
     u64 buffer_bytes;
+    u64 segments_sent;
 };
 BPF_TABLE("percpu_hash", struct socket_key, struct socket_row, sockets, NC_ROWS_sockets);
 
@@ -181,6 +182,16 @@ int queue_full(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
+/* All that the socket has sent so far. The kernel counts it in 32 bits: what went past them is kept here. */
+static inline void note_sent(struct socket_row *row, struct tcp_sock *tp)
+{
+    u64 sent = (row->segments_sent >> 32 << 32) | NC_READ(tp, segs_out);
+
+    if (sent < row->segments_sent)
+        sent += 1ULL << 32;
+    row->segments_sent = sent;
+}
+
 /* One packet, or many segments at once. It counts what RetransSegs of nstat counts (__tcp_retransmit_skb). */
 int retransmitted(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -194,8 +205,10 @@ int retransmitted(struct bpf_raw_tracepoint_args *ctx)
         return 0;
 #endif
     row = account(ctx, NC_ARG(0), RETRANSMITTED, segments, what);
-    if (row)
+    if (row) {
         nc_add(&row->retransmits, segments);
+        note_sent(row, NC_ARG(0));
+    }
     return 0;
 }
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from netconsole.findings.match import Evidence, Match
-from netconsole.findings.rules import MIN_SAMPLES, commands, fits, say, words_of_histogram, words_of_table
-from netconsole.findings.windows import LONG, SHORT, Family, Window, Windows
+from netconsole.findings.rules import (
+    MIN_SAMPLES,
+    commands,
+    fits,
+    say,
+    words_of_gauges,
+    words_of_histogram,
+    words_of_table,
+)
+from netconsole.findings.windows import LONG, NEW_TIMES, SHORT, Family, Window, Windows
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS
@@ -48,6 +56,13 @@ class Packets:
         means = [sum(one or 0.0 for one in samples) / intervals for samples in past if samples]
         return max(means, default=rate)
 
+    def are_new(self, labels: Mapping[str, Label]) -> bool:
+        """Whether there were far fewer in the minute before. True when that is not known."""
+        now, minute = self.per_s(labels, SHORT), self.per_s(labels, LONG)
+        if now is None or minute is None:
+            return True
+        return now * (LONG - SHORT) > NEW_TIMES * (minute * LONG - now * SHORT)
+
 
 def is_lower_bound(probe: ProbeState) -> bool:
     """Whether the probe missed some of what it counts in the last interval.
@@ -73,34 +88,38 @@ def of_table(
     table = probe.tables.get(rule.table)
     spec = manifest.tables.get(rule.table)
     column = next((column for column in spec.value if column.name == rule.value), None) if spec else None
-    if table is None or column is None:
+    if table is None or spec is None or column is None:
         return
     if column.kind == "max":
         for row in table.rows.values():
             value = row.gauges.get(rule.value)
             if value is not None and value > rule.over and fits(rule, row.labels):
-                yield _match(probe, rule, column, row.labels, row.key, float(value), rule.level == "!!", (), None)
+                words = words_of_gauges(spec, row.gauges)
+                yield _match(
+                    probe, rule, column, words, row.labels, row.key, float(value), rule.level == "!!", (), None
+                )  # fmt: skip
         return
     family = Family(probe.name, rule.table, rule.value)
     at_least = is_lower_bound(probe)
     for key, window in windows.of(family).items():
         if not fits(rule, window.row.labels):
             continue
-        judged = _judged(probe, rule, window, packets, length_s)
+        is_new = partial(windows.is_new, family, window, probe.timeline.tick)
+        judged = _judged(probe, rule, window, packets, length_s, is_new)
         if judged is None:
             continue
-        value, lasting, share_of = judged
-        share = None if not share_of else min(100.0, 100 * value / (share_of + value))
+        value, lasting, share = judged
+        words = words_of_gauges(spec, window.row.gauges)
         yield _match(
-            probe, rule, column, window.row.labels, key, value, rule.level == "!!" and not lasting,
+            probe, rule, column, words, window.row.labels, key, value, rule.level == "!!" and not lasting,
             tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, at_least,
         )  # fmt: skip
 
 
 def _judged(
-    probe: ProbeState, rule: FindingSpec, window: Window, packets: Packets, length_s: float
+    probe: ProbeState, rule: FindingSpec, window: Window, packets: Packets, length_s: float, is_new: Callable[[], bool]
 ) -> tuple[float, bool, float | None] | None:
-    """The rate per second to be said of a row, whether it is small and lasting, and the packets that it is a share of.
+    """The rate per second to be said of a row, whether it is small and lasting, and its share in percent if known.
 
     None: it does not stand out.
     """
@@ -109,23 +128,39 @@ def _judged(
     rate = now if window.moves[-1].tick == tick else 0.0
     at_once = rule.at_once if rule.at_once is not None else rule.over * (1 if rule.level == "!!" else AT_ONCE_FACTOR)
     if rate > rule.over and rate >= at_once:
-        return rate, False, packets.per_s(window.row.labels)
+        share = _share_pct(rule, window, packets, tick, 1, rate)
+        if not rule.share_of or share is None or share >= (rule.share_pct or 0.0):
+            return rate, False, share
     for intervals, least in ((SHORT, rule.over), (LONG, rule.lasting)):
         if least is None or window.moved_in(tick, intervals) < LASTS[intervals]:
             continue
         mean = window.mean_per_s(tick, intervals, length_s)
         if mean <= least:
             continue
-        share_of = packets.per_s(window.row.labels, intervals)  # as long as the loss is looked at
-        if rule.share_pct is None or share_of is None or 100 * mean >= rule.share_pct * (share_of + mean):
-            return mean, True, share_of
+        share = _share_pct(rule, window, packets, tick, intervals, mean)
+        if rule.share_pct is None or share is None or share >= rule.share_pct:
+            return mean, True, share
+        # Ten times as much as in the minute before, and not because there is more traffic.
+        if not rule.share_of and is_new() and not packets.are_new(window.row.labels):
+            return mean, True, share
     return None
+
+
+def _share_pct(
+    rule: FindingSpec, window: Window, packets: Packets, tick: int, intervals: int, per_s: float
+) -> float | None:
+    """The share of what passes in the same time; None when that is not known."""
+    if rule.share_of:
+        return window.share_pct(tick, max(SHORT, intervals))
+    whole = packets.per_s(window.row.labels, intervals)
+    return min(100.0, 100 * per_s / (whole + per_s)) if whole else None
 
 
 def _match(
     probe: ProbeState,
     rule: FindingSpec,
     column: ColumnSpec,
+    gauges: Mapping[str, str],
     labels: Mapping[str, Label],
     key: RowKey,
     value: float,
@@ -140,7 +175,7 @@ def _match(
         Evidence("table", probe.name, rule.table, key),
         rule.cause or f"{probe.name}/{rule.table}/{rule.value}",
         "!!" if is_urgent else "!",
-        partial(_say_row, rule, column, dict(labels), at_least),
+        partial(_say_row, rule, column, gauges, dict(labels), at_least),
         value,
         value,
         _place(rule, labels, "table"),
@@ -160,6 +195,7 @@ def _match(
 def _say_row(
     rule: FindingSpec,
     column: ColumnSpec,
+    gauges: Mapping[str, str],
     labels: Mapping[str, Label],
     at_least: bool,
     rate: float,
@@ -167,7 +203,7 @@ def _say_row(
     is_bound: bool,
     is_peak: bool,
 ) -> str:
-    return say(rule, labels, words_of_table(rule, column, rate, total, is_bound or at_least, is_peak))
+    return say(rule, labels, {**gauges, **words_of_table(rule, column, rate, total, is_bound or at_least, is_peak)})
 
 
 def _say_percentile(

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from netconsole.base import figure
-from netconsole.findings.rules import MIN_SAMPLES, fits, say, supersedes, words_of_histogram, words_of_table
+from netconsole.findings.rules import (
+    MIN_SAMPLES,
+    fits,
+    say,
+    supersedes,
+    words_of_gauges,
+    words_of_histogram,
+    words_of_table,
+)
 from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.probes.polarity import polarity
 from netconsole.snapshot.document import MEASURED, HistogramData, IncidentData, ProbeData, Snapshot, seconds
@@ -67,7 +75,7 @@ def _table_rule(
 ) -> Iterator[tuple[object, Highlight]]:
     spec = manifest.tables.get(rule.table)
     column = next((one for one in spec.value if one.name == rule.value), None) if spec else None
-    if column is None:
+    if spec is None or column is None:
         return
     at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
     span_s = seconds(snapshot, name)
@@ -77,7 +85,8 @@ def _table_rule(
             continue
         value = total if column.kind == "max" else total / span_s if span_s else None
         if value is not None and value > rule.over:
-            text = say(rule, row, words_of_table(rule, column, value, total, at_least))
+            words = {**words_of_gauges(spec, row), **words_of_table(rule, column, value, total, at_least)}
+            text = say(rule, row, words)
             yield (rule.table, position), Highlight(rule.level, name, text, rule.next, value)
 
 

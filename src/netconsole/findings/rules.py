@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from netconsole.base import figure
-from netconsole.probes.manifest import ColumnSpec, FindingSpec
+from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
 
 MIN_SAMPLES = 10
 """A percentile of fewer samples is not compared with a limit."""
@@ -66,6 +66,18 @@ def words_of_table(
         "unit": column.unit,
         rule.value: rate,
     }
+
+
+def words_of_gauges(spec: TableSpec, gauges: Mapping[str, object]) -> dict[str, str]:
+    """What a sentence may say of the gauges of a row: the size of a buffer, and the like."""
+    known = [(column, gauges.get(column.name)) for column in spec.value if column.kind == "max"]
+    return {column.name: _gauge(value, column.unit) for column, value in known}
+
+
+def _gauge(value: object, unit: str) -> str:
+    if not isinstance(value, (int, float)):
+        return figure.UNKNOWN
+    return figure.memory(value / 1024) if unit == "bytes" else figure.quantity(value, unit)
 
 
 def words_of_histogram(value: float, unit: str, per_s: float | None, count: int) -> dict[str, str]:

@@ -13,6 +13,8 @@ from netconsole.telemetry.tables import RowKey, RowState
 
 LONG, SHORT = 60, 10
 """Intervals over which a small, lasting rate is judged."""
+NEW_TIMES = 10.0
+"""A row that moves so many times as much as in the minute before is new."""
 MAX_ROWS = 5000
 """Of one value of one table: those beyond are judged by their last interval alone."""
 
@@ -26,10 +28,11 @@ class Family(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A row moved by ``delta`` in the interval ``tick``."""
+    """A row moved by ``delta`` in the interval ``tick``; ``whole`` is the gauge that a rule wants its share of."""
 
     tick: int
     delta: int
+    whole: float | None = None
 
 
 @dataclass(slots=True)
@@ -47,6 +50,17 @@ class Window:
     def moved_in(self, tick: int, intervals: int) -> int:
         """In how many of the last ``intervals`` it moved."""
         return sum(move.tick > tick - intervals for move in self.moves)
+
+    def share_pct(self, tick: int, intervals: int) -> float | None:
+        """What it moved by, as a share of what its gauge grew by between the first and the last move of that time.
+
+        0 of a single move, of which nothing can be said yet; None without the gauge.
+        """
+        first, *later = [move for move in self.moves if move.tick > tick - intervals] or [Move(tick, 0)]
+        if first.whole is None:
+            return None
+        grown = (later[-1].whole or 0.0) - first.whole if later else 0.0
+        return min(100.0, 100 * sum(move.delta for move in later) / grown) if grown > 0 else 0.0
 
     def since(self, gap: int) -> list[Move]:
         """The newest moves, back to the first pause of more than ``gap`` intervals."""
@@ -66,6 +80,13 @@ class Windows:
             name: {Family(name, rule.table, rule.value) for rule in manifest.findings if not rule.histogram}
             for name, manifest in manifests.items()
         }
+        self._wholes = {
+            Family(name, rule.table, rule.value): rule.share_of
+            for name, manifest in manifests.items()
+            for rule in manifest.findings
+            if rule.share_of
+        }
+        self._begun: dict[Family, int] = {}
         self._windows: dict[Family, dict[RowKey, Window]] = {}
 
     def update(self, state: State) -> None:
@@ -78,12 +99,22 @@ class Windows:
         """By row: those that moved in the last minute."""
         return self._windows.get(family, {})
 
+    def is_new(self, family: Family, window: Window, tick: int) -> bool:
+        """Whether a row moves ten times as much as in the minute before, which was looked at."""
+        if tick - self._begun.get(family, tick) < LONG:
+            return False
+        now = sum(move.delta for move in window.moves if move.tick > tick - SHORT) / SHORT
+        before = sum(move.delta for move in window.moves if move.tick <= tick - SHORT) / (LONG - SHORT)
+        return now >= NEW_TIMES * before
+
     def forget(self, family: Family, key: RowKey) -> None:
         """What a row did until now belongs to an incident that is over."""
         self._windows.get(family, {}).pop(key, None)
 
     def _note(self, family: Family, probe: ProbeState) -> None:
         tick = probe.timeline.tick
+        self._begun.setdefault(family, tick)
+        whole = self._wholes.get(family, "")
         windows = self._windows.setdefault(family, {})
         for row, delta, total in _moved(probe, family):
             window = windows.get(row.key)
@@ -96,7 +127,7 @@ class Windows:
             if window.moves and total > window.total:
                 delta = total - window.total  # also of intervals that nobody looked at
             window.row, window.total = row, total
-            window.moves.append(Move(tick, delta))
+            window.moves.append(Move(tick, delta, row.gauges.get(whole)))
         for key, window in list(windows.items()):
             while window.moves and window.moves[0].tick <= tick - LONG:
                 window.moves.popleft()

@@ -163,6 +163,9 @@ class FindingSpec:
     """The rate over a minute from which a small, lasting one is said; None: only ``over``."""
     share_pct: float | None = None
     """A lasting one is said from this share of its device's packets on; None: whatever its share."""
+    share_of: str = ""
+    """The gauge of the same row that the share is of, in place of the device's packets: it grows with all that passes.
+    Then a large one has to be that share, too."""
     commands: tuple[str, ...] = ()
     """What to run next; {label} stands for a label, quoted for a shell. Nothing here is ever executed."""
 

@@ -336,7 +336,7 @@ def _event(item: Checker) -> tuple[ColumnSpec, ...]:
 
 _FINDING_KEYS = (
     *("table", "histogram", "value", "percentile", "level", "over", "where", "say", "next"),
-    *("cause", "place", "specific", "explains", "at_once", "lasting", "share_pct", "commands"),
+    *("cause", "place", "specific", "explains", "at_once", "lasting", "share_pct", "share_of", "commands"),
 )
 
 
@@ -345,6 +345,7 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
     is_histogram = item.has("histogram")
     labels: Sequence[str] = ()
     values: Sequence[str] = ()
+    gauges: Sequence[str] = ()
     if is_histogram:
         name = item.text("histogram", None, tuple(histograms))
         if name in histograms:
@@ -354,6 +355,7 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
         if name in tables:
             labels = tables[name].labels
             values = [column.name for column in tables[name].value]
+        gauges = [column.name for column in tables[name].value if column.kind == "max"] if name in tables else []
     value = "" if is_histogram else item.text("value", None, tuple(values))
     percentile = item.number("percentile", 99.0, 0.0, 100.0) if is_histogram else None
     where = item.table("where")
@@ -380,6 +382,7 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
         at_once=item.number("at_once", None, 0.0, 1e18),
         lasting=item.number("lasting", None, 0.0, 1e18),
         share_pct=item.number("share_pct", None, 0.0, 100.0, "%"),
+        share_of=item.text("share_of", "", ("", *gauges)),
         commands=tuple(commands),
     )
 

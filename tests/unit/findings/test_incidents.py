@@ -432,12 +432,13 @@ def test_one_cause_at_one_place_is_one_incident(stream: Stream) -> None:
         ):
             status = frames.Status(**stream.stamp(probe), state="attached", mode="summary")
             stream.state.apply(status)
-            row = Row(labels=labels, counts={value: Count(delta=955, total=total)})
+            gauges: dict[str, int | float | None] = {"buffer_bytes": 8192} if probe == "socket_drops" else {}
+            row = Row(labels=labels, counts={value: Count(delta=955, total=total)}, gauges=gauges)
             stamp = stream.stamp(probe)
             stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=[row]))
         stream.end()
         (one,) = findings.update(stream.state)
-    assert one.sentence == "dns-cache (1782) UDP port 5353 loses 955/s: its receive buffer is full"
+    assert one.sentence == "dns-cache (1782) UDP port 5353 loses 955/s: its receive buffer of 8 kB is full"
     assert (one.level, one.cause, one.total) == ("!!", "receive-buffer-full", 1910)
     assert {evidence.probe for evidence in one.evidence} == {"kernel_drops", "socket_drops"}
     assert one.where == {
@@ -541,6 +542,53 @@ def test_a_small_loss_is_a_share_of_the_packets_of_the_same_time(stream: Stream)
         said = findings.update(stream.state)
         assert [one.cause for one in said] == ([] if second < 12 else ["firewall-drops"])
     assert said[0].share_pct == pytest.approx(0.99, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("sent_per_s", "again_per_s", "since"), [(500_000, 200, None), (20_000, 200, 1), (2_000, 15, 6), (0, 15, 6)]
+)
+def test_segments_sent_again_are_a_share_of_those_of_their_connection(
+    stream: Stream, sent_per_s: int, again_per_s: int, since: int | None
+) -> None:
+    """A connection that fills its path loses a few on purpose."""
+    findings = Incidents({"socket_drops": catalogue.shipped("socket_drops")})
+    labels: dict[str, frames.Label] = {"process": "backup (7)", "peer": "192.0.2.2", "peer_port": 5001}
+    first = None
+    for second in range(20):
+        again = again_per_s * (second + 1)
+        gauges: dict[str, int | float | None] = {"segments_sent": (sent_per_s + again_per_s) * (second + 1)}
+        row = Row(labels=labels, counts={"retransmits": Count(delta=again_per_s, total=again)}, gauges=gauges)
+        stream.state.apply(frames.Status(**stream.stamp("socket_drops"), state="attached", mode="summary"))
+        stamp = stream.stamp("socket_drops")
+        stream.state.apply(frames.Table(**stamp, name="sockets", interval_ns=SECOND, full=False, rows=[row]))
+        stream.end()
+        if findings.update(stream.state) and first is None:
+            first = second
+    assert first == since
+
+
+def test_what_is_new_stands_out_whatever_its_share() -> None:
+    """Five a second of 10 000 are no share worth a word, but a firewall that did not drop any before drops them now."""
+    manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")}
+    labels: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "reason": "NETFILTER_DROP", "protocol": "UDP"}
+
+    def listed(begin: int, intervals: int) -> list[str]:
+        """The causes that are said, of drops that begin with a second."""
+        stream, findings = Stream(State()), Incidents(manifests)
+        stream.hello()
+        for second in range(intervals):
+            links(stream, {}, {"rx_packets": 10_000})
+            drop = Row(labels=labels, counts={"count": Count(delta=5, total=5 * (second + 1))})
+            stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+            stamp, rows = stream.stamp("kernel_drops"), [drop] if second >= begin else []
+            stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=rows))
+            stream.end()
+            said = findings.update(stream.state)
+        return [one.cause for one in said]
+
+    assert listed(begin=0, intervals=80) == []
+    assert listed(begin=80, intervals=83) == ["firewall-drops"]
+    assert listed(begin=30, intervals=80) == []  # it was not looked at for long enough
 
 
 def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
