@@ -31,7 +31,8 @@ pytestmark = pytest.mark.starting
 
 PAGE = Path(__file__).parents[3] / "docs/reference/probes.md"
 FILES = {"toml": "probe.toml", "c": "probe.bpf.c"}
-PACKETS = 2000
+PACKETS = 20_000
+"""Other tests send at the same time: a row of traffic is a finding from a twentieth of the whole table on."""
 INTERVALS = 3
 """Of each of both snapshots; what is sent is within one, and shown in the next."""
 LIMIT_S = 120.0
