@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from netconsole.budget.forecast import Hook, HookRates
 from netconsole.calibrate.tool import Tool
+from netconsole.host.here import HERE
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
@@ -116,7 +117,7 @@ def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> HookRa
 def _packets() -> int | None:
     """Packets that the kernel received so far; None where that is not known."""
     try:
-        return _processed(parse_softnet(SOFTNET.read_text("ascii")))
+        return _processed(parse_softnet(HERE.read(SOFTNET).decode("ascii")))
     except (OSError, ValueError):
         return None
 

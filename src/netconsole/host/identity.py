@@ -1,43 +1,66 @@
-"""Describes this host, and finds its network namespaces and kernel modules by name."""
+"""Describes a host, and finds its network namespaces, CPUs and kernel modules."""
 
 from __future__ import annotations
 
-import os
-import platform
-from pathlib import Path
-
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.telemetry.frames import Host
 
-HOST_NETNS, NAMED_NETNS = Path("/proc/1/ns/net"), Path("/run/netns")
+HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
 """As netconsole_collector.names.labels names them."""
+ONLINE = "/sys/devices/system/cpu/online"
+_RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 
 
-def describe() -> Host:
-    """This host, for a session without a collector."""
-    name = os.uname()
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        boot_id = ""
-    try:
-        system = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
-    except OSError:
-        system = "Linux"
+def describe(target: Target = HERE) -> Host:
+    """A host, for a session without a collector."""
+    name, kernel, machine = target.nodename()
     return Host(
-        name=name.nodename, kernel=name.release, arch=name.machine, os=system, cpus=os.cpu_count() or 1, boot_id=boot_id
+        name=name,
+        kernel=kernel,
+        arch=machine,
+        os=_system(target),
+        cpus=len(online_cpus(target)) or 1,
+        boot_id=_text(target, "/proc/sys/kernel/random/boot_id").strip(),
     )
 
 
-def namespace_inode(name: str) -> int | None:
+def online_cpus(target: Target = HERE) -> list[int]:
+    """The numbers of the CPUs that are online; empty where they are not known."""
+    try:
+        ranges = [part.split("-") for part in _text(target, ONLINE).strip().split(",")]
+        return [cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)]
+    except ValueError:
+        return []
+
+
+def namespace_inode(name: str, target: Target = HERE) -> int | None:
     """The inode of a network namespace by its name in labels: ``host``, a name in /run/netns, or the inode itself."""
     if name.isdecimal():
         return int(name)
     try:
-        return (HOST_NETNS if name == "host" else NAMED_NETNS / Path(name).name).stat().st_ino
+        return target.status(HOST_NETNS if name == "host" else f"{NAMED_NETNS}/{name.rpartition('/')[2]}").inode
     except (OSError, ValueError):
         return None
 
 
-def shows_module(name: str) -> bool:
+def shows_module(name: str, target: Target = HERE) -> bool:
     """Whether sysfs shows a kernel module: it is loaded, or built in and has parameters."""
-    return Path("/sys/module", name).is_dir()
+    return target.exists(f"/sys/module/{name}")
+
+
+def _system(target: Target) -> str:
+    """PRETTY_NAME of os-release(5)."""
+    for path in _RELEASES:
+        for line in _text(target, path).splitlines():
+            name, equals, value = line.partition("=")
+            if name == "PRETTY_NAME" and equals:
+                return value.strip().strip("\"'")
+    return "Linux"
+
+
+def _text(target: Target, path: str) -> str:
+    try:
+        return target.read(path).decode("utf-8", "replace")
+    except OSError:
+        return ""

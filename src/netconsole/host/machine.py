@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-STAT = Path("/proc/stat")
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
+
+STAT = "/proc/stat"
 LEAST_MS = 300
 """CPU time of all CPUs. A shorter time gives no useful figure, because the kernel counts in ticks of 10 ms."""
-_TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
+_TICK_MS = 10.0
+"""USER_HZ is 100 on every architecture that runs KVM (include/uapi/asm-generic/param.h)."""
 
 
 @dataclass(slots=True)
@@ -19,6 +21,7 @@ class _Before:
 
     own_s: float
     machine_ms: tuple[int, int]
+    target: Target
     is_over: bool = False
     busy_pct: float | None = None
 
@@ -26,10 +29,10 @@ class _Before:
 _before: _Before | None = None
 
 
-def begin() -> None:
+def begin(target: Target = HERE) -> None:
     """Call this when the program starts. The time before measuring lasts until the first :func:`before_pct`."""
     global _before
-    _before = _Before(time.process_time(), busy_and_all_ms())
+    _before = _Before(time.process_time(), busy_and_all_ms(target), target)
 
 
 def before_pct() -> float | None:
@@ -41,16 +44,18 @@ def before_pct() -> float | None:
         return None
     if not _before.is_over:
         _before.is_over = True
-        busy, all_of_it = (now - then for now, then in zip(busy_and_all_ms(), _before.machine_ms, strict=True))
+        busy, all_of_it = (
+            now - then for now, then in zip(busy_and_all_ms(_before.target), _before.machine_ms, strict=True)
+        )
         own_ms = (time.process_time() - _before.own_s) * 1000
         if all_of_it >= LEAST_MS:
             _before.busy_pct = 100 * max(0.0, busy - own_ms) / all_of_it
     return _before.busy_pct
 
 
-def busy_and_all_ms() -> tuple[int, int]:
-    """Busy time and all time of all CPUs since boot, in milliseconds (fs/proc/stat.c, show_stat)."""
-    fields = STAT.read_text("ascii", "replace").split("\n", 1)[0].split()[1:]
+def busy_and_all_ms(target: Target = HERE) -> tuple[int, int]:
+    """Busy time and all time of all CPUs since boot, in milliseconds (fs/proc/stat.c, show_stat). Raises OSError."""
+    fields = target.read(STAT).decode("ascii", "replace").split("\n", 1)[0].split()[1:]
     ticks = [int(field) for field in fields]
     # User time includes guest time (the last two). Steal counts as busy: in that time the CPU was not free for us.
     total, idle = sum(ticks[:8]), sum(ticks[3:5])

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from netconsole.base.errors import Unable
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.probes.request import ProbeRequest
 
-STATUS = Path("/proc/self/status")
+STATUS = "/proc/self/status"
 # include/uapi/linux/capability.h
 CAP_SYS_ADMIN = 21
 CAP_PERFMON = 38
 CAP_BPF = 39
 
 
-def capabilities(status: Path = STATUS) -> int:
-    """The effective capabilities of this process as a mask; 0 when they cannot be read."""
+def capabilities(target: Target = HERE) -> int:
+    """The effective capabilities of who reads there (here this process) as a mask; 0 when they cannot be read."""
     try:
-        lines = status.read_text("ascii", "replace").splitlines()
+        lines = target.read(STATUS).decode("ascii", "replace").splitlines()
     except OSError:
         return 0
     for line in lines:
@@ -33,10 +34,10 @@ def may_load(mask: int) -> bool:
     return bool(mask >> CAP_SYS_ADMIN & 1 or has_both)
 
 
-def require(requests: Iterable[ProbeRequest]) -> None:
-    """Raises Unable when probes among these need privileges that this process lacks."""
+def require(requests: Iterable[ProbeRequest], target: Target = HERE) -> None:
+    """Raises Unable when probes among these need privileges that this process lacks (on a far host: the one there)."""
     names = [request.name for request in requests if request.source == "bpf"]
-    if names and not may_load(capabilities()):
+    if names and not may_load(capabilities(target)):
         raise Unable(
             f"not root (CAP_BPF and CAP_PERFMON are needed for {', '.join(names)}): run it with sudo;"
             " netconsole doctor says more"

@@ -167,10 +167,11 @@ def _ask_collector(manifests: Catalogue) -> tuple[_Answer, str | None]:
 
 def _try_source(name: str) -> ProbeResult:
     """Open one of the console's own sources, and close it again."""
+    from netconsole.host.here import HERE
     from netconsole.sources.base import SourceError
     from netconsole.sources.runner import FACTORIES
 
-    source = FACTORIES[name]()
+    source = FACTORIES[name](HERE)
     try:
         source.open()
     except SourceError as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Protocol, TypeAlias, TypedDict, runtime_checkable
 
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.telemetry.frames import (
     AnyFrame,
     Cost,
@@ -55,17 +56,18 @@ class SourceError(Exception):
 class FrameMaker:
     """Makes frames of the console, with their sequence numbers and one time per interval."""
 
-    def __init__(self, numbers: Iterator[int] | None = None) -> None:
+    def __init__(self, numbers: Iterator[int] | None = None, target: Target = HERE) -> None:
+        """Times are those of the ``target``."""
+        self._target = target
         self._numbers = itertools.count(1) if numbers is None else numbers
         self.interval_ns = 1_000_000_000
-        self.mono_ns = time.monotonic_ns()
-        self.wall_ns = time.time_ns()
+        self.mono_ns, self.wall_ns = target.now()
 
     def tick(self) -> None:
         """The current interval ends now."""
-        now = time.monotonic_ns()
-        self.interval_ns = max(1, now - self.mono_ns)
-        self.mono_ns, self.wall_ns = now, time.time_ns()
+        now = self._target.now()
+        self.interval_ns = max(1, now.mono_ns - self.mono_ns)
+        self.mono_ns, self.wall_ns = now
 
     def status(
         self, probe: str, state: ProbeStatus, mode: Mode, why: str | None = None, help: str | None = None

@@ -9,11 +9,10 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from netconsole.sources.netlink import Netlink, attributes
+from netconsole.host.target import NetlinkSocket
+from netconsole.sources.netlink import attributes
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
-GROUP_LINK = 1
-"""RTMGRP_LINK."""
 IFF_UP = 1
 IFLA_ADDRESS = 1
 IFLA_IFNAME = 3
@@ -69,7 +68,7 @@ class LinkTable:
     def __init__(self) -> None:
         self.links: dict[int, Link] = {}
 
-    def fill(self, netlink: Netlink) -> None:
+    def fill(self, netlink: NetlinkSocket) -> None:
         """Read all of them. Raises OSError.
 
         What is told meanwhile lies between the answers, in the order in which it happened.
@@ -118,7 +117,7 @@ def parse(body: memoryview) -> Link | None:
     )
 
 
-def peer_of(link: Link, netlink: Netlink, links: dict[int, Link]) -> Link | None:
+def peer_of(link: Link, netlink: NetlinkSocket, links: dict[int, Link]) -> Link | None:
     """The other end of a veth, in whatever network namespace it is; None when it cannot be told.
 
     ``netlink`` and ``links`` are those of the link's own namespace.

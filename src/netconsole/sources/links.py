@@ -7,13 +7,13 @@ them busy) about 1 %. Where the qdiscs alone would cost more, they are read less
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
 from netconsole.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
-from netconsole.sources.netlink import RECEIVE_BYTES
 from netconsole.telemetry.frames import AnyFrame
 
 MAX_ROWS = 4096
@@ -27,9 +27,9 @@ class Links:
 
     name: ClassVar[str] = "link_rates"
 
-    def __init__(self, namespaces: OpenNamespaces[NamespaceLinks] | None = None) -> None:
-        room = memoryview(bytearray(RECEIVE_BYTES))
-        self._namespaces = namespaces or OpenNamespaces(lambda: NamespaceLinks(room))
+    def __init__(self, target: Target = HERE, namespaces: OpenNamespaces[NamespaceLinks] | None = None) -> None:
+        self._target = target
+        self._namespaces = namespaces or OpenNamespaces(NamespaceLinks, target)
         self._rows = RowMaker(COUNTS, MAX_ROWS)
         self._left_out = 0
         self._wait = 0
@@ -63,9 +63,9 @@ class Links:
             try:
                 one.thing.read()
                 if with_qdiscs:
-                    began = time.thread_time()
+                    began = self._target.cpu_s()
                     one.thing.read_qdiscs()
-                    qdiscs_s += time.thread_time() - began
+                    qdiscs_s += self._target.cpu_s() - began
             except OSError as error:
                 if place == 0:
                     self._left_out = 0  # the runner says what is wrong, and then that it is attached

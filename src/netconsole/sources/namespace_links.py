@@ -1,20 +1,16 @@
-"""Reads the links of one network namespace (counters, state, carrier, root qdiscs) through files opened inside it."""
+"""Reads the links of one network namespace (counters, state, carrier, root qdiscs) through what is open inside it."""
 
 from __future__ import annotations
 
 import errno
-import os
-import socket
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeAlias
 
+from netconsole.host.target import InsideNamespace
 from netconsole.sources.base import SourceRow
 from netconsole.sources.carrier import Carrier
-from netconsole.sources.link_state import GROUP_LINK, Link, LinkTable, peer_of
-from netconsole.sources.netlink import Netlink
+from netconsole.sources.link_state import Link, LinkTable, peer_of
 from netconsole.sources.qdiscs import NOQUEUE, Qdisc, QdiscReader, htb_rate
 from netconsole.telemetry.frames import Label
 
@@ -29,7 +25,6 @@ COUNTS = (
     "carrier_changes", "carrier_losses", "lost_without_carrier", "lost_to_peer",
 )  # fmt: skip
 _TX_DROPS = COUNTS.index("tx_drops")
-_CHUNK_BYTES = 256 * 1024
 
 DeviceCounts: TypeAlias = tuple[str, tuple[int, ...]]
 """Name and the first eight of COUNTS."""
@@ -71,10 +66,12 @@ class _Said:
 
 
 class NamespaceLinks:
-    """See the module. It belongs to the namespace of the thread that makes it, and any thread may use it then."""
+    """See the module. It closes what it is given."""
 
-    def __init__(self, room: memoryview | None = None, devices: Path | None = None) -> None:
-        """``room`` as of :class:`Netlink`. Raises OSError."""
+    def __init__(self, inside: InsideNamespace) -> None:
+        self._inside = inside
+        self._netlink = inside.netlink
+        self._netlink.unasked = self._told
         self._table = LinkTable()
         self._by_name: dict[str, Link] = {}
         self._carriers: dict[int, Carrier] = {}
@@ -88,19 +85,10 @@ class NamespaceLinks:
         self._qdiscs_in = 0
         self._is_told = False
         self._has_moved = True
-        # /proc/net would be that of the process's first thread.
-        path = devices or f"/proc/self/task/{threading.get_native_id()}/net/dev"
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self._netlink = Netlink(socket.NETLINK_ROUTE, GROUP_LINK, self._told, room)
-        except OSError:
-            os.close(self._file)
-            raise
 
     def close(self) -> None:
         """Release the namespace."""
-        self._netlink.close()
-        os.close(self._file)
+        self._inside.close()
 
     def read(self) -> None:
         """Links and their counters. Raises OSError."""
@@ -108,7 +96,7 @@ class NamespaceLinks:
         self._listen()
         if self._read_in <= 0:
             self._fill()
-        text = self._read_file()
+        text = self._inside.devices()
         if text != self._text:
             self._text, self._has_moved = text, True
             self._lines = parse_devices(text.decode("utf-8", "backslashreplace"), self._lines)
@@ -209,14 +197,6 @@ class NamespaceLinks:
         self._is_told = False
         for index in self._carriers.keys() - self._table.links.keys():
             del self._carriers[index]
-
-    def _read_file(self) -> bytes:
-        chunks: list[bytes] = []
-        offset = 0
-        while chunk := os.pread(self._file, _CHUNK_BYTES, offset):
-            chunks.append(chunk)
-            offset += len(chunk)
-        return b"".join(chunks)
 
 
 def _device(line: str) -> DeviceCounts | None:

@@ -1,26 +1,24 @@
 """Follows the network namespaces of this host, and keeps something open in each, such as a socket.
 
-These are the namespaces that `ip netns` names, and those of running processes. Only a short-lived thread ever changes
-its namespace. What is open in a namespace keeps it alive, so it is closed as soon as the namespace's owner is gone.
+These are the namespaces that `ip netns` names, and those of running processes. What is open in a namespace keeps it
+alive, so it is closed as soon as the namespace's owner is gone.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from netconsole.host.here import HERE
 from netconsole.host.identity import NAMED_NETNS
-from netconsole.sources.netns_watch import Watch
+from netconsole.host.target import InsideNamespace, NamespaceWatch, Question, Target
 
-PROC = Path("/proc")
 MAX_NAMESPACES = 256
 """The most namespaces that are opened. Each takes two or three descriptors, and a process often has only 1024."""
 SEARCH_EVERY_S = 10.0
@@ -29,7 +27,6 @@ MAX_SHARE = 0.001
 YOUNG_S = 2.0
 """A directory that changed this recently is read again: the name of a namespace appears before it is mounted."""
 HOST = "host"
-_CLONE_NEWNET = 0x40000000
 
 
 class Closable(Protocol):
@@ -40,9 +37,6 @@ class Closable(Protocol):
 
 
 Thing = TypeVar("Thing", bound=Closable)
-Made: TypeAlias = "Thing | OSError"
-Enter: TypeAlias = "Callable[[Iterable[tuple[bytes, int]], Callable[[], Thing]], list[Made[Thing]]]"
-"""Makes a thing in each of these namespaces, given as path and inode: see :func:`make_inside`."""
 
 
 @dataclass(slots=True)
@@ -54,57 +48,24 @@ class OpenNamespace(Generic[Thing]):
     pid: int | None = None
 
 
-def make_inside(namespaces: Iterable[tuple[bytes, int]], make: Callable[[], Thing]) -> list[Made[Thing]]:
-    """What ``make`` returns in each of these namespaces, or the error; a path may lead to another inode meanwhile."""
-    made: list[Made[Thing]] = []
-
-    def in_turn() -> None:
-        for path, inode in namespaces:
-            try:
-                _set_namespace(path, inode)
-                made.append(make())
-            except OSError as error:
-                made.append(error)
-
-    thread = threading.Thread(target=in_turn, name="netns open", daemon=True)
-    thread.start()
-    thread.join()
-    return made
-
-
-def _set_namespace(path: bytes, inode: int) -> None:
-    """Of this thread, for good. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if os.fstat(descriptor).st_ino != inode:
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-    finally:
-        os.close(descriptor)
-
-
 class OpenNamespaces(Generic[Thing]):
     """The namespaces that are open, the own one first. ``left_out`` says how many more there are."""
 
     def __init__(
         self,
-        make: Callable[[], Thing],
-        directory: Path = NAMED_NETNS,
-        proc: Path = PROC,
-        enter: Enter[Thing] = make_inside,
+        make: Callable[[InsideNamespace], Thing],
+        target: Target = HERE,
     ) -> None:
+        """``make`` makes a thing of what is open in a namespace; the thing closes that."""
         self.left_out = 0
         self._make = make
-        self._enter = enter
-        self._directory, self._proc = directory, proc
+        self._target = target
         self._held: dict[int, OpenNamespace[Thing]] = {}
         self._lock = threading.Lock()
-        self._watch: Watch | None = None
+        self._watch: NamespaceWatch | None = None
         self._own = 0
         self._names: dict[int, str] = {}
-        self._paths: dict[int, bytes] = {}
+        self._paths: dict[int, str] = {}
         self._changed_ns: int | None = None
         self._of_processes: dict[int, int] = {}
         self._search_at = 0.0
@@ -115,7 +76,7 @@ class OpenNamespaces(Generic[Thing]):
         """Open the own namespace. Raises OSError."""
         own = self._inode("self")
         self._own = own or 0
-        self._held[self._own] = OpenNamespace(HOST, self._make())
+        self._held[self._own] = OpenNamespace(HOST, self._make(self._target.own_namespace()))
         self._list_names()
         self._held[self._own].name = self._name(self._own)
 
@@ -155,15 +116,15 @@ class OpenNamespaces(Generic[Thing]):
             self._open(sorted(wanted, key=lambda inode: (inode not in self._paths, inode))[:room])
 
     def _open(self, inodes: list[int]) -> None:
-        made = self._enter([(self._path(inode), inode) for inode in inodes], self._make)
-        for inode, thing in zip(inodes, made, strict=True):
-            if not isinstance(thing, OSError):
+        opened = self._target.inside([(self._path(inode), inode) for inode in inodes])
+        for inode, one in zip(inodes, opened, strict=True):
+            if not isinstance(one, OSError):
                 pid = None if inode in self._paths else self._of_processes[inode]
-                self._held[inode] = OpenNamespace(self._name(inode), thing, pid)
-            elif thing.errno == errno.EPERM:
+                self._held[inode] = OpenNamespace(self._name(inode), self._make(one), pid)
+            elif one.errno == errno.EPERM:
                 self._may_enter, self.left_out = False, 0  # not root: it never may
                 return
-            elif thing.errno in (errno.EMFILE, errno.ENFILE):
+            elif one.errno in (errno.EMFILE, errno.ENFILE):
                 self.left_out += 1
             else:
                 self._refused.add(inode)  # until names change, or until the next search
@@ -174,8 +135,10 @@ class OpenNamespaces(Generic[Thing]):
 
     def _watch_them(self) -> None:
         if self._watch is None:
-            self._watch = Watch(self._on_gone)
-        self._watch.directory(self._directory)
+            self._watch = self._target.watch(self._on_gone)
+        if self._watch is None:
+            return
+        self._watch.directory(NAMED_NETNS)
         self._watch.processes(self._pids())
 
     def _on_gone(self) -> None:
@@ -212,10 +175,10 @@ class OpenNamespaces(Generic[Thing]):
     def _refresh_names(self) -> None:
         """Costs one stat, unless names have come or gone."""
         try:
-            changed_ns = self._directory.stat().st_mtime_ns
+            changed_ns = self._target.status(NAMED_NETNS).changed_ns
         except OSError:
             changed_ns = None
-        is_young = changed_ns is not None and time.time() - changed_ns / 1e9 < YOUNG_S
+        is_young = changed_ns is not None and self._target.now().wall_ns - changed_ns < YOUNG_S * 1e9
         if changed_ns != self._changed_ns or is_young:
             self._changed_ns = changed_ns
             self._list_names()
@@ -223,18 +186,19 @@ class OpenNamespaces(Generic[Thing]):
     def _list_names(self) -> None:
         """Names as :mod:`netconsole_collector.names.namespaces` has them."""
         names: dict[int, str] = {}
-        paths: dict[int, bytes] = {}
+        paths: dict[int, str] = {}
         try:
-            device = (self._proc / "self/ns/net").stat().st_dev
-            with os.scandir(os.fsencode(self._directory)) as entries:
-                for entry in entries:
-                    try:
-                        status = entry.stat()
-                    except OSError:
-                        continue  # it has just gone, or leads nowhere
-                    if status.st_dev == device:  # else nothing is mounted on it, yet
-                        names[status.st_ino] = entry.name.decode("utf-8", "backslashreplace")
-                        paths[status.st_ino] = entry.path
+            device = self._target.status("/proc/self/ns/net").device
+            entries = self._target.names(NAMED_NETNS)
+            self._target.ahead(Question("status", (f"{NAMED_NETNS}/{entry}",)) for entry in entries)
+            for entry in entries:
+                try:
+                    status = self._target.status(f"{NAMED_NETNS}/{entry}")
+                except OSError:
+                    continue  # it has just gone, or leads nowhere
+                if status.device == device:  # else nothing is mounted on it, yet
+                    names[status.inode] = os.fsencode(entry).decode("utf-8", "backslashreplace")
+                    paths[status.inode] = f"{NAMED_NETNS}/{entry}"
         except FileNotFoundError:
             pass  # there is no such directory before the first name
         except OSError:
@@ -248,29 +212,25 @@ class OpenNamespaces(Generic[Thing]):
         now = time.monotonic()
         if now < self._search_at:
             return
-        began = time.thread_time()
+        began = self._target.cpu_s()
         found: dict[int, int] = {}
         try:
-            with os.scandir(self._proc) as entries:
-                pids = sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
-        except OSError:
-            pids = []  # no descriptors left, for now
-        for pid in pids:
-            inode = self._inode(pid)
-            if inode is not None:
+            for pid, inode in self._target.inodes("ns/net").items():
                 found.setdefault(inode, pid)
+        except OSError:
+            pass  # no descriptors left, for now
         self._of_processes = found
         self._refused.clear()
-        self._search_at = now + max(SEARCH_EVERY_S, (time.thread_time() - began) / MAX_SHARE)
+        self._search_at = now + max(SEARCH_EVERY_S, (self._target.cpu_s() - began) / MAX_SHARE)
 
     def _name(self, inode: int) -> str:
         return self._names.get(inode, str(inode))
 
-    def _path(self, inode: int) -> bytes:
-        return self._paths.get(inode) or os.fsencode(f"{self._proc}/{self._of_processes[inode]}/ns/net")
+    def _path(self, inode: int) -> str:
+        return self._paths.get(inode) or f"/proc/{self._of_processes[inode]}/ns/net"
 
     def _inode(self, process: int | str) -> int | None:
         try:
-            return Path(f"{self._proc}/{process}/ns/net").stat().st_ino
+            return self._target.status(f"/proc/{process}/ns/net").inode
         except OSError:
             return None

@@ -1,4 +1,4 @@
-"""self_cost: the CPU and memory of the console itself, and how busy the whole machine is."""
+"""self_cost: the CPU and memory of the console itself, and how busy the measured host is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import ClassVar
 import psutil
 
 from netconsole.host import machine
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker
 from netconsole.telemetry.frames import AnyFrame, Count, Row, Usage
 
@@ -21,7 +23,8 @@ class OwnCost:
 
     name: ClassVar[str] = "self_cost"
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target = HERE) -> None:
+        self._target = target
         self._process = psutil.Process(os.getpid())
         self._cpu_ns = time.process_time_ns()
         self._before_pct: float | None = None
@@ -31,13 +34,13 @@ class OwnCost:
         self._pss_kb: int | None = None
 
     def open(self) -> None:
-        """Start counting. The load of the machine until now, minus our own, is how busy it was before."""
-        self._before_pct = machine.before_pct()
-        self._machine = machine.busy_and_all_ms()
+        """Start counting. The load of this machine until now, minus our own, is how busy it was before."""
+        self._before_pct = machine.before_pct() if self._target is HERE else None
+        self._machine = machine.busy_and_all_ms(self._target)
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """The machine's one row."""
-        last, now = self._machine, machine.busy_and_all_ms()
+        last, now = self._machine, machine.busy_and_all_ms(self._target)
         self._machine = now
         busy, all_cpus = (max(0, new - old) for new, old in zip(now, last, strict=True)) if last else (0, 0)
         self._totals = (self._totals[0] + busy, self._totals[1] + all_cpus)

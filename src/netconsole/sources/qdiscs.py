@@ -10,7 +10,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from netconsole.sources.netlink import Netlink, attributes
+from netconsole.host.target import NetlinkSocket
+from netconsole.sources.netlink import attributes
 
 NOQUEUE = "noqueue"
 RATED = ("tbf", "htb")
@@ -73,7 +74,7 @@ class QdiscReader:
     def __init__(self) -> None:
         self._known: dict[bytes, Qdisc | None] = {}
 
-    def read(self, netlink: Netlink) -> list[Qdisc]:
+    def read(self, netlink: NetlinkSocket) -> list[Qdisc]:
         """All of them. Raises OSError."""
         known, self._known = self._known, {}
         for body in netlink.dump(RTM_GETQDISC, _TCMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
@@ -82,7 +83,7 @@ class QdiscReader:
         return [qdisc for qdisc in self._known.values() if qdisc is not None]
 
 
-def htb_rate(netlink: Netlink, ifindex: int) -> int | None:
+def htb_rate(netlink: NetlinkSocket, ifindex: int) -> int | None:
     """The ceiling of an htb's root class in bits per second; None when there is none, or more than one.
 
     Raises OSError.

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.probes.request import ProbeRequest
 from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
@@ -18,7 +20,7 @@ from netconsole.sources.softnet import Softnet
 from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry.frames import AnyFrame, Mode, Status
 
-FACTORIES: dict[str, Callable[[], Source]] = {
+FACTORIES: dict[str, Callable[[Target], Source]] = {
     "links": Links,
     "softnet": Softnet,
     "sockets": SocketGroups,
@@ -35,13 +37,19 @@ class SourceRunner:
     """Reads the sources of these probes in every interval, and delivers the frames of whole intervals."""
 
     def __init__(
-        self, requests: Sequence[ProbeRequest], interval_s: float, deliver: Deliver, numbers: Iterator[int]
+        self,
+        requests: Sequence[ProbeRequest],
+        interval_s: float,
+        deliver: Deliver,
+        numbers: Iterator[int],
+        target: Target = HERE,
     ) -> None:
+        self._target = target
         self._interval_s = interval_s
         self._deliver = deliver
-        self._make = FrameMaker(numbers)
+        self._make = FrameMaker(numbers, target)
         self._own = OwnCost()
-        self._sources = [(request, _made(request)) for request in requests if request.source in FACTORIES]
+        self._sources = [(request, self._made(request)) for request in requests if request.source in FACTORIES]
         self._more: SimpleQueue[ProbeRequest] = SimpleQueue()
         self._failing: dict[str, str] = {}
         self._stop = threading.Event()
@@ -75,6 +83,7 @@ class SourceRunner:
         try:
             while not self._stop.is_set():
                 opened += self._opened_since()
+                self._target.begin()
                 self._make.tick()
                 batch: list[AnyFrame] = []
                 for request, source in opened:
@@ -93,7 +102,7 @@ class SourceRunner:
         added = []
         while not self._more.empty():
             request = self._more.get()
-            added.append((request, _made(request)))
+            added.append((request, self._made(request)))
         self._sources = [*self._sources, *added]  # other threads go through it
         return [(request, source) for request, source in added if self._open(request, source)]
 
@@ -124,9 +133,8 @@ class SourceRunner:
             error = SourceError(f"{type(error).__name__}: {error}")
         return self._make.status(request.name, error.state, request.mode, str(error), error.help)
 
-
-def _made(request: ProbeRequest) -> Source:
-    source = FACTORIES[request.source]()
-    if isinstance(source, HasModes):
-        source.mode = request.mode
-    return source
+    def _made(self, request: ProbeRequest) -> Source:
+        source = FACTORIES[request.source](self._target)
+        if isinstance(source, HasModes):
+            source.mode = request.mode
+        return source

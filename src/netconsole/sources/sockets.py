@@ -6,24 +6,20 @@ A BPF probe sees only sockets with traffic. This source also sees those of the g
 from __future__ import annotations
 
 import ipaddress
-import itertools
-import os
-import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import ClassVar
 
+from netconsole.host.here import HERE
+from netconsole.host.target import NetlinkSocket, Target
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError
-from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, Netlink, bound_sockets
+from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
 from netconsole.telemetry.frames import AnyFrame, Label
 
-PROC = Path("/proc")
 MAX_SOCKETS = 1024
-MAX_DESCRIPTORS = 50_000
-"""Links of /proc/PID/fd that are read to find the owners of new sockets: about 0.1 s of CPU."""
 SEARCH_EVERY = 5
-"""Intervals between two such searches. They happen only when a group has a new socket, which is shown afterwards."""
-_SOCKET = re.compile(r"socket:\[([0-9]+)\]")
+"""Intervals between two searches for owners of sockets (about 0.1 s of CPU).
+
+They happen only when a group has a new socket, which is shown afterwards."""
 COUNTS = ("drops",)
 
 
@@ -43,10 +39,10 @@ class SocketGroups:
 
     name: ClassVar[str] = "socket_groups"
 
-    def __init__(self, proc: Path = PROC) -> None:
-        self._proc = proc
+    def __init__(self, target: Target = HERE) -> None:
+        self._target = target
         self._rows = RowMaker(COUNTS, MAX_SOCKETS)
-        self._netlink: Netlink | None = None
+        self._netlink: NetlinkSocket | None = None
         self._owners: dict[int, str | None] = {}
         self._search_in = 0
 
@@ -83,7 +79,7 @@ class SocketGroups:
     def _sockets(self) -> list[BoundSocket]:
         try:
             if self._netlink is None:
-                self._netlink = Netlink(NETLINK_SOCK_DIAG)
+                self._netlink = self._target.netlink(NETLINK_SOCK_DIAG)
             return bound_sockets(self._netlink)
         except FileNotFoundError:
             raise SourceError(
@@ -99,37 +95,4 @@ class SocketGroups:
         if not wanted or self._search_in > 0:
             return
         self._search_in = SEARCH_EVERY
-        self._owners |= {**dict.fromkeys(wanted), **_owners(self._proc, wanted)}
-
-
-def _owners(proc: Path, wanted: set[int]) -> dict[int, str]:
-    """Command and process id of the owners of these sockets, as far as MAX_DESCRIPTORS links show them."""
-    found: dict[int, str] = {}
-    budget = MAX_DESCRIPTORS
-    for process in proc.glob("[0-9]*"):
-        try:
-            with os.scandir(process / "fd") as descriptors:
-                for descriptor in itertools.islice(descriptors, budget):
-                    budget -= 1
-                    match = _SOCKET.fullmatch(_target(descriptor.path))
-                    if match and int(match[1]) in wanted:
-                        found[int(match[1])] = f"{_command(process)}/{process.name}"
-        except OSError:
-            continue  # the process ended, or belongs to another user
-        if budget <= 0 or wanted <= found.keys():
-            break
-    return found
-
-
-def _target(descriptor: str) -> str:
-    try:
-        return str(Path(descriptor).readlink())
-    except OSError:
-        return ""  # closed meanwhile
-
-
-def _command(process: Path) -> str:
-    try:
-        return (process / "comm").read_text("utf-8", "backslashreplace").rstrip("\n")
-    except OSError:
-        return "?"
+        self._owners |= {**dict.fromkeys(wanted), **self._target.owners(wanted)}

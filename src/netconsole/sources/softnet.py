@@ -6,14 +6,15 @@ The figures are exact, and there also where no BPF program can attach. Layout: n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import ClassVar
 
+from netconsole.host.here import HERE
+from netconsole.host.identity import online_cpus
+from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.telemetry.frames import AnyFrame
 
-SOFTNET = Path("/proc/net/softnet_stat")
-ONLINE = Path("/sys/devices/system/cpu/online")
+SOFTNET = "/proc/net/softnet_stat"
 COUNTS = ("processed", "dropped", "time_squeeze", "received_rps", "flow_limit")
 MAX_CPUS = 8192
 _FIELDS = (0, 1, 2, 9, 10)
@@ -40,9 +41,8 @@ class Softnet:
 
     name: ClassVar[str] = "softnet"
 
-    def __init__(self, path: Path = SOFTNET, online: Path = ONLINE) -> None:
-        self._path = path
-        self._online = online
+    def __init__(self, target: Target = HERE) -> None:
+        self._target = target
         self._rows = RowMaker(COUNTS, MAX_CPUS, _WRAPS_AT)
 
     def open(self) -> None:
@@ -52,26 +52,18 @@ class Softnet:
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """One row per CPU."""
         try:
-            found = parse_softnet(self._text(), self._online_cpus())
+            found = parse_softnet(self._text(), online_cpus(self._target))
             readings: list[SourceRow] = [({"cpu": cpu}, counts, {}) for cpu, counts in found]
         except ValueError:
-            raise SourceError(f"{self._path}: this version of netconsole cannot read its layout") from None
+            raise SourceError(f"{SOFTNET}: this version of netconsole cannot read its layout") from None
         rows, full, omitted = self._rows.rows(readings)
         return [make.table(self.name, "cpus", rows, full, omitted)]
 
     def close(self) -> None:
         """Nothing to release."""
 
-    def _online_cpus(self) -> list[int]:
-        """The CPUs of a list such as "0-3,8"; empty where the file is missing."""
-        try:
-            ranges = [part.split("-") for part in self._online.read_text("ascii").strip().split(",")]
-            return [cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)]
-        except (OSError, ValueError):
-            return []
-
     def _text(self) -> str:
         try:
-            return self._path.read_text("ascii")
+            return self._target.read(SOFTNET).decode("ascii")
         except OSError as error:
-            raise SourceError(f"{self._path}: {error.strerror}") from None
+            raise SourceError(f"{SOFTNET}: {error.strerror}") from None

@@ -6,18 +6,17 @@ because its guest does, is inside the call KVM_RUN. One that QEMU has paused wai
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
+from netconsole.host.here import HERE
+from netconsole.host.target import Question, Target
 from netconsole.sources import qemu
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.telemetry.frames import AnyFrame
 
-PROC = Path("/proc")
 MAX_VMS = 4096
 LOOK_EVERY = 5
 """Intervals between two looks for new QEMU processes."""
@@ -34,7 +33,8 @@ _RUNNING = "running"
 _STOPPED = ("T", "t")
 _STATE, _USER, _SYSTEM, _STARTED = 3 - 3, 14 - 3, 15 - 3, 22 - 3
 """Fields of /proc/PID/stat by their numbers in proc(5), counted from the one after the process name (the third)."""
-_NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_NS_PER_TICK = 1_000_000_000 // 100
+"""USER_HZ is 100 on every architecture that runs KVM (include/uapi/asm-generic/param.h)."""
 
 
 @dataclass(slots=True)
@@ -53,8 +53,8 @@ class VmStates:
 
     name: ClassVar[str] = "vm_states"
 
-    def __init__(self, proc: Path = PROC) -> None:
-        self._proc = proc
+    def __init__(self, target: Target = HERE) -> None:
+        self._target = target
         self._rows = RowMaker(COUNTS, MAX_VMS)
         self._machines: dict[str, _Machine] = {}
         self._looks: dict[str, int] = {}
@@ -82,13 +82,12 @@ class VmStates:
 
     def _look(self) -> None:
         """For new QEMU processes; each other process is looked at a few times and then left alone."""
-        pids = {entry.name for entry in self._proc.iterdir() if entry.name.isdigit()}
+        pids = {name for name in self._target.names("/proc") if name.isdigit()}
         self._looks = {pid: looks for pid, looks in self._looks.items() if pid in pids}
-        for pid in pids - self._machines.keys():
-            looks = self._looks.get(pid, 0)
-            if looks >= YOUNG_LOOKS:
-                continue
-            self._looks[pid] = looks + 1
+        young = [pid for pid in pids - self._machines.keys() if self._looks.get(pid, 0) < YOUNG_LOOKS]
+        self._target.ahead(Question("read", (f"/proc/{pid}/{name}",)) for pid in young for name in ("cmdline", "stat"))
+        for pid in young:
+            self._looks[pid] = self._looks.get(pid, 0) + 1
             arguments = self._text(pid, "cmdline").rstrip("\0").split("\0")
             fields = self._stat(pid)
             if _is_qemu(arguments) and fields:
@@ -134,19 +133,20 @@ class VmStates:
 
     def _threads(self, pid: str) -> Iterable[str]:
         try:
-            return [entry.name for entry in (self._proc / pid / "task").iterdir()]
+            return self._target.names(f"/proc/{pid}/task")
         except OSError:
             return ()
 
     def _has_kvm(self, pid: str) -> bool:
         """Whether it has virtual CPUs of KVM. Without them no thread is ever in KVM_RUN."""
         try:
-            descriptors = list((self._proc / pid / "fd").iterdir())
+            descriptors = self._target.names(f"/proc/{pid}/fd")
         except OSError:
             return False
+        self._target.ahead(Question("link", (f"/proc/{pid}/fd/{one}",)) for one in descriptors)
         for descriptor in descriptors:
             try:
-                if str(descriptor.readlink()).startswith(_VCPU):
+                if self._target.link(f"/proc/{pid}/fd/{descriptor}").startswith(_VCPU):
                     return True
             except OSError:
                 continue  # closed meanwhile
@@ -157,7 +157,7 @@ class VmStates:
 
     def _text(self, pid: str, name: str) -> str:
         try:
-            return (self._proc / pid / name).read_text("utf-8", "backslashreplace")
+            return self._target.read(f"/proc/{pid}/{name}").decode("utf-8", "backslashreplace")
         except OSError:
             return ""
 

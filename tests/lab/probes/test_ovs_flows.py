@@ -30,7 +30,7 @@ from netconsole.sources.ovs import flows
 base.FULL_EVERY = 1
 flows.MAX_SHARE = 100.0  # every port at every reading, however slow this machine is
 flows.DUMP_EVERY_S = 0.0
-source, make = flows.OvsFlows(sys.argv[1]), base.FrameMaker()
+source, make = flows.OvsFlows(mode=sys.argv[1]), base.FrameMaker()
 source.open()
 for _ in sys.stdin:
     make.tick()

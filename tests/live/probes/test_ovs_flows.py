@@ -28,7 +28,7 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vswitchd]:
 
 @pytest.fixture
 def source(switch: Vswitchd) -> Iterator[OvsFlows]:
-    made = OvsFlows(where=[switch.directory])
+    made = OvsFlows(where=[str(switch.directory)])
     made.open()
     yield made
     made.close()
@@ -114,5 +114,5 @@ def test_without_open_vswitch_one_sentence_says_what_is_missing(tmp_path: Path) 
     with pytest.raises(
         SourceError, match="the kernel module openvswitch is not loaded, and no ovs-vswitchd runs here"
     ) as it:
-        OvsFlows(where=[tmp_path]).open()
+        OvsFlows(where=[str(tmp_path)]).open()
     assert it.value.state == "unsupported"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.host import machine
+from netconsole.host.here import Here
 
 
 def stat(busy: int, idle: int) -> str:
@@ -16,16 +17,15 @@ def stat(busy: int, idle: int) -> str:
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "stat"
-    monkeypatch.setattr(machine, "STAT", path)
+    path = tmp_path / "proc/stat"
+    path.parent.mkdir()
     monkeypatch.setattr(machine, "_before", None)
-    monkeypatch.setattr(machine, "_TICK_MS", 10.0)
     return path
 
 
 def test_it_is_the_share_of_the_time_before_measuring(fresh: Path) -> None:
     fresh.write_text(stat(1000, 9000))
-    machine.begin()
+    machine.begin(Here(fresh.parents[1]))
     fresh.write_text(stat(1400, 9600))
     assert machine.before_pct() == pytest.approx(40, abs=1)  # less what this process took meanwhile
     fresh.write_text(stat(9000, 9600))
@@ -35,6 +35,6 @@ def test_it_is_the_share_of_the_time_before_measuring(fresh: Path) -> None:
 def test_a_moment_that_is_too_short_says_nothing(fresh: Path) -> None:
     assert machine.before_pct() is None
     fresh.write_text(stat(1000, 9000))
-    machine.begin()
+    machine.begin(Here(fresh.parents[1]))
     fresh.write_text(stat(1010, 9010))
     assert machine.before_pct() is None

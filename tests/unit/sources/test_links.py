@@ -6,22 +6,24 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from netconsole.sources import link_state, namespace_links, qdiscs
+from netconsole.host.here import Here
+from netconsole.host.target import InsideNamespace, Opened
+from netconsole.sources import link_state, qdiscs
 from netconsole.sources.base import FrameMaker, SourceError
 from netconsole.sources.carrier import FLAPS_NS, Carrier
 from netconsole.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link, LinkTable
 from netconsole.sources.links import Links
-from netconsole.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
+from netconsole.sources.namespace_links import COUNTS, READ_EVERY, parse_devices
 from netconsole.sources.namespaces import MAX_NAMESPACES, Closable, OpenNamespaces
-from netconsole.sources.netlink import Netlink
 from netconsole.sources.qdiscs import Qdisc, rate_text
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
+from netconsole_collector.primitives.netlink import Netlink, Unasked
 
 END_OF_LINE = "\x1c\x1d\x1e\x85\u2028\u2029"
 """What Python takes for one, and the kernel for a letter of an interface's name (dev_valid_name)."""
@@ -126,7 +128,7 @@ class Answers(Netlink):
     def __init__(self, *bodies: memoryview) -> None:
         self.bodies = bodies
 
-    def dump(self, kind: int, request: bytes) -> Iterable[memoryview]:  # type: ignore[override]
+    def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
         return iter(self.bodies)
 
     def ask(self, kind: int, request: bytes) -> memoryview:
@@ -201,7 +203,7 @@ def test_a_name_cannot_pass_for_another_interface() -> None:
 class Kernel:
     """What the kernel says of the links of one namespace, in place of netlink and /proc."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path) -> None:
         self.names: dict[int, bytes] = {}
         self.changed: dict[int, Link] = {}
         self.told: list[tuple[int, memoryview]] = []
@@ -212,17 +214,18 @@ class Kernel:
         kernel = self
 
         class Talks(Netlink):
-            def __init__(self, *unused: object) -> None:
-                self._take: Callable[[int, memoryview], None] = unused[2]  # type: ignore[assignment]
+            def __init__(self) -> None:
+                self.unasked: Unasked | None = None
 
             def listen(self) -> bool:
                 if kernel.lost_some:
                     raise OSError(errno.ENOBUFS, "no room")
                 for kind, body in kernel.told:
-                    self._take(kind, body)
+                    assert self.unasked is not None
+                    self.unasked(kind, body)
                 return bool(kernel.told)
 
-            def dump(self, kind: int, request: bytes) -> Iterable[memoryview]:  # type: ignore[override]
+            def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
                 if kind == link_state.RTM_GETLINK:
                     kernel.fills += 1
                     return (link_message(index, name) for index, name in kernel.names.items())
@@ -231,13 +234,11 @@ class Kernel:
             def close(self) -> None: ...
 
         self.fills = 0
-        monkeypatch.setattr(namespace_links, "Netlink", Talks)
+        self.netlink = Talks()
 
     def links(self, tmp_path: Path) -> Links:
         """link_rates of this namespace alone."""
-        nothing = tmp_path / "nothing"
-        namespaces = OpenNamespaces(lambda: NamespaceLinks(None, self.devices), nothing, nothing)
-        return Links(namespaces)
+        return Links(Alone(tmp_path / "nothing", self))
 
     def name(self, names: dict[int, bytes]) -> None:
         """The interfaces have these names now, in /proc and in what netlink is asked for."""
@@ -247,9 +248,30 @@ class Kernel:
         self.devices.write_bytes(b"\n".join(lines) + b"\n")
 
 
+class InKernel:
+    """The own namespace of a made-up kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.netlink = kernel.netlink
+        self.devices = kernel.devices.read_bytes
+
+    def close(self) -> None: ...
+
+
+class Alone(Here):
+    """A host without any other namespace."""
+
+    def __init__(self, root: Path, kernel: Kernel) -> None:
+        super().__init__(root)
+        self._kernel = kernel
+
+    def own_namespace(self) -> InKernel:  # type: ignore[override]
+        return InKernel(self._kernel)
+
+
 @pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kernel:
-    return Kernel(monkeypatch, tmp_path)
+def kernel(tmp_path: Path) -> Kernel:
+    return Kernel(tmp_path)
 
 
 def kinds(links: Links) -> dict[object, object]:
@@ -430,30 +452,34 @@ def test_an_old_kernel_that_answers_with_a_link_of_our_own_is_not_believed(
 
 # ---- namespaces ----
 
+NOTHING: InsideNamespace = None  # type: ignore[assignment]
+
 
 class Thing(Closable):
     """What is opened in a namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self, inside: InsideNamespace) -> None:
         self.is_open = True
 
     def close(self) -> None:
         self.is_open = False
 
 
-class Host:
+class Host(Here):
     """A made-up /run/netns and /proc. Namespaces are files: their inodes are as good as the kernel's."""
 
     def __init__(self, tmp_path: Path, errors: Sequence[int] = ()) -> None:
-        self.directory, self.proc = tmp_path / "netns", tmp_path / "proc"
-        self.directory.mkdir()
+        super().__init__(tmp_path)
+        self.directory, self.proc = tmp_path / "run/netns", tmp_path / "proc"
+        self.directory.mkdir(parents=True)
         self.process("self")
         os.link(self.proc / "self/ns/net", self.proc / "init")
         (self.proc / "1/ns").mkdir(parents=True)
         os.link(self.proc / "init", self.proc / "1/ns/net")
-        self.entered: list[bytes] = []
+        self.entered: list[str] = []
+        self.root = tmp_path
         self.errors = list(errors)
-        self.namespaces = OpenNamespaces(Thing, self.directory, self.proc, self._enter)
+        self.namespaces = OpenNamespaces(Thing, self)
         self.namespaces.open()
 
     def process(self, pid: str) -> int:
@@ -466,32 +492,35 @@ class Host:
     def end(self, pid: str) -> None:
         (self.proc / pid / "ns/net").unlink()
 
-    def names(self) -> list[str]:
+    def seen(self) -> list[str]:
         self.namespaces._search_at = 0.0  # as if its time had come
         with self.namespaces.held() as held:
             assert all(one.thing.is_open for one in held)
             return [one.name for one in held]
 
-    def _enter(self, namespaces: Iterable[tuple[bytes, int]], make: Callable[[], Thing]) -> list[Thing | OSError]:
-        made: list[Thing | OSError] = []
+    def own_namespace(self) -> InsideNamespace:  # type: ignore[override]
+        return NOTHING
+
+    def inside(self, namespaces: Sequence[tuple[str, int]], /) -> list[Opened]:
+        made: list[Opened] = []
         for path, inode in namespaces:
             self.entered.append(path)
-            assert Path(os.fsdecode(path)).stat().st_ino == inode
-            made.append(OSError(self.errors.pop(0), "") if self.errors else make())
+            assert Path(f"{self.root}{path}").stat().st_ino == inode
+            made.append(OSError(self.errors.pop(0), "") if self.errors else NOTHING)
         return made
 
 
 def test_namespaces_are_called_as_ip_netns_calls_them_and_followed(tmp_path: Path) -> None:
     host = Host(tmp_path)
-    assert host.names() == ["host"]
+    assert host.seen() == ["host"]
     (host.directory / "blue").touch()
     os.mkfifo(host.directory / "[red]\n", 0o600)  # whatever lies there: the kernel decides
     os.close(os.open(os.fsencode(host.directory) + b"/\xff", os.O_CREAT | os.O_WRONLY))
     inode = host.process("77")
-    assert set(host.names()) == {"host", "blue", "[red]\n", "\\xff", str(inode)}
+    assert set(host.seen()) == {"host", "blue", "[red]\n", "\\xff", str(inode)}
     (host.directory / "blue").unlink()
     host.end("77")
-    assert set(host.names()) == {"host", "[red]\n", "\\xff"}
+    assert set(host.seen()) == {"host", "[red]\n", "\\xff"}
     assert len(host.entered) == 4, "each was entered once"
     host.namespaces.close()
 
@@ -500,10 +529,10 @@ def test_a_namespace_that_has_a_name_and_processes_is_one(tmp_path: Path) -> Non
     host = Host(tmp_path)
     host.process("77")
     os.link(host.proc / "77/ns/net", host.directory / "blue")
-    assert host.names() == ["host", "blue"]
+    assert host.seen() == ["host", "blue"]
     (host.directory / "blue").unlink()
     inode = (host.proc / "77/ns/net").stat().st_ino
-    assert host.names() == ["host", str(inode)], "a process has it still"
+    assert host.seen() == ["host", str(inode)], "a process has it still"
     host.namespaces.close()
 
 
@@ -512,7 +541,7 @@ def test_who_may_not_enter_namespaces_does_not_go_on_trying(tmp_path: Path) -> N
     (host.directory / "blue").touch()
     (host.directory / "red").touch()
     for _ in range(3):
-        assert host.names() == ["host"]
+        assert host.seen() == ["host"]
     assert len(host.entered) == 2 and host.namespaces.left_out == 0
     host.namespaces.close()
 
@@ -521,7 +550,7 @@ def test_a_namespace_that_cannot_be_opened_does_not_hide_another(tmp_path: Path)
     host = Host(tmp_path, [errno.EINVAL])
     (host.directory / "blue").touch()
     (host.directory / "red").touch()
-    assert len(host.names()) == 2
+    assert len(host.seen()) == 2
     host.namespaces.close()
 
 
@@ -529,7 +558,7 @@ def test_more_namespaces_than_are_read_are_said(tmp_path: Path, kernel: Kernel) 
     host = Host(tmp_path)
     for index in range(MAX_NAMESPACES + 2):
         (host.directory / f"n{index}").touch()
-    assert len(host.names()) == MAX_NAMESPACES
+    assert len(host.seen()) == MAX_NAMESPACES
     assert host.namespaces.left_out == 3
     host.namespaces.close()
 
@@ -544,20 +573,23 @@ def test_more_namespaces_than_are_read_are_said(tmp_path: Path, kernel: Kernel) 
 
 
 def test_links_that_cannot_be_read_are_said(tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
+    class Nowhere(Here):
+        def own_namespace(self) -> InsideNamespace:  # type: ignore[override]
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
     with pytest.raises(SourceError, match="No such file"):
-        Links(OpenNamespaces(lambda: NamespaceLinks(None, missing), missing, missing)).open()
+        Links(Nowhere(tmp_path)).open()
 
 
 def test_a_namespace_that_fails_is_opened_anew_and_the_others_go_on(tmp_path: Path) -> None:
     host = Host(tmp_path)
     (host.directory / "blue").touch()
-    assert host.names() == ["host", "blue"]
+    assert host.seen() == ["host", "blue"]
     with host.namespaces.held() as held:
         for one in held:
             host.namespaces.drop(one.thing)
         assert [one.thing.is_open for one in held] == [True, False]
-    assert host.names() == ["host", "blue"]
+    assert host.seen() == ["host", "blue"]
     assert len(host.entered) == 2
     host.namespaces.close()
 

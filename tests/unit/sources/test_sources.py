@@ -12,16 +12,26 @@ from typing import ClassVar
 
 import pytest
 
+from netconsole.host.here import HERE, Here
+from netconsole.host.identity import ONLINE
+from netconsole.host.target import Target
 from netconsole.probes.request import ProbeRequest
 from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
-from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, Netlink, bound_sockets
+from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
 from netconsole.sources.runner import SourceRunner
-from netconsole.sources.sockets import _owners, groups
-from netconsole.sources.softnet import Softnet, parse_softnet
+from netconsole.sources.sockets import groups
+from netconsole.sources.softnet import SOFTNET, Softnet, parse_softnet
 from netconsole.telemetry.frames import AnyFrame, Cost, Row, Status, Table
 
 LIMIT_S = 300.0
+
+
+def below(root: Path, path: str) -> Path:
+    """A file of a made-up host."""
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
 
 
 def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Row]:
@@ -42,8 +52,8 @@ def test_a_counter_that_went_back_is_that_of_a_thing_made_anew() -> None:
 
 
 def test_a_counter_that_runs_over_is_counted_on(tmp_path: Path) -> None:
-    path = tmp_path / "softnet_stat"
-    softnet = Softnet(path)
+    path = below(tmp_path, SOFTNET)
+    softnet = Softnet(Here(tmp_path))
     for count, delta in (("fffffff0", 0), ("00000010", 32), ("00000011", 1)):
         path.write_text(f"{count} 00000000 00000000 0 0 0 0 0 0 0 0 0 00000000\n")
         (row,) = rows(softnet.read(FrameMaker())).values()
@@ -72,19 +82,18 @@ def test_softnet_knows_old_and_new_layouts() -> None:
 def test_where_the_kernel_names_no_cpu_the_lines_are_those_that_are_online(
     tmp_path: Path, online: str, cpus: list[int]
 ) -> None:
-    (tmp_path / "online").write_text(f"{online}\n")
-    (tmp_path / "softnet_stat").write_text("00000010 00000001 00000002 0 0 0 0 0 0 00000003\n" * len(cpus))
-    softnet = Softnet(tmp_path / "softnet_stat", tmp_path / "online")
+    below(tmp_path, ONLINE).write_text(f"{online}\n")
+    below(tmp_path, SOFTNET).write_text("00000010 00000001 00000002 0 0 0 0 0 0 00000003\n" * len(cpus))
+    softnet = Softnet(Here(tmp_path))
     assert [row.labels["cpu"] for row in rows(softnet.read(FrameMaker())).values()] == cpus
 
 
 def test_a_layout_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "softnet_stat"
-    path.write_text("not hexadecimal\n")
+    below(tmp_path, SOFTNET).write_text("not hexadecimal\n")
     with pytest.raises(SourceError, match="layout"):
-        Softnet(path).read(FrameMaker())
+        Softnet(Here(tmp_path)).read(FrameMaker())
     with pytest.raises(SourceError, match="No such file"):
-        Softnet(tmp_path / "missing").open()
+        Softnet(Here(tmp_path / "missing")).open()
 
 
 def test_sockets_that_have_an_interface_each_share_no_port() -> None:
@@ -97,7 +106,7 @@ def test_sockets_that_have_an_interface_each_share_no_port() -> None:
 
 
 def test_the_interface_of_a_socket_is_read() -> None:
-    netlink = Netlink(NETLINK_SOCK_DIAG)
+    netlink = HERE.netlink(NETLINK_SOCK_DIAG)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         try:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
@@ -110,13 +119,13 @@ def test_the_interface_of_a_socket_is_read() -> None:
 
 
 def test_a_descriptor_that_is_closed_meanwhile_hides_no_socket(tmp_path: Path) -> None:
-    descriptors = tmp_path / "42" / "fd"
+    descriptors = tmp_path / "proc/42/fd"
     descriptors.mkdir(parents=True)
-    (tmp_path / "42" / "comm").write_text("server\n")
+    (tmp_path / "proc/42/comm").write_text("server\n")
     for number in range(20):  # in whatever order they are listed
         (descriptors / str(number)).write_text("no link")
     (descriptors / "20").symlink_to("socket:[777]")
-    assert _owners(tmp_path, {777}) == {777: "server/42"}
+    assert Here(tmp_path).owners({777}) == {777: "server/42"}
 
 
 class Broken:
@@ -124,7 +133,7 @@ class Broken:
 
     name: ClassVar[str] = "broken"
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target) -> None:
         self.readings = 0
 
     def open(self) -> None: ...

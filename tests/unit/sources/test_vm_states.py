@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from netconsole.host.here import Here
 from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
 from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry.frames import Row, Table
@@ -18,8 +19,8 @@ POLLS = "271 0x562ec3d2d0a0 0x8 0x7ffe98cb6da0 0x0 0x8 0x0 0x7ffe98cb6d40 0x7f2c
 class Qemu:
     """A process in a /proc of the test's own."""
 
-    def __init__(self, proc: Path, pid: int, name: str, *more: str, kvm: bool = True) -> None:
-        self.path, self.pid = proc / str(pid), pid
+    def __init__(self, root: Path, pid: int, name: str, *more: str, kvm: bool = True) -> None:
+        self.path, self.pid = root / "proc" / str(pid), pid
         self.path.mkdir(parents=True)
         (self.path / "fd").mkdir()
         (self.path / "fd" / "11").symlink_to("anon_inode:kvm-vcpu:0" if kvm else "/dev/null")
@@ -39,7 +40,8 @@ class Qemu:
 
 @pytest.fixture
 def source(tmp_path: Path) -> VmStates:
-    return VmStates(tmp_path)
+    (tmp_path / "proc").mkdir()
+    return VmStates(Here(tmp_path))
 
 
 def rows(source: VmStates) -> dict[str, Row]:

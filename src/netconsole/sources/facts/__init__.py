@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from netconsole.base.fact_keys import parts
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.sources.facts import cpu, kernel, memory, namespaces, nics, ovs, tc, vms
 from netconsole.sources.facts.reading import Fact, Facts, reason
 
@@ -31,13 +32,13 @@ AREAS: dict[str, Callable[[Facts], None]] = {
 TIMEOUT_S = 3.0
 
 
-def collect(timeout_s: float = TIMEOUT_S, root: Path = Path("/")) -> dict[str, Fact]:
-    """The facts of this host. /proc, /sys, /run and logs are read below ``root``; netlink is always this host's.
+def collect(timeout_s: float = TIMEOUT_S, target: Target = HERE) -> dict[str, Fact]:
+    """The facts of a host.
 
     Takes ``timeout_s`` at most: if a driver does not answer, its area and the later ones are unknown, with the reason.
     Never raises. Runs no command and changes nothing. Without root privileges some facts are unknown.
     """
-    facts = Facts(root)
+    facts = Facts(target.apart())
     finished: list[str] = []
     # A read that hangs in a driver cannot be interrupted. It stays behind in a daemon thread.
     worker = threading.Thread(target=_collect, args=(facts, finished), name="facts", daemon=True)

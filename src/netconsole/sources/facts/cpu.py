@@ -15,10 +15,14 @@ _CPUINFO_KEYS = {"model name": "model", "microcode": "microcode", "Model": "mode
 def collect(facts: Facts) -> None:
     """Add the facts under ``cpu/`` and ``mitigation/``."""
     _model(facts)
-    for name in ("online", "isolated", "nohz_full", "smt/control"):
+    names = ("online", "isolated", "nohz_full", "smt/control")
+    facts.ahead(f"{_CPU}/{name}" for name in names)
+    for name in names:
         if name == "online" or facts.exists(f"{_CPU}/{name}"):
             facts.file(key("cpu", name.replace("/", "_")), f"{_CPU}/{name}")
-    for name in facts.entries(f"{_CPU}/vulnerabilities"):
+    vulnerabilities = facts.entries(f"{_CPU}/vulnerabilities")
+    facts.ahead(f"{_CPU}/vulnerabilities/{name}" for name in vulnerabilities)
+    for name in vulnerabilities:
         facts.file(key("mitigation", name), f"{_CPU}/vulnerabilities/{name}")
     cpus = [name for name in facts.entries(_CPU) if re.fullmatch(r"cpu\d+", name)]
     _frequency(facts, cpus)
@@ -82,6 +86,7 @@ def _idle(facts: Facts, cpus: list[str]) -> None:
 
 def _of_all_cpus(facts: Facts, fact: str, cpus: list[str], file: str) -> None:
     values = []
+    facts.ahead(f"{_CPU}/{cpu}/{file}" for cpu in cpus)
     for cpu in cpus:
         try:
             values.append((int(cpu[3:]), facts.text(f"{_CPU}/{cpu}/{file}").strip()))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 from netconsole.base.fact_keys import key
+from netconsole.host.target import Question
 from netconsole.sources.facts.reading import Facts, decoded
 
 MODULES = (
@@ -25,7 +24,9 @@ _PER_DEVICE = ("conf", "neigh")
 """Directories with one directory per device. A hypervisor has thousands, and their differences rarely matter."""
 _NOT_SETTINGS = ("nf_conntrack_count", "flush", "stable_secret")
 """Files among the settings that are states or triggers."""
+_SYSCTLS = "/proc/sys/net"
 _MAX_SYSCTLS = 2000
+_MAX_FILES = 10_000
 _MAX_SYSCTL_BYTES = 4096
 
 
@@ -36,29 +37,29 @@ def collect(facts: Facts) -> None:
     facts.file("kernel/command_line", "/proc/cmdline")
     facts.file("kernel/tainted", "/proc/sys/kernel/tainted", int)
     facts.file("kernel/lockdown", "/sys/kernel/security/lockdown", _bracketed)
+    facts.ahead(f"/sys/module/{name}{file}" for name in MODULES for file in ("", "/version"))
     for name in MODULES:
         _module(facts, name)
 
 
 def sysctls(facts: Facts) -> None:
     """Add the facts under ``sysctl/``: all of net.*, but of per-device settings only ``all`` and ``default``."""
-    base = facts.root / "proc/sys/net"
+    without = dict.fromkeys(_PER_DEVICE, ("all", "default"))
+    found = facts.target.below(_SYSCTLS, without, _MAX_FILES)
+    names = [name for name in found if name.rpartition("/")[2] not in _NOT_SETTINGS]
+    facts.target.ahead(Question("read", (f"{_SYSCTLS}/{name}", _MAX_SYSCTL_BYTES)) for name in names)
     added = 0
-    for folder, folders, files in os.walk(base):
-        if Path(folder).name in _PER_DEVICE:
-            folders[:] = [name for name in folders if name in ("all", "default")]
-        folders.sort()
-        for file in sorted(files):
-            path = Path(folder, file)
-            name = path.relative_to(base).as_posix()
-            value = None if file in _NOT_SETTINGS else _sysctl(path)
-            if value is None:
-                continue
-            added += 1
-            if added > _MAX_SYSCTLS:
-                facts.unknown("sysctl/more", "/proc/sys/net", f"only the first {_MAX_SYSCTLS} sysctls are listed")
-                return
-            facts.put(key("sysctl", "net." + name.replace("/", ".")), value, f"/proc/sys/net/{name}")
+    for name in names:
+        path = f"{_SYSCTLS}/{name}"
+        try:
+            value = " ".join(decoded(facts.target.read(path, _MAX_SYSCTL_BYTES)).split())
+        except OSError:
+            continue  # some cannot be read even by root: no settings
+        added += 1
+        if added > _MAX_SYSCTLS:
+            facts.unknown("sysctl/more", _SYSCTLS, f"only the first {_MAX_SYSCTLS} sysctls are listed")
+            return
+        facts.put(key("sysctl", "net." + name.replace("/", ".")), value, path)
 
 
 def conntrack(facts: Facts) -> None:
@@ -74,16 +75,6 @@ def conntrack(facts: Facts) -> None:
         facts.file("conntrack/hashsize", "/sys/module/nf_conntrack/parameters/hashsize", int)
 
 
-def _sysctl(path: Path) -> str | None:
-    try:
-        if not path.stat().st_mode & 0o444:
-            return None
-        with path.open("rb") as stream:
-            return " ".join(decoded(stream.read(_MAX_SYSCTL_BYTES)).split())
-    except OSError:
-        return None  # some cannot be read even by root (write-only triggers of older kernels): no settings
-
-
 def _module(facts: Facts, name: str) -> None:
     where = f"/sys/module/{name}"
     if not facts.exists(where):
@@ -92,7 +83,9 @@ def _module(facts: Facts, name: str) -> None:
     facts.put(key("module", name, "loaded"), True, where)
     if facts.exists(f"{where}/version"):
         facts.file(key("module", name, "version"), f"{where}/version")
-    for parameter in facts.entries(f"{where}/parameters"):
+    parameters = facts.entries(f"{where}/parameters")
+    facts.ahead(f"{where}/parameters/{parameter}" for parameter in parameters)
+    for parameter in parameters:
         facts.file(key("module", name, parameter), f"{where}/parameters/{parameter}")
 
 

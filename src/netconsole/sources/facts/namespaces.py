@@ -6,6 +6,7 @@ All these facts are volatile. A comparison uses them to name rows, and to tell a
 from __future__ import annotations
 
 from netconsole.base.fact_keys import key
+from netconsole.host.target import Question
 from netconsole.sources.facts.reading import Facts
 
 _NAMED, _OF_PROCESSES = "/run/netns", "/proc/*/ns/net"
@@ -15,14 +16,19 @@ _MAX_NAMESPACES = 4096
 def collect(facts: Facts) -> None:
     """Add ``netns/INODE/name`` or, without a name, ``netns/INODE/process``: its process with the lowest id."""
     host = facts.inode("/proc/1/ns/net") or facts.inode("/proc/self/ns/net")  # the first needs root
-    named = {inode: name for name in facts.entries(_NAMED) if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
+    names = facts.entries(_NAMED)
+    facts.target.ahead(Question("status", (f"{_NAMED}/{name}",)) for name in names)
+    named = {inode: name for name in names if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
     for inode, name in list(named.items())[:_MAX_NAMESPACES]:
         if inode != host:
             facts.put(key("netns", inode, "name"), name, _NAMED, volatile=True)
     seen = {host, *named}
-    for pid in facts.entries("/proc"):
-        inode = facts.inode(f"/proc/{pid}/ns/net") if pid.isdigit() else None
-        if inode is None or inode in seen:
+    first: dict[int, int] = {}
+    for pid, inode in facts.target.inodes("ns/net").items():
+        first.setdefault(inode, pid)
+    facts.ahead(f"/proc/{pid}/comm" for inode, pid in first.items() if inode not in seen)
+    for inode, pid in first.items():
+        if inode in seen:
             continue
         if len(seen) > _MAX_NAMESPACES:
             facts.unknown("netns", _OF_PROCESSES, f"only the first {_MAX_NAMESPACES} namespaces are listed")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import stat
+import struct
 from typing import Any
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from netconsole.base.fact_keys import key
 from netconsole.sources.facts.ethtool import Device
-from netconsole.sources.facts.reading import Facts
+from netconsole.sources.facts.reading import Facts, reason
+from netconsole.sources.link_state import RTM_GETLINK, RTM_NEWLINK
+from netconsole.sources.netlink import whole
 
 _NET = "/sys/class/net"
+_IFINFO = struct.Struct("=BxHiII")
 _LINK_FIELDS = {
     "IFLA_MTU": "mtu",
     "IFLA_TXQLEN": "tx_queue_len",
@@ -24,16 +29,19 @@ _LINK_FIELDS = {
     "IFLA_GSO_MAX_SIZE": "gso_max_size",
     "IFLA_GRO_MAX_SIZE": "gro_max_size",
 }
+_NAPI = ("threaded", "gro_flush_timeout", "napi_defer_hard_irqs")
 _BONDING = ("mode", "xmit_hash_policy", "lacp_rate", "miimon", "slaves", "primary", "ad_select")
+_OF_LINK = (*_NAPI, *(f"bonding/{file}" for file in _BONDING), "device")
 
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``nic/``."""
-    device = Device()
+    device = Device(facts.target)
     try:
-        with IPRoute() as route:
-            links = list(route.get_links())
+        links = links_of(facts)
         names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in links}
+        device.ahead([name for name in names.values() if name])
+        facts.ahead(f"{_NET}/{name}/{file}" for name in names.values() if name for file in _OF_LINK)
         for link in links:
             name = link.get_attr("IFLA_IFNAME")
             if name:
@@ -42,10 +50,23 @@ def collect(facts: Facts) -> None:
                     _physical(facts, device, name)
                 else:
                     device.offloads(facts, name, fixed=False)
-    except NetlinkError as error:
-        facts.unknown("nic", "rtnetlink", str(error))
+    except OSError as error:
+        facts.unknown("nic", "rtnetlink", reason(error))
     finally:
         device.close()
+
+
+def links_of(facts: Facts) -> list[Any]:
+    """All links of the own network namespace, as pyroute2 decodes them. Raises OSError."""
+    netlink = facts.target.netlink(socket.NETLINK_ROUTE)
+    try:
+        bodies = netlink.dump(RTM_GETLINK, _IFINFO.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
+        links = [ifinfmsg(whole(RTM_NEWLINK, body)) for body in bodies]
+    finally:
+        netlink.close()
+    for link in links:
+        link.decode()
+    return links
 
 
 def _link(facts: Facts, name: str, link: Any, names: dict[int, str]) -> None:
@@ -64,7 +85,7 @@ def _link(facts: Facts, name: str, link: Any, names: dict[int, str]) -> None:
     xdp = link.get_attr("IFLA_XDP")
     if xdp is not None and xdp.get_attr("IFLA_XDP_ATTACHED"):
         facts.put(key("nic", name, "xdp"), "attached", source)
-    for file in ("threaded", "gro_flush_timeout", "napi_defer_hard_irqs"):
+    for file in _NAPI:
         if facts.exists(f"{_NET}/{name}/{file}"):
             facts.file(key("nic", name, file), f"{_NET}/{name}/{file}", int)
     for file in _BONDING:
@@ -101,7 +122,10 @@ def _interrupt(facts: Facts, name: str, irq: str) -> None:
 
 
 def _is_folder(facts: Facts, path: str) -> bool:
-    return (facts.root / path.lstrip("/")).is_dir()
+    try:
+        return stat.S_ISDIR(facts.target.status(path).mode)
+    except OSError:
+        return False
 
 
 def _node(text: str) -> int | str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from ovs import jsonrpc, poller, stream, timeval
+from ovs import jsonrpc
 
 from netconsole.base.fact_keys import key
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.sources.facts.reading import Facts
 
 SOCKETS = ("/run/openvswitch/db.sock", "/var/run/openvswitch/db.sock", "/usr/local/var/run/openvswitch/db.sock")
@@ -30,6 +32,7 @@ _TABLES = {
         "ingress_policing_burst", "ingress_policing_kpkts_rate",
     ],
 }  # fmt: skip
+_NO_ANSWER = "the database server closed the connection or sent no JSON-RPC"
 _SKIPPED = ("_uuid", "name", "ports", "interfaces")
 
 
@@ -44,7 +47,7 @@ def collect(facts: Facts) -> None:
         facts.unknown("ovs", SOCKETS[0], "no Open vSwitch database here")
         return
     try:
-        tables = select(facts.root / path.lstrip("/"))
+        tables = select(path, target=facts.target)
     except OvsError as error:
         facts.unknown("ovs", path, str(error))
         return
@@ -67,12 +70,13 @@ def collect(facts: Facts) -> None:
                 _row(facts, ("ovs", "interface", interface["name"]), interface)
 
 
-def select(socket: Path, timeout_ms: int = TIMEOUT_MS) -> dict[str, list[dict[str, Any]]]:
+def select(socket: str, timeout_ms: int = TIMEOUT_MS, target: Target = HERE) -> dict[str, list[dict[str, Any]]]:
     """The needed columns of four tables. Raises OvsError when the server is gone, silent, or sends invalid data."""
     operations = [
         {"op": "select", "table": table, "where": [], "columns": columns} for table, columns in _TABLES.items()
     ]
-    result = _call(socket, jsonrpc.Message.create_request("transact", ["Open_vSwitch", *operations]), timeout_ms)
+    request = jsonrpc.Message.create_request("transact", ["Open_vSwitch", *operations])
+    result = _call(target, socket, request, timeout_ms)
     try:
         return {table: list(answer["rows"]) for table, answer in zip(_TABLES, result, strict=True)}
     except (KeyError, TypeError, ValueError):
@@ -80,33 +84,28 @@ def select(socket: Path, timeout_ms: int = TIMEOUT_MS) -> dict[str, list[dict[st
         raise OvsError(f"the database refused: {next(filter(None, errors), 'no rows')}") from None
 
 
-def _call(socket: Path, request: Any, timeout_ms: int) -> Any:
-    """Send one request and wait for its answer. The library's `transact_block` would wait for ever."""
-    deadline = timeval.msec() + timeout_ms
-    error, channel = stream.Stream.open_block(stream.Stream.open(f"unix:{socket}"), timeout_ms)
-    if error:
-        raise OvsError(f"cannot connect: {errno.errorcode.get(error, error)}")
-    connection = jsonrpc.Connection(channel)
+def _call(target: Target, socket: str, request: Any, timeout_ms: int) -> Any:
+    """Send one request and wait for its answer."""
     try:
-        connection.send(request)
-        while timeval.msec() < deadline:
-            connection.run()
-            error, message = connection.recv()
-            if error not in (0, errno.EAGAIN):
-                raise OvsError("the database server closed the connection or sent no JSON-RPC")
-            if message is not None and message.id == request.id:
-                if message.type != jsonrpc.Message.T_REPLY:
-                    raise OvsError("the database refused the request")
-                return message.result
-            if message is None:
-                waiting = poller.Poller()
-                connection.wait(waiting)
-                connection.recv_wait(waiting)
-                waiting.timer_wait_until(deadline)
-                waiting.block()
-        raise OvsError(f"no answer within {timeout_ms} ms")
+        connection = target.connect(socket, timeout_ms / 1000)
+    except OSError as error:
+        raise OvsError(f"cannot connect: {errno.errorcode.get(error.errno or 0, error)}") from None
+    try:
+        answer = connection.ask(json.dumps(request.to_json()).encode(), timeout_ms / 1000)
+        message = jsonrpc.Message.from_json(json.loads(answer))
+    except TimeoutError:
+        raise OvsError(f"no answer within {timeout_ms} ms") from None
+    except (OSError, ValueError):
+        raise OvsError(_NO_ANSWER) from None
     finally:
         connection.close()
+    if isinstance(message, str):  # it says what is wrong with it
+        raise OvsError(_NO_ANSWER)
+    if message.id != request.id:
+        raise OvsError("the database answered something else than what was asked")
+    if message.type != jsonrpc.Message.T_REPLY:
+        raise OvsError("the database refused the request")
+    return message.result
 
 
 def _row(facts: Facts, where: tuple[str, ...], row: dict[str, Any]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from netconsole.base.fact_keys import FactValue
+from netconsole.host.here import HERE
+from netconsole.host.target import MAX_NAMES, Question, Target
 
 MAX_FACTS = 50_000
 """200 VMs with 8 queues each have about 15 000 facts."""
@@ -17,8 +17,6 @@ MAX_BYTES = 64 * 1024
 """The most that is read of one file. Command lines are the longest."""
 MAX_TEXT = 4096
 """A longer value is cut. A kernel command line has 4096 characters at most."""
-MAX_ENTRIES = 65536
-"""The most entries that are read of one directory. /proc of a large host has about 20 000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +42,10 @@ class Fact:
 
 
 class Facts:
-    """Collects facts under keys like ``nic/eth0/driver``. ``root`` is where /proc and /sys are looked for."""
+    """Collects facts of a host under keys like ``nic/eth0/driver``."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self.root = root
+    def __init__(self, target: Target = HERE) -> None:
+        self.target = target
         self.omitted = 0
         self._facts: dict[str, Fact] = {}
         self._lock = threading.Lock()
@@ -62,7 +60,7 @@ class Facts:
         if isinstance(value, str):
             value = value[:MAX_TEXT]
         elif isinstance(value, list):
-            value = [text[:MAX_TEXT] for text in value[:MAX_ENTRIES]]
+            value = [text[:MAX_TEXT] for text in value[:MAX_NAMES]]
         self._add(key, Fact(value, source, volatile=volatile))
 
     def unknown(self, key: str, source: str, why: str) -> None:
@@ -83,14 +81,17 @@ class Facts:
         return None
 
     def text(self, path: str) -> str:
-        """The first 64 kB of a file below the root. Raises OSError."""
-        with (self.root / path.lstrip("/")).open("rb") as stream:
-            return decoded(stream.read(MAX_BYTES))
+        """The first 64 kB of a file. Raises OSError."""
+        return decoded(self.target.read(path, MAX_BYTES))
+
+    def ahead(self, paths: Iterable[str]) -> None:
+        """The text of these files will be asked for, or whether they exist."""
+        self.target.ahead(Question("read", (path, MAX_BYTES)) for path in paths)
 
     def entries(self, path: str) -> list[str]:
         """Names in a directory, in natural order; empty when it cannot be read."""
         try:
-            names = [entry.name for entry in islice((self.root / path.lstrip("/")).iterdir(), MAX_ENTRIES)]
+            names = self.target.names(path)
         except OSError:
             return []
         return sorted(names, key=natural)
@@ -98,23 +99,20 @@ class Facts:
     def link(self, path: str) -> str | None:
         """The last component of a symbolic link's target; None when it is no link."""
         try:
-            return (self.root / path.lstrip("/")).readlink().name
+            return self.target.link(path).rpartition("/")[2]
         except OSError:
             return None
 
     def inode(self, path: str) -> int | None:
         """The inode that a path leads to (for a namespace: its number); None when it cannot be read."""
         try:
-            return (self.root / path.lstrip("/")).stat().st_ino
+            return self.target.status(path).inode
         except OSError:
             return None
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""
-        try:
-            return (self.root / path.lstrip("/")).exists()
-        except OSError:
-            return False
+        return self.target.exists(path)
 
     def _add(self, key: str, fact: Fact) -> None:
         with self._lock:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 import socket
+import struct
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from netconsole.base.fact_keys import key
+from netconsole.host.target import NetlinkSocket
+from netconsole.sources.facts.nics import links_of
 from netconsole.sources.facts.reading import Facts
+from netconsole.sources.netlink import whole
+from netconsole.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS
 
+_TCMSG = struct.Struct("=BxxxiIII")
+_GET_FILTER = 46
+"""RTM_GETTFILTER. The message that answers a request has a number that is smaller by two."""
 # include/uapi/linux/pkt_sched.h, TC_H_*
 _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 _NAMES = {0xFFFFFFFF: "root", 0xFFFFFFF1: "ingress", _INGRESS: "ingress", _EGRESS: "egress", 0xFFFF0000: "ingress"}
@@ -31,10 +37,11 @@ _DEPTH = 4
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``tc/``: every queueing discipline with its parameters, its classes and its filters."""
-    with IPRoute() as route:
-        names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in route.get_links()}
+    names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in links_of(facts)}
+    route = facts.target.netlink(socket.NETLINK_ROUTE)
+    try:
         classful: set[int] = set()
-        for qdisc in route.get_qdiscs():
+        for qdisc in _dumped(route, RTM_GETQDISC):
             name = names.get(qdisc["index"])
             kind = qdisc.get_attr("TCA_KIND")
             if name is None or kind is None:
@@ -47,10 +54,12 @@ def collect(facts: Facts) -> None:
             for parent in _HOOKS.get(kind, (qdisc["handle"],)):
                 _filters(facts, route, name, qdisc["index"], parent)
         for index in sorted(classful):
-            for entry in route.get_classes(index=index):
+            for entry in _dumped(route, RTM_GETTCLASS, index):
                 text = f"{entry.get_attr('TCA_KIND')} {_options(entry.get_attr('TCA_OPTIONS'))}".strip()
                 where = handle(entry["handle"])
                 facts.put(key("tc", names[index], "class", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETTCLASS)")
+    finally:
+        route.close()
 
 
 def handle(number: int) -> str:
@@ -58,12 +67,12 @@ def handle(number: int) -> str:
     return _NAMES.get(number, f"{number >> 16:x}:{number & 0xFFFF:x}")
 
 
-def _filters(facts: Facts, route: IPRoute, device: str, index: int, parent: int) -> None:
+def _filters(facts: Facts, route: NetlinkSocket, device: str, index: int, parent: int) -> None:
     """Add kind, protocol, class and actions of each filter. `tc` shows what exactly it matches."""
     source = "rtnetlink (RTM_GETTFILTER)"
     try:
-        found = list(islice(route.get_filters(index=index, parent=parent), _MAX_FILTERS + 1))
-    except NetlinkError:
+        found = _dumped(route, _GET_FILTER, index, parent)
+    except OSError:
         return  # a discipline that takes no filters
     for entry in found[:_MAX_FILTERS]:
         kind, options = entry.get_attr("TCA_KIND"), entry.get_attr("TCA_OPTIONS")
@@ -79,6 +88,15 @@ def _filters(facts: Facts, route: IPRoute, device: str, index: int, parent: int)
         facts.put(where, text, source, volatile=kind == _OFFLOADED)
     if len(found) > _MAX_FILTERS:
         facts.unknown(key("tc", device, "filter", handle(parent)), source, f"only the first {_MAX_FILTERS} are listed")
+
+
+def _dumped(route: NetlinkSocket, kind: int, index: int = 0, parent: int = 0) -> list[Any]:
+    """All queueing disciplines, or all classes or filters of a device, as pyroute2 decodes them. Raises OSError."""
+    request = _TCMSG.pack(socket.AF_UNSPEC, index, 0, parent, 0)
+    entries = [tcmsg(whole(kind - 2, body)) for body in route.dump(kind, request)]
+    for entry in entries:
+        entry.decode()
+    return entries
 
 
 def _within(options: Any, ending: str) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from netconsole.base.fact_keys import key
+from netconsole.host.target import Question
 from netconsole.sources import qemu
 from netconsole.sources.facts.reading import Facts, decoded, reason
 
@@ -52,9 +53,11 @@ class Thread:
 def collect(facts: Facts) -> None:
     """Add the facts under ``vm/``. A VM without a name is called by its UUID, or "unnamed"."""
     found = 0
-    workers = _kernel_workers(facts)
+    pids = [entry for entry in facts.entries("/proc") if entry.isdigit()]
+    facts.ahead(f"/proc/{pid}/{file}" for pid in pids for file in ("comm", "cmdline"))
+    workers = _kernel_workers(facts, pids)
     used: set[str] = set()
-    for pid in _qemu_processes(facts):
+    for pid in _qemu_processes(facts, pids):
         found += 1
         if found > _MAX_VMS:
             facts.unknown("vm", "/proc", f"only the first {_MAX_VMS} VMs are listed")
@@ -79,7 +82,9 @@ def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: list
         if text is not None:
             facts.put(key("vm", name, fact), text, f"/proc/{pid}/status")
     vcpus = 0
-    for tid in facts.entries(f"/proc/{pid}/task"):
+    tids = facts.entries(f"/proc/{pid}/task")
+    facts.ahead(f"/proc/{pid}/task/{tid}/{file}" for tid in tids for file in ("comm", "stat", "status"))
+    for tid in tids:
         thread = _thread(facts, f"/proc/{pid}/task/{tid}", int(tid)) if tid.isdigit() else None
         if thread is None:
             continue
@@ -121,7 +126,9 @@ def _nics(facts: Facts, pid: int, name: str, line: qemu.CommandLine) -> None:
 def _taps(facts: Facts, pid: int) -> dict[int, str]:
     """Tap devices by descriptor, in the order of the descriptors: one per queue."""
     found = {}
-    for fd in facts.entries(f"/proc/{pid}/fd"):
+    descriptors = facts.entries(f"/proc/{pid}/fd")
+    facts.target.ahead(Question("link", (f"/proc/{pid}/fd/{fd}",)) for fd in descriptors)
+    for fd in descriptors:
         if facts.link(f"/proc/{pid}/fd/{fd}") == "tun":
             try:
                 device = re.search(r"^iff:\s*(\S+)", facts.text(f"/proc/{pid}/fdinfo/{fd}"), re.MULTILINE)
@@ -132,21 +139,18 @@ def _taps(facts: Facts, pid: int) -> dict[int, str]:
     return found
 
 
-def _qemu_processes(facts: Facts) -> Iterator[int]:
-    for entry in facts.entries("/proc"):
-        if entry.isdigit():
-            arguments = _arguments(facts, int(entry))
-            program = arguments[0].rsplit("/", 1)[-1] if arguments else ""
-            if program.startswith("qemu-system-") or program in ("qemu-kvm", "kvm"):
-                yield int(entry)
+def _qemu_processes(facts: Facts, pids: list[str]) -> Iterator[int]:
+    for pid in pids:
+        arguments = _arguments(facts, int(pid))
+        program = arguments[0].rsplit("/", 1)[-1] if arguments else ""
+        if program.startswith("qemu-system-") or program in ("qemu-kvm", "kvm"):
+            yield int(pid)
 
 
-def _kernel_workers(facts: Facts) -> dict[int, list[Thread]]:
+def _kernel_workers(facts: Facts, pids: list[str]) -> dict[int, list[Thread]]:
     """vhost workers before 6.4, by owner: kernel threads that are named after the process that owns them."""
     found: dict[int, list[Thread]] = {}
-    for entry in facts.entries("/proc"):
-        if not entry.isdigit():
-            continue
+    for entry in pids:
         try:
             owner = re.fullmatch(r"vhost-(\d+)", facts.text(f"/proc/{entry}/comm").strip())
         except OSError:
@@ -195,10 +199,8 @@ def _version(facts: Facts, name: str) -> None:
         facts.unknown(fact, "libvirt's log", "the VM's name is no file name")
         return
     try:
-        with (facts.root / source.lstrip("/")).open("rb") as stream:
-            stream.seek(0, 2)
-            stream.seek(max(0, stream.tell() - _LOG_TAIL_BYTES))
-            versions = re.findall(r"qemu version: ([^\s,]+)", decoded(stream.read(_LOG_TAIL_BYTES)))
+        tail = facts.target.read(source, _LOG_TAIL_BYTES, True)
+        versions = re.findall(r"qemu version: ([^\s,]+)", decoded(tail))
     except OSError as error:
         facts.unknown(fact, source, reason(error))
         return

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import ClassVar
 
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.sources.ovs.netlink import KernelDatapath, OvsNetlink
 from netconsole.sources.ovs.unixctl import UnixctlError, directories
@@ -53,9 +54,10 @@ class OvsFlows:
 
     name: ClassVar[str] = "ovs_flows"
 
-    def __init__(self, mode: Mode = "summary", where: Sequence[Path] | None = None) -> None:
+    def __init__(self, target: Target = HERE, mode: Mode = "summary", where: Sequence[str] | None = None) -> None:
         self.mode = mode
-        self._vswitchd = Vswitchd(directories() if where is None else where)
+        self._target = target
+        self._vswitchd = Vswitchd(directories() if where is None else where, target)
         self._netlink: OvsNetlink | None = None
         self._no_kernel: OSError | None = None
         self._untold: set[str] = set()
@@ -129,7 +131,7 @@ class OvsFlows:
         if self._netlink is None and self._look_in <= 0:
             self._look_in = LOOK_AGAIN
             try:
-                self._netlink = OvsNetlink()
+                self._netlink = OvsNetlink(self._target)
             except OSError as error:
                 self._no_kernel = error
         try:
@@ -196,7 +198,7 @@ class OvsFlows:
         self._ports_in -= 1
         if self._ports_in > 0:
             return
-        began = time.thread_time()
+        began = self._target.cpu_s()
         self._ports = []
         self._port_sockets = {}
         self._uncounted = {}
@@ -204,7 +206,7 @@ class OvsFlows:
             ports = self._netlink.ports(datapath) if self._netlink else []
             self._port_sockets[datapath.name] = max((port.sockets for port in ports), default=0)
             self._ports += [self._port(datapath.name, port.name, port.type, port.counts) for port in ports]
-        took = time.thread_time() - began
+        took = self._target.cpu_s() - began
         for one in self._in_user_space:
             for port in one.ports:
                 self._ports.append(

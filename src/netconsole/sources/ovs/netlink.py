@@ -7,13 +7,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from netconsole.sources.netlink import Netlink, attributes
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
+from netconsole.sources.netlink import NETLINK_GENERIC, attributes, families
 
 DATAPATHS, PORTS = "ovs_datapath", "ovs_vport"
-_NETLINK_GENERIC = 16
-_GENL_ID_CTRL = 16
-_CTRL_CMD_GETFAMILY = 3
-_CTRL_ATTR_FAMILY_ID, _CTRL_ATTR_FAMILY_NAME = 1, 2
 _CMD_GET = 3
 """OVS_DP_CMD_GET and OVS_VPORT_CMD_GET."""
 _DP_NAME, _DP_STATS, _DP_MEGAFLOW_STATS, _DP_USER_FEATURES, _DP_MASKS_CACHE_SIZE, _DP_PER_CPU_PIDS = 1, 3, 4, 5, 7, 8
@@ -22,7 +20,6 @@ _DISPATCH_PER_CPU = 1 << 3
 _PORT_NUMBER, _PORT_TYPE, _PORT_NAME, _PORT_UPCALL_PID, _PORT_STATS = 1, 2, 3, 5, 6
 _TYPES = {1: "netdev", 2: "internal", 3: "gre", 4: "vxlan", 5: "geneve"}
 
-_GENERIC = struct.Struct("=BBxx")
 _OVS = struct.Struct("=BBxxi")
 """genlmsghdr and struct ovs_header."""
 _STATS = struct.Struct("=QQQQ")
@@ -66,12 +63,12 @@ class Vport:
 class OvsNetlink:
     """The netlink families of the kernel module openvswitch."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target = HERE) -> None:
         """Raises OSError; FileNotFoundError when openvswitch is not loaded."""
-        self._netlink = Netlink(_NETLINK_GENERIC)
+        self._netlink = target.netlink(NETLINK_GENERIC)
         try:
-            families = self._families()
-            self._datapaths, self._ports = families[DATAPATHS], families[PORTS]
+            found = families(self._netlink)
+            self._datapaths, self._ports = found[DATAPATHS], found[PORTS]
         except KeyError:
             self._netlink.close()
             raise FileNotFoundError(2, "the kernel module openvswitch is not loaded") from None
@@ -92,13 +89,6 @@ class OvsNetlink:
     def close(self) -> None:
         """Close the netlink socket."""
         self._netlink.close()
-
-    def _families(self) -> dict[str, int]:
-        found = {}
-        for body in self._netlink.dump(_GENL_ID_CTRL, _GENERIC.pack(_CTRL_CMD_GETFAMILY, 1)):
-            values = dict(attributes(body, _GENERIC.size))
-            found[_text(values[_CTRL_ATTR_FAMILY_NAME])] = int.from_bytes(values[_CTRL_ATTR_FAMILY_ID], sys.byteorder)
-        return found
 
 
 def _datapath(body: memoryview) -> KernelDatapath:

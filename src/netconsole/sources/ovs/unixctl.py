@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import socket
-import time
-from pathlib import Path
+
+from netconsole.host.here import HERE
+from netconsole.host.target import Target
+from netconsole_collector.primitives.exchange import MAX_REPLY_BYTES
 
 DIRECTORIES = ("/run/openvswitch", "/var/run/openvswitch", "/usr/local/var/run/openvswitch")
 DIRECTORY_VARIABLE = "OVS_RUNDIR"
 """Where Open vSwitch's own tools look first."""
 TIMEOUT_S = 0.25
 """An idle ovs-vswitchd answers within 1 ms. Its main thread answers, so a slow answer shows that it is busy."""
-MAX_REPLY_BYTES = 16 << 20
-_CHUNK_BYTES = 1 << 16
+_NUMBER = 1
+"""Of every request: at most one is open on a connection."""
 
 
 class UnixctlError(Exception):
@@ -28,30 +30,27 @@ class Refused(UnixctlError):
 class Unixctl:
     """A connection to a running ovs-vswitchd. Not thread-safe."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str, target: Target = HERE) -> None:
         """Raises UnixctlError."""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._number = 0
         try:
-            self._socket.settimeout(TIMEOUT_S)
-            self._socket.connect(str(path))
+            self._socket = target.connect(path, TIMEOUT_S)
         except OSError as error:
-            self._socket.close()
             raise UnixctlError(f"{path}: {error.strerror or 'no answer'}") from None
 
     def ask(self, command: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
         """The text of the answer. Raises UnixctlError. Unless that is Refused, do not use the connection again."""
-        self._number += 1
-        request = {"method": command, "params": list(arguments), "id": self._number}
+        request = {"method": command, "params": list(arguments), "id": _NUMBER}
         try:
-            self._socket.settimeout(timeout_s)
-            self._socket.sendall(json.dumps(request).encode())
-            reply = self._reply(command, time.monotonic() + timeout_s)
+            reply = json.loads(self._socket.ask(json.dumps(request).encode(), timeout_s))
         except TimeoutError:
             raise UnixctlError(f"no answer to {command} within {timeout_s:g} s") from None
         except OSError as error:
-            raise UnixctlError(f"{command}: {error.strerror}") from None
-        if not isinstance(reply, dict) or reply.get("id") != self._number:
+            is_long = error.errno == errno.EMSGSIZE
+            why = f"an answer of more than {MAX_REPLY_BYTES >> 20} MiB" if is_long else error.strerror
+            raise UnixctlError(f"{command}: {why}") from None
+        except ValueError:
+            reply = None
+        if not isinstance(reply, dict) or reply.get("id") != _NUMBER:
             raise UnixctlError(f"{command}: not an answer to what was asked")
         if reply.get("error") is not None:
             raise Refused(f"{command}: {str(reply['error']).strip()}")
@@ -61,34 +60,18 @@ class Unixctl:
         """Close the connection. ovs-vswitchd then forgets the request."""
         self._socket.close()
 
-    def _reply(self, command: str, deadline: float) -> object:
-        received = bytearray()
-        while len(received) <= MAX_REPLY_BYTES:
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-            chunk = self._socket.recv(_CHUNK_BYTES)
-            if not chunk:
-                raise UnixctlError(f"{command}: the connection was closed")
-            received += chunk
-            if not chunk.endswith(b"}"):
-                continue
-            try:
-                return json.loads(received)
-            except ValueError:
-                continue  # this brace was inside the text
-        raise UnixctlError(f"{command}: an answer of more than {MAX_REPLY_BYTES >> 20} MiB")
 
-
-def directories() -> list[Path]:
+def directories() -> list[str]:
     """Where an ovs-vswitchd may keep its sockets."""
     named = os.environ.get(DIRECTORY_VARIABLE)
-    return [Path(named)] if named else [Path(one) for one in DIRECTORIES]
+    return [named] if named else list(DIRECTORIES)
 
 
-def vswitchd_pid(directory: Path) -> int | None:
+def vswitchd_pid(directory: str, target: Target = HERE) -> int | None:
     """The process that this directory's pidfile names, when it runs."""
     try:
-        pid = int((directory / "ovs-vswitchd.pid").read_text("ascii"))
-        comm = Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+        pid = int(target.read(f"{directory}/ovs-vswitchd.pid", 64).decode("ascii"))
+        comm = target.read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
     except (OSError, ValueError):
         return None
     return pid if comm == "ovs-vswitchd" else None

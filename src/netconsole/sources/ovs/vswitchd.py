@@ -6,8 +6,9 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from netconsole.host.here import HERE
+from netconsole.host.target import Question, Target
 from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, vswitchd_pid
 
 ASK_AGAIN_S = 5.0
@@ -98,8 +99,9 @@ class Answers:
 class Vswitchd:
     """The ovs-vswitchd that runs in one of these directories. Not thread-safe."""
 
-    def __init__(self, directories: Sequence[Path]) -> None:
+    def __init__(self, directories: Sequence[str], target: Target = HERE) -> None:
         self._directories = directories
+        self._target = target
         self._unixctl: Unixctl | None = None
         self._silent_until = 0.0
         self._why = ""
@@ -139,9 +141,15 @@ class Vswitchd:
     def threads(self) -> dict[str, int]:
         """How many threads it has, by name without number: handler, revalidator, pmd-c01/id: …"""
         found: dict[str, int] = {}
-        for comm in Path(f"/proc/{self.pid}/task").glob("*/comm") if self.pid else ():
+        try:
+            threads = self._target.names(f"/proc/{self.pid}/task") if self.pid else []
+        except OSError:
+            threads = []
+        comms = [f"/proc/{self.pid}/task/{thread}/comm" for thread in threads]
+        self._target.ahead(Question("read", (comm,)) for comm in comms)
+        for comm in comms:
             try:
-                kind = comm.read_text("utf-8", "replace").strip().rstrip("0123456789")
+                kind = self._target.read(comm).decode("utf-8", "replace").strip().rstrip("0123456789")
             except OSError:
                 continue  # the thread ended meanwhile
             found[kind] = found.get(kind, 0) + 1
@@ -154,8 +162,8 @@ class Vswitchd:
             self._unixctl = None
 
     def _find(self) -> None:
-        running = ((directory, vswitchd_pid(directory)) for directory in self._directories)
-        self._directory, pid = next(((where, pid) for where, pid in running if pid is not None), (Path(), None))
+        running = ((directory, vswitchd_pid(directory, self._target)) for directory in self._directories)
+        self._directory, pid = next(((where, pid) for where, pid in running if pid is not None), ("", None))
         if pid != self.pid:
             self.close()
             self.pid, self._silent_until = pid, 0.0
@@ -164,7 +172,7 @@ class Vswitchd:
 
     def _connected(self) -> Unixctl:
         if self._unixctl is None:
-            self._unixctl = Unixctl(self._directory / f"ovs-vswitchd.{self.pid}.ctl")
+            self._unixctl = Unixctl(f"{self._directory}/ovs-vswitchd.{self.pid}.ctl", self._target)
         return self._unixctl
 
     def _answers(self) -> Answers:
@@ -188,7 +196,7 @@ class Vswitchd:
     def _stopped(self) -> str:
         """The state of the process, if that explains why it does not answer (proc(5))."""
         try:
-            status = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace")
+            status = self._target.read(f"/proc/{self.pid}/stat").decode("utf-8", "replace")
         except OSError:
             return ""
         state = status.rpartition(")")[2].split()[:1]

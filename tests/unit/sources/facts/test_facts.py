@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netconsole.base.fact_keys import key, parts
+from netconsole.host.here import Here
 from netconsole.sources import facts, qemu
 from netconsole.sources.facts import kernel, namespaces, ovs, reading, vms
 from netconsole.sources.facts.reading import Facts, grouped, ranges
@@ -62,7 +63,7 @@ def hypervisor(tmp_path: Path) -> Path:
 
 
 def test_a_vm_is_described_under_its_name(hypervisor: Path) -> None:
-    found = Facts(hypervisor)
+    found = Facts(Here(hypervisor))
     vms.collect(found)
     taken = found.taken()
     values = {name.removeprefix("vm/web%2F07/"): fact.value for name, fact in taken.items()}
@@ -89,7 +90,7 @@ def test_a_vm_is_described_under_its_name(hypervisor: Path) -> None:
 def test_vhost_workers_inside_qemu_are_found_too(hypervisor: Path) -> None:
     shutil.rmtree(hypervisor / "proc/710")
     thread(hypervisor, "proc/700/task/711", 711, "vhost-700", "6")
-    found = Facts(hypervisor)
+    found = Facts(Here(hypervisor))
     vms.collect(found)
     assert found.taken()[key("vm", "web/07", "vhost", 0, "cpus")].value == "6"
 
@@ -103,7 +104,7 @@ def test_network_namespaces_are_named_or_known_by_their_first_process(tmp_path: 
     (tmp_path / "run/netns").mkdir(parents=True)
     (tmp_path / "run/netns/blue").symlink_to(tmp_path / "namespaces/b")
     (tmp_path / "run/netns/gone").symlink_to(tmp_path / "namespaces/none")
-    found = Facts(tmp_path)
+    found = Facts(Here(tmp_path))
     namespaces.collect(found)
     inodes = {name: (tmp_path / f"namespaces/{name}").stat().st_ino for name in "ab"}
     assert {name: fact.value for name, fact in found.taken().items()} == {
@@ -119,7 +120,7 @@ def test_the_qemu_version_is_read_from_the_last_start_in_libvirts_log(hypervisor
     write(
         hypervisor, "var/log/libvirt/qemu/web-07.log", "qemu version: 6.0.0, x\n" * 3 + "qemu version: 7.2.9Debian, y\n"
     )
-    found = Facts(hypervisor)
+    found = Facts(Here(hypervisor))
     vms.collect(found)
     assert found.taken()["vm/web-07/qemu_version"].value == "7.2.9Debian"
 
@@ -157,7 +158,7 @@ def test_this_machine_has_facts_with_sources_and_reasons() -> None:
 def test_a_file_that_never_answers_costs_no_more_than_the_timeout(hypervisor: Path) -> None:
     (hypervisor / "proc/sys/kernel").mkdir(parents=True)
     os.mkfifo(hypervisor / "proc/sys/kernel/osrelease")  # nobody ever writes: opening it waits for ever
-    found = facts.collect(timeout_s=0.2, root=hypervisor)
+    found = facts.collect(timeout_s=0.2, target=Here(hypervisor))
     assert found["kernel"].why == "not read within 0.2 s"
     assert found["ovs"].value is None
     # Let the thread that was left behind go.
@@ -169,7 +170,7 @@ def test_settings_of_single_devices_are_left_out(tmp_path: Path) -> None:
         write(tmp_path, f"proc/sys/net/ipv4/conf/{name}/rp_filter", "1\n")
     write(tmp_path, "proc/sys/net/core/rmem_max", "212992\n")
     write(tmp_path, "proc/sys/net/netfilter/nf_conntrack_count", "5\n")
-    found = Facts(tmp_path)
+    found = Facts(Here(tmp_path))
     kernel.sysctls(found)
     assert list(found.taken()) == [
         "sysctl/net.core.rmem_max",
@@ -223,7 +224,7 @@ def database(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_open_vswitch_is_read_from_its_database(database: Path) -> None:
-    found = Facts(database)
+    found = Facts(Here(database))
     ovs.collect(found)
     values = {name: fact.value for name, fact in found.taken().items()}
     assert values["ovs/ovs_version"] == "3.1.0"
@@ -240,7 +241,7 @@ def test_open_vswitch_is_read_from_its_database(database: Path) -> None:
         (None, "no answer within 200 ms"),
         (b"", "closed the connection or sent no JSON-RPC"),
         (b"\x00garbage", "closed the connection or sent no JSON-RPC"),
-        (b'{"id":"#","result":[{"error":"nope"}],"error":null}', "no answer within 200 ms"),
+        (b'{"id":"#","result":[{"error":"nope"}],"error":null}', "something else than what was asked"),
     ],
 )
 def test_a_database_that_misbehaves_is_left_alone_in_time(tmp_path: Path, answer: bytes | None, why: str) -> None:
@@ -265,7 +266,7 @@ def test_a_database_that_misbehaves_is_left_alone_in_time(tmp_path: Path, answer
         server.start()
         started = time.monotonic()
         with pytest.raises(ovs.OvsError, match=why):
-            ovs.select(address, timeout_ms=200 if "200 ms" in why else LIMIT_S * 1000)
+            ovs.select(str(address), timeout_ms=200 if "200 ms" in why else LIMIT_S * 1000)
         assert time.monotonic() - started < LIMIT_S
         asked.set()
         server.join()

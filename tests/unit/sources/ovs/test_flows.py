@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
+from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.ovs import flows
 from netconsole.sources.ovs.vswitchd import Answers, UserspaceDatapath, UserspacePort
@@ -23,8 +23,8 @@ class Switch:
 
     pid = None
 
-    def __init__(self, directories: Sequence[Path]) -> None:
-        del directories
+    def __init__(self, directories: Sequence[str], target: Target) -> None:
+        del directories, target
 
     def read(self) -> Answers:
         return Answers(1.0, {}, {}, (UserspaceDatapath("ovs-netdev", 0, 0, 0, 0, PORTS),))
@@ -36,7 +36,7 @@ class Switch:
         pass
 
 
-def no_kernel_module() -> None:
+def no_kernel_module(target: Target) -> None:
     raise FileNotFoundError(2, "not loaded")
 
 

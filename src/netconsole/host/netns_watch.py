@@ -12,7 +12,6 @@ import os
 import select
 import threading
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 _IN_DELETE, _IN_MOVED_FROM = 0x200, 0x40
 _IN_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
@@ -22,9 +21,10 @@ _EVENT_BYTES = 64 * 1024
 class Watch:
     """Calls ``on_gone`` from a thread of its own. Without inotify or pidfds (before 5.3) it stays silent."""
 
-    def __init__(self, on_gone: Callable[[], None]) -> None:
-        """Raises OSError when there are no descriptors left."""
+    def __init__(self, on_gone: Callable[[], None], root: bytes = b"") -> None:
+        """Raises OSError when there are no descriptors left. Directories are looked for below ``root``."""
         self._on_gone = on_gone
+        self._root = root
         self._processes: dict[int, int] = {}
         self._directory: int | None = None
         self._epoll = select.epoll()
@@ -33,15 +33,16 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="netns watch", daemon=True)
         self._thread.start()
 
-    def directory(self, path: Path) -> None:
+    def directory(self, path: str) -> None:
         """Watch the names in this directory, from when it is there on."""
-        if self._directory is not None or not path.is_dir():
+        folder = self._root + os.fsencode(path)
+        if self._directory is not None or not os.path.isdir(folder):
             return
         libc = ctypes.CDLL(None, use_errno=True)
         descriptor = libc.inotify_init1(_IN_FLAGS)
         if descriptor < 0:
             return
-        if libc.inotify_add_watch(descriptor, os.fsencode(path), _IN_DELETE | _IN_MOVED_FROM) < 0:
+        if libc.inotify_add_watch(descriptor, folder, _IN_DELETE | _IN_MOVED_FROM) < 0:
             os.close(descriptor)
             return
         self._directory = descriptor
