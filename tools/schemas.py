@@ -11,6 +11,7 @@ import msgspec
 
 from netconsole.compare.baseline import Baseline
 from netconsole.compare.document import Comparison
+from netconsole.ping.breakdown import Breakdown
 from netconsole.ping.capture import PingCapture
 from netconsole.recording.format import Header
 from netconsole.snapshot.document import Snapshot
@@ -21,6 +22,7 @@ DOCUMENTS: dict[str, Any] = {
     "baseline-1.json": Baseline,
     "comparison-1.json": Comparison,
     "ping-capture-1.json": PingCapture,
+    "ping-breakdown-1.json": Breakdown,
     "recording-header-1.json": Header,
     "frame-1.json": AnyFrame,
 }

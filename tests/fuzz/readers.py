@@ -13,6 +13,9 @@ from msgspec import to_builtins
 from netconsole.base.errors import BadInput
 from netconsole.compare import baseline
 from netconsole.compare.compare import compare
+from netconsole.ping import breakdown, capture, cases
+from netconsole.ping.compared import against
+from netconsole.ping.merge import CaptureFile
 from netconsole.probes import catalogue
 from netconsole.profile import loader
 from netconsole.profile.profile import Budget, Profile
@@ -20,17 +23,19 @@ from netconsole.recording import format
 from netconsole.recording.format import CHECKPOINT_MAGIC, HEADER_MAGIC, MARK, SKIPPABLE, Mark
 from netconsole.recording.player import Player
 from netconsole.recording.reader import Damaged, Recording
-from netconsole.report import RENDERERS, of_comparison, of_snapshot
+from netconsole.report import RENDERERS, of_comparison, of_ping, of_snapshot, to_html, to_text
 from netconsole.snapshot import builder
 from netconsole.snapshot import document as snapshot_file
 from netconsole.sources import qemu
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.state import State
+from tests.support.ping import linked
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/support/data"
 MANIFESTS = catalogue.load_all()
 GOOD = snapshot_file.load(DATA / "snapshot-version-1.json")
+PING = [CaptureFile(file.name, capture.load(file)) for file in sorted((DATA / "ping-case-a").glob("*.json"))]
 MAX_STEPS = 200
 """Intervals of a recording that are played."""
 
@@ -68,7 +73,38 @@ def read_baseline(content: bytes, folder: Path) -> None:
     except BadInput as error:
         one_line(error)
         return
-    compare(read.snapshots[0], read.snapshots)
+    if read.snapshots:
+        compare(read.snapshots[0], read.snapshots)
+
+
+def read_ping(content: bytes, _folder: Path) -> None:
+    """The capture of one machine: alone, beside good ones, and compared with them, both ways."""
+    good = [one for one in PING if one.capture.role != "sender-host"]
+    try:
+        read = cases.read_captures(content, "file")
+        alone, together = cases.case_of(read, "alone"), cases.case_of([*good, *read], "together")
+    except BadInput as error:
+        one_line(error)
+        return
+    for case in (alone, together):
+        breakdown.parse(breakdown.encode(case.breakdown), "again")
+        for other in (cases.case_of(PING, "good"), alone, together):
+            for found in (against(case, other), against(other, case)):
+                assert all(text.isprintable() for text in to_text(of_ping(found), 80).splitlines())
+        to_html(of_ping(case.breakdown))
+
+
+def read_breakdown(content: bytes, _folder: Path) -> None:
+    """A breakdown: compared with itself and with a good one, and reported."""
+    good = cases.case_of(PING, "good")
+    try:
+        read = cases.PingCase("read", breakdown.parse(content, "file"))
+    except BadInput as error:
+        one_line(error)
+        return
+    for found in (against(read, read), against(read, good), against(good, read)):
+        to_text(of_ping(found), 80)
+        to_html(of_ping(found))
 
 
 def read_recording(content: bytes, _folder: Path) -> None:
@@ -148,6 +184,8 @@ def _packed(content: bytes) -> bytes:
 READERS: dict[str, Callable[[bytes, Path], None]] = {
     "snapshot": read_snapshot,
     "baseline": read_baseline,
+    "ping": read_ping,
+    "breakdown": read_breakdown,
     "recording": read_recording,
     "profile": read_profile,
     "facts": read_facts,
@@ -164,6 +202,11 @@ def seeds(reader: str) -> Iterator[bytes]:
         one = to_builtins(snapshot_file.load(DATA / "snapshot-version-1.json"))
         document = {"schema": baseline.SCHEMA, "name": "a", "saved": "", "files": ["x"] * 3, "snapshots": [one] * 3}
         yield json.dumps(document).encode()
+    elif reader == "ping":
+        yield (DATA / "ping-case-a/sender-host.json").read_bytes()
+        yield next(capture.encode(one.capture) for one in linked(3, 7.0) if one.capture.role == "sender-host")
+    elif reader == "breakdown":
+        yield breakdown.encode(cases.case_of(PING, "good").breakdown)
     elif reader == "recording":
         whole = DATA / "recording-version-1.ncrec"
         yield b"r" + whole.read_bytes()

@@ -100,6 +100,8 @@ def commands(file: str, good: str, data: Path) -> list[list[str]]:
         ["compare", good, file],
         ["compare", good, "bad"],
         ["baseline", "save", "monday", good, file],
+        ["ping", "analyze", file],
+        ["ping", "analyze", good, "--baseline", file],
         ["baseline", "show", "bad"],
         ["replay", file],
         ["profiles", "check", file],

@@ -27,10 +27,14 @@ def baselines(context: typer.Context) -> int:
 def baseline_save(
     name: str,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Snapshots. With three or more the variation is known.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Snapshots, and captures of one ping. With three or more snapshots the variation is known.",
+        ),
     ],
 ) -> int:
-    """Make a baseline from one or several snapshots. It replaces one of the same name."""
+    """Make a baseline from snapshots, or from the captures of a ping. It replaces one of the same name."""
     from netconsole.compare import baseline
     from netconsole.report import of_baseline, to_text
 

@@ -17,6 +17,7 @@ from netconsole.base.errors import BadInput, Unable
 from netconsole.base.figure import safe
 from netconsole.cli import calibrate, compare, measure, record, replay
 from netconsole.cli.options import BAD_USAGE, DONE, INTERRUPTED, SETTINGS, UNABLE, JsonOption, fail, print_json
+from netconsole.cli.ping import ping_app
 from netconsole.cli.probes import probes_app
 from netconsole.cli.profiles import profiles_app
 from netconsole.host import machine
@@ -26,6 +27,7 @@ app.callback(invoke_without_command=True)(measure.console)
 app.add_typer(probes_app, name="probes")
 app.add_typer(profiles_app, name="profiles")
 app.add_typer(compare.baseline_app, name="baseline")
+app.add_typer(ping_app, name="ping")
 app.command()(compare.compare)
 app.command()(record.record)
 app.command()(replay.replay)

@@ -1,4 +1,4 @@
-"""Saves and loads baselines: snapshots of good days under a name, in $XDG_DATA_HOME/netconsole/baselines."""
+"""Saves and loads baselines: snapshots and pings of good days, in $XDG_DATA_HOME/netconsole/baselines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes
 from netconsole.compare.judge import SPREAD_SNAPSHOTS
+from netconsole.ping.capture import SCHEMA as PING_SCHEMA
+from netconsole.ping.capture import PingCapture
+from netconsole.ping.cases import read_captures, schema_of
+from netconsole.ping.merge import CaptureFile, join
+from netconsole.snapshot.document import MAX_BYTES as MAX_CONTENT_BYTES
 from netconsole.snapshot.document import MEASURED, HostData, Snapshot, check
 from netconsole.snapshot.document import load as load_snapshot
+from netconsole.snapshot.document import parse as parse_snapshot
 
 SCHEMA = "netconsole.baseline/1"
 MAX_SNAPSHOTS = 32
@@ -32,13 +38,18 @@ _ENDING = ".json"
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """One or more snapshots under a name. ``saved`` is a time in UTC. ``files`` are the file names of the snapshots."""
+    """Snapshots, or the captures of a ping, or both, under a name. ``saved`` is a time in UTC.
+
+    ``files`` are the file names of the snapshots, ``ping_files`` those of the captures in ``ping``.
+    """
 
     schema: Annotated[str, msgspec.Meta(extra_json_schema={"const": SCHEMA})]
     name: str
     saved: str
     files: list[str]
     snapshots: list[Snapshot]
+    ping: list[PingCapture] = []
+    ping_files: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +70,37 @@ _decoder = msgspec.json.Decoder(Baseline)
 
 
 def save(name: str, files: Sequence[Path]) -> Baseline:
-    """Makes a baseline from snapshot files, or replaces it. Raises BadInput when the name or a file is bad."""
+    """Makes a baseline from snapshots, the captures of a ping, or both; or replaces it.
+
+    Raises BadInput when the name or a file is bad.
+    """
     path = _path(name)
     if not 1 <= len(files) <= MAX_SNAPSHOTS:
-        raise bad("baseline", name, f"expected 1 to {MAX_SNAPSHOTS} snapshots, found {len(files)}")
-    snapshots = [load_snapshot(file) for file in files]
-    for file, snapshot in zip(files, snapshots, strict=True):
-        if not any(probe.status in MEASURED for probe in snapshot.probes.values()):
+        raise bad("baseline", name, f"expected 1 to {MAX_SNAPSHOTS} snapshots or captures, found {len(files)}")
+    snapshots: list[tuple[str, Snapshot]] = []
+    captures: list[CaptureFile] = []
+    for file in files:
+        content = read_bytes(file, MAX_CONTENT_BYTES)
+        if schema_of(content) == PING_SCHEMA:
+            captures += read_captures(content, str(file))
+            continue
+        snapshot = parse_snapshot(content, str(file))
+        if snapshot.ping is None and not any(probe.status in MEASURED for probe in snapshot.probes.values()):
             raise bad(file, "probes", "no probe measured anything: this snapshot cannot be a baseline")
-    order = sorted(range(len(files)), key=lambda i: snapshots[i].created)
+        snapshots.append((file.name, snapshot))
+    if captures:
+        join(captures)  # two captures of the same times are refused now, not when they are needed
+    snapshots.sort(key=lambda one: one[1].created)
     saved = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    names = [files[i].name for i in order]
-    baseline = Baseline(SCHEMA, name, saved, names, [snapshots[i] for i in order])
+    baseline = Baseline(
+        SCHEMA,
+        name,
+        saved,
+        [file for file, _ in snapshots],
+        [snapshot for _, snapshot in snapshots],
+        [one.capture for one in captures],
+        [Path(one.file).name for one in captures],
+    )
     _make_folder(path.parent)
     write_whole(path, msgspec.json.encode(baseline) + b"\n")
     return baseline
@@ -92,8 +122,8 @@ def load(name: str) -> Baseline:
         raise bad(
             path, "", f"not a baseline: {safe(error)}; remove it with netconsole baseline remove {name}"
         ) from None
-    if baseline.schema != SCHEMA or not baseline.snapshots:
-        raise bad(path, "schema", f"expected {SCHEMA} with at least one snapshot")
+    if baseline.schema != SCHEMA or not (baseline.snapshots or baseline.ping):
+        raise bad(path, "schema", f"expected {SCHEMA} with at least one snapshot or capture")
     for snapshot in baseline.snapshots:
         check(snapshot, str(path))
     return baseline
@@ -104,11 +134,26 @@ def resolve(name_or_file: str) -> tuple[list[Snapshot], list[str]]:
 
     When both exist, the saved baseline is taken. Write ``./NAME`` for the file.
     """
-    if _NAME.fullmatch(name_or_file) and (not Path(name_or_file).is_file() or _path(name_or_file).is_file()):
-        baseline = load(name_or_file)
+    if is_name(name_or_file):
+        baseline = of_snapshots(name_or_file)
         return baseline.snapshots, [f"{baseline.name}: {file}" for file in baseline.files]
     path = Path(name_or_file)
     return [load_snapshot(path)], [path.name]
+
+
+def of_snapshots(name: str) -> Baseline:
+    """As :func:`load`, and raises BadInput for a baseline that has a ping alone."""
+    baseline = load(name)
+    if not baseline.snapshots:
+        raise bad("baseline", name, "holds a ping, no snapshot: netconsole ping analyze compares with it")
+    return baseline
+
+
+def is_name(name_or_file: str) -> bool:
+    """Whether an argument is meant as the name of a baseline. When a file of that name exists too, a saved one is."""
+    return _NAME.fullmatch(name_or_file) is not None and (
+        not Path(name_or_file).is_file() or _path(name_or_file).is_file()
+    )
 
 
 def remove(name: str) -> None:
@@ -146,6 +191,8 @@ def summaries(here: HostData | None, profile: str | None, now: datetime | None =
 def summary(baseline: Baseline, here: HostData | None, profile: str | None, now: datetime | None = None) -> Summary:
     """What a baseline is good for: same host, kernel and profile? how old? does it have a spread?"""
     snapshots = baseline.snapshots
+    if not snapshots:
+        return _of_ping(baseline)
     hosts = list(dict.fromkeys(one.host.name for one in snapshots))
     kernels = list(dict.fromkeys(one.host.kernel for one in snapshots))
     profiles = list(dict.fromkeys(one.profile.name for one in snapshots))
@@ -166,7 +213,19 @@ def summary(baseline: Baseline, here: HostData | None, profile: str | None, now:
     notes.append(f"spread from {count} runs" if count >= SPREAD_SNAPSHOTS else f"no spread: {count} of 3 runs")
     if ever != always:
         notes.append(f"not in every run: {', '.join(sorted(ever - always))}")
+    if baseline.ping:
+        notes.append(_ping_note(baseline))
     return Summary(baseline.name, count, hosts, kernels, profiles, sorted(always), snapshots[-1].created, notes)
+
+
+def _of_ping(baseline: Baseline) -> Summary:
+    hosts = list(dict.fromkeys(one.host for one in baseline.ping if one.host))
+    kernels = list(dict.fromkeys(one.kernel for one in baseline.ping if one.kernel))
+    return Summary(baseline.name, 0, hosts, kernels, [], [], baseline.saved, [_ping_note(baseline)])
+
+
+def _ping_note(baseline: Baseline) -> str:
+    return f"a ping, seen by {', '.join(one.role for one in baseline.ping)}"
 
 
 def _path(name: str) -> Path:

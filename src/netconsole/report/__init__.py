@@ -6,6 +6,7 @@
 from netconsole.report.blocks import Document
 from netconsole.report.of_baselines import of_baseline, of_baselines
 from netconsole.report.of_comparison import of_comparison
+from netconsole.report.of_ping import of_ping
 from netconsole.report.of_snapshot import of_snapshot
 from netconsole.report.to_html import to_html
 from netconsole.report.to_markdown import to_markdown
@@ -19,6 +20,7 @@ __all__ = [
     "of_baseline",
     "of_baselines",
     "of_comparison",
+    "of_ping",
     "of_snapshot",
     "to_html",
     "to_markdown",

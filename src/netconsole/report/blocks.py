@@ -67,7 +67,31 @@ class Curve:
     values: list[float | None]
 
 
-ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve
+@dataclass(frozen=True, slots=True)
+class ScaledBar:
+    """One stretch of a way: its name, where it is, its length (None: not known) and that length as text.
+
+    ``measured`` is false for a remainder. A length below zero is drawn, and told apart.
+    """
+
+    name: str
+    where: str
+    length: float | None
+    text: str
+    share: str = ""
+    measured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledPath:
+    """A way from top to bottom. All its stretches are drawn to one scale."""
+
+    title: str
+    unit: str
+    bars: list[ScaledBar]
+
+
+ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve | ScaledPath
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from html import escape
 
 from netconsole.base import figure
 from netconsole.probes.polarity import TIME_UNITS
-from netconsole.report.blocks import Bars, Curve
+from netconsole.report.blocks import Bars, Curve, ScaledPath
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 150, 8, 34, 22
 _MAX_TICKS = 6
@@ -75,6 +75,41 @@ def curve(chart: Curve) -> str:
     )
     parts.append(f'<text x="{_LEFT}" y="{base + 16}">{len(chart.values)} intervals, from 0</text>')
     return _svg(chart.title, parts)
+
+
+_ROW, _NAMES = 20, 250
+
+
+def scaled(path: ScaledPath) -> str:
+    """A way from top to bottom, all stretches to one scale. A remainder is dashed; what is below zero goes left."""
+    known = [bar.length for bar in path.bars if bar.length is not None]
+    if not known:
+        return ""
+    lowest, highest = min(0.0, *known), max(0.0, *known)
+    width = 900
+    scale = (width - _NAMES - 110) / ((highest - lowest) or 1.0)
+    zero = _NAMES - scale * lowest
+    parts = []
+    for row, bar in enumerate(path.bars):
+        y = 6 + row * _ROW
+        name = escape(figure.safe(f"{bar.name}  {bar.where}"))
+        parts.append(f'<text x="0" y="{y + 12}">{name}</text>')
+        text = escape(figure.safe(f"{bar.text} {path.unit}  {bar.share}".rstrip()))
+        if bar.length is None:
+            parts.append(f'<text x="{zero + 4:.1f}" y="{y + 12}">not known</text>')
+            continue
+        kind = "below" if bar.length < 0 else "rest" if not bar.measured else ""
+        left, size = zero + scale * min(bar.length, 0.0), max(0.5, scale * abs(bar.length))
+        style = f' class="{kind}"' if kind else ""
+        parts.append(f'<rect{style} x="{left:.1f}" y="{y}" width="{size:.1f}" height="{_ROW - 5}"/>')
+        parts.append(f'<text x="{zero + scale * max(bar.length, 0.0) + 4:.1f}" y="{y + 12}">{text}</text>')
+    bottom = 6 + len(path.bars) * _ROW
+    parts.append(f'<line x1="{zero:.1f}" y1="0" x2="{zero:.1f}" y2="{bottom}"/>')
+    title = escape(figure.safe(path.title))
+    return (
+        f'<figure class="way"><figcaption>{title}</figcaption><svg viewBox="0 0 {width} {bottom + 4}" role="img"'
+        f' aria-label="{title}">{"".join(parts)}</svg></figure>'
+    )
 
 
 def _svg(title: str, parts: list[str]) -> str:

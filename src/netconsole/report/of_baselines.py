@@ -31,9 +31,16 @@ def of_baseline(baseline: Baseline, summary: Summary) -> Document:
         busy = figure.percent(number(one.cost.get("machine_cpu_pct")))
         length = f"{one.duration_s:.3g} s"
         rows.append([name, one.created, length, one.host.name, one.host.kernel, profile, str(measured), busy])
-    blocks: list[ReportBlock] = [
-        Heading("Good for"),
-        Note("; ".join(summary.notes)),
+    blocks: list[ReportBlock] = [Heading("Good for"), Note("; ".join(summary.notes))]
+    if baseline.ping:
+        captures = [
+            [file, one.role, one.host, str(len(one.packets)) if one.packets else "means"]
+            for file, one in zip(baseline.ping_files, baseline.ping, strict=False)
+        ]
+        blocks += [Heading("Ping"), TextTable(["file", "role", "host", "echoes"], captures, frozenset({3}))]
+    if not baseline.snapshots:
+        return Document(f"Baseline {baseline.name}", f"saved {baseline.saved}", blocks)
+    blocks += [
         Heading("Runs"),
         TextTable(
             ["file", "created", "time", "host", "kernel", "profile", "probes", "machine busy"],

@@ -32,6 +32,7 @@ from netconsole.report.blocks import (
     SummaryLines,
     TextTable,
 )
+from netconsole.report.of_ping import ping_blocks
 from netconsole.report.of_samples import samples
 from netconsole.snapshot.document import (
     MEASURED,
@@ -78,6 +79,8 @@ def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = N
     blocks += [Heading("What stands out"), SummaryLines(_summary(snapshot, manifests))]
     blocks += [Heading("Budget"), *_budget(snapshot)]
     blocks += [Heading(SUMMARY_ENDS), *_not_measured(snapshot)]
+    if snapshot.ping is not None:
+        blocks += [Heading("A ping between two VMs"), *ping_blocks(snapshot.ping, formulas=False)]
     for name, probe in snapshot.probes.items():
         if probe.status in MEASURED:
             blocks += _probe(name, probe, snapshot, manifests.get(name))

@@ -13,6 +13,7 @@ from netconsole.report.blocks import (
     Heading,
     Note,
     ReportBlock,
+    ScaledPath,
     SummaryLine,
     SummaryLines,
     TextTable,
@@ -47,6 +48,9 @@ svg text{fill:currentColor}
 svg line{stroke:currentColor;stroke-width:1}
 svg .mark{stroke-dasharray:3 2}
 svg polyline{fill:none;stroke:#4a7ab5;stroke-width:1.5}
+figure.way{width:min(100%,60em)}
+svg .rest{fill:none;stroke:#4a7ab5;stroke-width:1;stroke-dasharray:3 2}
+svg .below{fill:#c62828}
 @media print{
 body{margin:0;max-width:none;font-size:10px}
 tr{break-inside:avoid}
@@ -91,6 +95,8 @@ def _block(block: ReportBlock) -> str:
             return charts.bars(block)
         case Curve():
             return charts.curve(block)
+        case ScaledPath():
+            return charts.scaled(block)
 
 
 def _line(line: SummaryLine) -> str:

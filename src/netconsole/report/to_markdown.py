@@ -12,10 +12,12 @@ from netconsole.report.blocks import (
     Heading,
     Note,
     ReportBlock,
+    ScaledPath,
     SummaryLine,
     SummaryLines,
     TextTable,
 )
+from netconsole.report.to_text import bar_text, longest_of
 
 _ALWAYS = re.compile(r"[\\`*\[\]|~$#]")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -56,6 +58,8 @@ def _block(block: ReportBlock) -> list[str]:
             return [_line(line) for line in lines]
         case TextTable():
             return _table(block)
+        case ScaledPath():
+            return _scaled(block)
         case Bars() | Curve():
             return []  # the table above has the figures
 
@@ -74,6 +78,12 @@ def _table(table: TextTable) -> list[str]:
     if table.omitted:
         lines += ["", f"… {table.omitted} more rows are in the JSON document."]
     return lines
+
+
+def _scaled(path: ScaledPath) -> list[str]:
+    longest = longest_of(path)
+    rows = [[bar.name, bar.where, bar.text, bar.share, bar_text(bar.length, longest)] for bar in path.bars]
+    return _table(TextTable(["", "where", path.unit, "share", "to scale"], rows, frozenset({2, 3})))
 
 
 def _row(cells: list[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from netconsole.base.figure import fit, safe, width
 from netconsole.report.blocks import (
     Bars,
@@ -10,6 +12,7 @@ from netconsole.report.blocks import (
     Heading,
     Note,
     ReportBlock,
+    ScaledPath,
     SummaryLine,
     SummaryLines,
     TextTable,
@@ -19,12 +22,24 @@ MAX_COLUMN = 72
 """A wider cell is cut: names of metrics can be longer than a line of a terminal."""
 
 
-def to_text(document: Document) -> str:
-    """The report as text. It ends with a line feed."""
+def to_text(document: Document, columns: int | None = None) -> str:
+    """The report as text. It ends with a line feed. ``columns``: sentences are wrapped to so many."""
     parts = [safe(document.title), safe(document.subtitle, 1000)]
     for block in document.blocks:
         parts.extend(_block(block))
+    if columns is not None:
+        parts = [line for part in parts for line in _wrapped(part, columns)]
     return "\n".join(parts) + "\n"
+
+
+def _wrapped(line: str, columns: int) -> list[str]:
+    """Lines of words are wrapped, and go on below their first word. A word is never broken."""
+    if width(line) <= columns:
+        return [line]
+    indent = " " * (3 if line[:3].strip() in ("", "!", "!!", "?", "ok") else 0)
+    return textwrap.wrap(
+        line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
 
 
 def _block(block: ReportBlock) -> list[str]:
@@ -37,6 +52,8 @@ def _block(block: ReportBlock) -> list[str]:
             return [line for one in lines for line in _line(one)]
         case TextTable():
             return _table(block)
+        case ScaledPath():
+            return scaled_lines(block)
         case Bars() | Curve():
             return []  # the table above has the figures
 
@@ -56,3 +73,36 @@ def _table(table: TextTable) -> list[str]:
     if table.omitted:
         lines.append(f"… {table.omitted} more rows are in the JSON document")
     return lines
+
+
+BAR_COLUMNS = 34
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def scaled_lines(path: ScaledPath) -> list[str]:
+    """A way in at most 80 columns: names, places, lengths, shares, and bars to scale. ░ is below zero."""
+    names = max((width(safe(bar.name)) for bar in path.bars), default=0)
+    places = max((width(safe(bar.where)) for bar in path.bars), default=0)
+    longest = longest_of(path)
+    lines = []
+    for bar in path.bars:
+        head = f"{fit(safe(bar.name), min(names, 12))}  {fit(safe(bar.where), min(places, 14))}"
+        figures = f"{fit(safe(bar.text), 9, right=True)} {fit(safe(bar.share), 5, right=True)}"
+        lines.append(f"{head} {figures}  {bar_text(bar.length, longest)}".rstrip())
+    return lines
+
+
+def longest_of(path: ScaledPath) -> float:
+    """The length that takes all columns."""
+    return max((abs(bar.length) for bar in path.bars if bar.length is not None), default=0.0)
+
+
+def bar_text(length: float | None, longest: float, columns: int = BAR_COLUMNS) -> str:
+    """A bar to scale, in eighths of a column. What is not zero has at least one eighth."""
+    if length is None:
+        return "?"
+    eighths = round(8 * columns * abs(length) / longest) if longest > 0 else 0
+    if length < 0:
+        return "░" * max(1, round(eighths / 8))
+    whole, rest = divmod(max(eighths, 1) if length > 0 else 0, 8)
+    return "█" * whole + _EIGHTHS[rest].strip()

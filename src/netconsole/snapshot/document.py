@@ -16,6 +16,7 @@ from netconsole.base.errors import bad
 from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe
 from netconsole.base.readers import read_bytes
+from netconsole.ping.breakdown import Breakdown
 from netconsole.probes.polarity import Polarity
 from netconsole.telemetry.frames import ProbeStatus
 
@@ -166,7 +167,10 @@ class IncidentData(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A whole snapshot. ``incidents``: the worst first, ended ones included; null where nobody looked for them."""
+    """A whole snapshot. ``incidents``: the worst first, ended ones included; null where nobody looked for them.
+
+    ``ping`` is the breakdown of a ping that was measured as well.
+    """
 
     schema: Annotated[str, Meta(extra_json_schema={"const": SCHEMA})]
     created: str
@@ -181,6 +185,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     cost: dict[str, Any] = {}
     governor: list[dict[str, Any]] = []
     facts: dict[str, FactData] = {}
+    ping: Breakdown | None = None
 
 
 def seconds(snapshot: Snapshot, probe: str) -> float:

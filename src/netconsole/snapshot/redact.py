@@ -96,7 +96,7 @@ class Redactor:
         document = msgspec.to_builtins(snapshot)
         document["note"] = self._any(document["note"])
         document["host"] = self._any(document["host"])
-        for name in ("cost", "governor", "incidents"):
+        for name in ("cost", "governor", "incidents", "ping"):
             document[name] = self._any(document[name])
         for probe in document["probes"].values():
             for name in ("why", "attach", "tables", "events", "cost"):
@@ -125,6 +125,8 @@ class Redactor:
                 self._add("host", (data.value,))
             elif where[0] == "netns" and where[-1] == "process" and isinstance(data.value, str):
                 self._learn_process(data.value)
+        for one in snapshot.ping.captures if snapshot.ping is not None else ():
+            self._add("vm" if one.role.endswith("vm") else "host", (one.host,))
         for incident in snapshot.incidents or ():
             for labels in (incident.where, *(proof.labels for proof in incident.evidence)):
                 self._learn_labels(labels, anywhere)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,6 +19,7 @@ from netconsole.snapshot.document import HostData
 from tests.support import made_up
 
 SCHEMA = Path(__file__).parents[3] / "docs/reference/schema/baseline-1.json"
+CASE_A = Path(__file__).parents[2] / "support/data/ping-case-a"
 NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
 HERE = HostData(name="hv-017", kernel="6.1.0")
 
@@ -113,4 +115,24 @@ def test_a_damaged_file_is_listed_with_its_key_and_without_its_path(data_home: P
     folder.mkdir(parents=True)
     (folder / "bad.json").write_bytes(EMPTY)
     (listed,) = baseline.summaries(HERE, None, NOW)
-    assert listed.notes == ["schema: expected netconsole.baseline/1 with at least one snapshot"]
+    assert listed.notes == ["schema: expected netconsole.baseline/1 with at least one snapshot or capture"]
+
+
+def test_the_captures_of_a_ping_are_a_baseline_of_their_own(tmp_path: Path, data_home: Path) -> None:
+    captures = sorted(CASE_A.glob("*.json"))
+    saved = baseline.save("ping", captures)
+    assert baseline.load("ping") == saved and saved.snapshots == [] and len(saved.ping) == 4
+    found = json.loads((data_home / "netconsole/baselines/ping.json").read_text())
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(found)
+    (listed,) = baseline.summaries(HERE, "summary", NOW)
+    assert listed.notes == ["a ping, seen by receiver-host, receiver-vm, sender-host, sender-vm"]
+    with pytest.raises(BadInput, match="holds a ping, no snapshot"):
+        baseline.resolve("ping")
+    both = baseline.save("both", [*files(tmp_path, 1), *captures])
+    assert len(both.snapshots) == 1 and len(both.ping) == 4 and len(baseline.resolve("both")[0]) == 1
+    with pytest.raises(BadInput, match="already from"):
+        baseline.save("twice", [captures[0], _copy(captures[0], tmp_path)])
+
+
+def _copy(file: Path, folder: Path) -> Path:
+    return Path(shutil.copy(file, folder / "copy.json"))

@@ -114,7 +114,7 @@ class BaselinesScreen(Screen[None]):
 
     def _load(self, name: str) -> None:
         try:
-            snapshots = baseline.load(name).snapshots
+            snapshots = baseline.of_snapshots(name).snapshots
         except BadInput as error:
             self.app.call_later(self._refused, str(error))
         else:

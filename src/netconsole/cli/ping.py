@@ -1,0 +1,76 @@
+"""The commands `ping …`: where the time of a ping between two VMs goes. Thin, like those of netconsole.cli.main."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from netconsole.cli.options import DONE, FOUND, SETTINGS
+
+ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", no_args_is_help=True, **SETTINGS)
+
+FORMATS = ("text", "md", "html", "json")
+COLUMNS = 80
+
+
+@ping_app.callback()
+def _ping() -> None:
+    """Where the time of a ping between two VMs goes."""
+
+
+@ping_app.command()
+def analyze(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="The captures of one ping, or logs of other tools. ROLE=FILE says whose a log is."
+        ),
+    ],
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="FILE|NAME",
+            help="A file of the case to compare with (repeatable), or the name of a baseline. Exit code 1 if slower.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="SNAPSHOT", help="Also write it into this snapshot, as `ping`.")
+    ] = None,
+    formulas: Annotated[bool, typer.Option("--formulas", help="As text: with the formula of every time.")] = False,
+) -> int:
+    """Merge the captures of one ping, and say where its time goes."""
+    from netconsole.base import output as out
+    from netconsole.compare.ping_case import baseline_case
+    from netconsole.ping.breakdown import encode
+    from netconsole.ping.cases import read_case
+    from netconsole.ping.compared import against
+    from netconsole.report import RENDERERS, of_ping, to_text
+
+    form = out.chosen(format, output, FORMATS, "text")
+    case = read_case(files)
+    found = case.breakdown
+    if baseline:
+        found = against(case, baseline_case(baseline))
+    if into is not None:
+        from netconsole.snapshot import document
+
+        whole = msgspec.structs.replace(document.load(into), ping=found)
+        out.write(document.encode(whole), into)
+    if form == "json":
+        content = encode(found)
+    elif form == "text":
+        content = to_text(of_ping(found, formulas), COLUMNS).encode()
+    else:
+        content = RENDERERS[form](of_ping(found)).encode()
+    out.write(content, output)
+    return FOUND if found.comparison is not None and found.comparison.verdict == "regressed" else DONE

@@ -1,0 +1,85 @@
+"""Reads the files of one measured case: captures, or a breakdown that was made of them before.
+
+A file is told by its content, not by its name. ``ROLE=FILE`` says whose capture a file is, where it does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from netconsole.base.errors import bad
+from netconsole.base.figure import safe
+from netconsole.base.readers import read_bytes
+from netconsole.ping import breakdown as breakdowns
+from netconsole.ping import capture as captures
+from netconsole.ping.analyze import analyze
+from netconsole.ping.breakdown import Breakdown
+from netconsole.ping.capture import ROLES, Role
+from netconsole.ping.merge import CaptureFile
+
+MAX_FILES = 32
+
+
+class _Head(msgspec.Struct):
+    schema: str | None = None
+
+
+@dataclass(slots=True)
+class PingCase:
+    """One measured case. ``files`` are empty when only its breakdown is left."""
+
+    name: str
+    breakdown: Breakdown
+    files: list[CaptureFile] = field(default_factory=list)
+
+
+def read_case(files: Sequence[str], name: str = "") -> PingCase:
+    """The case of some files: captures and logs of one ping, or one breakdown. Raises BadInput."""
+    if not 1 <= len(files) <= MAX_FILES:
+        raise bad("netconsole ping analyze", "", f"expected 1 to {MAX_FILES} files, found {len(files)}")
+    found: list[CaptureFile] = []
+    for file in files:
+        role, path = _role_of(file)
+        content = read_bytes(path, captures.MAX_BYTES)
+        if schema_of(content) == breakdowns.SCHEMA:
+            if len(files) > 1:
+                raise bad(path, "schema", "a breakdown is a whole case: name it alone, or name the captures")
+            return PingCase(name or path.name, breakdowns.parse(content, str(path)))
+        found += read_captures(content, str(path), role)
+    return case_of(found, name or Path(_role_of(files[0])[1]).name)
+
+
+def case_of(files: Sequence[CaptureFile], name: str) -> PingCase:
+    """The case of captures that were read before. Raises BadInput when two hold the same times."""
+    return PingCase(name, analyze(files), list(files))
+
+
+def schema_of(content: bytes) -> str | None:
+    """What a JSON document says it is. None when it says nothing, or is none."""
+    try:
+        return msgspec.json.decode(content, type=_Head).schema
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+        return None
+
+
+def read_captures(content: bytes, file: str, role: Role | None = None) -> list[CaptureFile]:
+    """The captures in the content of one file. ``role`` is what the user said. Raises BadInput."""
+    capture = captures.parse(content, file)
+    if role is not None and capture.role != role:
+        raise bad(file, "role", f"is {capture.role}, and not {role}")
+    return [CaptureFile(file, capture)]
+
+
+def _role_of(argument: str) -> tuple[Role | None, Path]:
+    """Role and path of ``ROLE=FILE``, or of a path alone. A file of such a name is written ./ROLE=FILE."""
+    before, equals, after = argument.partition("=")
+    for role in ROLES:
+        if equals and before == role:
+            if not after:
+                raise bad(safe(argument, 60), "", "names no file: write ROLE=FILE")
+            return role, Path(after)
+    return None, Path(argument)

@@ -1,0 +1,121 @@
+"""The checks of a breakdown: do its times add up, and is anything below zero that cannot be?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from netconsole.ping.breakdown import Breakdown, BreakdownCheck
+from netconsole.ping.capture import EchoTimes
+from netconsole.ping.echoes import ROUNDING_US
+from netconsole.ping.merge import JoinedCaptures, RoleTimes, roles_missing
+from netconsole.ping.model import REMAINDERS, STAGES, WIRE
+
+ENOUGH = 0.95
+"""Times must add up for this share of the echoes."""
+OF_MEANS = 0.01
+"""Means of one capture may be of slightly different echoes: their sum is allowed this share more or less."""
+WHOLE_US = 0.5
+"""Stages of old logs are whole microseconds."""
+_EXACT_US = 1e-6
+
+
+def checks(breakdown: Breakdown, joined: JoinedCaptures) -> list[BreakdownCheck]:
+    """All checks, of captures first."""
+    found = [
+        BreakdownCheck("all vantage points", False, f"no capture of {role}: its segments are not known")
+        for role in roles_missing(joined)
+    ]
+    for role in joined.roles.values():
+        found += _of_capture(role)
+    found += _sums(breakdown)
+    found += _stages(breakdown)
+    found += _remainders(breakdown, joined)
+    return found
+
+
+def _of_capture(role: RoleTimes) -> Iterator[BreakdownCheck]:
+    """Request, between and reply are the whole."""
+    name = f"{role.role} adds up"
+    if role.echoes:
+        slack = ROUNDING_US + 2 * role.error_us
+        off = [abs(_off(row)) for row in role.echoes.values()]
+        good = sum(size <= slack for size in off)
+        detail = f"request + between + reply = total for {good} of {len(off)} echoes, within {slack:.2f} us"
+        yield BreakdownCheck(name, good >= ENOUGH * len(off), detail, max(off))
+    elif role.summary is not None:
+        summary = role.summary
+        parts = [summary.request_us, summary.between_us, summary.reply_us]
+        if summary.total_us is None or None in parts:
+            return
+        added = math.fsum(part.mean for part in parts if part is not None)
+        size = added - summary.total_us.mean
+        slack = ROUNDING_US + 2 * role.error_us + OF_MEANS * abs(summary.total_us.mean)
+        detail = (
+            f"the means of request, between and reply add up to {_us(added)}, total is {_us(summary.total_us.mean)}"
+        )
+        yield BreakdownCheck(name, abs(size) <= slack, detail, size)
+
+
+def _off(row: EchoTimes) -> float:
+    return (row.request_us or 0) + (row.between_us or 0) + (row.reply_us or 0) - (row.total_us or 0)
+
+
+def _sums(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
+    """By construction these are equal; the check says that they are."""
+    whole = breakdown.round_trip_us
+    sums = (
+        ("parts add up", "sender's host + network + receiver's host", breakdown.parts.values()),
+        ("segments add up", "all segments and remainders", [one.mean_us for one in breakdown.segments.values()]),
+        ("layers add up", "all layers", breakdown.layers.values()),
+    )
+    for name, what, terms in sums:
+        known = [term for term in terms if term is not None]
+        parts_known = None not in breakdown.parts.values()
+        if whole is None or not parts_known:
+            detail = "cannot be checked: the round trip or one of its three parts is not known"
+            yield BreakdownCheck(name, False, detail)
+            continue
+        size = math.fsum(known) - whole
+        detail = f"{what}: {_us(math.fsum(known))}, round trip {_us(whole)}"
+        yield BreakdownCheck(name, abs(size) <= _EXACT_US + 1e-9 * abs(whole), detail, size)
+
+
+def _stages(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
+    for segment, rows in breakdown.stages.items():
+        stages = [rows[stage].mean_us for stage in STAGES[segment]]
+        total = rows["total"].mean_us
+        if total is None or None in stages:
+            continue
+        added = math.fsum(stage for stage in stages if stage is not None)
+        slack = WHOLE_US * (len(stages) + 1) + OF_MEANS * abs(total)
+        detail = f"the stages add up to {_us(added)}, the segment is {_us(total)}"
+        yield BreakdownCheck(f"stages of {segment} add up", abs(added - total) <= slack, detail, added - total)
+
+
+def _remainders(breakdown: Breakdown, joined: JoinedCaptures) -> Iterator[BreakdownCheck]:
+    error = math.fsum(role.error_us for role in joined.roles.values())
+    for name in (*REMAINDERS.values(), WIRE):
+        time = breakdown.segments.get(name)
+        if time is None or time.mean_us is None:
+            continue
+        label = f"{name} is not below zero"
+        if time.mean_us >= -error:
+            yield BreakdownCheck(label, True, f"{_us(time.mean_us)}: {time.formula}", time.mean_us)
+            continue
+        same_echoes = time.by == "packets"
+        reason = (
+            "the measured segments overlap: capture points of different tools, or the cost of the probes themselves"
+            if same_echoes
+            else "means of different echoes or tools, whose clocks, capture points and cost do not fit together"
+        )
+        what = (
+            "the measured segments add up to more than the whole"
+            if name != WIRE
+            else "the inside is longer than the outside"
+        )
+        yield BreakdownCheck(label, False, f"{_us(time.mean_us)}: {what} ({time.formula}): {reason}", time.mean_us)
+
+
+def _us(value: float) -> str:
+    return f"{value:.1f} us"

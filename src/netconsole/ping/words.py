@@ -1,0 +1,74 @@
+"""What a breakdown says in sentences: where most of the time is, and what could not be told."""
+
+from __future__ import annotations
+
+from netconsole.ping.breakdown import Breakdown, PathTime
+from netconsole.ping.model import LAYER_WORDS, STAGE_WORDS, STAGES
+
+NOTED = "To be noted: "
+STAGE_LETTERS = {stage: STAGE_WORDS[stage].partition(":")[0] for stages in STAGES.values() for stage in stages}
+"""S1→S2 for s1_s2."""
+
+
+def us(value: float | None, sign: bool = False) -> str:
+    """Microseconds with one decimal, as tickets quote them."""
+    if value is None:
+        return "–"
+    text = f"{value:+.1f}" if sign else f"{value:.1f}"
+    return "0.0" if text in ("-0.0", "+0.0") else text
+
+
+def percent(value: float | None) -> str:
+    """A whole percentage."""
+    return "–" if value is None else f"{round(value) or 0} %"
+
+
+def named(segment: str, time: PathTime) -> str:
+    """A segment with its place and meaning."""
+    if segment.startswith("U_"):
+        return f"{segment} ({time.where}'s side, seen by no probe: {time.what})"
+    return f"{segment} ({time.where}, {time.what})"
+
+
+def dominant(breakdown: Breakdown) -> str | None:
+    """The segment with the most time. None when nothing is known."""
+    known = {name: one.mean_us for name, one in breakdown.segments.items() if one.mean_us is not None}
+    return max(known, key=lambda name: known[name]) if known else None
+
+
+def largest_stage(breakdown: Breakdown, segment: str) -> tuple[str, float] | None:
+    """The stage of a segment that takes the most, and its time."""
+    rows = breakdown.stages.get(segment, {})
+    known = {stage: row.mean_us for stage, row in rows.items() if stage != "total" and row.mean_us is not None}
+    if not known:
+        return None
+    stage = max(known, key=lambda name: known[name])
+    return stage, known[stage]
+
+
+def sentences(breakdown: Breakdown) -> list[str]:
+    """What the breakdown says, the most important first."""
+    said = []
+    whole, segment = breakdown.round_trip_us, breakdown.dominant
+    if whole is None:
+        said.append("The round trip is not known: there is no capture of the machine that pings.")
+    if segment is not None:
+        time = breakdown.segments[segment]
+        share = (
+            f" of {us(whole)} us, {percent(time.share_pct)}" if whole is not None and time.share_pct is not None else ""
+        )
+        said.append(f"Most time is in {named(segment, time)}: {us(time.mean_us)} us{share}.")
+        stage = largest_stage(breakdown, segment)
+        if stage is not None:
+            said.append(f"Of its {us(time.mean_us)} us, {us(stage[1])} us are in {STAGE_WORDS[stage[0]]}.")
+    layers = {name: value for name, value in breakdown.layers.items() if value is not None}
+    if whole and layers:
+        name = max(layers, key=lambda one: layers[one])
+        more = " or more" if name in breakdown.incomplete else ""
+        share = percent(100 * layers[name] / whole)
+        said.append(f"By layer, most is {LAYER_WORDS[name]}: {us(layers[name])} us{more}, {share}.")
+    for loss in breakdown.losses[:5]:
+        first = f" ({', '.join(loss.first)})" if loss.first else ""
+        said.append(f"{loss.count} echo{'' if loss.count == 1 else 'es'}: {loss.where}{first}.")
+    said += [f"{NOTED}{one.detail}." for one in breakdown.checks if not one.ok]
+    return said

@@ -1,0 +1,181 @@
+"""The breakdown of a ping as a report: the answer in words, the way drawn to scale, the comparison, what to check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from netconsole.base import figure
+from netconsole.ping.breakdown import Advice, Breakdown, BreakdownCheck, PathTime, TimeChange
+from netconsole.ping.capture import ROLES
+from netconsole.ping.model import LAYER_WORDS, PART_WORDS, STAGES
+from netconsole.ping.words import NOTED, STAGE_LETTERS, percent, us
+from netconsole.report.blocks import (
+    Document,
+    Heading,
+    Note,
+    ReportBlock,
+    ScaledBar,
+    ScaledPath,
+    SummaryLine,
+    SummaryLines,
+    TextTable,
+)
+
+MAX_ADVICE = 12
+"""A report shows only the first. The JSON document has all."""
+_NUMBERS = frozenset({1, 2, 3, 4, 5})
+
+
+def of_ping(breakdown: Breakdown, formulas: bool = True) -> Document:
+    """The report of a breakdown. ``formulas``: with the formula of every time."""
+    return Document("netconsole ping breakdown", _subtitle(breakdown), list(ping_blocks(breakdown, formulas)))
+
+
+def ping_blocks(breakdown: Breakdown, formulas: bool = True) -> Iterator[ReportBlock]:
+    """The parts of the report, for the report of a snapshot as well."""
+    comparison = breakdown.comparison
+    if comparison is not None:
+        yield Heading("Compared with the baseline")
+        yield SummaryLines([SummaryLine("", text) for text in comparison.findings])
+    yield Heading("Where the time goes")
+    noted = [SummaryLine("!", one.detail) for one in breakdown.checks if not one.ok]
+    told = [text for text in breakdown.findings if not text.startswith(NOTED)]
+    yield SummaryLines([*(SummaryLine("", text) for text in told), *noted])
+    yield Heading("The way of an echo, us")
+    yield _path(breakdown)
+    yield from _stages(breakdown)
+    yield Heading("By part and by layer, us")
+    yield _sums(breakdown, "parts", breakdown.parts, PART_WORDS)
+    yield _sums(breakdown, "layers", breakdown.layers, LAYER_WORDS)
+    if breakdown.composites:
+        yield Heading("As tickets quote it, us")
+        rows = [[one.what, us(one.mean_us)] for one in breakdown.composites.values()]
+        yield TextTable(["what", "mean"], rows, frozenset({1}))
+    if comparison is not None:
+        yield Heading("Differences, us")
+        yield _changes("segment", comparison.segments, {})
+        yield _changes("layer", comparison.layers, LAYER_WORDS)
+        yield _changes("part", comparison.parts, PART_WORDS)
+        for segment, rows_of in comparison.stages.items():
+            yield _changes(f"stage of {segment}", rows_of, STAGE_LETTERS)
+    if breakdown.losses:
+        yield Heading("Without an answer in time")
+        rows = [[str(one.count), one.where, ", ".join(one.first)] for one in breakdown.losses]
+        yield TextTable(["echoes", "where", "first (id/seq)"], rows, frozenset({0}))
+    yield Heading("Checks")
+    yield SummaryLines(
+        [SummaryLine("ok" if one.ok else "!", f"{one.check}: {one.detail}") for one in _worst_first(breakdown)]
+    )
+    if breakdown.advice:
+        yield Heading("What to check")
+        without = sorted({one.host for one in breakdown.advice if not one.facts})
+        if without:
+            known = "; ".join(without)
+            yield Note(f"? stands where the capture has no such facts ({known}): look there by hand.")
+        yield SummaryLines([line for one in breakdown.advice[:MAX_ADVICE] for line in _advice(one)])
+        if len(breakdown.advice) > MAX_ADVICE:
+            yield Note(f"{len(breakdown.advice) - MAX_ADVICE} more are in the JSON document.")
+    if breakdown.captures:
+        yield Heading("Captures")
+        captures = [
+            [one.role, one.host, str(one.echoes) if one.echoes else "means", one.source or ""]
+            for one in sorted(breakdown.captures, key=lambda one: ROLES.index(one.role))
+        ]
+        yield TextTable(["role", "host", "echoes", "measured by"], captures, frozenset({2}))
+    if formulas:
+        yield Heading("Formulas")
+        yield SummaryLines([SummaryLine("", f"{name} = {one.formula}; {one.what}") for name, one in _all(breakdown)])
+
+
+def _subtitle(breakdown: Breakdown) -> str:
+    whole = breakdown.round_trip
+    hosts = "; ".join(f"{one.role} {one.host}".strip() for one in breakdown.captures)
+    if whole is None or whole.mean_us is None:
+        return f"round trip not known; {hosts}"
+    spread = f", p50 {us(whole.p50_us)}, p99 {us(whole.p99_us)}" if whole.p50_us is not None else ""
+    sure = f" ± {us((whole.interval_us[1] - whole.interval_us[0]) / 2)}" if whole.interval_us else ""
+    return f"round trip {us(whole.mean_us)}{sure} us{spread}, {figure.count(whole.n)} echoes; {hosts}"
+
+
+def _path(breakdown: Breakdown) -> ScaledPath:
+    bars = []
+    for name, time in breakdown.segments.items():
+        bars.append(ScaledBar(name, time.where, time.mean_us, us(time.mean_us), _share(time), time.measured))
+        for half, row in breakdown.halves.get(name, {}).items():
+            bars.append(
+                ScaledBar(f" {half}", f"±{us(row.accuracy_us)}", row.mean_us, us(row.mean_us), _share(row), False)
+            )
+    return ScaledPath("the way of an echo, from top to bottom", "us", bars)
+
+
+def _stages(breakdown: Breakdown) -> Iterator[ReportBlock]:
+    for segment, rows in breakdown.stages.items():
+        total = rows["total"].mean_us
+        yield Heading(f"Stages of {segment}, us")
+        bars = []
+        for stage in STAGES[segment]:
+            row = rows[stage]
+            share = 100 * row.mean_us / total if row.mean_us is not None and total else None
+            text = percent(share) if share is not None else ""
+            bars.append(ScaledBar(STAGE_LETTERS[stage], "", row.mean_us, us(row.mean_us), text))
+        yield ScaledPath(f"stages of {segment}: {us(total)} us", "us", bars)
+
+
+def _sums(
+    breakdown: Breakdown, title: str, values: Mapping[str, float | None], words: Mapping[str, str]
+) -> ReportBlock:
+    whole = breakdown.round_trip_us
+    rows = []
+    for name, value in values.items():
+        lower = "≥" if name in breakdown.incomplete and value is not None else ""
+        share = percent(100 * value / whole if value is not None and whole else None)
+        rows.append([words.get(name, name), f"{lower}{us(value)}", share])
+    return TextTable([title, "mean", "share"], rows, frozenset({1, 2}))
+
+
+def _changes(kind: str, changes: Mapping[str, TimeChange], words: Mapping[str, str]) -> TextTable:
+    rows = [
+        [
+            words.get(name, "not in any stage" if name == "rest" else name),
+            us(one.baseline_us),
+            us(one.current_us),
+            us(one.difference_us, sign=True),
+            f"×{one.ratio:.2f}" if one.ratio is not None else figure.UNKNOWN,
+            percent(one.share_pct),
+        ]
+        for name, one in changes.items()
+    ]
+    return TextTable([kind, "baseline", "current", "difference", "ratio", "share"], rows, _NUMBERS)
+
+
+def _worst_first(breakdown: Breakdown) -> list[BreakdownCheck]:
+    return sorted(breakdown.checks, key=lambda one: one.ok)
+
+
+def _advice(one: Advice) -> Iterator[SummaryLine]:
+    command = f"to see or change it: {one.command}" if one.command else ""
+    yield SummaryLine(one.word, f"{one.segment}, {one.host}: {one.topic}: {one.reason}.", command)
+    for fact in one.facts:
+        value = (
+            ", ".join(fact.value)
+            if isinstance(fact.value, list)
+            else figure.UNKNOWN
+            if fact.value is None
+            else fact.value
+        )
+        says = f": {fact.says}" if fact.says else ""
+        yield SummaryLine(fact.word, f"{fact.fact} = {figure.safe(value, 120)}{says}")
+
+
+def _share(time: PathTime) -> str:
+    return "" if time.share_pct is None else percent(time.share_pct)
+
+
+def _all(breakdown: Breakdown) -> Iterator[tuple[str, PathTime]]:
+    if breakdown.round_trip is not None:
+        yield "round trip", breakdown.round_trip
+    yield from breakdown.segments.items()
+    for segment, rows in breakdown.stages.items():
+        for stage, row in rows.items():
+            if stage != "total":
+                yield f"{segment} {STAGE_LETTERS[stage]}", row

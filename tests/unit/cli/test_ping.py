@@ -1,0 +1,106 @@
+"""`ping analyze` on the command line: exit codes, forms, baselines, one line per error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from netconsole.cli.main import run
+from netconsole.ping import capture
+from netconsole.report import of_snapshot, to_html
+from netconsole.snapshot import document
+from netconsole.snapshot.redact import Redactor
+from tests.support.ping import linked
+
+ROOT = Path(__file__).parents[3]
+CASE_A = [str(path) for path in sorted((ROOT / "tests/support/data/ping-case-a").glob("*.json"))]
+SCHEMA = json.loads((ROOT / "docs/reference/schema/ping-breakdown-1.json").read_text())
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files of a slower case; baselines are the test's own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    found = []
+    for name, one in linked(200, vm="web-07"):
+        (tmp_path / name).write_bytes(capture.encode(one))
+        found.append(str(tmp_path / name))
+    return found
+
+
+def test_the_forms(slow: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ping", "analyze", *CASE_A, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(SCHEMA).validate(found)
+    assert round(found["round_trip_us"], 1) == 226.8
+    assert run(["ping", "analyze", *slow]) == 0
+    text = capsys.readouterr().out
+    assert "Most time is in C+J" in text and max(map(len, text.splitlines())) <= 80
+    for ending, begins in (("md", "# "), ("html", "<!DOCTYPE"), ("txt", "netconsole "), ("json", "{")):
+        file = tmp_path / f"out.{ending}"
+        assert run(["ping", "analyze", *slow, "-o", str(file)]) == 0
+        assert file.read_text().startswith(begins) and capsys.readouterr().out == ""
+    assert run(["ping", "analyze", *CASE_A, "--formulas"]) == 0
+    assert "U_sender = sender_host - (A + B + K + L + M)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_slower_case_is_1_and_names_what_is_slower(slow: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    baseline = [word for file in CASE_A for word in ("--baseline", file)]
+    assert run(["ping", "analyze", *slow, *baseline, "--format", "json"]) == 1
+    comparison = json.loads(capsys.readouterr().out)["comparison"]
+    assert comparison["verdict"] == "regressed"
+    assert max(comparison["segments"], key=lambda name: comparison["segments"][name].get("share_pct") or 0) == "C+J"
+    for kind in ("segments", "layers", "parts"):
+        assert sum(one.get("share_pct") or 0 for one in comparison[kind].values()) == pytest.approx(100)
+    assert run(["ping", "analyze", *CASE_A, *(word for file in slow for word in ("--baseline", file))]) == 0
+
+
+def test_a_baseline_holds_a_case_and_a_breakdown_is_one(
+    slow: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["baseline", "save", "good", *CASE_A]) == 0
+    assert "receiver-vm.json" in capsys.readouterr().out
+    assert run(["ping", "analyze", *slow, "--baseline", "good"]) == 1
+    first = capsys.readouterr().out
+    whole = tmp_path / "good.json"
+    assert run(["ping", "analyze", *CASE_A, "-o", str(whole)]) == 0
+    assert run(["ping", "analyze", *slow, "--baseline", str(whole)]) == 1
+    assert capsys.readouterr().out == first
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.json"], "nowhere.json: no such file"),
+        (["sender-vm="], "sender-vm=: names no file"),
+        ([f"sender-vm={CASE_A[0]}"], "role: is receiver-host, and not sender-vm"),
+        ([CASE_A[0], CASE_A[0]], "the same file twice"),
+        ([CASE_A[0], "--baseline", "nothing"], "nothing: no baseline of this name"),
+        ([CASE_A[0], "--format", "pdf"], "--format: expected text, md, html, json"),
+    ],
+)
+def test_mistakes_are_one_line(
+    words: list[str], said: str, slow: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["ping", "analyze", *words]) == 2
+    told = capsys.readouterr()
+    assert said in told.err and len(told.err.splitlines()) == 1 and told.out == ""
+
+
+def test_a_snapshot_takes_the_breakdown_shows_it_redacts_it_and_is_a_baseline(
+    slow: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "snapshot.json"
+    file.write_bytes((ROOT / "tests/support/data/snapshot-version-1.json").read_bytes())
+    assert run(["ping", "analyze", *CASE_A, "--into", str(file)]) == 0
+    capsys.readouterr()
+    taken = document.load(file)
+    assert taken.ping is not None and len(taken.probes) > 1
+    shown = to_html(of_snapshot(taken))
+    assert "A ping between two VMs" in shown and "case-a-host-a" in shown
+    hidden = document.encode(Redactor(b"k" * 32).snapshot(taken)).decode()
+    assert "case-a-host-a" not in hidden and "case-a-vm-b" not in hidden
+    assert run(["ping", "analyze", *slow, "--baseline", str(file)]) == 1

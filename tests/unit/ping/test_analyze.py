@@ -1,0 +1,255 @@
+"""The breakdown: a real case to a tenth of a microsecond, what always adds up, and input that is odd."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netconsole.base.errors import BadInput
+from netconsole.ping import breakdown as breakdowns
+from netconsole.ping import capture
+from netconsole.ping.analyze import analyze
+from netconsole.ping.breakdown import Breakdown
+from netconsole.ping.difference import compared
+from netconsole.ping.merge import CaptureFile
+from netconsole.report import RENDERERS, of_ping, to_text
+from tests.support.ping import capture_of, echo, four, linked
+
+ROOT = Path(__file__).parents[3]
+CASE_A = sorted((ROOT / "tests/support/data/ping-case-a").glob("*.json"))
+SCHEMA = json.loads((ROOT / "docs/reference/schema/ping-breakdown-1.json").read_text())
+
+
+def case_a() -> list[CaptureFile]:
+    return [CaptureFile(file.name, capture.load(file)) for file in CASE_A]
+
+
+def failed(found: Breakdown) -> dict[str, str]:
+    """The checks that do not hold."""
+    return {one.check: one.detail for one in found.checks if not one.ok}
+
+
+def mean(found: Breakdown, segment: str) -> float:
+    value = found.segments[segment].mean_us
+    assert value is not None
+    return value
+
+
+def test_the_real_case_to_a_tenth_of_a_microsecond() -> None:
+    found = analyze(case_a())
+    expected = {"A": 18.2, "M": 15.7, "F": 24.3, "G": 8.4, "H": 7.3, "U_sender": -11.1, "U_receiver": 9.3, "C+J": 30.7}
+    assert {name: round(mean(found, name), 1) for name in expected} == expected
+    assert round(found.round_trip_us or 0, 1) == 226.8
+    assert [round(value or 0, 1) for value in found.parts.values()] == [82.7, 30.7, 113.4]
+    assert [round(value or 0, 1) for value in found.layers.values()] == [74.0, 43.9, 30.7, 80.0, -1.8]
+    assert (found.stages["E"]["s1_s2"].mean_us, found.stages["E"]["total"].mean_us) == (22, 42)
+    assert found.paired_packets == 16
+    assert "-11.1 us" in failed(found)["U_sender is not below zero"]
+    assert set(failed(found)) == {"U_sender is not below zero"}
+    assert found.dominant == "E" and "B1" not in found.segments and "virtualization_kick_us" not in found.layers
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(breakdowns.encode(found)))
+    assert breakdowns.parse(breakdowns.encode(found), "again") == found
+
+
+def test_the_text_is_at_most_80_columns_and_every_form_has_the_figures() -> None:
+    found = analyze(case_a())
+    text = to_text(of_ping(found), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    for form, render in RENDERERS.items():
+        written = render(of_ping(found))
+        assert all(figure in written for figure in ("226.8", "-11.1", "113.4")), form
+
+
+def test_where_all_captures_share_echoes_every_segment_is_per_echo() -> None:
+    found = analyze(linked(20))
+    assert found.paired_packets == 20 and not failed(found)
+    assert {one.by for one in found.segments.values()} == {"packets"}
+    rest = found.segments["U_receiver"]
+    assert rest.p90_us is not None and rest.interval_us is not None and rest.interval_us[0] < mean(found, "U_receiver")
+    # Echo n takes n us longer in the wire: a difference of means would not know.
+    wire = found.segments["C+J"]
+    assert wire.max_us is not None and wire.min_us is not None and wire.max_us - wire.min_us == pytest.approx(19)
+
+
+def test_kicks_are_segments_where_a_capture_has_them_and_the_remainder_shrinks() -> None:
+    without, with_kicks = analyze(linked(5)), analyze(linked(5, kick_us=7.0))
+    for kick, rest in (("B1", "U_sender"), ("I1", "U_receiver")):
+        assert mean(with_kicks, kick) == 7
+        assert mean(without, rest) - mean(with_kicks, rest) == pytest.approx(7)
+    assert with_kicks.layers["virtualization_kick_us"] == 14
+    assert with_kicks.stages["B1"]["k1_k2"].mean_us == 4
+
+
+@pytest.mark.parametrize("missing", ["sender-vm", "sender-host", "receiver-host", "receiver-vm"])
+def test_a_missing_role_is_named_and_the_others_are_kept(missing: str) -> None:
+    found = analyze([one for one in linked(4) if one.capture.role != missing])
+    assert f"no capture of {missing}" in failed(found)["all vantage points"]
+    known = {name for name, one in found.segments.items() if one.mean_us is not None}
+    gone = {"sender-vm": "AM", "sender-host": "BKL", "receiver-host": "DEI", "receiver-vm": "FGH"}[missing]
+    assert known.isdisjoint(gone) and {*"ABDEFGHIKLM"} - {*gone} <= known
+    to_text(of_ping(found), 80)
+    if missing == "receiver-vm":  # what nobody measured is in what remains, and bounded by it
+        assert found.segments["U_receiver"].contains == ["F", "G", "H"]
+        assert found.segments["F"].at_most_us == mean(found, "U_receiver")
+        assert found.incomplete == {"vm_internal_us": ["F", "G", "H"]}
+        assert math.isclose(sum(value or 0 for value in found.layers.values()), found.round_trip_us or 0)
+
+
+def test_the_own_ping_of_a_host_has_no_vm_on_its_side() -> None:
+    host = capture_of("host", [echo(n, 10, 150, 12) for n in range(3)])
+    found = analyze([host, *[one for one in linked(3) if one.capture.role.startswith("receiver")]])
+    assert found.round_trip_us == 172 and found.parts["sender_host_us"] == 22
+    assert {"B", "K", "C+J", "D"} <= found.segments.keys() and {"A", "L", "M", "U_sender"}.isdisjoint(found.segments)
+    with pytest.raises(BadInput, match="cannot stand beside a sender's capture"):
+        analyze([host, *linked(3)])
+
+
+def changed(role: str, **fields: Any) -> list[CaptureFile]:
+    """Four captures, one of them with other fields."""
+    return [CaptureFile(f, c if c.role != role else capture.parse(json.dumps(
+        {**json.loads(capture.encode(c)), **fields}).encode(), f)) for f, c in linked(10)]  # fmt: skip
+
+
+def rows(role: str) -> list[dict[str, Any]]:
+    [found] = [json.loads(capture.encode(one.capture)) for one in linked(10) if one.capture.role == role]
+    packets: list[dict[str, Any]] = found["packets"]
+    return packets
+
+
+@pytest.mark.parametrize(
+    ("role", "change", "check", "said"),
+    [
+        ("receiver-host", lambda r: [{**row, "seq": row["seq"] + 500} for row in r], "same echoes", "different runs"),
+        ("receiver-host", lambda r: [*r, r[3]], "duplicates", "1 echo stand"),
+        ("sender-host", lambda r: [{**r[0], "between_us": -4e6}, *r[1:]], "clock", "below zero"),
+        ("receiver-vm", lambda r: [{**r[0], "between_us": 1e6, "total_us": 1e6}, *r[1:]], "clock", "takes longer"),
+        ("sender-vm", lambda r: [{**r[0], "total_us": 3.6e9, "between_us": 3.6e9}, *r[1:]], "clock", "a minute"),
+        ("sender-vm", lambda r: [{"id": 7, "seq": 0, "request_us": 1}, *r[1:]], "complete", "lack a time"),
+        ("sender-vm", lambda r: [{**row, "total_us": row["total_us"] + 9} for row in r], "sender-vm adds up", "0 of"),
+    ],
+)
+def test_odd_echoes_are_one_sentence_and_the_rest_is_kept(role: str, change: Any, check: str, said: str) -> None:
+    found = analyze(changed(role, packets=change(rows(role))))
+    assert said in failed(found)[check]
+    assert found.round_trip_us is not None and found.round_trip_us < 1000
+    assert math.isclose(sum(one.mean_us or 0 for one in found.segments.values()), found.round_trip_us)
+
+
+@pytest.mark.parametrize(
+    ("fields", "check"),
+    [
+        ({"run": "another"}, "same run"),
+        ({"boundary": "after_driver"}, "same boundary"),
+        ({"ledger": {"map_full": 3}}, "nothing missed"),
+        ({"addresses": ["192.0.2.1", "192.0.2.9"]}, "same addresses"),
+    ],
+)
+def test_what_does_not_fit_together_is_said(fields: dict[str, Any], check: str) -> None:
+    assert check in failed(analyze(changed("receiver-host", **fields)))
+
+
+def test_two_captures_of_one_place_are_refused_unless_they_complete_each_other() -> None:
+    files = linked(3)
+    with pytest.raises(BadInput, match=r"sender-vm has its echoes already from sender-vm\.json: give one"):
+        analyze([*files, CaptureFile("again.json", files[0].capture)])
+
+
+def test_sequences_that_begin_again_are_told_apart_and_a_late_capture_finds_its_round() -> None:
+    def ping(first: int, last: int) -> list[dict[str, Any]]:
+        return [{**echo(n, 1, 98, 1), "seq": n % 65536} for n in range(first, last)]
+
+    long = capture_of("sender-vm", ping(60_000, 66_000 + 65_536))
+    late = capture_of("sender-host", [{**row, "between_us": 80} for row in ping(65_500, 65_600)])
+    found = analyze([long, late])
+    assert "duplicates" not in failed(found) and found.paired_packets == 100
+
+
+def test_lost_echoes_are_located_by_the_innermost_place_that_saw_them() -> None:
+    files = four(6)
+    lost: dict[str, dict[int, str | None]] = {
+        "sender-vm": {1: "timeout", 2: "timeout", 3: "timeout"},
+        "sender-host": {1: "lost_outside", 2: "lost_outside", 3: "lost_outside"},
+        "receiver-host": {2: "request_lost_inside", 3: None},
+    }
+    made = []
+    for file, one in files:
+        document = json.loads(capture.encode(one))
+        packets = []
+        for row in document["packets"]:
+            outcome = lost.get(one.role, {}).get(row["seq"], "")
+            if one.role.startswith("receiver") and row["seq"] == 1:
+                continue
+            if one.role == "receiver-vm" and row["seq"] == 2:
+                continue
+            packets.append({"id": 7, "seq": row["seq"], "outcome": outcome} if outcome else row)
+        made.append(CaptureFile(file, capture.parse(json.dumps({**document, "packets": packets}).encode(), file)))
+    where = {one.first[0]: one.where for one in analyze(made).losses}
+    assert where == {
+        "7/1": "request lost between sender-host and receiver-host",
+        "7/2": "request lost inside receiver-host",
+        "7/3": "reply lost between receiver-host and sender-host",
+    }
+
+
+US = st.floats(0, 1e5, allow_subnormal=False)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> list[CaptureFile]:
+    """Any four captures: nested or not, with echoes or with means, some without vhost."""
+    found = []
+    for role in ("sender-vm", "sender-host", "receiver-host", "receiver-vm"):
+        times = draw(st.lists(st.tuples(US, US, US), min_size=1, max_size=4))
+        document: dict[str, Any] = {"schema": capture.SCHEMA, "role": role}
+        packets = [echo(n, *row) for n, row in enumerate(times)]
+        if draw(st.booleans()):
+            document["packets"] = packets
+        else:
+            document["summary"] = {
+                name: {"mean": packets[0][name], "n": draw(st.integers(1, 99))}
+                for name in ("request_us", "between_us", "reply_us", "total_us")
+            }
+        for part, stages in (("vhost_irq", ("s1_s2", "s2_s3", "s3_s4", "s4_s5")), ("vhost_kick", ("k1_k2",))):
+            if role.endswith("host") and draw(st.booleans()):
+                values = {stage: {"mean": draw(US)} for stage in (*stages, "total")}
+                document[part] = {"summary": values}
+        found.append(CaptureFile(role, capture.parse(json.dumps(document).encode(), role)))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_segments_parts_and_layers_always_add_up_to_the_round_trip(files: list[CaptureFile]) -> None:
+    found = analyze(files)
+    whole = found.round_trip_us
+    assert whole is not None
+    for values in ([one.mean_us for one in found.segments.values()], found.parts.values(), found.layers.values()):
+        assert math.isclose(math.fsum(value or 0 for value in values), whole, abs_tol=1e-6)
+    assert {"parts add up", "segments add up", "layers add up"}.isdisjoint(failed(found))
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(breakdowns.encode(found)))
+    assert max(map(len, to_text(of_ping(found), 80).splitlines())) <= 80
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), cases())
+def test_shares_of_a_difference_always_add_up_to_100_percent(now: list[CaptureFile], then: list[CaptureFile]) -> None:
+    current, baseline = analyze(now), analyze(then)
+    found = compared(current, baseline)
+    for changes in (found.segments, found.layers, found.parts):
+        shares = [one.share_pct for one in changes.values() if one.share_pct is not None]
+        if found.round_trip.share_pct is None:
+            assert shares == []
+        else:
+            largest = max(abs(share) for share in shares)
+            assert math.isclose(math.fsum(shares), 100, abs_tol=1e-9 * max(1e5, largest))
+    for segment, stages in found.stages.items():
+        whole, parts = stages["total"], [one for name, one in stages.items() if name != "total"]
+        added = math.fsum(one.difference_us or 0 for one in parts)
+        assert whole.difference_us is None or math.isclose(added, whole.difference_us, abs_tol=1e-6), segment
