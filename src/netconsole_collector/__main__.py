@@ -20,16 +20,22 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument(
         "--keep-compiled", metavar="DIR", help="keep compiled programs there for the next start (default: nowhere)"
     )
+    parser.add_argument(
+        "--compiled-elsewhere", action="store_true", help="compile nothing: every load command brings its programs"
+    )
+    parser.add_argument(
+        "--silence-ends", metavar="SECONDS", type=float, help="end when nothing was read for so long: the line broke"
+    )
     parser.add_argument("--doctor", action="store_true", help="try everything once, print one JSON document, and end")
     options = parser.parse_args(arguments)
-    python = find_python(options.worker_python)
+    python = None if options.compiled_elsewhere else find_python(options.worker_python)
     if options.doctor:
         from netconsole_collector.doctor import doctor
 
-        return doctor(sys.stdin, sys.stdout, python, options.keep_compiled)
+        return doctor(sys.stdin, sys.stdout, python, options.keep_compiled, options.silence_ends)
     from netconsole_collector.collector import Collector
 
-    return Collector(0, 1, python, options.keep_compiled).run()
+    return Collector(0, 1, python, options.keep_compiled, options.silence_ends).run()
 
 
 def run() -> None:

@@ -26,7 +26,7 @@ _RETURN_0 = struct.pack("=BBhi", 0xB7, 0, 0, 0) + struct.pack("=BBhi", 0x95, 0, 
 """mov r0, 0; exit"""
 
 
-def all_of(python: str, is_thorough: bool = False) -> Json:
+def all_of(python: Optional[str], is_thorough: bool = False) -> Json:
     """All capabilities. ``python`` is the interpreter for compile workers. ``is_thorough`` really imports bcc."""
     checks: Dict[str, Callable[[], Json]] = {
         "privileges": _privileges,
@@ -69,8 +69,10 @@ def _privileges() -> Json:
     return _result(False, "needs root, or CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before 5.8): run it with sudo")
 
 
-def bcc(python: str, is_thorough: bool) -> Json:
+def bcc(python: Optional[str], is_thorough: bool) -> Json:
     """Whether that interpreter has bcc. ``is_thorough`` imports it; else it is only looked for."""
+    if python is None:
+        return _result(True, "not needed: programs are compiled where the console runs")
     code = _IMPORT_BCC if is_thorough else _FIND_BCC
     try:
         done = subprocess.run(

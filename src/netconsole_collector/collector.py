@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional
 
 from netconsole_collector import VERSION, capabilities, commands
 from netconsole_collector.commands import BadCommand
+from netconsole_collector.compile import sent
 from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
@@ -37,9 +38,20 @@ Json = Dict[str, Any]
 
 
 class Collector:
-    """One run. ``python`` is the interpreter for compile workers. ``keep_in`` is where they keep compiled programs."""
+    """One run. ``python`` is the interpreter for compile workers; None: programs come with the load commands.
 
-    def __init__(self, stdin: int, stdout: int, python: str, keep_in: Optional[str] = None) -> None:
+    ``keep_in`` is where compile workers keep compiled programs. ``silence_s``: it ends when it has read nothing for so
+    long, because the line to the console is broken. The console sends empty lines for that.
+    """
+
+    def __init__(
+        self,
+        stdin: int,
+        stdout: int,
+        python: Optional[str],
+        keep_in: Optional[str] = None,
+        silence_s: Optional[float] = None,
+    ) -> None:
         self._stdin = stdin
         self._output = FrameWriter(stdout)
         self._python = python
@@ -54,6 +66,10 @@ class Collector:
         self._last_ns = mono_ns()
         self._next_ns = self._last_ns + self._interval_ns
         self._lines = commands.LineSplitter()
+        self._unread: List[bytes] = []
+        """Commands that wait until the output has left."""
+        self._silence_ns = None if silence_s is None else int(silence_s * 1e9)
+        self._heard_ns = mono_ns()
         self._parent = os.getppid()
         self._why: Optional[str] = None
         """Why it ends; None while it runs."""
@@ -64,6 +80,7 @@ class Collector:
             "interval": self._interval,
             "statistics": self._configure_statistics,
             "bound": self._bound,
+            "clock": lambda command: True,
             "stop": self._stop,
         }
 
@@ -98,7 +115,8 @@ class Collector:
         poller = select.poll()
         poller.register(wake, select.POLLIN)
         # While the reader does not read, we take no commands. That it has gone (POLLHUP) is seen in any case.
-        poller.register(self._stdin, select.POLLIN if self._output.is_idle else 0)
+        listens = self._output.is_idle or self._silence_ns is not None
+        poller.register(self._stdin, select.POLLIN if listens else 0)
         if not self._output.is_idle:
             poller.register(self._output.fd, select.POLLOUT)
         for fd in self._loads.fds():
@@ -113,7 +131,12 @@ class Collector:
         self._finish_loads()
         if self._stdin in ready:
             self._read_commands()
+        if self._output.is_idle:
+            self._obey()
         now = mono_ns()
+        if self._stdin not in ready and self._silence_ns is not None and now - self._heard_ns > self._silence_ns:
+            self._why = "nothing was heard of the console for {:g} s".format(self._silence_ns / 1e9)
+            return
         self._statistics.tick(now)
         if now >= self._next_ns:
             self._tick(now)
@@ -121,6 +144,8 @@ class Collector:
     def _timeout_ms(self) -> int:
         now = mono_ns()
         deadlines = [self._next_ns, now + int(_PARENT_CHECK_S * 1e9)]
+        if self._silence_ns is not None:
+            deadlines.append(self._heard_ns + self._silence_ns)
         window = self._statistics.deadline_ns()
         if window is not None:
             deadlines.append(window)
@@ -165,10 +190,15 @@ class Collector:
         if not data:
             self._why = "end of standard input"
             return
-        for line in self._lines.add(data):
-            self._command(line)
+        self._heard_ns = mono_ns()
+        self._unread += self._lines.add(data)
         if self._lines.is_too_long():
             self._reply(0, "a line of more than {} bytes is not a command".format(commands.MAX_BYTES))
+
+    def _obey(self) -> None:
+        unread, self._unread = self._unread, []
+        for line in unread:
+            self._command(line)
 
     def _command(self, line: bytes) -> None:
         identifier = 0
@@ -208,7 +238,13 @@ class Collector:
         bound_pct = commands.bound_pct(command, self._bound_pct)
         raw = config.pack(mode, wanted, len(cpus.possible_cpus()), bound_pct)  # wrong knobs are refused at once
         command["config"] = raw.hex()
-        self._loads.add(Load(command))
+        load = Load(command)
+        if command.get("compiled") is not None:
+            self._settle_load(load, sent.load(self._loads.job_of(load)))
+            return False
+        if self._python is None:
+            raise BadCommand("load: compiled is missing, and nothing is compiled here")
+        self._loads.add(load)
         self._status(name, "compiling", mode, wanted)
         self._start_loads()
         return False
@@ -275,11 +311,16 @@ class Collector:
 
     def _finish_loads(self) -> None:
         for load, answer in self._loads.answered():
-            if answer["ok"]:
-                self._accept(load, answer)
-            else:
-                self._refuse(load, answer)
+            self._settle_load(load, answer)
         self._start_loads()
+
+    def _settle_load(self, load: Load, answer: Json) -> None:
+        if answer["ok"]:
+            self._accept(load, answer)
+        elif answer.get("direct") and load.command.get("has_plain"):
+            self._reply(load.id, sent.TRY_PLAIN)
+        else:
+            self._refuse(load, answer)
 
     def _accept(self, load: Load, answer: Json) -> None:
         """The probe is attached and counts. From here on its descriptors are ours."""

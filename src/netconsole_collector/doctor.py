@@ -4,10 +4,12 @@ import json
 import os
 import select
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, TextIO
 
 from netconsole_collector import VERSION, capabilities
+from netconsole_collector.compile import sent
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
@@ -21,12 +23,21 @@ EXIT_NOTHING_RUNS = 3
 Json = Dict[str, Any]
 
 
-def doctor(stdin: TextIO, stdout: TextIO, python: str, keep_in: Optional[str] = None) -> int:
+def doctor(
+    stdin: TextIO,
+    stdout: TextIO,
+    python: Optional[str],
+    keep_in: Optional[str] = None,
+    silence_s: Optional[float] = None,
+) -> int:
     """Compiles and attaches each load command of a JSON list, and detaches it again.
 
-    Returns 3 when none could run, 2 for bad input.
+    ``silence_s``: the list is one line, and it ends when then nothing comes for so long. Returns 3 when none could run,
+    2 for bad input.
     """
-    commands = _commands(stdin)
+    commands = _commands(stdin, is_line=silence_s is not None)
+    if silence_s is not None:
+        threading.Thread(target=_end_with, args=(stdin.fileno(), silence_s), daemon=True).start()
     if commands is None:
         sys.stderr.write("standard input: expected a JSON list of load commands\n")
         return EXIT_WRONG_INPUT
@@ -42,12 +53,20 @@ def doctor(stdin: TextIO, stdout: TextIO, python: str, keep_in: Optional[str] = 
     return 0 if can_run and (loaded or not probes) else EXIT_NOTHING_RUNS
 
 
-def _commands(stdin: TextIO) -> Optional[List[Json]]:
+def _end_with(fd: int, silence_s: float) -> None:
+    """Ends this process when the other side has gone, or sends nothing more."""
+    while select.select([fd], [], [], silence_s)[0]:
+        if not os.read(fd, 4096):
+            break
+    os._exit(1)
+
+
+def _commands(stdin: TextIO, is_line: bool) -> Optional[List[Json]]:
     """The load commands on standard input; None when it is no list of objects."""
     if stdin.isatty():
         return []
     try:
-        text = stdin.read().strip()
+        text = next((line for line in stdin if line.strip()), "") if is_line else stdin.read().strip()
         commands = json.loads(text) if text else []
     except (ValueError, RecursionError):
         return None
@@ -55,7 +74,7 @@ def _commands(stdin: TextIO) -> Optional[List[Json]]:
     return commands if is_list else None
 
 
-def _try(command: Json, python: str, found: Json, keep_in: Optional[str]) -> Json:
+def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[str]) -> Json:
     """One probe: {"state", "why", "help", "programs": [{"name", "attach", "why", "tried"}]}."""
     problem = spec_problem(command.get("spec", {}))
     if problem:
@@ -65,10 +84,7 @@ def _try(command: Json, python: str, found: Json, keep_in: Optional[str]) -> Jso
             return _refused("unsupported", found[name]["why"], [])
     job = {key: command.get(key, "") for key in ("spec", "source")}
     job.update(cpus=cpus.nr_cpu_ids(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, afresh=True)
-    worker = CompileJob(job, python)
-    while not worker.advance():
-        select.select([worker], [], [], 1.0)
-    answer = worker.answer or {}
+    answer = _answer(dict(job, compiled=command.get("compiled")), python)
     missing = [{"name": one["name"], "attach": None, "tried": one["tried"]} for one in answer["missing"]]
     if not answer["ok"]:
         refused = _refused(answer["state"], answer["why"], missing)
@@ -83,6 +99,15 @@ def _try(command: Json, python: str, found: Json, keep_in: Optional[str]) -> Jso
     why = "; ".join("{} is not measured".format(one["measures"]) for one in answer["missing"]) or None
     state = "degraded" if missing else "attached"
     return {"state": state, "why": why, "help": None, "types": answer["types"], "programs": attached + missing}
+
+
+def _answer(job: Json, python: Optional[str]) -> Json:
+    if python is None:
+        return sent.load(job)
+    worker = CompileJob(job, python)
+    while not worker.advance():
+        select.select([worker], [], [], 1.0)
+    return worker.answer or {}
 
 
 def _refused(state: str, why: str, programs: List[Json]) -> Json:

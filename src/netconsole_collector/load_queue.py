@@ -24,7 +24,7 @@ class Load:
 class LoadQueue:
     """``python`` is the interpreter for compile workers. ``keep_in`` is where they keep compiled programs."""
 
-    def __init__(self, python: str, keep_in: Optional[str], has_ring_buffer: bool) -> None:
+    def __init__(self, python: Optional[str], keep_in: Optional[str], has_ring_buffer: bool) -> None:
         self._python = python
         self._keep_in = keep_in
         self._has_ring_buffer = has_ring_buffer
@@ -42,15 +42,19 @@ class LoadQueue:
         """Descriptors that are readable when an answer arrives."""
         return [load.job.fileno() for load in self._compiling if load.job]
 
+    def job_of(self, load: Load) -> Json:
+        """The job of a load (compile/worker.py)."""
+        job = {key: load.command.get(key) for key in ("spec", "source", "config", "compiled")}
+        job.update(cpus=cpus.nr_cpu_ids(), ring=self._has_ring_buffer, keep_in=self._keep_in)
+        return job
+
     def start(self) -> List[Tuple[Load, Json]]:
         """Starts workers for loads that wait. Returns loads whose worker cannot start, with the answer for them."""
         failed = []
         while self._waiting and len(self._compiling) < MAX_WORKERS:
             load = self._waiting.popleft()
-            job = {key: load.command[key] for key in ("spec", "source", "config")}
-            job.update(cpus=cpus.nr_cpu_ids(), ring=self._has_ring_buffer, keep_in=self._keep_in)
             try:
-                load.job = CompileJob(job, self._python)
+                load.job = CompileJob(self.job_of(load), self._python or "")
             except OSError as error:
                 why = "the compile worker cannot start: {}: {}".format(self._python, error.strerror)
                 failed.append((load, failure(why)))

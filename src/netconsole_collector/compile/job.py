@@ -3,6 +3,7 @@
 import array
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,9 @@ TIMEOUT_S = 300.0
 """A worker that takes longer is ended. A compile takes a second or two, and minutes on a busy emulated machine."""
 
 _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_IN_MEMORY = re.fullmatch(r"/proc/self/fd/(\d+)", _DIRECTORY)
+_ARCHIVE = (int(_IN_MEMORY.group(1)),) if _IN_MEMORY else ()
+"""The descriptor of the archive that this package is imported from, on a host where nothing is installed."""
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from netconsole_collector.compile.worker import main; main(sys.argv[2:])"
@@ -57,7 +61,7 @@ class CompileJob:
                     stdin=subprocess.DEVNULL,
                     stdout=self._said,
                     stderr=self._said,
-                    pass_fds=fds,
+                    pass_fds=fds + _ARCHIVE,
                 )
         except OSError:
             self._socket.close()
@@ -103,14 +107,7 @@ class CompileJob:
         self._end()
 
     def _accept(self, answer: Json) -> None:
-        for fd in self._descriptors:
-            os.set_inheritable(fd, False)
-        if answer["ok"]:
-            for program in answer["programs"]:
-                program["program"] = self._descriptors[program["program"]]
-                program["link"] = self._descriptors[program["link"]]
-            answer["maps"] = {name: self._descriptors[number] for name, number in answer["maps"].items()}
-        self.answer = answer
+        self.answer = with_descriptors(answer, self._descriptors)
         # The worker waits for the end of the socket: a message that it never reads would be a drop (AF_UNIX).
         self._end()
 
@@ -141,6 +138,18 @@ class CompileJob:
         self._process.wait()
         self._said.close()
         header_tree.sweep()
+
+
+def with_descriptors(answer: Json, descriptors: List[int]) -> Json:
+    """The answer of a worker with descriptors in place of their indices."""
+    for fd in descriptors:
+        os.set_inheritable(fd, False)
+    if answer["ok"]:
+        for program in answer["programs"]:
+            program["program"] = descriptors[program["program"]]
+            program["link"] = descriptors[program["link"]]
+        answer["maps"] = {name: descriptors[number] for name, number in answer["maps"].items()}
+    return answer
 
 
 def find_python(setting: Optional[str]) -> str:

@@ -1,8 +1,8 @@
 """The compile worker: loads and attaches one probe, hands all descriptors to the collector, and ends.
 
-A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh"} (docs/design/collector.md); for tests
-also "btf" and "release" of another kernel (or its "headers") with "compile_only", and "plain": no BTF-typed programs.
-For another kernel, a module counts as loaded when its BTF lies beside that of vmlinux.
+A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh"} (docs/design/collector.md). For another
+kernel there are also its "btf" and "release" (in tests its "headers") with "compile_only", and "plain": no BTF-typed
+programs. A module then counts as loaded when it is among "modules", or its BTF lies beside that of vmlinux.
 
 The worker lives for less than a second, and the memory of a compile (over 100 MB) goes with it. Compiled programs are
 kept, and loaded again without a compile. job.py starts the worker with two descriptors: a file with the job, and a
@@ -76,20 +76,30 @@ class Worker:
         try:
             return self._answer()
         except ProbeRefused as refused:
-            self._close_descriptors()
-            answer = {"ok": False, "state": refused.state, "why": str(refused), "help": refused.help}
-            answer["detail"] = refused.detail
-            answer["missing"] = refused.missing
-            return answer
+            return self.refused(refused)
         except Exception as error:
             self._close_descriptors()
             why = "{}: {}".format(type(error).__name__, error).replace("\n", " ")
             detail = traceback.format_exc() + captured_output.take(_STDOUT)
             return {"ok": False, "state": "failed", "why": why, "help": None, "detail": detail, "missing": []}
 
+    def load(self, compiled: Compiled) -> Json:
+        """The same for programs that were compiled elsewhere for this kernel. Raises ProbeRefused."""
+        self.refuse_early()
+        self._memlock = _raise_memlock()
+        return self._load(compiled)
+
+    def refused(self, refused: ProbeRefused) -> Json:
+        """The answer for a probe that cannot run. Nothing of it is left."""
+        self._close_descriptors()
+        answer: Json = {"ok": False, "state": refused.state, "why": str(refused), "help": refused.help}
+        answer["detail"] = refused.detail
+        answer["missing"] = refused.missing
+        return answer
+
     def _answer(self) -> Json:
         if not self.job.get("compile_only"):
-            self._refuse_early()
+            self.refuse_early()
         self._memlock = _raise_memlock()
         directory = self.job.get("keep_in")
         folder = cache.open_folder(directory) if directory else None
@@ -106,7 +116,8 @@ class Worker:
         cache.keep(folder, name, compiled)
         return answer
 
-    def _refuse_early(self) -> None:
+    def refuse_early(self) -> None:
+        """Raises ProbeRefused for what needs no compile to be known."""
         unattachable = attach.without_kprobes(self.spec["programs"])
         if unattachable:
             what = ", ".join(dict.fromkeys(one["measures"] for one in unattachable))
@@ -250,6 +261,8 @@ def _applies(entry: Json, job: Json) -> bool:
     """False for a program of a module that is not loaded: it has nothing to measure."""
     if "module" not in entry:
         return True
+    if job.get("modules") is not None:
+        return entry["module"].replace("-", "_") in job["modules"]
     if job.get("btf"):
         return bool(btf.module_paths([entry["module"]], os.path.dirname(job["btf"])))
     return modules.is_loaded(entry["module"])
