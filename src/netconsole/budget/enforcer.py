@@ -18,6 +18,7 @@ from netconsole.budget.governor import PATIENCE, Decision, Governor, Overhead, R
 from netconsole.budget.ladder import Rung, ladder
 from netconsole.budget.run_times import RunTimes
 from netconsole.budget.sampling import CostSample, SamplingPace, counted_per_s
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host.privileges import require
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.plan import plan
@@ -38,7 +39,11 @@ Setting = tuple[ProfileMode, Mapping[str, Scalar]]
 class Enforcer:
     """Keeps ``session`` within the budget of ``profile``. When the profile's time to live ends, its base takes over."""
 
-    def __init__(self, session: Expandable, profile: Profile, manifests: Mapping[str, Manifest]) -> None:
+    def __init__(
+        self, session: Expandable, profile: Profile, manifests: Mapping[str, Manifest], host: AnyHost = THIS_HOST
+    ) -> None:
+        """``host``: the one that is measured."""
+        self._host = host
         self.profile = profile
         self._session = session
         self._manifests = manifests
@@ -120,7 +125,7 @@ class Enforcer:
 
         with self._session.view() as state:
             running = {manifest.name: running_times(state, manifest.name)}
-        (one,) = forecast_now([(manifest, mode)], running).forecasts
+        (one,) = forecast_now([(manifest, mode)], running, self._host).forecasts
         with self._session.view() as state:
             return describe_forecast(one), excess_beside(state, one, self.profile.budget)
 
@@ -131,7 +136,8 @@ class Enforcer:
         """
         chosen = replace(self.profile, probes={manifest.name: choice})
         (request,) = plan(chosen, self._manifests)
-        require([request])
+        if self._host.about is None:
+            require([request])
         with self._session.view() as state:
             at_s = _now_s(state) or 0.0
         self._started.add(manifest.name)

@@ -1,4 +1,4 @@
-"""Makes forecasts on this host: counts the calls of the hooks, and takes the best known times of a run."""
+"""Makes forecasts on a host: counts the calls of the hooks, and takes the best known times of a run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from netconsole.budget import hook_rates
 from netconsole.budget.forecast import Forecast, excess, forecast, times_of
 from netconsole.budget.spending import packets_per_s
 from netconsole.calibrate import store
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.telemetry.frames import Mode
@@ -24,14 +25,16 @@ class Forecasts:
 
 
 def forecast_now(
-    wanted: Sequence[tuple[Manifest, Mode]], running: Mapping[str, Mapping[str, float]] | None = None
+    wanted: Sequence[tuple[Manifest, Mode]],
+    running: Mapping[str, Mapping[str, float]] | None = None,
+    host: AnyHost = THIS_HOST,
 ) -> Forecasts:
     """What these would cost now. Takes 2 to 3 s. ``running``: ns per run by probe and program, measured now.
 
-    Raises Unable when hooks cannot be counted on this host.
+    Raises Unable when hooks cannot be counted on that host.
     """
-    known = store.known()
-    measured = hook_rates.measure([manifest for manifest, _ in wanted])
+    known = store.known() if host.about is None else None  # what was calibrated here says nothing of another machine
+    measured = hook_rates.measure([manifest for manifest, _ in wanted], host=host)
     made = [
         forecast(manifest, mode, measured, times_of(manifest, mode, known, (running or {}).get(manifest.name)))
         for manifest, mode in wanted

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from netconsole.budget.forecast import Hook, HookRates
 from netconsole.calibrate.tool import Tool
 from netconsole.host.here import HERE
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
@@ -88,14 +89,14 @@ def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
     wanted.code += f"\n{asked}int hook_{number}(void *ctx)\n{{\n    return count_run({number});\n}}\n"
 
 
-def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> HookRates:
+def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S, host: AnyHost = THIS_HOST) -> HookRates:
     """Count the calls for ``moment_s``. Raises Unable when the collector cannot start or nothing can be attached."""
-    with Tool() as tool:
+    with Tool(host) as tool:
         tool.attach(request(manifests))
-        before, began = _packets(), time.monotonic()
+        before, began = _packets(host), time.monotonic()
         with tool.run_times() as runs:
             time.sleep(moment_s)
-        after, ended = _packets(), time.monotonic()
+        after, ended = _packets(host), time.monotonic()
     elapsed_s = runs.elapsed_ns.get(NAME, 0) / 1e9
     took_ns = {program.attach: program for program in runs.programs.values()}
     names = {int(name.removeprefix("hook_")): program.attach for (_, name), program in runs.programs.items()}
@@ -114,8 +115,10 @@ def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S) -> HookRa
     return HookRates(hooks, packets)
 
 
-def _packets() -> int | None:
+def _packets(host: AnyHost) -> int | None:
     """Packets that the kernel received so far; None where that is not known."""
+    if host.about is not None:
+        return None
     try:
         return _processed(parse_softnet(HERE.read(SOFTNET).decode("ascii")))
     except (OSError, ValueError):

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import psutil
 
-from netconsole.base import paths
 from netconsole.base.errors import Unable
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.probes.request import ProbeRequest
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.telemetry import frames
@@ -63,9 +63,10 @@ class ProcessUsage:
 class Tool:
     """One collector. Raises Unable when it cannot start, or when a probe cannot be attached."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: AnyHost = THIS_HOST) -> None:
+        self._host = host
         try:
-            self._process = CollectorProcess(paths.measuring_command())
+            self._process = CollectorProcess(host.collector())
         except CollectorGone as error:
             raise Unable(str(error)) from None
         self._ids = itertools.count(1)
@@ -89,10 +90,17 @@ class Tool:
             command="load",
             probe=request.name,
             spec=request.spec,
-            source=request.code,
             mode=request.mode,
             knobs=dict(request.knobs),
+            **self._programs(request),
         )
+
+    def _programs(self, request: ProbeRequest) -> dict[str, object]:
+        """What the collector compiles, or what was compiled here for a far host."""
+        compiler = self._host.compiler
+        if compiler is None:
+            return {"source": request.code}
+        return {**compiler.prepare(request.spec, request.code), "has_plain": False}
 
     def detach(self, name: str) -> None:
         """Detach a probe."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,11 @@ from netconsole.cli.options import (
     INTERRUPTED,
     UNABLE,
     ForceOption,
+    HostOption,
     ProbeOption,
     ProfileOption,
     choose,
+    entered,
     fail,
     has_terminal,
 )
@@ -102,6 +105,7 @@ def snapshot(
     ] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Replace addresses and names by pseudonyms.")] = False,
     force: ForceOption = False,
+    host: HostOption = None,
 ) -> int:
     """Measure without a screen, and write a report. Progress goes to standard error."""
     from netconsole.base.figure import parse_duration
@@ -118,15 +122,19 @@ def snapshot(
         from netconsole.report import ticket
 
         reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
-    manifests, chosen, requests = choose(profile, probe)
+    manifests, chosen, requests = choose(profile, probe, host)
     from netconsole.run import headless
     from netconsole.run.assembly import live_run
 
-    start = preflight.before_start(chosen, manifests, requests, force, named=probe or ())
     every_s = headless.statistics_every_s(duration_s)
     try:
-        with live_run(start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s) as live:
-            taken = headless.measure(live.session, manifests, chosen, duration_s, headless.facts, live.enforcer)
+        with contextlib.closing(entered(host, manifests)) as there:
+            start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
+            with live_run(
+                start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s, host=there
+            ) as live:
+                facts = None if host else headless.facts
+                taken = headless.measure(live.session, manifests, chosen, duration_s, facts, live.enforcer)
     except headless.Interrupted as error:
         return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     from netconsole.report import ticket  # late: what writes reports takes memory that the measuring does without

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +13,7 @@ import typer
 from netconsole.base.errors import bad
 
 if TYPE_CHECKING:
+    from netconsole.far.host import AnyHost
     from netconsole.probes.manifest import Manifest
     from netconsole.probes.request import ProbeRequest
     from netconsole.profile.profile import Profile
@@ -34,10 +35,16 @@ ProbeOption = Annotated[
     typer.Option("--probe", metavar="NAME", help="Run only this probe. Repeatable."),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
+HostOption = Annotated[
+    str | None,
+    typer.Option("--host", metavar="ssh://[USER@]HOST[:PORT]", help="Measure that host. Nothing is installed there."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifest], Profile, Sequence[ProbeRequest]]:
+def choose(
+    profile: str, names: Sequence[str] | None, host: str | None = None
+) -> tuple[dict[str, Manifest], Profile, Sequence[ProbeRequest]]:
     """Manifests, profile and what to run. Raises BadInput and Unable before anything is started."""
     from netconsole.host.privileges import require
     from netconsole.probes.catalogue import load_all
@@ -49,8 +56,17 @@ def choose(profile: str, names: Sequence[str] | None) -> tuple[dict[str, Manifes
     requests = plan(chosen, manifests, names or ())
     if not requests:
         raise bad("--profile", chosen.name, "all its probes are off: there is nothing to measure")
-    require(requests)
+    if host is None:
+        require(requests)
     return manifests, chosen, requests
+
+
+def entered(host: str | None, manifests: Mapping[str, Manifest]) -> AnyHost:
+    """The host of ``--host``, after the login there; None: this machine. Raises BadInput and Unable."""
+    from netconsole.far.door import open_host
+    from netconsole.probes.catalogue import typed_modules
+
+    return open_host(host, typed_modules(manifests), may_ask=sys.stdin.isatty())
 
 
 def has_terminal() -> bool:

@@ -7,29 +7,26 @@ import hashlib
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
-from msgspec import Meta
 
 from netconsole.base.errors import Unable
 from netconsole.base.figure import safe
-from netconsole.base.paths import program_command
+from netconsole.base.paths import COLLECTOR, measuring_command, program_command
 from netconsole.far import archive, troubles
+from netconsole.far.about import MAX_FILES_BYTES, About, Sudo
 from netconsole.far.address import Address
+from netconsole.far.compiling import FarCompiler
 from netconsole.far.program import Gone, Launch, ProgramProcess
 from netconsole.far.ssh import SshLine
 
 ABOUT = "netconsole_collector.about"
 MAX_ABOUT_BYTES = 1 << 20
-MAX_FILE_BYTES = 32 << 20
-"""Of a BTF file: vmlinux has 5 to 12 MB."""
 PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python", "python3")
 """The first is the one that may have bcc. The second is that of RHEL 8 where nobody has installed another."""
 _ATTEMPTS = 3
 _SUDO_S = 20.0
-
-Sudo: TypeAlias = Literal["root", "free", "password", "tty", "refused", "none"]
 
 
 class AnyHost(Protocol):
@@ -46,6 +43,17 @@ class AnyHost(Protocol):
         :data:`program.BEAT_S`; when none comes for :data:`archive.SILENCE_S` it has to end by itself. Raises Unable.
         """
 
+    def collector(self, *arguments: str) -> Launch:
+        """How to run the collector of a session there. Raises Unable."""
+
+    @property
+    def about(self) -> About | None:
+        """What a far host says of itself; None for this machine."""
+
+    @property
+    def compiler(self) -> FarCompiler | None:
+        """What compiles probes here for that host. None: the collector compiles them there."""
+
     def close(self) -> None:
         """Disconnect. Idempotent."""
 
@@ -54,6 +62,12 @@ class ThisHost:
     """This machine."""
 
     address = None
+    about = None
+    compiler = None
+
+    def collector(self, *arguments: str) -> Launch:
+        """See :class:`AnyHost`."""
+        return Launch([*measuring_command(), *arguments])
 
     def launch_of(self, module: str, *arguments: str) -> Launch:
         """See :class:`AnyHost`."""
@@ -63,30 +77,7 @@ class ThisHost:
         """There is nothing to close."""
 
 
-class FileAbout(msgspec.Struct, frozen=True):
-    """A BTF file there."""
-
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    bytes: Annotated[int, Meta(ge=1, le=MAX_FILE_BYTES)]
-
-
-FileName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_]{1,64}$")]
-
-
-class About(msgspec.Struct, frozen=True):
-    """What netconsole_collector/about.py says of a host. Bounded: the host may be hostile."""
-
-    python: Annotated[str, Meta(max_length=40)]
-    uid: int
-    release: Annotated[str, Meta(max_length=64, pattern="^[A-Za-z0-9._+~-]+$")]
-    machine: Annotated[str, Meta(max_length=20, pattern="^[a-z0-9_]+$")]
-    page: Annotated[int, Meta(ge=4096, le=1 << 20)]
-    cpus: Annotated[int, Meta(ge=1, le=8192)]
-    modules: list[str]
-    files: Annotated[dict[FileName, FileAbout], Meta(max_length=64)]
-    has_bcc: bool
-    lockdown: Annotated[str, Meta(max_length=40)]
-    sudo: Sudo
+THIS_HOST = ThisHost()
 
 
 class FarHost:
@@ -97,6 +88,8 @@ class FarHost:
         self._line = SshLine(address)
         self._python = PYTHONS[0]
         self._sudo: Sudo = "root"
+        self.about: About | None = None
+        self.compiler: FarCompiler | None = None
         self._password: str | None = None
         """sudo's, if it asks for one. It is only here, and only as long as the console runs."""
 
@@ -150,6 +143,11 @@ class FarHost:
             opening = self._password.encode() + b"\n" + opening
         return self._start(f"{self._as_root()}{self._python} {archive.COMMAND}", opening)
 
+    def collector(self, *arguments: str) -> Launch:
+        """See :class:`AnyHost`."""
+        more = ["--compiled-elsewhere"] if self.compiler is not None else []
+        return self.launch_of(COLLECTOR, "--silence-ends", str(archive.SILENCE_S), *more, *arguments)
+
     def close(self) -> None:
         """See :class:`AnyHost`."""
         self._line.close()
@@ -193,6 +191,8 @@ class FarHost:
                 about = msgspec.json.decode(line, type=About)
             except msgspec.MsgspecError as error:
                 raise Unable(f"{self.address}: what it says of itself makes no sense: {safe(error, 120)}") from None
+            if sum(one.bytes for one in about.files.values()) > MAX_FILES_BYTES:
+                raise Unable(f"{self.address}: its kernel's types have more than {MAX_FILES_BYTES >> 20} MB")
             wanted = list(lacking(about))
             program.send(" ".join([*wanted, "."]).encode() + b"\n")
             files = {}
@@ -202,6 +202,7 @@ class FarHost:
                 if hashlib.sha256(content).hexdigest() != told.sha256:
                     raise Unable(f"{self.address}: the kernel's types ({name}) did not arrive whole; try again")
                 files[name] = content
+            self.about = about
             return about, files
         except Gone:
             raise Unable(program.why()) from None

@@ -12,6 +12,7 @@ from netconsole.base.readers import read_toml
 from netconsole.probes.includes import COMMON
 from netconsole.probes.manifest import CODE, Manifest
 from netconsole.probes.manifest_reader import manifest_of
+from netconsole_collector.probe.spec import typed_modules as modules_of
 
 MANIFEST = "probe.toml"
 
@@ -60,6 +61,12 @@ def load_all(directories: Sequence[Path] | None = None) -> Catalogue:
     if not found and not broken:
         raise bad(paths.data("probes"), "", "no probes here: the installation is incomplete")
     return Catalogue(dict(sorted(found.items())), broken)
+
+
+def typed_modules(manifests: Mapping[str, Manifest]) -> list[str]:
+    """The kernel modules whose types these probes name."""
+    specs = [dict(manifest.raw) for manifest in manifests.values() if manifest.source == "bpf"]
+    return sorted({module.replace("-", "_") for spec in specs for module in modules_of(spec)})
 
 
 def shipped(name: str) -> Manifest:

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from netconsole.base.paths import measuring_command
 from netconsole.budget.enforcer import Enforcer, needs_windows
 from netconsole.calibrate import store
 from netconsole.escalation.escalator import Escalator
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import machine
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
@@ -20,7 +20,7 @@ from netconsole.session.live import SELDOM_EVERY_MS, LiveSession
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A session on this host, and the enforcer of its budget. Neither is started."""
+    """A session, and the enforcer of its budget. Neither is started."""
 
     session: LiveSession
     enforcer: Enforcer
@@ -35,16 +35,17 @@ def live_run(
     left_out: Mapping[str, str] | None = None,
     later: Sequence[ProbeRequest] = (),
     every_s: float = SELDOM_EVERY_MS / 1000,
+    host: AnyHost = THIS_HOST,
 ) -> Iterator[LiveRun]:
     """A run of ``requests``. It is closed at the end of the ``with``, whatever happened.
 
     ``left_out``: probes that do not start, and why. ``later``: probes that start when there is room for them.
-    ``every_s``: see :func:`session_of`.
+    ``every_s``: see :func:`session_of`. ``host``: the one that is measured.
     """
-    session = session_of(requests, profile, manifests, every_s)
-    enforcer = Enforcer(session, profile, manifests)
+    session = session_of(requests, profile, manifests, every_s, host)
+    enforcer = Enforcer(session, profile, manifests, host)
     enforcer.leave_out(left_out or {})
-    DeferredStart(session, enforcer, manifests, later).start()
+    DeferredStart(session, enforcer, manifests, later, host).start()
     escalator = Escalator(session, enforcer, manifests)
     escalator.start()
     try:
@@ -59,13 +60,14 @@ def session_of(
     profile: Profile,
     manifests: Mapping[str, Manifest],
     every_s: float = SELDOM_EVERY_MS / 1000,
+    host: AnyHost = THIS_HOST,
 ) -> LiveSession:
-    """A session on this host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
+    """A session on a host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
     machine.before_pct()  # from here on we cause load ourselves
     return LiveSession(
-        measuring_command(),
+        host,
         requests,
         statistics_every_s=every_s,
         is_often=needs_windows(profile),
-        per_count=store.per_count(manifests),
+        per_count=store.per_count(manifests) if host.about is None else None,  # calibrated on this machine
     )

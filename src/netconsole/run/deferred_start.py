@@ -11,6 +11,7 @@ from netconsole.budget import forecast
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.forecast import Forecast
 from netconsole.budget.spending import packets_per_s
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 from netconsole.session.live import LiveSession
@@ -29,7 +30,9 @@ class DeferredStart:
         enforcer: Enforcer,
         manifests: Mapping[str, Manifest],
         requests: Sequence[ProbeRequest],
+        host: AnyHost = THIS_HOST,
     ) -> None:
+        self._host = host
         self._session = session
         self._enforcer = enforcer
         self._manifests = manifests
@@ -73,7 +76,7 @@ class DeferredStart:
 
         wanted = [(self._manifests[name], request.mode) for name, request in self._requests.items()]
         try:
-            forecasts = forecast_now(wanted).forecasts
+            forecasts = forecast_now(wanted, host=self._host).forecasts
         except Unable as error:
             self._enforcer.note(BudgetAction(time.monotonic(), "", "no forecast", str(error)))
             return {}

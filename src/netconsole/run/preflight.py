@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from netconsole.base.errors import Unable, bad
+from netconsole.far.host import THIS_HOST, AnyHost
 
 DEFAULT_PROFILE = "summary"
 """The profile that everybody starts with. Its summaries, also inherited ones, are left out if they do not fit."""
@@ -36,6 +37,7 @@ def before_start(
     force: bool = False,
     may_ask: bool = False,
     named: Sequence[str] = (),
+    host: AnyHost = THIS_HOST,
 ) -> Start:
     """Report the forecast. Leave out too expensive probes that only DEFAULT_PROFILE asks for.
 
@@ -46,7 +48,7 @@ def before_start(
     from netconsole.budget import forecast
 
     modes = {request.name: request.mode for request in requests}
-    expensive = [(one, modes[one.name]) for one in _expensive(requests, manifests)]
+    expensive = [(one, modes[one.name]) for one in _expensive(requests, manifests, host)]
     if not expensive:
         return Start(requests)
     from netconsole.budget.forecaster import forecast_now
@@ -54,7 +56,7 @@ def before_start(
 
     machine.before_pct()  # the load of making the forecast does not count as load before measuring
     try:
-        outlook = forecast_now(expensive)
+        outlook = forecast_now(expensive, host=host)
     except Unable as error:
         _say(f"the cost cannot be forecast: {error}")
         return Start(requests)
@@ -79,19 +81,26 @@ def before_start(
 
 
 def put_off(
-    profile: Profile, manifests: Mapping[str, Manifest], requests: Sequence[ProbeRequest], named: Sequence[str]
+    profile: Profile,
+    manifests: Mapping[str, Manifest],
+    requests: Sequence[ProbeRequest],
+    named: Sequence[str],
+    host: AnyHost = THIS_HOST,
 ) -> list[ProbeRequest]:
     """Expensive summaries that only DEFAULT_PROFILE asks for. The console forecasts and starts them after it opened."""
-    expensive = {manifest.name for manifest in _expensive(requests, manifests)}
+    expensive = {manifest.name for manifest in _expensive(requests, manifests, host)}
     return [one for one in requests if one.name in expensive and _is_of_default_profile(profile, one, named)]
 
 
-def _expensive(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
+def _expensive(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifest], host: AnyHost) -> list[Manifest]:
     """The expensive probes. Those of a missing kernel module are not forecast, because they will be refused."""
     from netconsole.budget import forecast
     from netconsole.host.identity import shows_module
 
-    return [one for one in forecast.wanted(requests, manifests) if not one.module or shows_module(one.module)]
+    def is_loaded(module: str) -> bool:
+        return shows_module(module) if host.about is None else module in host.about.modules
+
+    return [one for one in forecast.wanted(requests, manifests) if not one.module or is_loaded(one.module)]
 
 
 def _is_of_default_profile(profile: Profile, request: ProbeRequest, named: Sequence[str]) -> bool:
@@ -102,7 +111,7 @@ def _is_of_default_profile(profile: Profile, request: ProbeRequest, named: Seque
     )
 
 
-def of_every_mode(manifest: Manifest) -> Forecasts:
+def of_every_mode(manifest: Manifest, host: AnyHost = THIS_HOST) -> Forecasts:
     """What each mode of a probe would cost now. Raises BadInput and Unable."""
     from netconsole.budget.forecaster import forecast_now
     from netconsole.host.privileges import require
@@ -111,8 +120,9 @@ def of_every_mode(manifest: Manifest) -> Forecasts:
 
     if manifest.source != "bpf":
         raise bad("--forecast", manifest.name, "does not run in the kernel: its cost is the console's own CPU time")
-    require(plan(Profile(manifest.name), {manifest.name: manifest}, [manifest.name]))
-    return forecast_now([(manifest, mode) for mode in manifest.modes])
+    if host.about is None:
+        require(plan(Profile(manifest.name), {manifest.name: manifest}, [manifest.name]))
+    return forecast_now([(manifest, mode) for mode in manifest.modes], host=host)
 
 
 def _is_wanted(why: str) -> bool:

@@ -1,4 +1,4 @@
-"""Runs a measurement of this host with the collector and the console's own sources. A lost collector is restarted."""
+"""Runs a measurement of a host with the collector and the console's own sources. A lost collector is restarted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Literal
 
+from netconsole.base.errors import Unable
+from netconsole.far.compiling import FarCompiler
+from netconsole.far.host import AnyHost, ThisHost
+from netconsole.far.program import Launch
 from netconsole.host import identity
 from netconsole.probes.request import ProbeRequest
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
+from netconsole.session.far_line import FarLine
 from netconsole.session.protocol import CommandError, Connection, News, Phase, Sink
 from netconsole.sources.runner import SourceRunner
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
 from netconsole.telemetry.state import CostPerCount, State
+from netconsole_collector.compile.sent import TRY_PLAIN
 
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waiting times before the first, second, … restart of a lost collector."""
@@ -36,13 +42,13 @@ _MAX_PENDING = 20_000
 
 
 class LiveSession:
-    """Runs ``command`` (the collector), loads the probes into it, and keeps it running until :meth:`close`."""
+    """Runs the collector of ``host``, loads the probes into it, and keeps it running until :meth:`close`."""
 
     kind: Literal["live"] = "live"
 
     def __init__(
         self,
-        command: Sequence[str],
+        host: AnyHost | Sequence[str],
         requests: Sequence[ProbeRequest],
         interval_s: float = 1.0,
         environment: Mapping[str, str] | None = None,
@@ -51,12 +57,15 @@ class LiveSession:
         is_often: bool = False,
         per_count: CostPerCount | None = None,
     ) -> None:
-        """``statistics_every_s``: how often the kernel's run-time statistics are on when nothing asks for more.
+        """``host`` may also be the command of a collector on this machine.
+
+        ``statistics_every_s``: how often the kernel's run-time statistics are on when nothing asks for more.
         ``is_often``: whether they are on often from the start.
 
         ``per_count``: what a count of a probe costs, for kernels without such statistics.
         """
-        self._command = list(command)
+        self._host = _Command(host) if isinstance(host, Sequence) else host
+        self._line = FarLine(self._host.address) if self._host.address is not None else None
         self._environment = environment
         self._interval_s = interval_s
         self._back_off_s = tuple(back_off_s)
@@ -83,10 +92,15 @@ class LiveSession:
         self._ids = itertools.count(1)
         self._replies: dict[int, tuple[str | None, Future[None]]] = {}
         self._console_seq = itertools.count(1)
-        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq)
+        # What the console reads itself is of this machine.
+        own = requests if self._line is None else []
+        self._sources = SourceRunner(own, interval_s, self._deliver, self._console_seq)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
             self.say(name, "compiling", request.mode)
+        for request in requests:
+            if request.source != "bpf" and self._line is not None:
+                self.say(request.name, "unsupported", request.mode, "is not read on a far host yet")
 
     def start(self) -> None:
         """Start the collector, unless no probe needs it, and the sources."""
@@ -122,7 +136,9 @@ class LiveSession:
         process = self._process
         retry = self._retry_at
         broken = self._broken_before + (process.broken_frames if process else 0)
-        return Connection(self._phase, self._why, None if retry is None else max(0.0, retry - time.monotonic()), broken)
+        retry_in_s = None if retry is None else max(0.0, retry - time.monotonic())
+        line = None if self._line is None else self._line.state()
+        return Connection(self._phase, self._why, retry_in_s, broken, line)
 
     def age_s(self) -> float | None:
         """See :class:`netconsole.session.protocol.Session`."""
@@ -170,7 +186,7 @@ class LiveSession:
             self.unload(probe).add_done_callback(lambda done: done.exception())
         self._detached.pop(probe, None)
         wanted = self._requests[probe] = _changed(request, mode, knobs)
-        return self._ask({**_load(wanted), "why": why}, probe)
+        return self._ask_to_load(wanted, why)
 
     def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.session.protocol.Expandable`."""
@@ -184,7 +200,7 @@ class LiveSession:
             self.say(request.name, "compiling", request.mode)
             self._supervisor.start()
             return _done()
-        return self._ask({**_load(request), "why": why}, request.name)
+        return self._ask_to_load(request, why)
 
     def sample_often(self, is_often: bool) -> None:
         """See :class:`netconsole.session.protocol.Governable`. A collector that is started again keeps to it."""
@@ -273,8 +289,8 @@ class LiveSession:
             if self._closing.is_set():
                 return "closing"
             try:
-                process = self._process = CollectorProcess(self._command, self._environment)
-            except CollectorGone as error:
+                process = self._process = CollectorProcess(self._host.collector(), self._environment)
+            except (CollectorGone, Unable) as error:
                 return str(error)
         try:
             self._retry_at = None
@@ -285,10 +301,10 @@ class LiveSession:
                 if name in self._detached:
                     self.say(name, "off", request.mode, self._detached[name])
                 else:
-                    self._ask(_load(request), name)
+                    self._ask_to_load(request)
             pending: list[AnyFrame] = []
             for frame in process.frames():
-                self._take(frame, pending)
+                self._take(frame if self._line is None else self._line.arrived(frame, process), pending)
             return process.why()
         finally:
             process.close()
@@ -300,6 +316,7 @@ class LiveSession:
         if isinstance(frame, (frames.Hello, frames.Status, frames.Reply, frames.Bye)):
             if isinstance(frame, frames.Hello):
                 self._phase, self._why = "live", None
+                self._relate_clocks()
             self._apply([frame])
             if isinstance(frame, frames.Reply):
                 self._answer(frame)
@@ -312,6 +329,7 @@ class LiveSession:
             pending.clear()
             if ended:
                 self._tell("interval")
+                self._relate_clocks()
 
     def _lost(self, why: str, wait_s: float) -> None:
         self._phase, self._why = "lost", why
@@ -373,7 +391,7 @@ class LiveSession:
     def _bound(self) -> dict[str, object]:
         return {"command": "bound", "kernel_cpu_pct": self._bound_pct}
 
-    def _ask(self, command: dict[str, object], loads: str | None) -> Future[None]:
+    def _ask(self, command: dict[str, object], loads: str | None, timed: FarLine | None = None) -> Future[None]:
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # a caller may stop waiting, but cannot cancel the command
         process = self._process
@@ -381,12 +399,58 @@ class LiveSession:
             return _refused(f"the collector is not running: {self._why or 'not started yet'}")
         number = next(self._ids)
         self._replies[number] = (loads, future)
+        if timed is not None:
+            timed.asked(number)
         try:
             process.send({"id": number, **command})
         except CollectorGone as error:
             self._replies.pop(number, None)
             return _refused(str(error))
         return future
+
+    def _ask_to_load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
+        """Load a probe. For a far host it is compiled here first, in a thread of its own."""
+        if self._host.compiler is None:
+            return self._ask({**_load(request), "why": why}, request.name)
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        what = (self._host.compiler, self._process, request, why, future)
+        threading.Thread(target=self._compile_and_load, args=what, name="compile", daemon=True).start()
+        return future
+
+    def _compile_and_load(
+        self,
+        compiler: FarCompiler,
+        process: CollectorProcess | None,
+        request: ProbeRequest,
+        why: str | None,
+        future: Future[None],
+        is_plain: bool = False,
+    ) -> None:
+        try:
+            prepared = compiler.prepare(request.spec, request.code, is_plain)
+        except Exception as error:  # a defect, or a kernel's types that make no sense: the other probes go on
+            why_not = f"could not be compiled: {type(error).__name__}: {error}"
+            self.say(request.name, "failed", request.mode, why_not)
+            future.set_exception(CommandError(why_not))
+            return
+        if process is not self._process:  # it has ended meanwhile, and the next one is asked for the probe too
+            future.set_exception(CommandError("the collector has ended"))
+            return
+        try:
+            self._ask({**_load(request), **prepared, "why": why}, request.name).result()
+        except CommandError as error:
+            if str(error) == TRY_PLAIN and not is_plain:
+                self._compile_and_load(compiler, process, request, why, future, is_plain=True)
+            else:
+                future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    def _relate_clocks(self) -> None:
+        """Ask for the time on a far host, now and then."""
+        if self._line is not None and self._line.is_due():
+            self._ask({"command": "clock"}, None, self._line).add_done_callback(lambda done: done.exception())
 
     def _answer(self, frame: frames.Reply) -> None:
         loads, future = self._replies.pop(frame.id, (None, None))
@@ -396,7 +460,7 @@ class LiveSession:
             future.set_result(None)
             return
         error = frame.error or "refused without a reason"
-        if loads is not None:
+        if loads is not None and error != TRY_PLAIN:
             self._refuse_load(loads, error)
         future.set_exception(CommandError(error))
 
@@ -418,6 +482,17 @@ class LiveSession:
             _, (_, future) = self._replies.popitem()
             if not future.done():
                 future.set_exception(CommandError(why))
+
+
+class _Command(ThisHost):
+    """A collector on this machine with a command of its own."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = list(command)
+
+    def collector(self, *arguments: str) -> Launch:
+        """See :class:`AnyHost`."""
+        return Launch([*self._command, *arguments])
 
 
 def _changed(request: ProbeRequest, mode: Mode | None, knobs: Mapping[str, Scalar] | None) -> ProbeRequest:

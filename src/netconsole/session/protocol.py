@@ -25,6 +25,21 @@ class CommandError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class LineState:
+    """The line to a far host. None is unknown.
+
+    ``round_trip_s`` and ``clock_within_s``: how well its clocks are known here. ``ahead_s``: its wall clock minus ours.
+    ``bytes_per_s``: of frames, before ssh compresses them.
+    """
+
+    address: str
+    round_trip_s: float | None
+    clock_within_s: float | None
+    ahead_s: float | None
+    bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """The state of the stream. ``why`` and ``retry_in_s`` are set when the collector was lost."""
 
@@ -32,6 +47,8 @@ class Connection:
     why: str | None = None
     retry_in_s: float | None = None
     broken_frames: int = 0
+    line: LineState | None = None
+    """None: the host is this machine."""
 
 
 class Session(Protocol):

@@ -45,7 +45,9 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
     there = [platform.machine(), job.get("release") or os.uname().release, os.sysconf("SC_PAGE_SIZE"), types]
     try:
         what = json.dumps([spec, asked, there, [_version(path) for path in libraries]], sort_keys=True).encode()
-        return _digest([what, *_contents([*kernel, *_package()])]) if libraries else None
+        known = job.get("btf_digest")  # where the console keeps the types of another kernel
+        types_of = [known.encode()] if known else _contents(kernel)
+        return _digest([what, *types_of, *_contents(_package())]) if libraries else None
     except OSError:
         return None
 

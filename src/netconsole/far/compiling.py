@@ -1,0 +1,118 @@
+"""Compiles probes here for the kernel of another host, from that kernel's own types (BTF).
+
+A compile takes a second of a CPU and over 100 MB, and BCC: all of it stays on this machine. What was compiled is kept
+as for this machine's own kernel (netconsole_collector/compile/cache.py).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import platform
+import select
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from netconsole.base import paths
+from netconsole.far.about import About
+from netconsole.far.kernels import VMLINUX, Kernel
+from netconsole_collector import capabilities
+from netconsole_collector.compile import cache, sent
+from netconsole_collector.compile.job import CompileJob
+from netconsole_collector.compile.worker import Worker
+from netconsole_collector.probe.spec import spec_problem
+
+AT_ONCE = 2
+"""As many compiles as the collector itself has."""
+_RING = b"\0BPF_MAP_TYPE_RINGBUF\0"
+"""The kernel has ring buffers (5.8), if its types name them."""
+
+
+def cannot_compile_for(about: About) -> str | None:
+    """Why nothing can be compiled here for that host; None when it can."""
+    if about.machine != platform.machine():
+        return f"its architecture is {about.machine}, and this machine's {platform.machine()}"
+    if about.page != os.sysconf("SC_PAGE_SIZE"):
+        return "its pages have another size than this machine's"
+    if VMLINUX not in about.files:
+        return "its kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"
+    found = capabilities.bcc(_python(), is_thorough=False)
+    return None if found["ok"] else f"this machine has no BCC ({found['why']})"
+
+
+class FarCompiler:
+    """Compiles for one kernel. Its methods may be called by several threads."""
+
+    def __init__(self, about: About, kernel: Kernel) -> None:
+        self._about = about
+        self._kernel = kernel
+        self._room = threading.Semaphore(AT_ONCE)
+        self._directory = str(paths.user_cache() / "compiled")
+        self._has_ring = _RING in (kernel.directory / VMLINUX).read_bytes()
+
+    def prepare(self, spec: Mapping[str, Any], source: str, is_plain: bool = False) -> dict[str, object]:
+        """What a load command needs in place of the source. Compiles, unless that was done before.
+
+        ``is_plain``: no BTF-typed programs, for kernels that refuse them.
+        """
+        job = self._job(spec, source, is_plain)
+        problem = spec_problem(job["spec"])  # completes it, as the collector does
+        if problem:
+            return _failed("failed", problem, None)
+        folder = cache.open_folder(self._directory)
+        if folder is None:
+            return _failed("failed", f"{self._directory} has to be this user's alone", None)
+        try:
+            name = cache.name_of(job, Worker(job).spec)
+            if name is None:
+                return _failed("failed", "BCC is missing where the console runs", None)
+            programs = cache.find(folder, name)
+            if programs is None:
+                with self._room:
+                    answer = _compile(job)
+                if not answer["ok"]:
+                    return _failed(answer["state"], answer["why"], answer["help"])
+                programs = cache.find(folder, name)
+            if programs is None:
+                return _failed("failed", f"compiled programs cannot be kept in {self._directory}", None)
+        finally:
+            os.close(folder)
+        return {"source": "", "compiled": sent.pack(programs), "has_plain": programs.direct}
+
+    def _job(self, spec: Mapping[str, Any], source: str, is_plain: bool) -> dict[str, Any]:
+        return {
+            "spec": copy.deepcopy(dict(spec)),
+            "source": source,
+            "cpus": self._about.cpus,
+            "ring": self._has_ring,
+            "btf": str(self._kernel.directory / VMLINUX),
+            "btf_digest": self._kernel.digest,
+            "modules": self._about.modules,
+            "release": self._about.release,
+            "compile_only": True,
+            "keep_in": self._directory,
+            **({"plain": True} if is_plain else {}),
+        }
+
+
+def _compile(job: dict[str, Any]) -> dict[str, Any]:
+    try:
+        worker = CompileJob(job, _python())
+    except OSError as error:
+        return {"ok": False, "state": "failed", "why": f"the compiler cannot start: {error.strerror}", "help": None}
+    try:
+        while not worker.advance():
+            select.select([worker], [], [], 1.0)
+    finally:
+        worker.cancel()
+    assert worker.answer is not None
+    return worker.answer
+
+
+def _python() -> str:
+    return os.environ.get("NETCONSOLE_PYTHON") or paths.SYSTEM_PYTHON
+
+
+def _failed(state: str, why: str, help: str | None) -> dict[str, object]:
+    return {"source": "", "compiled": {"state": state, "why": why, "help": help}}
