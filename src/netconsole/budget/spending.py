@@ -117,8 +117,11 @@ def kernel_limit_pct(budget: Budget, packets_per_s: float | None) -> float | Non
 
 
 def user_cpu_pct(state: State) -> float | None:
-    """Typical CPU of collector and console together, percent of one core; None while neither is known."""
-    known = [share for source in state.sources.values() if (share := steady_cpu_pct(source)) is not None]
+    """Typical CPU of ours on the measured host, percent of one core; None while nothing is known.
+
+    That is collector and console together, or the collector alone where the console runs on another machine.
+    """
+    known = [share for source in _sources_there(state) if (share := steady_cpu_pct(source)) is not None]
     return sum(known) if known else None
 
 
@@ -129,10 +132,14 @@ def steady_cpu_pct(source: SourceState) -> float | None:
 
 
 def memory_kb(state: State) -> int | None:
-    """Memory of collector and console: PSS where it is known, else RSS; None while nothing is known."""
-    used = [source.rss_kb if source.pss_kb is None else source.pss_kb for source in state.sources.values()]
+    """Memory of the same: PSS where it is known, else RSS; None while nothing is known."""
+    used = [source.rss_kb if source.pss_kb is None else source.pss_kb for source in _sources_there(state)]
     known = [kb for kb in used if kb is not None]
     return sum(known) if known else None
+
+
+def _sources_there(state: State) -> list[SourceState]:
+    return [source for name, source in state.sources.items() if name == "collector" or not state.is_far]
 
 
 def events_per_s(state: State) -> float | None:

@@ -5,6 +5,7 @@ Nothing heavy is imported before it is needed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -16,7 +17,18 @@ import typer
 from netconsole.base.errors import BadInput, Unable
 from netconsole.base.figure import safe
 from netconsole.cli import calibrate, compare, measure, record, replay
-from netconsole.cli.options import BAD_USAGE, DONE, INTERRUPTED, SETTINGS, UNABLE, JsonOption, fail, print_json
+from netconsole.cli.options import (
+    BAD_USAGE,
+    DONE,
+    INTERRUPTED,
+    SETTINGS,
+    UNABLE,
+    HostOption,
+    JsonOption,
+    entered,
+    fail,
+    print_json,
+)
 from netconsole.cli.ping import ping_app
 from netconsole.cli.probes import probes_app
 from netconsole.cli.profiles import profiles_app
@@ -72,11 +84,14 @@ def _commands() -> click.Command:
 
 
 @app.command()
-def doctor(as_json: JsonOption = False) -> int:
+def doctor(as_json: JsonOption = False, host: HostOption = None) -> int:
     """Show what this host can do: privileges, BCC, kernel types, and where each probe attaches."""
+    from netconsole.probes.catalogue import load_all
     from netconsole.run import doctor as examination
 
-    report = examination.examine()
+    manifests = load_all()
+    with contextlib.closing(entered(host, manifests)) as there:
+        report = examination.examine(manifests, there)
     if as_json:
         print_json(report.as_json())
     else:

@@ -42,12 +42,13 @@ def console(
         Path | None, typer.Option("--record", metavar="FILE", help="Record everything to a new file.")
     ] = None,
     force: ForceOption = False,
+    host: HostOption = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> int:
     """Open the live console."""
     if context.invoked_subcommand is not None:
         belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe}
-        belongs |= {"--baseline": baseline, "--record": record, "--force": force}
+        belongs |= {"--baseline": baseline, "--record": record, "--force": force, "--host": host}
         for name, given in belongs.items():
             if given:
                 raise bad(name, "", f"write it after the command: netconsole {context.invoked_subcommand} {name} …")
@@ -65,7 +66,7 @@ def console(
 
         against = baseline, resolve(baseline)[0]
     try:
-        manifests, chosen, requests = choose(profile, probe)
+        manifests, chosen, requests = choose(profile, probe, host)
     except Unable as error:
         shown = replay.offer(str(error))
         if shown is None:
@@ -76,17 +77,19 @@ def console(
     from netconsole.run.headless import facts
     from netconsole.tui.run import run as run_console
 
-    later = [] if force else preflight.put_off(chosen, manifests, requests, probe or ())
-    now = [request for request in requests if request not in later]
-    preflight.before_start(chosen, manifests, now, force, may_ask=True, named=probe or ())
-    recorder = None
-    if record is not None:
-        modes = {request.name: request.mode for request in requests}
-        recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
-    with live_run(now, chosen, manifests, later=later) as live:
-        if recorder is not None:
-            live.session.attach(recorder)
-        return run_console(live.session, chosen, manifests, live.enforcer, facts, against, recorder)
+    with contextlib.closing(entered(host, manifests)) as there:
+        later = [] if force else preflight.put_off(chosen, manifests, requests, probe or (), there)
+        now = [request for request in requests if request not in later]
+        preflight.before_start(chosen, manifests, now, force, may_ask=True, named=probe or (), host=there)
+        recorder = None
+        if record is not None:
+            modes = {request.name: request.mode for request in requests}
+            recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
+        with live_run(now, chosen, manifests, later=later, host=there) as live:
+            if recorder is not None:
+                live.session.attach(recorder)
+            read_facts = None if host else facts
+            return run_console(live.session, chosen, manifests, live.enforcer, read_facts, against, recorder)
 
 
 def snapshot(

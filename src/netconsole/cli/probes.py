@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from netconsole.cli.options import DONE, SETTINGS, JsonOption, print_json
+from netconsole.base.errors import bad
+from netconsole.cli.options import DONE, SETTINGS, HostOption, JsonOption, entered, print_json
 
 probes_app = typer.Typer(help="Show the probes: what each measures, and what it costs.", **SETTINGS)
 
@@ -40,6 +42,7 @@ def probes_show(
     forecast: Annotated[
         bool, typer.Option("--forecast", help="Count calls of its hooks for a moment, and say what it would cost now.")
     ] = False,
+    host: HostOption = None,
 ) -> int:
     """Show what one probe measures, how, what it cannot see, and what it costs on this host."""
     from netconsole.calibrate import store
@@ -47,9 +50,15 @@ def probes_show(
     from netconsole.probes.catalogue import load_all, pick
     from netconsole.run import preflight
 
-    manifest = pick(load_all(), name, "netconsole probes show")
-    calibration = store.load()
-    outlook = preflight.of_every_mode(manifest) if forecast else None
+    manifests = load_all()
+    manifest = pick(manifests, name, "netconsole probes show")
+    if host is not None and not forecast:
+        raise bad("--host", "", "says what a probe would cost there: add --forecast")
+    calibration = store.load() if host is None else None
+    outlook = None
+    if forecast:
+        with contextlib.closing(entered(host, manifests)) as there:
+            outlook = preflight.of_every_mode(manifest, there)
     if as_json:
         print_json(listing.probe_json(manifest, calibration, outlook))
     else:

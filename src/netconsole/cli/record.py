@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -11,7 +12,18 @@ import typer
 
 from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import memory, safe
-from netconsole.cli.options import BAD_USAGE, DONE, FOUND, INTERRUPTED, ForceOption, ProbeOption, ProfileOption, choose
+from netconsole.cli.options import (
+    BAD_USAGE,
+    DONE,
+    FOUND,
+    INTERRUPTED,
+    ForceOption,
+    HostOption,
+    ProbeOption,
+    ProfileOption,
+    choose,
+    entered,
+)
 from netconsole.run import preflight
 from netconsole.run.preflight import DEFAULT_PROFILE
 
@@ -51,6 +63,7 @@ def record(
         str | None, typer.Option("--note", metavar="TEXT", help="A note for the reader: what the recording shows.")
     ] = None,
     force: ForceOption = False,
+    host: HostOption = None,
 ) -> int:
     """Record everything that the console would show, without a screen. Progress goes to standard error.
 
@@ -65,18 +78,19 @@ def record(
     if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
     max_bytes, max_s = bounds(max_size, max_time)
-    manifests, chosen, requests = choose(profile, probe)
-    start = preflight.before_start(chosen, manifests, requests, force, named=probe or ())
-    modes = {request.name: request.mode for request in start.requests}
-    header = describe(chosen, modes, manifests, note and note[:MAX_NOTE])
-    recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
-    try:
-        with live_run(start.requests, chosen, manifests, left_out=start.left_out) as live:
-            attached = headless.record(live.session, recorder, duration_s, live.enforcer)
-    except headless.Interrupted as error:
-        kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"
-        print(f"netconsole: interrupted, {kept}: {error}", file=sys.stderr)
-        return INTERRUPTED
+    manifests, chosen, requests = choose(profile, probe, host)
+    with contextlib.closing(entered(host, manifests)) as there:
+        start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
+        modes = {request.name: request.mode for request in start.requests}
+        header = describe(chosen, modes, manifests, note and note[:MAX_NOTE])
+        recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
+        try:
+            with live_run(start.requests, chosen, manifests, left_out=start.left_out, host=there) as live:
+                attached = headless.record(live.session, recorder, duration_s, live.enforcer)
+        except headless.Interrupted as error:
+            kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"
+            print(f"netconsole: interrupted, {kept}: {error}", file=sys.stderr)
+            return INTERRUPTED
     progress = recorder.progress
     if progress.ended is not None:
         print(f"netconsole: {progress.ended}", file=sys.stderr)

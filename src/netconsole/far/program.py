@@ -100,6 +100,10 @@ class ProgramProcess:
         except queue.Full:
             raise Gone(f"{self._what} has not read its last {_QUEUED} commands") from None
 
+    def end_input(self) -> None:
+        """Close its input when what is queued has been written. Most programs end then."""
+        self._outbox.put(None)
+
     def chunks(self) -> Iterator[bytes]:
         """Its output as it arrives, until it ends."""
         stdout = self._process.stdout
@@ -179,6 +183,8 @@ class ProgramProcess:
                     view = view[os.write(stdin.fileno(), view) :]
             except (OSError, ValueError):
                 return
+        with contextlib.suppress(OSError):
+            stdin.close()
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_S):

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 import netconsole
-from netconsole.base import paths
 from netconsole.base.errors import BadInput
 from netconsole.base.figure import safe
+from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.far.program import Gone, ProgramProcess
 from netconsole.host import identity
 from netconsole.probes.catalogue import Catalogue, load_all
 
@@ -28,6 +30,7 @@ SCHEMA = "netconsole.doctor/1"
 LIMIT_S = 600.0
 """Enough to compile all probes one after another on a busy machine without hardware virtualisation."""
 COLUMNS = 80
+NOT_YET = "is not read on a far host yet"
 _NAME_WIDTH = 18
 _MAX_OUTPUT = 4 * 1024 * 1024
 
@@ -72,6 +75,8 @@ class Report:
     capabilities: Mapping[str, CapabilityCheck]
     probes: Mapping[str, ProbeResult]
     broken: Sequence[str] = field(default_factory=list)
+    is_far: bool = False
+    """Whether it is of another host than the console's."""
 
     @property
     def ok(self) -> bool:
@@ -92,11 +97,11 @@ class Report:
         }
 
 
-def examine() -> Report:
+def examine(manifests: Catalogue | None = None, host: AnyHost = THIS_HOST) -> Report:
     """Try everything once. Raises BadInput only when the probes are not installed."""
-    manifests = load_all()
+    manifests = load_all() if manifests is None else manifests
     broken = [str(problem) for error in manifests.broken.values() for problem in error.problems]
-    answer, why = _ask_collector(manifests)
+    answer, why = _ask_collector(manifests, host)
     own = {
         "console": CapabilityCheck(True, f"Python {sys.version.split()[0]}"),
         "collector": CapabilityCheck(why is None, why),
@@ -104,11 +109,12 @@ def examine() -> Report:
     probes = dict(answer.probes)
     for manifest in manifests.values():
         if manifest.source != "bpf":
-            probes[manifest.name] = _try_source(manifest.source)
+            is_here = host.about is None
+            probes[manifest.name] = _try_source(manifest.source) if is_here else ProbeResult("unsupported", NOT_YET)
         elif manifest.name not in probes:
             probes[manifest.name] = ProbeResult("unsupported", why or "the collector gave no answer for this probe")
     about = answer.host or msgspec.to_builtins(identity.describe())
-    return Report(about, {**own, **answer.capabilities}, dict(sorted(probes.items())), broken)
+    return Report(about, {**own, **answer.capabilities}, dict(sorted(probes.items())), broken, host.about is not None)
 
 
 def text(report: Report) -> str:
@@ -137,9 +143,9 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _ask_collector(manifests: Catalogue) -> tuple[_Answer, str | None]:
+def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | None]:
     """The collector's answer; if there is none, why."""
-    commands = []
+    commands: list[dict[str, Any]] = []
     for manifest in manifests.values():
         if manifest.source != "bpf":
             continue
@@ -149,20 +155,30 @@ def _ask_collector(manifests: Catalogue) -> tuple[_Answer, str | None]:
         except BadInput as error:
             return _Answer(), str(error)
         commands.append(command)
-    vector = [*paths.measuring_command(), "--doctor"]
+    if host.compiler is not None:
+        compiler = host.compiler
+        with ThreadPoolExecutor() as pool:
+            prepared = pool.map(lambda one: compiler.prepare(one["spec"], one["source"]), commands)
+            commands = [{**command, **programs} for command, programs in zip(commands, prepared, strict=True)]
     try:
-        done = subprocess.run(
-            vector, input=json.dumps(commands).encode(), capture_output=True, timeout=LIMIT_S, check=False
-        )
-    except OSError as error:
-        return _Answer(), f"{vector[0]} cannot be started: {error.strerror}"
-    except subprocess.TimeoutExpired:
-        return _Answer(), f"no answer from the collector within {LIMIT_S:g} s"
+        program = ProgramProcess(host.collector("--doctor"), "the collector")
+    except Gone as error:
+        return _Answer(), str(error)
+    limit = threading.Timer(LIMIT_S, program.close)
+    limit.start()
     try:
-        return msgspec.json.decode(done.stdout[:_MAX_OUTPUT], type=_Answer), None
-    except msgspec.MsgspecError:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return _Answer(), f"{vector[0]}: {words[-1] if words else f'exit status {done.returncode}'}"
+        program.send(json.dumps(commands).encode() + b"\n")
+        if host.about is None:
+            program.end_input()
+        said = b""
+        for chunk in program.chunks():
+            said = (said + chunk)[: _MAX_OUTPUT + 1]
+        return msgspec.json.decode(said[:_MAX_OUTPUT], type=_Answer), None
+    except (Gone, msgspec.MsgspecError):
+        return _Answer(), program.why()
+    finally:
+        limit.cancel()
+        program.close()
 
 
 def _try_source(name: str) -> ProbeResult:
@@ -186,7 +202,7 @@ def _verdict(report: Report) -> str:
     verdict = f"{len(running)} of {len(report.probes)} probes run here."
     if report.ok:
         return verdict
-    if os.geteuid() != 0:
+    if not report.is_far and os.geteuid() != 0:
         return f"{verdict} Probes in the kernel need root: run this with sudo to see which of them run."
     return f"{verdict} The reasons are above."
 

@@ -77,6 +77,7 @@ class LiveSession:
         """Probes that were unloaded, and why. A restarted collector does not load them."""
         self._state = State()
         self._state.per_count = per_count or {}
+        self._state.is_far = self._line is not None
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[News], None]] = []
         self._sinks: list[Sink] = []

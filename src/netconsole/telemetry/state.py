@@ -194,6 +194,8 @@ class State:
         self.probes: dict[str, ProbeState] = {}
         self.first_mono_ns: int | None = None
         self.first_wall_ns: int | None = None
+        self.is_far = False
+        """Whether the host is another machine than the console's: then the console costs it nothing."""
         self.per_count: CostPerCount = {}
         """The cost of a count on this host, for kernels without run-time statistics."""
 

@@ -128,7 +128,7 @@ def test_what_would_be_over_the_budget_is_refused_before_it_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", ""))
-    monkeypatch.setattr(forecaster, "forecast_now", lambda _: Forecasts([one], 200_000.0))
+    monkeypatch.setattr(forecaster, "forecast_now", lambda _, host: Forecasts([one], 200_000.0))
     profile = Profile("x", budget=Budget(kernel_cpu_pct=limit), probes={"kernel_drops": ProbeChoice("details")})
     if starts:
         preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
@@ -156,7 +156,7 @@ def test_what_is_too_dear_of_the_first_glance_is_left_out_and_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one = forecast(DROPS, mode, STORM, Times({"drop": 420.0}, "calibrated", ""))
-    monkeypatch.setattr(forecaster, "forecast_now", lambda _: Forecasts([one], 200_000.0))
+    monkeypatch.setattr(forecaster, "forecast_now", lambda _, host: Forecasts([one], 200_000.0))
     monkeypatch.setattr(module_forecast, "wanted", lambda requests, manifests: [DROPS])
     chosen = {"kernel_drops": ProbeChoice(mode), "tx_queue_latency": ProbeChoice("summary")}
     stated = frozenset(f"probes.{probe}.mode" for probe in chosen)
@@ -186,7 +186,7 @@ def test_the_dearest_is_left_out_first_and_nothing_where_that_does_not_help() ->
 def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(_: object) -> Forecasts:
+    def fails(_: object, host: object) -> Forecasts:
         raise Unable("no BPF here")
 
     monkeypatch.setattr(forecaster, "forecast_now", fails)

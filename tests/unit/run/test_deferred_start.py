@@ -15,6 +15,7 @@ from netconsole.base.errors import Unable
 from netconsole.budget import forecaster
 from netconsole.budget.forecast import HookRates, forecast
 from netconsole.budget.forecaster import Forecasts
+from netconsole.far.host import AnyHost
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
@@ -85,7 +86,7 @@ class FakeGoverning:
 def begun(monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None) -> tuple[FakeSession, FakeGoverning]:
     """Two probes that will cost so much; None: nobody can tell."""
 
-    def forecast_now(wanted: list[tuple[Manifest, Mode]]) -> Forecasts:
+    def forecast_now(wanted: list[tuple[Manifest, Mode]], host: AnyHost) -> Forecasts:
         if costs is None:
             raise Unable("no BPF here")
         made = [forecast(manifest, mode, HookRates({}), None) for manifest, mode in wanted]

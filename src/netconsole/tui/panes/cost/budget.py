@@ -110,6 +110,11 @@ def block() -> Block:
     return Block("budget", lambda scene: f"Budget: {_action(scene)}", columns, rows, lambda _: "")
 
 
+def _ours(scene: Scene) -> str:
+    """Which of our processes run on the measured host."""
+    return "collector on the far host" if scene.connection.line is not None else "collector and console"
+
+
 def rows(scene: Scene) -> list[TableRow]:
     """Every cost of the profile's budget, what was missed, and the machine."""
     state = scene.state
@@ -119,8 +124,8 @@ def rows(scene: Scene) -> list[TableRow]:
     notes: dict[Limit, str] = {
         "kernel_cpu_pct": _kernel_note(scene),
         "ns_per_packet": _packet_note(scene),
-        "user_cpu_pct": "collector and console, of one core",
-        "memory_mb": "collector and console",
+        "user_cpu_pct": f"{_ours(scene)}, of one core",
+        "memory_mb": _ours(scene),
         "events_per_s": "samples sent by the probes",
     }
     made = [_row(scene, one, notes[one.name]) for one in spendings(state, scene.profile.budget)]

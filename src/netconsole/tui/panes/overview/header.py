@@ -44,6 +44,7 @@ def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) 
     right = [
         *_governed(scene),
         *_recording(scene),
+        *_line(scene),
         *_liveness(scene, pause, kind, now_s),
         *_age(scene, pause),
         (" ", ""),
@@ -103,7 +104,8 @@ def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece
     paused = f"{max(0, int(now_s - pause.since_s))} s"
     if connection.phase == "lost":
         again = "" if connection.retry_in_s is None else f", again in {math.ceil(connection.retry_in_s)} s"
-        return [(f"!! COLLECTOR LOST{again}", "act"), _JOINT]
+        what = "COLLECTOR" if connection.line is None else "LINE"
+        return [(f"!! {what} LOST{again}", "act"), _JOINT]
     if connection.phase == "ended" and kind == "live":
         return [("ENDED", "look"), _JOINT]
     if pause.step == "screen":
@@ -124,6 +126,15 @@ def _governed(scene: Scene) -> list[Piece]:
     """That probes measure less than they were asked to; which ones and why is in the Cost pane."""
     count = len(scene.lowered)
     return [(f"! {count} LOWERED", "look"), _JOINT] if count else []
+
+
+def _line(scene: Scene) -> list[Piece]:
+    """That the host is another machine, and how far away; the Cost pane says more."""
+    line = scene.connection.line
+    if line is None or scene.connection.phase == "lost":
+        return []
+    away = "" if line.round_trip_s is None else f" {figure.duration(line.round_trip_s * 1e9)}"
+    return [(f"ssh{away}", "dim"), _JOINT]
 
 
 def _recording(scene: Scene) -> list[Piece]:
