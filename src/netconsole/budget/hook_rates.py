@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from netconsole.budget.forecast import Hook, HookRates
 from netconsole.calibrate.tool import Tool
-from netconsole.host.here import HERE
 from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.host.here import HERE
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest

@@ -71,6 +71,10 @@ class FarLine:
             far_ns = took_ns // 2
             self._use(_Sample(now_ns, took_ns, frame.mono_ns + far_ns - now_ns, frame.wall_ns + far_ns - wall_ns))
         self._count(now_ns, process.received_bytes)
+        return self.here(frame)
+
+    def here(self, frame: AnyFrame) -> AnyFrame:
+        """A frame with times of the far clocks, as one with times of ours."""
         best = self._best
         if best is None:
             return frame

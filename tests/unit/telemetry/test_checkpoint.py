@@ -47,7 +47,7 @@ def test_a_kernel_that_does_not_tell_run_times_is_remembered() -> None:
 
 
 def test_what_is_saved_of_a_state_is_all_but_what_its_session_gives_it() -> None:
-    assert set(checkpoint.Checkpoint.__struct_fields__) == vars(State()).keys() - {"per_count"}
+    assert set(checkpoint.Checkpoint.__struct_fields__) == vars(State()).keys() - {"per_count", "is_far"}
 
 
 def test_a_table_of_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
