@@ -29,6 +29,7 @@ from netconsole.snapshot import document as snapshot_file
 from netconsole.sources import qemu
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.state import State
+from tests.support import ping_logs
 from tests.support.ping import linked
 
 ROOT = Path(__file__).parents[2]
@@ -205,6 +206,10 @@ def seeds(reader: str) -> Iterator[bytes]:
     elif reader == "ping":
         yield (DATA / "ping-case-a/sender-host.json").read_bytes()
         yield next(capture.encode(one.capture) for one in linked(3, 7.0) if one.capture.role == "sender-host")
+        yield ping_logs.rtt("RX", [(24, 8, 7)] * 2).encode()
+        yield ping_logs.drops("vnet3", "eth0", [(13, 144, 8)] * 2, [(9, "EXTERNAL (network or peer)")]).encode()
+        yield ping_logs.irq(8, [(22, 7, 3, 3)] * 2).encode()
+        yield ping_logs.irq_json(0, [(22, 7, 3, 3)] * 2).encode()
     elif reader == "breakdown":
         yield breakdown.encode(cases.case_of(PING, "good").breakdown)
     elif reader == "recording":

@@ -81,7 +81,7 @@ def save(name: str, files: Sequence[Path]) -> Baseline:
     captures: list[CaptureFile] = []
     for file in files:
         content = read_bytes(file, MAX_CONTENT_BYTES)
-        if schema_of(content) == PING_SCHEMA:
+        if schema_of(content) == PING_SCHEMA or content.lstrip()[:1] not in (b"{", b""):  # a capture, or a log
             captures += read_captures(content, str(file))
             continue
         snapshot = parse_snapshot(content, str(file))

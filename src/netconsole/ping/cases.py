@@ -1,4 +1,4 @@
-"""Reads the files of one measured case: captures, or a breakdown that was made of them before.
+"""Reads the files of one measured case: captures, logs of older tools, or a breakdown that was made before.
 
 A file is told by its content, not by its name. ``ROLE=FILE`` says whose capture a file is, where it does not say.
 """
@@ -19,6 +19,7 @@ from netconsole.ping import capture as captures
 from netconsole.ping.analyze import analyze
 from netconsole.ping.breakdown import Breakdown
 from netconsole.ping.capture import ROLES, Role
+from netconsole.ping.logs import read_log
 from netconsole.ping.merge import CaptureFile
 
 MAX_FILES = 32
@@ -42,8 +43,12 @@ def read_case(files: Sequence[str], name: str = "") -> PingCase:
     if not 1 <= len(files) <= MAX_FILES:
         raise bad("netconsole ping analyze", "", f"expected 1 to {MAX_FILES} files, found {len(files)}")
     found: list[CaptureFile] = []
+    seen: set[Path] = set()
     for file in files:
         role, path = _role_of(file)
+        if path in seen:
+            raise bad(path, "", "the same file twice")
+        seen.add(path)
         content = read_bytes(path, captures.MAX_BYTES)
         if schema_of(content) == breakdowns.SCHEMA:
             if len(files) > 1:
@@ -67,7 +72,9 @@ def schema_of(content: bytes) -> str | None:
 
 
 def read_captures(content: bytes, file: str, role: Role | None = None) -> list[CaptureFile]:
-    """The captures in the content of one file. ``role`` is what the user said. Raises BadInput."""
+    """The captures in one file, a document or a log. ``role`` is what the user said. Raises BadInput."""
+    if content.lstrip()[:1] != b"{":
+        return [CaptureFile(file, capture) for capture in read_log(content, file, role)]
     capture = captures.parse(content, file)
     if role is not None and capture.role != role:
         raise bad(file, "role", f"is {capture.role}, and not {role}")

@@ -31,6 +31,7 @@ def checks(breakdown: Breakdown, joined: JoinedCaptures) -> list[BreakdownCheck]
     found += _sums(breakdown)
     found += _stages(breakdown)
     found += _remainders(breakdown, joined)
+    found += _halves(breakdown)
     return found
 
 
@@ -115,6 +116,19 @@ def _remainders(breakdown: Breakdown, joined: JoinedCaptures) -> Iterator[Breakd
             else "the inside is longer than the outside"
         )
         yield BreakdownCheck(label, False, f"{_us(time.mean_us)}: {what} ({time.formula}): {reason}", time.mean_us)
+
+
+def _halves(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
+    """A half that is far below zero: the clocks are not related as their captures say."""
+    for name, halves in breakdown.halves.items():
+        for half, time in halves.items():
+            accuracy = time.accuracy_us or 0.0
+            if time.mean_us is not None and time.mean_us < -accuracy - ROUNDING_US:
+                below = (
+                    f"the half {half} of {name} is {_us(time.mean_us)}, and the clocks can be off by {_us(accuracy)}"
+                )
+                detail = f"{below}: their relation is wrong"
+                yield BreakdownCheck(f"clocks of {name}", False, detail, time.mean_us)
 
 
 def _us(value: float) -> str:

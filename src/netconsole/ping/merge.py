@@ -77,11 +77,6 @@ class JoinedCaptures:
 def join(files: Sequence[CaptureFile]) -> JoinedCaptures:
     """The captures of one ping, joined. Raises BadInput for two of one role that both have the same times."""
     joined = JoinedCaptures({})
-    seen: set[str] = set()
-    for file, _ in files:
-        if file in seen:
-            raise bad(file, "", "the same file twice")
-        seen.add(file)
     for role in INWARDS:
         of_role = [one for one in files if one.capture.role == role]
         if of_role:
@@ -100,13 +95,13 @@ def join(files: Sequence[CaptureFile]) -> JoinedCaptures:
 
 def _role(role: Role, files: list[CaptureFile], checks: list[BreakdownCheck]) -> RoleTimes:
     times = RoleTimes(role, files)
-    taken: dict[str, str] = {}
-    for file, capture in files:
+    taken: dict[str, int] = {}
+    for number, (file, capture) in enumerate(files):
         for part in ("packets", "vhost_irq", "vhost_kick"):
             has = (capture.packets or capture.summary) if part == "packets" else getattr(capture, part)
-            if has and taken.setdefault(part, file) != file:
-                what = "echoes" if part == "packets" else part
-                raise bad(file, "role", f"{role} has its {what} already from {PurePath(taken[part]).name}: give one")
+            if has and taken.setdefault(part, number) != number:
+                what, first = "echoes" if part == "packets" else part, PurePath(files[taken[part]].file).name
+                raise bad(file, "role", f"{role} has its {what} already from {first}: give one")
         if capture.packets or capture.summary:
             found = read(capture)
             times.echoes, times.ended, times.summary = found.times, found.ended, capture.summary
@@ -117,6 +112,7 @@ def _role(role: Role, files: list[CaptureFile], checks: list[BreakdownCheck]) ->
         if capture.vhost_kick is not None:
             times.kick = _stages(role, "vhost_kick", keyed(capture.vhost_kick.packets), checks)
             times.kick_summary = capture.vhost_kick.summary
+        checks += [BreakdownCheck("imported", False, f"{role}: {note}") for note in capture.notes if capture.source]
         missed = {name: n for name, n in capture.ledger.items() if n}
         if missed:
             said = ", ".join(f"{name} {n}" for name, n in sorted(missed.items())[:5])

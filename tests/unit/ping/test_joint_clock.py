@@ -1,0 +1,113 @@
+"""Where guest and host are put on one clock, the remainder is divided into the halves that are true."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from netconsole.ping import capture
+from netconsole.ping.analyze import analyze
+from netconsole.ping.breakdown import Breakdown
+from netconsole.ping.capture import ROLES
+from netconsole.ping.merge import CaptureFile
+from tests.support.ping import echo, linked
+
+HZ = 2_500_000_000
+KICK, INTERRUPT = 9, 21
+"""The true halves, in us, on both sides: from the guest's driver to the tap, and from the interrupt to the guest."""
+COUNT = 8
+
+
+def run(clocks: dict[str, dict[str, Any]], guest_offset_ns: int = 0) -> Breakdown:
+    """A run on one true clock; guests' clocks are off by ``guest_offset_ns``."""
+    lengths = {
+        "A": 18,
+        "B": 13,
+        "C": 15,
+        "D": 12,
+        "E": 20,
+        "F": 24,
+        "G": 8,
+        "H": 7,
+        "I": 8,
+        "J": 15,
+        "K": 8,
+        "L": 20,
+        "M": 16,
+    }
+    packets: dict[str, list[dict[str, Any]]] = {role: [] for role in ROLES}
+    irqs: dict[str, list[dict[str, Any]]] = {"sender-host": [], "receiver-host": []}
+    for seq in range(COUNT):
+        at, mark = 1_000_000 * (seq + 1), {}
+        for name in "ABCDEFGHIJKLM":
+            mark[name] = at
+            at += lengths[name] + {"A": KICK, "E": INTERRUPT, "H": KICK, "L": INTERRUPT}.get(name, 0)
+        end = {name: mark[name] + length for name, length in lengths.items()}
+        for role, first, last, back, done in (
+            ("sender-vm", "A", "A", "M", "M"), ("sender-host", "B", "B", "K", "K"),
+            ("receiver-host", "D", "D", "I", "I"), ("receiver-vm", "F", "F", "H", "H"),
+        ):  # fmt: skip
+            at_ns = mark[first] * 1000 + (guest_offset_ns if role.endswith("vm") else 0)
+            times = (end[last] - mark[first], mark[back] - end[last], end[done] - mark[back])
+            packets[role].append(echo(seq, *times, at_ns=at_ns))
+        irqs["receiver-host"].append({"id": 7, "seq": seq, "total": lengths["E"]})
+        irqs["sender-host"].append({"id": 7, "seq": seq, "total": lengths["L"]})
+    files = []
+    for role, rows in packets.items():
+        if role == "host":
+            continue
+        vhost = {"vhost_irq": {"packets": irqs[role]}} if role in irqs else {}
+        document = {"schema": capture.SCHEMA, "role": role, "packets": rows, **vhost, **clocks.get(role, {})}
+        files.append(CaptureFile(role, capture.parse(json.dumps(document).encode(), role)))
+    return analyze(files)
+
+
+def point(ns: int, tsc: int) -> dict[str, Any]:
+    return {"ns": ns, "tsc": tsc, "hz": HZ, "accuracy_us": 0.2}
+
+
+def test_the_tsc_that_kvm_gives_a_guest_divides_the_remainder() -> None:
+    offset, guest_ns = -(2**50), 77_000_000_000
+    host = {"clock": {"tsc": [point(0, 5 * HZ), point(10**10, 5 * HZ + 10 * HZ)]}, "guest_tsc": {"offset": offset}}
+    guest_tsc = (5 * HZ + offset) % 2**64
+    guest = {"clock": {"tsc": [point(guest_ns, guest_tsc), point(guest_ns + 10**10, (guest_tsc + 10 * HZ) % 2**64)]}}
+    clocks: dict[str, dict[str, Any]] = {
+        "sender-vm": guest,
+        "receiver-vm": guest,
+        "sender-host": host,
+        "receiver-host": host,
+    }
+    found = run(clocks, guest_ns)
+    for side in ("U_sender", "U_receiver"):
+        halves = found.halves[side]
+        kick, interrupt = halves["kick"].mean_us, halves["interrupt"].mean_us
+        assert kick == pytest.approx(KICK, abs=0.01) and interrupt == pytest.approx(INTERRUPT, abs=0.01)
+        assert (kick or 0) + (interrupt or 0) == pytest.approx(found.segments[side].mean_us)
+        assert halves["kick"].accuracy_us == pytest.approx(0.4) and halves["kick"].by == "packets"
+
+
+def test_a_scaled_tsc_is_scaled_back() -> None:
+    ratio = 3 * 2**47  # the guest's TSC runs 1.5 times as fast
+    host = {"clock": {"tsc": [point(0, HZ)]}, "guest_tsc": {"offset": 99, "ratio": ratio, "fraction_bits": 48}}
+    guest = {"clock": {"tsc": [{**point(0, HZ * 3 // 2 + 99), "hz": HZ * 1.5}]}}
+    found = run({"sender-vm": guest, "sender-host": host})
+    assert found.halves["U_sender"]["kick"].mean_us == pytest.approx(KICK, abs=0.01)
+    accuracy = found.halves["U_sender"]["kick"].accuracy_us
+    assert accuracy is not None and accuracy > 1000  # one point of each clock: 8 s may drift by 500 ppm
+    assert "U_receiver" not in found.halves
+
+
+def test_captures_of_one_kernel_share_its_clock_and_others_are_not_guessed() -> None:
+    same = {"clock": {"boot_id": "b"}}
+    found = run({"receiver-vm": same, "receiver-host": same})
+    assert found.halves["U_receiver"]["interrupt"].mean_us == pytest.approx(INTERRUPT)
+    assert found.halves.keys() == {"U_receiver"}
+    assert run({}).halves == {} and analyze(linked(3)).halves == {}
+
+
+def test_halves_that_cannot_be_are_said() -> None:
+    same = {"clock": {"boot_id": "b"}}
+    found = run({"receiver-vm": same, "receiver-host": same}, guest_offset_ns=5_000_000)
+    assert any(one.check == "clocks of U_receiver" and not one.ok for one in found.checks)
