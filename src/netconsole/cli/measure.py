@@ -128,6 +128,7 @@ def snapshot(
     manifests, chosen, requests = choose(profile, probe, host)
     from netconsole.run import headless
     from netconsole.run.assembly import live_run
+    from netconsole.run.stop import Interrupted
 
     every_s = headless.statistics_every_s(duration_s)
     try:
@@ -138,7 +139,7 @@ def snapshot(
             ) as live:
                 facts = None if host else headless.facts
                 taken = headless.measure(live.session, manifests, chosen, duration_s, facts, live.enforcer)
-    except headless.Interrupted as error:
+    except Interrupted as error:
         return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     from netconsole.report import ticket  # late: what writes reports takes memory that the measuring does without
 

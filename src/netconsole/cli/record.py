@@ -73,6 +73,7 @@ def record(
     from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
     from netconsole.run.assembly import live_run
+    from netconsole.run.stop import Interrupted
 
     duration_s = None if duration is None else parse_duration(duration)
     if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
@@ -87,7 +88,7 @@ def record(
         try:
             with live_run(start.requests, chosen, manifests, left_out=start.left_out, host=there) as live:
                 attached = headless.record(live.session, recorder, duration_s, live.enforcer)
-        except headless.Interrupted as error:
+        except Interrupted as error:
             kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"
             print(f"netconsole: interrupted, {kept}: {error}", file=sys.stderr)
             return INTERRUPTED

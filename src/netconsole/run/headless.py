@@ -7,13 +7,9 @@ of the current interval. A second signal ends it at once.
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import FrameType
 from typing import Protocol
 
 from netconsole.base import figure
@@ -24,6 +20,7 @@ from netconsole.findings.incidents import Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Recorder
+from netconsole.run.stop import Interrupted, Stop, signals
 from netconsole.session.protocol import News, Recordable, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
@@ -35,45 +32,10 @@ SETTLE_LIMIT_S = 60.0
 LAST_INTERVAL_LIMIT_S = 3.0
 """How long to wait for the end of the last interval."""
 _FOR_EVER_S = 10 * 365 * 86400.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RecordableSession(Session, Recordable, Protocol):
     """A session that can be recorded."""
-
-
-class Interrupted(Exception):
-    """The run was ended before anything was measured: exit code 130."""
-
-
-class _Stop:
-    """Remembers a signal to end. Waiting ends at once then."""
-
-    def __init__(self) -> None:
-        self.news = threading.Condition()
-        self.requested = False
-        self.interval = 0
-
-    def heard(self, _: object = None) -> None:
-        with self.news:
-            self.news.notify_all()
-
-    def on_signal(self, number: int, _: FrameType | None) -> None:
-        if self.requested:
-            raise Interrupted(signal.Signals(number).name)
-        self.requested = True
-        # Do not notify: the main thread runs this handler and may hold the lock. It checks every 0.1 s anyway.
-
-    def wait(self, true: Callable[[], bool], limit_s: float, stoppable: bool = True) -> bool:
-        """Wait until ``true``. False when the limit passed or a signal came first."""
-        deadline = time.monotonic() + limit_s
-        with self.news:
-            while not true():
-                left = deadline - time.monotonic()
-                if left <= 0 or (stoppable and self.requested):
-                    return False
-                self.news.wait(min(left, 0.1))
-        return True
 
 
 def measure(
@@ -88,14 +50,14 @@ def measure(
 
     Raises Interrupted when a signal came before measuring began.
     """
-    stop = _Stop()
+    stop = Stop()
     session.on_news(stop.heard)
     incidents = Incidents(manifests, profile.budget)
     session.on_news(partial(_observe, session, incidents))
     if enforcer is not None:
         enforcer.on_action(_say_action)
         enforcer.start()
-    with _signals(stop), contextlib.closing(session):
+    with signals(stop), contextlib.closing(session):
         session.start()
         if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
@@ -128,12 +90,12 @@ def record(
     None: until a signal comes, or the recorder ends by itself. Returns whether a BPF probe was attached, or the profile
     has none. Raises Interrupted when a signal came before the recording began.
     """
-    stop = _Stop()
+    stop = Stop()
     session.on_news(stop.heard)
     if enforcer is not None:
         enforcer.on_action(_say_action)
         enforcer.start()
-    with _signals(stop), contextlib.closing(recorder), contextlib.closing(session):
+    with signals(stop), contextlib.closing(recorder), contextlib.closing(session):
         session.start()
         if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
@@ -179,7 +141,7 @@ def _say_refused(session: Session) -> bool:
     return not own or any(own)
 
 
-def _next_interval(session: Session, stop: _Stop) -> None:
+def _next_interval(session: Session, stop: Stop) -> None:
     """Wait for the end of the current interval."""
     before = _closed(session)
     stop.wait(lambda: _closed(session) > before, LAST_INTERVAL_LIMIT_S, stoppable=False)
@@ -205,16 +167,6 @@ def _end_ns(session: Session) -> int:
 def _interval_ns(session: Session) -> int:
     with session.view() as state:
         return _leading(state)[2]
-
-
-@contextlib.contextmanager
-def _signals(stop: _Stop) -> Iterator[None]:
-    previous = {number: signal.signal(number, stop.on_signal) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _say_action(action: BudgetAction) -> None:

@@ -257,6 +257,7 @@ STARTED = """
 import sys
 from pathlib import Path
 from netconsole.run import headless
+from netconsole.run.stop import Interrupted
 from netconsole.session.live import LiveSession
 from netconsole.profile.profile import Profile
 from netconsole.probes.request import ProbeRequest
@@ -265,7 +266,7 @@ from netconsole.snapshot.document import encode
 session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])
 try:
     taken = headless.measure(session, {}, Profile("summary"), 600.0)
-except headless.Interrupted as error:
+except Interrupted as error:
     sys.exit(130)
 sys.stdout.buffer.write(encode(taken))
 """
