@@ -19,12 +19,14 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 
 DATA = Path(__file__).parents[1] / "support" / "data"
+LATER_KINDS = {frames.Records}
+"""Kinds that the version which wrote these frames did not have."""
 
 
 def test_frames_of_every_kind() -> None:
     lines = (DATA / "frames-version-1.jsonl").read_bytes().splitlines(keepends=True)
     found = [frames.decode(line) for line in lines]
-    assert {type(frame) for frame in found} == set(frames.AnyFrame.__args__)
+    assert {type(frame) for frame in found} == set(frames.AnyFrame.__args__) - LATER_KINDS
     assert [json.loads(frames.encode(frame)) for frame in found] == [json.loads(line) for line in lines]
     state = State()
     for frame in found:

@@ -116,6 +116,18 @@ class HistogramSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSpec:
+    """Single things that happened, each with a record of its own, of which none is left out."""
+
+    key: tuple[ColumnSpec, ...]
+    value: tuple[ColumnSpec, ...]
+    since: str
+    """The value that says when it began, in ns of the monotonic clock."""
+    keep: str
+    """The knob that says how long it is kept, in ms."""
+
+
+@dataclass(frozen=True, slots=True)
 class AttachSpec:
     """One alternative of a program: where it attaches, and its function in probe.bpf.c."""
 
@@ -217,6 +229,7 @@ class Manifest:
     counters: Mapping[str, CounterSpec]
     tables: Mapping[str, TableSpec]
     histograms: Mapping[str, HistogramSpec]
+    records: Mapping[str, RecordSpec]
     events: Mapping[str, tuple[ColumnSpec, ...]]
     findings: tuple[FindingSpec, ...]
     topic: str

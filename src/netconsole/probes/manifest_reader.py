@@ -26,6 +26,7 @@ from netconsole.probes.manifest import (
     Manifest,
     PlaceSpec,
     ProgramSpec,
+    RecordSpec,
     TableSpec,
 )
 from netconsole.probes.meaning import MEANINGS, Meaning, meaning
@@ -51,8 +52,8 @@ FINDING_WORDS = ("rate", "total", "value", "unit")
 
 _WORDS = ("name", "version", "title", "summary", "cannot_see")
 _SECTIONS = (
-    "probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "events", "findings",
-    "panes", "governed_by", "losses",
+    "probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "records", "events",
+    "findings", "panes", "governed_by", "losses",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
@@ -83,6 +84,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         item.integer("slot", None, 0, MAX_CHECKS - 1)
         item.text("says")
         item.texts("programs", choices=[program.name for program in programs])
+    knobs = _knobs(root.table("knobs"))
     modes = cast("list[Mode]", probe.texts("modes", ["summary"], MODES))
     if "summary" not in modes:
         probe.wrong("modes", 'expected a list that holds "summary"')
@@ -96,11 +98,12 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         modes=tuple(modes),
         source=source,
         module=module,
-        knobs=_knobs(root.table("knobs")),
+        knobs=knobs,
         programs=programs,
         counters=counters,
         tables=tables,
         histograms=histograms,
+        records={key: _record(item, knobs) for key, item in _named(root.table("records"))},
         events={key: _event(item) for key, item in _named(root.table("events"))},
         findings=tuple(_finding(item, tables, histograms) for item in root.tables("findings")),
         topic=_word(probe, "topic", name.replace("_", " ")),
@@ -327,6 +330,15 @@ def _governed(item: Checker) -> GovernedSpec:
 def _losses(section: Checker) -> dict[str, str]:
     section.only(tuple(LEDGER), "entry of the ledger")
     return _texts_by_name(section)
+
+
+def _record(item: Checker, knobs: Mapping[str, Scalar]) -> RecordSpec:
+    item.only(("map", "max_rows", "key", "value", "since", "keep"))
+    key, value = _columns(item, "key"), _columns(item, "value")
+    item.integer("max_rows", 1024, 1, 1_000_000)
+    times = [column.name for column in value if column.type == "u64"]
+    lengths = [name for name in knobs if name.endswith("_ms")]
+    return RecordSpec(key, value, item.text("since", None, times), item.text("keep", None, lengths))
 
 
 def _event(item: Checker) -> tuple[ColumnSpec, ...]:

@@ -192,6 +192,18 @@ class Event(Frame, frozen=True):
     fields: Annotated[dict[Name, Scalar | Stack], Meta(max_length=64)]
 
 
+class Records(Frame, frozen=True):
+    """Single things that happened, the values of each in the order of ``columns``; none is left out.
+
+    A record that changed is sent again, whole. ``waiting`` records did not fit, and come in the next frame.
+    """
+
+    name: Name
+    columns: Annotated[list[Name], Meta(max_length=64)]
+    records: Annotated[list[Annotated[list[Scalar], Meta(max_length=64)]], Meta(max_length=10_000)]
+    waiting: Natural = 0
+
+
 class Cost(Frame, frozen=True):
     """The cost and the ledger of a probe.
 
@@ -230,7 +242,7 @@ class Bye(Frame, frozen=True):
     why: Sentence
 
 
-AnyFrame: TypeAlias = Hello | Status | Counters | Table | Histogram | Event | Cost | Action | Reply | Bye
+AnyFrame: TypeAlias = Hello | Status | Counters | Table | Histogram | Event | Records | Cost | Action | Reply | Bye
 
 _decoder: msgspec.json.Decoder[AnyFrame] = msgspec.json.Decoder(AnyFrame)
 _encoder = msgspec.json.Encoder()

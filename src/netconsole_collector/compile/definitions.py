@@ -9,7 +9,7 @@ from typing import Any, Dict
 from netconsole_collector.compile.refused import ProbeRefused
 from netconsole_collector.probe import config, device_sets
 
-_DEFAULT_ROWS = {"tables": 1024, "histograms": 8192}
+_DEFAULT_ROWS = {"tables": 1024, "histograms": 8192, "records": 1024}
 """NC_ROWS_… of a manifest without max_rows (docs/reference/probes.md)."""
 
 Json = Dict[str, Any]

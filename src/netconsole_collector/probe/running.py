@@ -14,6 +14,7 @@ from netconsole_collector.probe.attached_program import AttachedProgram
 from netconsole_collector.probe.events import EventReader
 from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramReader
 from netconsole_collector.probe.maps import ProbeMaps
+from netconsole_collector.probe.records import RecordReader
 from netconsole_collector.probe.tables import TableReader
 
 RESUMED = "nc_resumed"
@@ -51,6 +52,7 @@ class RunningProbe:
         self._labels = Labeller(lookups, DropReasons(answer["names"].get("drop_reason", {})))
         self._tables: List[TableReader] = []
         self._histograms: List[Union[HistogramReader, CpuHistogramReader]] = []
+        self._records: List[RecordReader] = []
         self._events = EventReader(self._labels)
         self._ledger_slots: Optional[bpf_maps.Map] = None
         self._checks: Optional[checks.Checks] = None
@@ -73,6 +75,8 @@ class RunningProbe:
             is_array = bpf_map.info.type == bpf_maps.MAP_PERCPU_ARRAY
             kind = CpuHistogramReader if is_array else HistogramReader
             self._histograms.append(kind(name, spec, bpf_map, self._labels))
+        for name, spec in self.spec.get("records", {}).items():
+            self._records.append(RecordReader(name, spec, self._maps[spec["map"]], self._labels))
         for name, spec in self.spec.get("events", {}).items():
             self._events.add(name, spec, self._maps.fd(spec["map"]))
         leaders = {entry["name"] for entry in self.spec["programs"] if entry.get("leads")}
@@ -159,6 +163,9 @@ class RunningProbe:
             for one in histogram.read(full):
                 one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit)
                 bodies.append(one)
+        for record in self._records:
+            read = record.read(now_ns, int(self.knobs[record.keep]))
+            bodies.append(dict(read, kind="records", name=record.name))
         bodies.extend(self._events.read())
         bodies.append(self._cost(statistics, accounts, interval_ns, now_ns))
         for body in bodies:

@@ -20,11 +20,16 @@ def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
                     return "program {}: point and function are texts".format(program["name"])
             if not program["attach"]:
                 return "program {}: no attach point".format(program["name"])
-        for section, keys in (("tables", ("key", "value")), ("histograms", ("key",)), ("events", ("record",))):
+        row = ("key", "value")
+        layouts = {"tables": row, "histograms": ("key",), "records": row, "events": ("record",)}
+        for section, keys in layouts.items():
             for name, part in spec.get(section, {}).items():
                 part.setdefault("map", "nc_events" if section == "events" else name)
                 for key in keys:
                     decode.Layout(part[key])
+        for name, part in spec.get("records", {}).items():
+            if not isinstance(part["since"], str) or not isinstance(spec["knobs"][part["keep"]], (int, float)):
+                return "records {}: since is a value, keep a knob".format(name)
         for name, counter in spec.get("counters", {}).items():
             if not isinstance(counter["slot"], int):
                 return "counter {}: no slot".format(name)
