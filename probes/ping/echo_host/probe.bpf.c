@@ -1,0 +1,68 @@
+/* echo_host - ICMP echoes that cross this host between two sets of devices, each with a record of its own: from netif_receive_skb
+ * (net/core/dev.c, __netif_receive_skb_core) to net_dev_start_xmit (net/core/dev.c, xmit_one), the last point before the driver owns
+ * the packet, and back.
+ *
+ * The host of the VM that pings gets requests from the inside devices, the other host from the outside devices (knob receiver).
+ */
+
+#include "../../common/netconsole.h"
+#include "../../common/devices.h"
+#include "../../common/path.h"
+#include "../../common/echo.h"
+
+/* The echo in a packet on a device of a set, if it passes the filters. */
+static inline u32 echo_in(struct echo *echo, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, int sent)
+{
+    struct path_packet packet;
+
+    path_read(&packet, skb, sent, 1);
+    if (packet.broken)
+        nc_ledger_add(NC_PARSE_FAILED);
+    if (!echo_find(echo, &packet, NC_GET(skb, head), nc_data_end(skb), 0))
+        return ECHO_NONE;
+    return echo_wanted(config, echo) && nc_netns_wanted(config, dev) ? echo->kind : ECHO_NONE;
+}
+
+/* Whether requests come in by the devices of this set. */
+static inline int is_first(struct nc_config *config, struct nc_member *member)
+{
+    return member->set == (nc_knob(config, receiver) ? NC_SET_outside_devices : NC_SET_inside_devices);
+}
+
+int on_receive(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct sk_buff *skb = NC_ARG(0);
+    struct net_device *dev = NC_GET(skb, dev);
+    struct nc_config *config = nc_config_get();
+    struct nc_member *member = nc_member_of(dev);
+    struct echo echo;
+    u32 kind;
+
+    if (!config || !member)
+        return 0;
+    kind = echo_in(&echo, config, skb, dev, 0);
+    if (kind == ECHO_REQUEST && is_first(config, member))
+        echo_begin(config, &echo, member->name);
+    else if (kind == ECHO_REPLY && !is_first(config, member))
+        echo_pass(&echo, REPLY_IN, member->name);
+    return 0;
+}
+
+int on_send(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct sk_buff *skb = NC_ARG(0);
+    struct net_device *dev = NC_ARG(1);
+    struct nc_config *config = nc_config_get();
+    struct nc_member *member = nc_member_of(dev);
+    struct echo echo;
+    u32 kind;
+
+    if (!config || !member)
+        return 0;
+    kind = echo_in(&echo, config, skb, dev, 1);
+    if (kind == ECHO_REQUEST && !is_first(config, member))
+        echo_pass(&echo, REQUEST_OUT, member->name);
+    else if (kind == ECHO_REPLY && is_first(config, member))
+        echo_pass(&echo, REPLY_OUT, member->name);
+    return 0;
+}
