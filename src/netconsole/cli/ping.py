@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from netconsole.cli import ping_capture
 from netconsole.cli.options import DONE, FOUND, SETTINGS
 
 ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", no_args_is_help=True, **SETTINGS)
@@ -19,6 +20,9 @@ COLUMNS = 80
 @ping_app.callback()
 def _ping() -> None:
     """Where the time of a ping between two VMs goes."""
+
+
+ping_app.command()(ping_capture.capture)
 
 
 @ping_app.command()

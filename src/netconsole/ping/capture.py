@@ -171,6 +171,13 @@ class TscPoint(msgspec.Struct, frozen=True, omit_defaults=True):
     accuracy_us: Annotated[float, Meta(ge=0, le=1e9)]
 
 
+class WallPoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The clock of a capture and the time of day (UTC, since 1970), read one right after the other."""
+
+    ns: ClockNs
+    unix_ns: ClockNs
+
+
 class CaptureClock(msgspec.Struct, frozen=True, omit_defaults=True):
     """The clock of the times ``at_ns``, and how it is related to the TSC. Two points also give the drift.
 
@@ -180,6 +187,8 @@ class CaptureClock(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = "monotonic"
     boot_id: str = ""
     tsc: Annotated[list[TscPoint], Meta(max_length=16)] = []
+    wall: Annotated[list[WallPoint], Meta(max_length=16)] = []
+    """At the beginning and at the end. A difference between the two is a time of day that was set."""
 
 
 class GuestTsc(msgspec.Struct, frozen=True, omit_defaults=True):

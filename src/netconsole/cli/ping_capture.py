@@ -1,0 +1,197 @@
+"""The command `ping capture`: what one vantage point sees of each echo, as a document."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from netconsole.base.errors import bad
+from netconsole.base.figure import safe
+from netconsole.cli.options import DONE, INTERRUPTED, HostOption, entered, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from netconsole.far.host import AnyHost
+    from netconsole.ping.capture import Role
+    from netconsole.ping.vantage import Between
+    from netconsole.probes.manifest import Manifest
+    from netconsole.run.ping_capture import VantageRun
+
+MAX_DURATION_S = 24 * 3600.0
+MAX_LIMIT_S = 60.0
+_SAY_EVERY_S = 1.0
+
+RoleOption = Annotated[
+    str,
+    typer.Option("--role", metavar="ROLE", help="sender-vm, sender-host, receiver-host, receiver-vm or host."),
+]
+InsideOption = Annotated[
+    list[str] | None,
+    typer.Option("--inside", metavar="DEVICE", help="On a host: the VM's side. A name, vnet*, kind:tap. Repeatable."),
+]
+OutsideOption = Annotated[
+    list[str] | None,
+    typer.Option("--outside", metavar="DEVICE", help="The side of the wire. A name, eth*, kind:physical. Repeatable."),
+]
+AddressOption = Annotated[
+    str, typer.Option("--address", metavar="A[,A]", help="Only pings of this address, or between these two.")
+]
+NetnsOption = Annotated[
+    str | None, typer.Option("--netns", metavar="NAME", help="Only devices of this network namespace.")
+]
+LimitOption = Annotated[str, typer.Option("--limit", metavar="TIME", help="An answer after this is late.")]
+
+
+def capture(
+    role: RoleOption,
+    inside: InsideOption = None,
+    outside: OutsideOption = None,
+    address: AddressOption = "",
+    netns: NetnsOption = None,
+    limit: LimitOption = "1s",
+    duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long, such as 30s, 5m. Default: until Ctrl-C.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after so many echoes.")] = None,
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="A name that all captures of one run share.")] = "",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+    ] = None,
+    host: HostOption = None,
+) -> int:
+    """Watch the pings that pass here, and write when each one came in and went out. Progress goes to standard error.
+
+    It sends nothing. `netconsole ping analyze` puts the captures of several vantage points together.
+    """
+    import msgspec
+
+    from netconsole.base import output as out
+    from netconsole.ping import capture as documents
+    from netconsole.probes.catalogue import load_all
+    from netconsole.run.headless import facts
+    from netconsole.run.ping_capture import Ending
+    from netconsole.run.ping_capture import capture as watch
+    from netconsole.run.stop import Interrupted
+
+    point = role_of(role)
+    ending = Ending(duration_of(duration), count)
+    between = between_of(inside, outside, address, netns, limit, host)
+    out.chosen("json", output, ("json",), "json")
+    manifests = load_all()
+    try:
+        with contextlib.closing(entered(host, manifests)) as there:
+            vantage = vantage_run(point, between, manifests, there)
+            vantage.session.on_news(progress(vantage))
+            taken = watch(vantage, ending, say, None if host else facts)
+    except Interrupted as error:
+        return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+    taken = msgspec.structs.replace(taken, run=run[:200] or None)
+    out.write(documents.encode(taken), output)
+    say(summary(vantage))
+    return DONE
+
+
+def role_of(role: str) -> Role:
+    """A vantage point by its name. Raises BadInput."""
+    from netconsole.ping.capture import ROLES
+
+    for known in ROLES:
+        if role == known:
+            return known
+    raise bad("--role", "", f'expected {", ".join(ROLES)}, found "{safe(role, 40)}"')
+
+
+def duration_of(duration: str | None) -> float | None:
+    """Seconds. Raises BadInput."""
+    from netconsole.base.figure import parse_duration
+
+    seconds = None if duration is None else parse_duration(duration)
+    if duration is not None and (seconds is None or not 0 < seconds <= MAX_DURATION_S):
+        raise bad("--duration", "", f'expected a time from 1ms to 24h such as "30s", found "{safe(duration, 40)}"')
+    return seconds
+
+
+def between_of(
+    inside: list[str] | None, outside: list[str] | None, address: str, netns: str | None, limit: str, host: str | None
+) -> Between:
+    """Where to measure, from the options. Raises BadInput."""
+    from netconsole.base.figure import parse_duration
+    from netconsole.host.identity import namespace_inode
+    from netconsole.ping.vantage import Between
+
+    limit_s = parse_duration(limit)
+    if limit_s is None or not 0 < limit_s <= MAX_LIMIT_S:
+        raise bad("--limit", "", f'expected a time from 1ms to 60s such as "1s", found "{safe(limit, 40)}"')
+    inode = 0
+    if netns is not None:
+        found = namespace_inode(netns) if host is None or netns.isdecimal() else None
+        if not found and host is not None:
+            raise bad("--netns", "", "on another host, expected the inode of a network namespace: ls -Li /run/netns")
+        if not found:
+            raise bad("--netns", "", f'no network namespace "{safe(netns, 40)}"; ip netns list shows those with a name')
+        inode = found
+    return Between(inside or (), outside or (), addresses_of(address), inode, limit_s)
+
+
+def addresses_of(text: str) -> list[str]:
+    """One address or prefix, or two apart by a comma. Raises BadInput."""
+    addresses = [one.strip() for one in text.split(",")] if text else []
+    for one in addresses:
+        try:
+            ipaddress.ip_network(one, strict=False)
+        except ValueError:
+            raise bad("--address", "", f'expected an address or a prefix, found "{safe(one, 60)}"') from None
+    if len(addresses) > 2:
+        raise bad("--address", "", "expected one or two addresses, the ends of the ping")
+    return addresses
+
+
+def vantage_run(role: Role, between: Between, manifests: Mapping[str, Manifest], host: AnyHost) -> VantageRun:
+    """A vantage point of a host, not started. Raises BadInput and Unable."""
+    from netconsole.host.privileges import require
+    from netconsole.ping.echo_log import EchoLog
+    from netconsole.ping.vantage import request_of
+    from netconsole.run.ping_capture import INTERVAL_S, VantageRun
+    from netconsole.session.live import LiveSession
+
+    request = request_of(role, between, manifests)
+    if host.address is None:
+        require([request])
+    session = LiveSession(host, [request], INTERVAL_S)
+    return VantageRun(role, between, session, EchoLog(between.addresses))
+
+
+def progress(run: VantageRun) -> Callable[[object], None]:
+    """Says once a second what there is, when it has changed."""
+    said_at, said = time.monotonic(), ""
+
+    def told(_: object) -> None:
+        nonlocal said_at, said
+        if time.monotonic() - said_at < _SAY_EVERY_S or not len(run.log):
+            return
+        line = summary(run)
+        if line != said:
+            said_at, said = time.monotonic(), line
+            say(line)
+
+    return told
+
+
+def summary(run: VantageRun) -> str:
+    """How many echoes there are, and what became of them."""
+    ends = Counter(outcome for _, outcome in run.outcomes())
+    told = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in ends.most_common())
+    return f"{run.role}: {len(run.log)} echoes{': ' if told else ''}{told}"
+
+
+def say(line: str) -> None:
+    """One line of progress, to standard error."""
+    print(f"netconsole: {safe(line, 400)}", file=sys.stderr, flush=True)

@@ -1,0 +1,207 @@
+"""Runs one vantage point of a ping without a screen: starts its probe, keeps every echo, and always cleans up."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Protocol
+
+import netconsole
+from netconsole.base.errors import Unable
+from netconsole.base.fact_keys import FactData
+from netconsole.base.figure import safe
+from netconsole.ping.capture import SCHEMA, CaptureClock, EchoOutcome, PingCapture, Role, WallPoint
+from netconsole.ping.echo_log import Echo, EchoLog
+from netconsole.ping.vantage import VANTAGE_POINTS, Between
+from netconsole.ping.watched import notes, watched
+from netconsole.run.stop import Interrupted, Stop, signals
+from netconsole.session.protocol import Recordable, Session
+from netconsole.telemetry.state import ProbeState, State
+
+INTERVAL_S = 0.25
+"""How often echoes are read. A thousand a second are 250 records then, far below what a frame takes."""
+SETTLE_LIMIT_S = 60.0
+LAST_INTERVAL_LIMIT_S = 3.0
+_FOR_EVER_S = 10 * 365 * 86400.0
+_LEDGER = ("map_full", "missed", "parse_failed")
+"""Entries of the probe's ledger that may hide an echo."""
+
+
+class CaptureSession(Session, Recordable, Protocol):
+    """What a capture needs of a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When a capture ends: after a time, after so many echoes, or at a signal."""
+
+    duration_s: float | None = None
+    count: int | None = None
+
+
+@dataclass(slots=True)
+class VantageRun:
+    """One vantage point, its session and what it has kept so far. ``begun``: echoes are kept from here on."""
+
+    role: Role
+    between: Between
+    session: CaptureSession
+    log: EchoLog
+    attach: list[str] = field(default_factory=list)
+    """The attach points of the probe, once it runs."""
+
+    @property
+    def probe(self) -> str:
+        """The probe that it runs."""
+        return VANTAGE_POINTS[self.role].probe
+
+    def outcomes(self) -> list[tuple[Echo, EchoOutcome]]:
+        """Each echo, and what became of it as far as is known."""
+        now_ns, limit_s = self.clock_ns(), self.between.limit_s
+        by_version = {version: watched(self.role, self.attach, version) for version in (4, 6)}
+        return [(echo, echo.outcome(now_ns, limit_s, by_version[echo.version])) for echo in self.log.echoes()]
+
+    def finished(self) -> int:
+        """Echoes of which nothing more is awaited."""
+        return sum(outcome != "unfinished" for _, outcome in self.outcomes())
+
+    def clock_ns(self) -> int:
+        """The measured host's monotonic clock when its figures were read last."""
+        return self.log.clocks[-1][0] if self.log.clocks else 0
+
+
+def capture(
+    run: VantageRun,
+    ending: Ending,
+    say: Callable[[str], None],
+    facts: Callable[[], Mapping[str, FactData]] | None,
+    on_begin: Callable[[], None] | None = None,
+) -> PingCapture:
+    """Capture until the end, then close the session. ``on_begin`` is called when the probe watches.
+
+    Raises Unable when it cannot watch, and Interrupted when a signal came before that.
+    """
+    stop = Stop()
+    run.session.on_news(stop.heard)
+    run.session.attach(run.log)
+    with signals(stop), contextlib.closing(run.session):
+        run.session.start()
+        if not stop.wait(run.session.settled, SETTLE_LIMIT_S) and stop.requested:
+            raise Interrupted("ended while the probe was starting")
+        run.attach = _attached(run)
+        began = time.time()
+        read = (
+            facts() if facts is not None else {}
+        )  # before the first echo: reading them takes time on this host's CPUs
+        say(f"watching as {run.role}: {', '.join(run.attach)}")
+        if on_begin is not None:
+            on_begin()
+        stop.wait(lambda: _is_over(run, ending), ending.duration_s or _FOR_EVER_S)
+        _next_reading(run, stop)
+        with run.session.view() as state:
+            return document(run, state, began, read)
+
+
+def document(run: VantageRun, state: State, began: float, facts: Mapping[str, FactData]) -> PingCapture:
+    """The capture as it is now."""
+    probe, host = state.probes[run.probe], state.host
+    echoes = run.outcomes()
+    inside, outside = _devices(run)
+    return PingCapture(
+        schema=SCHEMA,
+        role=run.role,
+        host=host.name if host else "",
+        packets=[echo.times(outcome) for echo, outcome in echoes],
+        created=datetime.fromtimestamp(began, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        netconsole=netconsole.__version__,
+        kernel=host.kernel if host else None,
+        addresses=_ends(run),
+        inside=inside,
+        outside=outside,
+        boundary="before_driver",
+        attach=run.attach,
+        error_us=_error_us(probe),
+        clock=CaptureClock(
+            boot_id=host.boot_id if host else "", wall=[WallPoint(ns, unix_ns) for ns, unix_ns in run.log.clocks]
+        ),
+        ledger=_ledger(run, probe),
+        notes=_notes(run),
+        facts=dict(facts),
+    )
+
+
+def _is_over(run: VantageRun, ending: Ending) -> bool:
+    connection = run.session.connection()
+    if connection.phase in ("lost", "ended"):
+        return True
+    if ending.count is None or len(run.log) < ending.count:
+        return False
+    return run.finished() >= ending.count
+
+
+def _attached(run: VantageRun) -> list[str]:
+    with run.session.view() as state:
+        probe = state.probes.get(run.probe)
+        if probe is None or not probe.measuring:
+            why = (probe.why if probe else None) or run.session.connection().why or "no reason known"
+            raise Unable(f"{run.role}: {run.probe} cannot run here: {safe(why)}; netconsole doctor says more")
+        return list(dict.fromkeys(probe.attach))
+
+
+def _next_reading(run: VantageRun, stop: Stop) -> None:
+    """Wait until the figures are read once more."""
+    before = run.clock_ns()
+    stop.wait(lambda: run.clock_ns() > before, LAST_INTERVAL_LIMIT_S, stoppable=False)
+
+
+def _ends(run: VantageRun) -> list[str]:
+    """Who pings and who is pinged, if all echoes have the same two."""
+    ends = {(echo.source, echo.target) for echo in run.log.echoes()}
+    return list(next(iter(ends))) if len(ends) == 1 else []
+
+
+def _devices(run: VantageRun) -> tuple[list[str], list[str]]:
+    """The devices that echoes really passed, or, before the first one, those that were asked for."""
+    point = VANTAGE_POINTS[run.role]
+    passed = run.log.devices
+    if not point.has_inside:
+        wire = (0, 3) if point.receiver else (1, 2)
+        return [], sorted(passed[wire[0]].keys() | passed[wire[1]].keys()) or list(run.between.outside)
+    near, far = sorted(passed[0].keys() | passed[3].keys()), sorted(passed[1].keys() | passed[2].keys())
+    first, second = (far, near) if point.receiver else (near, far)
+    return first or list(run.between.inside), second or list(run.between.outside)
+
+
+def _error_us(probe: ProbeState) -> float | None:
+    """What a run of the programs takes on average: so much of the measuring may lie within a time that is measured."""
+    programs = probe.cost.programs.values()
+    runs, time_ns = (sum(getattr(one, name) for one in programs) for name in ("run_count", "run_time_ns"))
+    return round(time_ns / runs / 1000, 3) if runs else None
+
+
+def _ledger(run: VantageRun, probe: ProbeState) -> dict[str, int]:
+    """What was missed; only entries that are not 0."""
+    found = {name: probe.cost.ledger[name].total for name in _LEDGER if name in probe.cost.ledger}
+    totals = {name: counter.count.total for name, counter in probe.counters.items()}
+    found.update({name: totals.get(name, 0) for name in ("repeated", "unknown", "another")})
+    found["not_written"] = run.log.over
+    begun = totals.get("echoes", 0) - found.get("map_full", 0)
+    found["not_read"] = max(0, begun - len(run.log) - run.log.others - run.log.over)
+    found["other_pings"] = run.log.others
+    return {name: count for name, count in found.items() if count}
+
+
+def _notes(run: VantageRun) -> list[str]:
+    found = notes(run.role, run.attach)
+    connection = run.session.connection()
+    if connection.phase == "lost":
+        found.append(f"the collector was lost, and the capture ended: {safe(connection.why or 'no reason known')}")
+    fragments = sum(bool(echo.flags) for echo in run.log.echoes())
+    if fragments:
+        found.append(f"{fragments} echoes came in fragments: the first fragment of each is timed")
+    if run.log.over:
+        found.append(f"{run.log.over} echoes more than a capture has room for")
+    return found
