@@ -14,8 +14,8 @@ from netconsole.base.errors import BadInput
 from netconsole.compare import baseline
 from netconsole.compare.compare import compare
 from netconsole.ping import breakdown, capture, cases
+from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.compared import against
-from netconsole.ping.merge import CaptureFile
 from netconsole.probes import catalogue
 from netconsole.profile import loader
 from netconsole.profile.profile import Budget, Profile

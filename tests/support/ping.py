@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from netconsole.ping import capture
-from netconsole.ping.merge import CaptureFile
+from netconsole.ping.analysis.merge import CaptureFile
 
 
 def echo(seq: int, request: float, between: float, reply: float, **more: Any) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes
 from netconsole.compare.judge import SPREAD_SNAPSHOTS
+from netconsole.ping.analysis.merge import CaptureFile, join
 from netconsole.ping.capture import SCHEMA as PING_SCHEMA
 from netconsole.ping.capture import PingCapture
 from netconsole.ping.cases import read_captures, schema_of
-from netconsole.ping.merge import CaptureFile, join
 from netconsole.snapshot.document import MAX_BYTES as MAX_CONTENT_BYTES
 from netconsole.snapshot.document import MEASURED, HostData, Snapshot, check
 from netconsole.snapshot.document import load as load_snapshot

@@ -8,8 +8,8 @@ from pathlib import Path
 from netconsole.base.errors import bad
 from netconsole.base.readers import read_bytes
 from netconsole.compare import baseline
+from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.cases import PingCase, case_of, read_case, schema_of
-from netconsole.ping.merge import CaptureFile
 from netconsole.snapshot import document
 
 

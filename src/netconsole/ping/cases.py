@@ -16,11 +16,11 @@ from netconsole.base.figure import safe
 from netconsole.base.readers import read_bytes
 from netconsole.ping import breakdown as breakdowns
 from netconsole.ping import capture as captures
-from netconsole.ping.analyze import analyze
+from netconsole.ping.analysis.analyze import analyze
+from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Breakdown
 from netconsole.ping.capture import ROLES, Role
 from netconsole.ping.logs import read_log
-from netconsole.ping.merge import CaptureFile
 
 MAX_FILES = 32
 

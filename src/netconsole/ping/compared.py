@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from netconsole.ping.advice import advice
+from netconsole.ping.analysis.advice import advice
+from netconsole.ping.analysis.difference import compared
 from netconsole.ping.breakdown import Breakdown
 from netconsole.ping.cases import PingCase
-from netconsole.ping.difference import compared
 
 
 def against(case: PingCase, baseline: PingCase) -> Breakdown:

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from netconsole.ping.advice import RULES, rules
-from netconsole.ping.analyze import analyze
+from netconsole.ping.analysis.advice import RULES, rules
+from netconsole.ping.analysis.analyze import analyze
+from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Advice
 from netconsole.ping.cases import case_of
 from netconsole.ping.compared import against
-from netconsole.ping.merge import CaptureFile
 from netconsole.ping.model import PATH, STAGES
 from netconsole.report import of_ping, to_html, to_text
 from tests.support.ping import linked

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from netconsole.base.errors import BadInput
 from netconsole.ping import breakdown as breakdowns
 from netconsole.ping import capture
-from netconsole.ping.analyze import analyze
+from netconsole.ping.analysis.analyze import analyze
+from netconsole.ping.analysis.difference import compared
+from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Breakdown
-from netconsole.ping.difference import compared
-from netconsole.ping.merge import CaptureFile
 from netconsole.report import RENDERERS, of_ping, to_text
 from tests.support.ping import capture_of, echo, four, linked
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from netconsole.ping import capture
-from netconsole.ping.analyze import analyze
+from netconsole.ping.analysis.analyze import analyze
+from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Breakdown
 from netconsole.ping.capture import ROLES
-from netconsole.ping.merge import CaptureFile
 from tests.support.ping import echo, linked
 
 HZ = 2_500_000_000

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import to_builtins
 
 from netconsole.base.errors import bad
+from netconsole.ping.analysis.figures import of_values
 from netconsole.ping.capture import PingCapture, Role
-from netconsole.ping.figures import of_values
 from netconsole.ping.logs.text import made
 
 _LINE = re.compile(r"tid=\d+ queue=\d+ s0=(\d+)us s1=(\d+)us s2=(\d+)us total=(\d+)us")

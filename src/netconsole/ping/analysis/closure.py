@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from netconsole.ping.analysis.echoes import ROUNDING_US
+from netconsole.ping.analysis.merge import JoinedCaptures, RoleTimes, roles_missing
 from netconsole.ping.breakdown import Breakdown, BreakdownCheck
 from netconsole.ping.capture import EchoTimes
-from netconsole.ping.echoes import ROUNDING_US
-from netconsole.ping.merge import JoinedCaptures, RoleTimes, roles_missing
 from netconsole.ping.model import REMAINDERS, STAGES, WIRE
 
 ENOUGH = 0.95

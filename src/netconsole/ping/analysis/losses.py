@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from netconsole.ping.analysis.echoes import EchoKey
+from netconsole.ping.analysis.merge import INWARDS, JoinedCaptures, RoleTimes
 from netconsole.ping.breakdown import Loss
 from netconsole.ping.capture import Role
-from netconsole.ping.echoes import EchoKey
-from netconsole.ping.merge import INWARDS, JoinedCaptures, RoleTimes
 
 _NAMED = 5
 _OUTCOMES = {

@@ -17,9 +17,9 @@ import msgspec
 
 from netconsole.base.fact_keys import FactData, FactValue, key, parts
 from netconsole.base.readers import read_toml
+from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Advice, Breakdown, FactShown
 from netconsole.ping.capture import PingCapture, Role
-from netconsole.ping.merge import CaptureFile
 from netconsole.ping.model import SEGMENTS, WIRE
 from netconsole.ping.words import largest_stage
 

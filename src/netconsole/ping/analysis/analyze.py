@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
-from netconsole.ping.advice import advice
+from netconsole.ping.analysis.advice import advice
+from netconsole.ping.analysis.closure import checks
+from netconsole.ping.analysis.joint_clock import halves
+from netconsole.ping.analysis.losses import located
+from netconsole.ping.analysis.measure import PARTS, PathFigures, echo_time, measure, stage_time
+from netconsole.ping.analysis.merge import CaptureFile, JoinedCaptures, join
+from netconsole.ping.analysis.times import PathFigure, combined, shown
 from netconsole.ping.breakdown import SCHEMA, Breakdown, PathTime, Vantage
-from netconsole.ping.closure import checks
-from netconsole.ping.joint_clock import halves
-from netconsole.ping.losses import located
-from netconsole.ping.measure import PARTS, PathFigures, echo_time, measure, stage_time
-from netconsole.ping.merge import CaptureFile, JoinedCaptures, join
 from netconsole.ping.model import (
     COMPOSITES,
     KICKS,
@@ -32,7 +33,6 @@ from netconsole.ping.model import (
     PingSide,
     SegmentSpec,
 )
-from netconsole.ping.times import PathFigure, combined, shown
 from netconsole.ping.words import dominant, sentences
 
 _WIRE_WORDS = "both ways between the hosts, from driver to driver"

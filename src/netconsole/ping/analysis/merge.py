@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import NamedTuple, TypeVar
 
 from netconsole.base.errors import bad
+from netconsole.ping.analysis.echoes import ROUNDING_US, WRAP, EchoKey, keyed, named, read
 from netconsole.ping.breakdown import BreakdownCheck
 from netconsole.ping.capture import (
     EchoSummary,
@@ -20,10 +21,11 @@ from netconsole.ping.capture import (
     PingCapture,
     Role,
 )
-from netconsole.ping.echoes import ROUNDING_US, WRAP, EchoKey, keyed, named, read
 
 INWARDS: tuple[Role, ...] = ("sender-vm", "host", "sender-host", "receiver-host", "receiver-vm")
 """Each role's time lies within that of the roles before it."""
+NO_LOSS = ("other_pings", "repeated", "duplicates", "another")
+"""Entries of a ledger that count other packets than the echoes of this ping."""
 MUCH = 0.9
 """Stages that were measured for this share of the echoes join them; with less they count by their means."""
 T = TypeVar("T")
@@ -112,8 +114,9 @@ def _role(role: Role, files: list[CaptureFile], checks: list[BreakdownCheck]) ->
         if capture.vhost_kick is not None:
             times.kick = _stages(role, "vhost_kick", keyed(capture.vhost_kick.packets), checks)
             times.kick_summary = capture.vhost_kick.summary
-        checks += [BreakdownCheck("imported", False, f"{role}: {note}") for note in capture.notes if capture.source]
-        missed = {name: n for name, n in capture.ledger.items() if n}
+        kind = "imported" if capture.source else "noted"
+        checks += [BreakdownCheck(kind, False, f"{role}: {note}") for note in capture.notes]
+        missed = {name: n for name, n in capture.ledger.items() if n and name not in NO_LOSS}
         if missed:
             said = ", ".join(f"{name} {n}" for name, n in sorted(missed.items())[:5])
             checks.append(BreakdownCheck("nothing missed", False, f"{role}: the capture missed records: {said}"))

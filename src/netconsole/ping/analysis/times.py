@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from netconsole.ping.analysis.echoes import EchoKey
+from netconsole.ping.analysis.figures import interval, of_values
 from netconsole.ping.breakdown import PathTime
 from netconsole.ping.capture import TimeSummary
-from netconsole.ping.echoes import EchoKey
-from netconsole.ping.figures import interval, of_values
 
 
 @dataclass(frozen=True, slots=True)

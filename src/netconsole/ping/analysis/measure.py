@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from netconsole.ping.analysis.echoes import EchoKey
+from netconsole.ping.analysis.figures import of_values
+from netconsole.ping.analysis.merge import JoinedCaptures, RoleTimes, total_of
+from netconsole.ping.analysis.times import PathFigure, combined, of_packets, of_summary
 from netconsole.ping.capture import IrqTimes, KickTimes, Role, TimeSummary
-from netconsole.ping.echoes import EchoKey
-from netconsole.ping.figures import of_values
-from netconsole.ping.merge import JoinedCaptures, RoleTimes, total_of
 from netconsole.ping.model import KICKS, REMAINDERS, SEGMENTS, STAGES, WIRE, PingSide, SegmentSpec
-from netconsole.ping.times import PathFigure, combined, of_packets, of_summary
 
 PARTS = ("sender_host_us", "physical_network_us", "receiver_host_us")
 _OF_HOST = ("B", "K")

@@ -13,13 +13,13 @@ from typing import TypeAlias
 
 import msgspec
 
+from netconsole.ping.analysis.echoes import EchoKey
+from netconsole.ping.analysis.measure import PathFigures
+from netconsole.ping.analysis.merge import RoleTimes
+from netconsole.ping.analysis.times import of_packets, shown
 from netconsole.ping.breakdown import PathTime
 from netconsole.ping.capture import GuestTsc, PingCapture, Role, TscPoint
-from netconsole.ping.echoes import EchoKey
-from netconsole.ping.measure import PathFigures
-from netconsole.ping.merge import RoleTimes
 from netconsole.ping.model import REMAINDERS, PingSide
-from netconsole.ping.times import of_packets, shown
 
 _TSC = 1 << 64
 SLEW = 500e-6

@@ -13,9 +13,9 @@ from typing import Literal
 
 import msgspec
 
+from netconsole.ping.analysis.figures import difference_is_chance
+from netconsole.ping.analysis.measure import PARTS
 from netconsole.ping.breakdown import Breakdown, PathTime, PingComparison, TimeChange
-from netconsole.ping.figures import difference_is_chance
-from netconsole.ping.measure import PARTS
 from netconsole.ping.model import LAYER_WORDS, LAYERS, PATH, REMAINDERS, SEGMENTS, STAGE_WORDS, STAGES, WIRE
 from netconsole.ping.words import named, percent, us
 
