@@ -5,6 +5,7 @@ and so does that of any other module. Here the ids of each module are moved behi
 """
 
 import os
+import re
 import struct
 from array import array
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -33,6 +34,12 @@ _DIRECTORY = "/sys/kernel/btf"
 DECL_TAG, TYPE_TAG, ENUM64 = 17, 18, 19
 QUALIFIERS = (VOLATILE, CONST, RESTRICT, TYPE_TAG)
 
+_NAME = re.compile(rb"[\w .$]*")
+"""What names in a kernel's BTF consist of: C identifiers, the words of "long unsigned int", sections such as ".bss".
+They become C, and the file may be that of a hostile host: nothing else may get there."""
+_SHOWN_BYTES = 40
+_MAX_NESTED = 256
+"""Typedefs and qualifiers around a type: far more than any kernel has."""
 _MAGIC = 0xEB9F
 _HEADER = struct.Struct("=HBBIIIII")
 _TYPE = struct.Struct("=III")
@@ -133,7 +140,10 @@ class Btf:
         strings = self._parts[0].strings
         if part and offset >= self._base_strings:
             strings, offset = self._parts[part].strings, offset - self._base_strings
-        return strings[offset : strings.index(b"\0", offset)].decode("utf-8", "backslashreplace")
+        name = strings[offset : strings.index(b"\0", offset)]
+        if not _NAME.fullmatch(name):
+            raise BtfError("a type's name is not one of C: {!r}".format(name[:_SHOWN_BYTES]))
+        return name.decode("ascii")
 
     def _id(self, part: int, identifier: int) -> int:
         return identifier + self._parts[part].id_shift if identifier >= self._base_types else identifier
@@ -155,12 +165,12 @@ class Btf:
 
     def strip(self, identifier: int, typedefs: bool = True) -> int:
         """The type without qualifiers, and without typedefs too."""
-        while identifier:
+        for _ in range(_MAX_NESTED):
             kind = self.kind(identifier)
-            if kind not in QUALIFIERS and not (typedefs and kind == TYPEDEF):
-                break
+            if not identifier or kind not in QUALIFIERS and not (typedefs and kind == TYPEDEF):
+                return identifier
             identifier = self.target(identifier)
-        return identifier
+        raise BtfError("its types refer to each other in a circle")
 
     def element(self, identifier: int) -> Tuple[int, int]:
         """Of an array: the type of its elements, and their number."""
