@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional
 _BTF = "/sys/kernel/btf"
 _MAX_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 14
+_KPROBES = "/sys/bus/event_source/devices/kprobe/type"
 _LOCKDOWN = "/sys/kernel/security/lockdown"
 _POSSIBLE = "/sys/devices/system/cpu/possible"
 _SUDO_S = 20
@@ -91,6 +92,7 @@ def describe(paths: Dict[str, str]) -> Json:
         "cpus": _cpus(),
         "modules": sorted(_modules()),
         "files": {name: about for name, about in ((name, _file(path)) for name, path in paths.items()) if about},
+        "has_kprobes": os.path.exists(_KPROBES),
         "has_bcc": importlib.util.find_spec("bcc") is not None,
         "lockdown": _lockdown(),
         "sudo": "root" if os.geteuid() == 0 else _sudo(),

@@ -5,7 +5,6 @@ Nothing heavy is imported before it is needed.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
@@ -25,7 +24,8 @@ from netconsole.cli.options import (
     UNABLE,
     HostOption,
     JsonOption,
-    entered,
+    approach,
+    enter,
     fail,
     print_json,
 )
@@ -89,9 +89,9 @@ def doctor(as_json: JsonOption = False, host: HostOption = None) -> int:
     from netconsole.probes.catalogue import load_all
     from netconsole.run import doctor as examination
 
-    manifests = load_all()
-    with contextlib.closing(entered(host, manifests)) as there:
-        report = examination.examine(manifests, there)
+    with approach(host) as way:
+        manifests = load_all()
+        report = examination.examine(manifests, enter(way, manifests))
     if as_json:
         print_json(report.as_json())
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +18,9 @@ from netconsole.cli.options import (
     HostOption,
     ProbeOption,
     ProfileOption,
+    approach,
     choose,
-    entered,
+    enter,
     fail,
     has_terminal,
 )
@@ -65,19 +65,20 @@ def console(
         from netconsole.compare.baseline import resolve
 
         against = baseline, resolve(baseline)[0]
-    try:
-        manifests, chosen, requests = choose(profile, probe, host)
-    except Unable as error:
-        shown = replay.offer(str(error))
-        if shown is None:
-            raise
-        return shown
-    from netconsole.recording.recorder import Recorder, describe
-    from netconsole.run.assembly import live_run
-    from netconsole.run.headless import facts
-    from netconsole.tui.run import run as run_console
+    with approach(host) as way:
+        try:
+            manifests, chosen, requests = choose(profile, probe, host)
+        except Unable as error:
+            shown = replay.offer(str(error))
+            if shown is None:
+                raise
+            return shown
+        from netconsole.recording.recorder import Recorder, describe
+        from netconsole.run.assembly import live_run
+        from netconsole.run.headless import facts
+        from netconsole.tui.run import run as run_console
 
-    with contextlib.closing(entered(host, manifests)) as there:
+        there = enter(way, manifests)
         later = [] if force else preflight.put_off(chosen, manifests, requests, probe or (), there)
         now = [request for request in requests if request not in later]
         preflight.before_start(chosen, manifests, now, force, may_ask=True, named=probe or (), host=there)
@@ -125,22 +126,23 @@ def snapshot(
         from netconsole.report import ticket
 
         reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
-    manifests, chosen, requests = choose(profile, probe, host)
-    from netconsole.run import headless
-    from netconsole.run.assembly import live_run
-    from netconsole.run.stop import Interrupted
+    with approach(host) as way:
+        manifests, chosen, requests = choose(profile, probe, host)
+        from netconsole.run import headless
+        from netconsole.run.assembly import live_run
+        from netconsole.run.stop import Interrupted
 
-    every_s = headless.statistics_every_s(duration_s)
-    try:
-        with contextlib.closing(entered(host, manifests)) as there:
-            start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
+        there = enter(way, manifests)
+        start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
+        every_s = headless.statistics_every_s(duration_s)
+        try:
             with live_run(
                 start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s, host=there
             ) as live:
                 facts = None if host else headless.facts
                 taken = headless.measure(live.session, manifests, chosen, duration_s, facts, live.enforcer)
-    except Interrupted as error:
-        return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+        except Interrupted as error:
+            return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     from netconsole.report import ticket  # late: what writes reports takes memory that the measuring does without
 
     content, found = ticket.render(taken, form, manifests, reference, redactor)

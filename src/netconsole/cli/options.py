@@ -13,6 +13,7 @@ import typer
 from netconsole.base.errors import bad
 
 if TYPE_CHECKING:
+    from netconsole.far.door import Approach
     from netconsole.far.host import AnyHost
     from netconsole.probes.manifest import Manifest
     from netconsole.probes.request import ProbeRequest
@@ -61,12 +62,27 @@ def choose(
     return manifests, chosen, requests
 
 
-def entered(host: str | None, manifests: Mapping[str, Manifest]) -> AnyHost:
-    """The host of ``--host``, after the login there; None: this machine. Raises BadInput and Unable."""
-    from netconsole.far.door import open_host
+def approach(host: str | None) -> contextlib.closing[Approach]:
+    """Log in to the host of ``--host`` meanwhile; None: this machine. Raises BadInput."""
+    from netconsole.far.door import Approach
+
+    return contextlib.closing(Approach(host, may_ask=sys.stdin.isatty()))
+
+
+def enter(approach: Approach, manifests: Mapping[str, Manifest]) -> AnyHost:
+    """The host, after the login. Raises Unable."""
     from netconsole.probes.catalogue import typed_modules
 
-    return open_host(host, typed_modules(manifests), may_ask=sys.stdin.isatty())
+    return approach.enter(typed_modules(manifests))
+
+
+def entered(host: str | None, manifests: Mapping[str, Manifest]) -> AnyHost:
+    """Both in one: the host of ``--host``. The caller closes it. Raises BadInput and Unable."""
+    with contextlib.ExitStack() as undone:
+        way = undone.enter_context(approach(host))
+        found = enter(way, manifests)
+        undone.pop_all()
+        return found
 
 
 def has_terminal() -> bool:

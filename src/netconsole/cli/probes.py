@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from netconsole.base.errors import bad
-from netconsole.cli.options import DONE, SETTINGS, HostOption, JsonOption, entered, print_json
+from netconsole.cli.options import DONE, SETTINGS, HostOption, JsonOption, approach, enter, print_json
 
 probes_app = typer.Typer(help="Show the probes: what each measures, and what it costs.", **SETTINGS)
 
@@ -57,8 +56,8 @@ def probes_show(
     calibration = store.load() if host is None else None
     outlook = None
     if forecast:
-        with contextlib.closing(entered(host, manifests)) as there:
-            outlook = preflight.of_every_mode(manifest, there)
+        with approach(host) as way:
+            outlook = preflight.of_every_mode(manifest, enter(way, manifests))
     if as_json:
         print_json(listing.probe_json(manifest, calibration, outlook))
     else:

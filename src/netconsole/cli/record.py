@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
 from pathlib import Path
@@ -21,8 +20,9 @@ from netconsole.cli.options import (
     HostOption,
     ProbeOption,
     ProfileOption,
+    approach,
     choose,
-    entered,
+    enter,
 )
 from netconsole.run import preflight
 from netconsole.run.preflight import DEFAULT_PROFILE
@@ -79,8 +79,9 @@ def record(
     if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
     max_bytes, max_s = bounds(max_size, max_time)
-    manifests, chosen, requests = choose(profile, probe, host)
-    with contextlib.closing(entered(host, manifests)) as there:
+    with approach(host) as way:
+        manifests, chosen, requests = choose(profile, probe, host)
+        there = enter(way, manifests)
         start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
         modes = {request.name: request.mode for request in start.requests}
         header = describe(chosen, modes, manifests, note and note[:MAX_NOTE])

@@ -34,6 +34,7 @@ class About(msgspec.Struct, frozen=True):
     cpus: Annotated[int, Meta(ge=1, le=8192)]
     modules: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=8192)]
     files: Annotated[dict[FileName, FileAbout], Meta(max_length=64)]
+    has_kprobes: bool
     has_bcc: bool
     lockdown: Annotated[str, Meta(max_length=40)]
     sudo: Sudo

@@ -21,6 +21,7 @@ from netconsole_collector import capabilities
 from netconsole_collector.compile import cache, sent
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.compile.worker import Worker
+from netconsole_collector.kernel import attach
 from netconsole_collector.probe.spec import spec_problem
 
 AT_ONCE = 2
@@ -60,6 +61,9 @@ class FarCompiler:
         problem = spec_problem(job["spec"])  # completes it, as the collector does
         if problem:
             return _failed("failed", problem, None)
+        why = self._cannot_run(job["spec"])
+        if why:
+            return _failed("unsupported", why, None)
         folder = cache.open_folder(self._directory)
         if folder is None:
             return _failed("failed", f"{self._directory} has to be this user's alone", None)
@@ -79,6 +83,15 @@ class FarCompiler:
         finally:
             os.close(folder)
         return {"source": "", "compiled": sent.pack(programs), "has_plain": programs.direct}
+
+    def _cannot_run(self, spec: Mapping[str, Any]) -> str | None:
+        """Why the far end will refuse it whatever is compiled. It says so itself, in more words."""
+        module = spec["probe"].get("module", "").replace("-", "_")
+        if module and module not in self._about.modules:
+            return f"{module} is not loaded"
+        if not self._about.has_kprobes and attach.needing_kprobes(spec["programs"]):
+            return attach.NO_KPROBES
+        return None
 
     def _job(self, spec: Mapping[str, Any], source: str, is_plain: bool) -> dict[str, Any]:
         return {

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from netconsole.base import paths
 from netconsole.base.errors import Unable
 from netconsole.far import address
 from netconsole.far.compiling import FarCompiler, cannot_compile_for
-from netconsole.far.host import AnyHost, FarHost, ThisHost
+from netconsole.far.host import THIS_HOST, AnyHost, FarHost
 from netconsole.far.kernels import KernelStore
 
 _LOCKED = "confidentiality"
 
 
-def open_host(text: str | None, modules: Sequence[str], may_ask: bool) -> AnyHost:
-    """The host of ``--host``; None: this machine. Raises BadInput, and Unable with the way out.
+class Approach:
+    """Logs in to the host of ``--host`` while the caller does something else; None is this machine. Raises BadInput.
 
-    ``modules``: kernel modules whose types probes name. ``may_ask``: ssh and sudo may ask on the terminal.
+    ``may_ask``: ssh and sudo may ask on the terminal.
     """
-    if text is None:
-        return ThisHost()
-    host = FarHost(address.parse(text))
-    try:
-        _enter(host, modules, may_ask)
-    except BaseException:
-        host.close()
-        raise
-    return host
+
+    def __init__(self, text: str | None, may_ask: bool) -> None:
+        self._host = None if text is None else FarHost(address.parse(text))
+        self._may_ask = may_ask
+        self._why: Unable | None = None
+        self._login = threading.Thread(target=self._connect, name="login", daemon=True)
+        if self._host is not None:
+            self._login.start()
+
+    def enter(self, modules: Sequence[str]) -> AnyHost:
+        """The host, after the login. ``modules``: kernel modules whose types probes name. Raises Unable."""
+        if self._host is None:
+            return THIS_HOST
+        self._login.join()
+        if self._why is not None:
+            raise self._why
+        _enter(self._host, modules, self._may_ask)
+        return self._host
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._host is not None:
+            self._host.close()
+
+    def _connect(self) -> None:
+        assert self._host is not None
+        try:
+            self._host.connect(self._may_ask)
+        except Unable as error:
+            self._why = error
 
 
 def _enter(host: FarHost, modules: Sequence[str], may_ask: bool) -> None:
-    host.connect(may_ask)
     store = KernelStore(paths.user_cache() / "kernels")
     about, contents = host.visit(modules, lambda found: [] if cannot_compile_for(found) else store.lacking(found.files))
     if about.lockdown == _LOCKED:

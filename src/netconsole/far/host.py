@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -207,7 +208,8 @@ class FarHost:
         except Gone:
             raise Unable(program.why()) from None
         finally:
-            program.close()
+            # It ends by itself; nobody has to wait for that.
+            threading.Thread(target=program.close, name="about-end", daemon=True).start()
 
 
 class _NoPython(Unable):

@@ -83,7 +83,7 @@ class SshLine:
             threading.Thread(target=self._run, args=(may_ask, begun), name="ssh", daemon=True).start()
             begun.wait()
             while not self._socket.exists():
-                if self._has_ended.wait(_LOOK_S):
+                if self._has_ended.wait(_LOOK_S) or self._is_closed:
                     raise Unable(troubles.of_connection(self.address, self._complaint.decode("utf-8", "replace")))
 
     def command(self, far_command: str) -> list[str]:
@@ -97,13 +97,13 @@ class SshLine:
 
     def close(self) -> None:
         """Disconnect, and remove the control socket. Idempotent."""
+        self._is_closed = True
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()  # also one that asks a question, which open() waits for
+            if not self._has_ended.wait(1.0):
+                process.kill()
         with self._lock:
-            self._is_closed = True
-            process = self._process
-            if process is not None and process.poll() is None:
-                process.terminate()
-                if not self._has_ended.wait(1.0):
-                    process.kill()
             if self._directory is not None:
                 shutil.rmtree(self._directory, ignore_errors=True)
                 self._directory = None

@@ -61,8 +61,11 @@ def without_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
     This is known before anything is compiled. It is also a better reason than that types of modules are missing.
     """
-    if has_kprobes():
-        return []
+    return [] if has_kprobes() else needing_kprobes(programs)
+
+
+def needing_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The required programs that can only be kprobes, with what is to be said of them where there are none."""
     missing = []
     for program in programs:
         points = [alternative["point"] for alternative in program["attach"]]

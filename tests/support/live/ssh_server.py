@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live.network import Namespace, Wire
+from tests.support.live.network import Wire
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/usr/local/sbin") or ""
 NAME = "far"
@@ -70,6 +70,11 @@ class SshServer:
         while not self._log.exists() or "Server listening" not in self._log.read_text():
             assert self._process.poll() is None and time.monotonic() < deadline, "sshd does not start"
             time.sleep(0.02)
+
+    @property
+    def pid(self) -> int:
+        """Of sshd."""
+        return self._process.pid
 
     @property
     def environment(self) -> dict[str, str]:
