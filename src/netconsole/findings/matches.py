@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from netconsole.base import figure
 from netconsole.findings.match import Evidence, Match
@@ -40,18 +41,25 @@ def matches(
         length_s = interval_s(state, probe.name)
         for rule in manifest.findings:
             of_rule = (
-                of_histograms(probe, rule)
+                of_histograms(probe, rule, windows)
                 if rule.histogram
                 else of_table(probe, manifest, rule, windows, packets, length_s)
             )
             for match in sorted(of_rule, key=lambda match: -match.weight)[:MAX_PER_RULE]:
                 known = of_probe.get(match.evidence)
                 if known is None or supersedes(match.level, known.level):
-                    of_probe[match.evidence] = match
+                    of_probe[match.evidence] = _with_families_of(known, match)
                     if known is not None and known.family is None and known.cause == match.cause:
                         found.append(known)  # a state that goes on when what is counted in it has stopped
         found.extend(of_probe.values())
     return found
+
+
+def _with_families_of(known: Match | None, match: Match) -> Match:
+    """The match that says a row in place of a known one counts what that counted, too."""
+    if known is None or known.family is None or match.family is None or known.cause != match.cause:
+        return match
+    return replace(match, also=tuple({*known.also, known.family} - {match.family}))
 
 
 def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:

@@ -46,11 +46,12 @@ class _Row:
 class _Tally:
     """The rows of one family in an incident, and the most that they counted together in a second."""
 
+    cause: str
+    unit: str
     rows: dict[RowKey, _Row] = field(default_factory=dict)
     peak: float = 0.0
     rate: float = 0.0
     """Of the last interval, or for a small one the mean."""
-    unit: str = ""
 
     @property
     def counted(self) -> int:
@@ -95,13 +96,18 @@ class OpenIncident:
                 if match.evidence == self.lead.evidence:
                     self.peak = max(self.peak, match.value)
                 continue
-            tally = self.tallies.setdefault(match.family, _Tally(unit=match.unit))
-            window = windows.of(match.family).get(match.evidence.key)
-            if match.evidence.key in tally.rows or window is None:
-                continue
-            run = _run(match, window)
-            tally.rows[match.evidence.key] = _Row(window.total - sum(move.delta for move in run), window.total)
-            tally.peak = max(tally.peak, _most(run) / interval_s(state, match.family.probe))
+            for family in (match.family, *match.also):
+                self._tally(match, family, state, windows)
+
+    def _tally(self, match: Match, family: Family, state: State, windows: Windows) -> None:
+        """Count the row of a match from the first of its moves on."""
+        tally = self.tallies.setdefault(family, _Tally(match.cause, match.unit))
+        window = windows.of(family).get(match.evidence.key)
+        if match.evidence.key in tally.rows or window is None:
+            return
+        run = _run(match, window)
+        tally.rows[match.evidence.key] = _Row(window.total - sum(move.delta for move in run), window.total)
+        tally.peak = max(tally.peak, _most(run) / interval_s(state, family.probe))
 
     def count(self, state: State, windows: Windows) -> bool:
         """Take over what the incident's rows have counted. True when one of them moved in this interval."""
@@ -150,8 +156,7 @@ class OpenIncident:
         """How it is now, for readers."""
         lead = self.lead
         # A state says how it is now; what was counted in it is told all the same.
-        counted = [tally for family, tally in self.tallies.items() if family.probe == lead.evidence.probe]
-        tally = self.tallies.get(lead.family) if lead.family is not None else next(iter(counted), None)
+        tally = self._whole()
         total = tally.counted if tally is not None else None
         peak = tally.peak if tally is not None else (self.peak or None)
         blind = self.blind_since_ns
@@ -189,6 +194,16 @@ class OpenIncident:
             history=lead.history,
         )
 
+    def _whole(self) -> _Tally | None:
+        """What the row that leads has counted: of several values of one cause the one that holds the others."""
+        lead = self.lead
+        counted = {family: tally for family, tally in self.tallies.items() if family.probe == lead.evidence.probe}
+        if lead.family is None:
+            return next(iter(counted.values()), None)
+        same = [tally for family, tally in counted.items() if family.table == lead.family.table]
+        alike = [tally for tally in same if tally.unit == lead.unit and tally.cause == lead.cause]
+        return max(alike, key=lambda tally: tally.counted, default=counted.get(lead.family))
+
 
 def _sees(probe: ProbeState | None, one: OpenIncident, name: str) -> bool:
     """Whether a probe would have told of the incident in this interval."""
@@ -225,10 +240,11 @@ def _usual_pause(family: Family, tally: _Tally, windows: Windows) -> float | Non
 
 def begin_ns(match: Match, state: State, windows: Windows, now_ns: int) -> int:
     """When the first interval of the moves that belong to a match ended; ``now_ns`` of what is no count."""
-    window = windows.of(match.family).get(match.evidence.key) if match.family is not None else None
     probe = state.probes.get(match.evidence.probe)
-    if window is None or probe is None or match.family is None:
+    families = (match.family, *match.also) if match.family is not None else ()
+    windows_of = [windows.of(family).get(match.evidence.key) for family in families]
+    runs = [_run(match, window) for window in windows_of if window is not None]
+    if probe is None:
         return now_ns
-    run = _run(match, window)
-    passed = probe.timeline.tick - run[0].tick if run else 0
-    return now_ns - round(passed * interval_s(state, match.family.probe) * 1e9)
+    passed = max((probe.timeline.tick - run[0].tick for run in runs if run), default=0)
+    return now_ns - round(passed * interval_s(state, probe.name) * 1e9)

@@ -51,6 +51,16 @@ class Watched:
         return self.incidents.update(self.session.state)
 
 
+@pytest.mark.parametrize("stuck", [[0, 350], [350]])
+def test_what_was_lost_before_a_queue_was_stuck_is_counted_with_it(stuck: list[int]) -> None:
+    watched = Watched()
+    for part in stuck:
+        watched.scenario.lines = []
+        watched.row("tun_queues", "queues", QUEUE, {"size": 1000}, packets=2000, ring_full=2000, stuck=part, taken=0)
+        (one,) = watched.end()
+    assert (one.total, one.peak) == (2000 * len(stuck), 2000.0) and one.sentence.startswith("stuck queue")
+
+
 def test_a_stuck_queue_is_one_incident_that_the_most_specific_rule_says() -> None:
     watched = Watched()
     watched.scenario.lines = []
