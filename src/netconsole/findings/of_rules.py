@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from netconsole.findings.match import Evidence, Match
+from netconsole.findings.past import MIN_SAMPLES
 from netconsole.findings.rules import (
-    MIN_SAMPLES,
     commands,
     fits,
     say,
@@ -220,12 +220,15 @@ def _say_percentile(
     return say(rule, labels, words_of_histogram(value, unit, per_s, count))
 
 
-def of_histograms(probe: ProbeState, rule: FindingSpec) -> Iterator[Match]:
+def of_histograms(probe: ProbeState, rule: FindingSpec, windows: Windows) -> Iterator[Match]:
     group = probe.histograms.get(rule.table)
     percent = rule.percentile or 99.0
     for row in group.rows.values() if group else ():
         value = row.percentile(percent, "delta")
         if value is None or value <= rule.over or row.delta.count < MIN_SAMPLES or not fits(rule, row.labels):
+            continue
+        is_far = rule.times_past is None or value > rule.times_past * rule.over
+        if not is_far and not windows.is_later(probe.name, rule, row, percent):
             continue
         words = rule, dict(row.labels), row.unit, row.per_s, row.total.count
         yield Match(

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from netconsole.base import figure
+from netconsole.findings.past import MIN_SAMPLES
 from netconsole.findings.rules import (
-    MIN_SAMPLES,
     fits,
     say,
     supersedes,

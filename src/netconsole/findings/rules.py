@@ -12,8 +12,6 @@ from typing import Protocol
 from netconsole.base import figure
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
 
-MIN_SAMPLES = 10
-"""A percentile of fewer samples is not compared with a limit."""
 ANYTHING = "*"
 """Instead of a value in ``where``: the row has this label, and it is not empty."""
 _MAX_NAME = 64

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from netconsole.probes.manifest import Manifest
+from netconsole.findings.past import is_later, usual
+from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.telemetry.state import ProbeState, State
-from netconsole.telemetry.tables import RowKey, RowState
+from netconsole.telemetry.tables import HistogramState, RowKey, RowState
 
 LONG, SHORT = 60, 10
 """Intervals over which a small, lasting rate is judged."""
@@ -87,6 +88,8 @@ class Windows:
             if rule.share_of
         }
         self._begun: dict[Family, int] = {}
+        self._usual: dict[tuple[str, str, RowKey], float] = {}
+        """What was usual before a percentile went beyond it, by probe, histogram and row."""
         self._windows: dict[Family, dict[RowKey, Window]] = {}
 
     def update(self, state: State) -> None:
@@ -106,6 +109,18 @@ class Windows:
         now = sum(move.delta for move in window.moves if move.tick > tick - SHORT) / SHORT
         before = sum(move.delta for move in window.moves if move.tick <= tick - SHORT) / (LONG - SHORT)
         return now >= NEW_TIMES * before
+
+    def is_later(self, probe: str, rule: FindingSpec, row: HistogramState, percent: float) -> bool:
+        """Whether a percentile is beyond a rule's limit and its own past. While it lasts, that before it began."""
+        name = (probe, rule.table, row.key)
+        before = self._usual.get(name)
+        before = usual(row, percent) if before is None else before
+        found = is_later(row, percent, rule.over, rule.times_past or 1.0, before)
+        if found and before is not None:
+            self._usual[name] = before
+        else:
+            self._usual.pop(name, None)
+        return found
 
     def forget(self, family: Family, key: RowKey) -> None:
         """What a row did until now belongs to an incident that is over."""

@@ -178,6 +178,8 @@ class FindingSpec:
     share_of: str = ""
     """The gauge of the same row that the share is of, in place of the device's packets: it grows with all that passes.
     Then a large one has to be that share, too."""
+    times_past: float | None = None
+    """Of a percentile: up to so many times ``over`` it is said only where it is so many times its own past."""
     commands: tuple[str, ...] = ()
     """What to run next; {label} stands for a label, quoted for a shell. Nothing here is ever executed."""
 

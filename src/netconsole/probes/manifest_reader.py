@@ -40,7 +40,7 @@ LEVELS = ("!", "!!")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
-    "process", "socket", "time", "duration", "stack", "hex", "xmit", "errno", "tap", "vm",
+    "process", "socket", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
 )  # fmt: skip
 POINTS = ("raw_tracepoint", "tracepoint", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
@@ -348,7 +348,18 @@ def _event(item: Checker) -> tuple[ColumnSpec, ...]:
 
 _FINDING_KEYS = (
     *("table", "histogram", "value", "percentile", "level", "over", "where", "say", "next"),
-    *("cause", "place", "specific", "explains", "at_once", "lasting", "share_pct", "share_of", "commands"),
+    *(
+        "cause",
+        "place",
+        "specific",
+        "explains",
+        "at_once",
+        "lasting",
+        "share_pct",
+        "share_of",
+        "times_past",
+        "commands",
+    ),
 )
 
 
@@ -394,6 +405,7 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
         at_once=item.number("at_once", None, 0.0, 1e18),
         lasting=item.number("lasting", None, 0.0, 1e18),
         share_pct=item.number("share_pct", None, 0.0, 100.0, "%"),
+        times_past=item.number("times_past", None, 1.0, 1e6),
         share_of=item.text("share_of", "", ("", *gauges)),
         commands=tuple(commands),
     )

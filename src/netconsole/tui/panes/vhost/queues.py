@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from netconsole.findings.past import is_later
 from netconsole.telemetry.frames import Label
-from netconsole.telemetry.histogram import percentile, subtract
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
 from netconsole.tui.scene.scene import Scene, Subject
 
@@ -19,8 +19,6 @@ LATE_NS = 1_000_000
 """A worker that comes within a millisecond after it was woken is never called late."""
 LATER_TIMES = 10.0
 """So many times later than it used to come, and it is late."""
-MIN_SAMPLES, MIN_PAST = 10, 100
-"""Wake-ups of an interval, and those before it, that are enough to compare their percentiles."""
 WAITS_NS_PER_S = 300_000_000
 """A worker that waits for a CPU so much of each second is late, also if it always was: how late times how often."""
 EXPLAINED = {
@@ -184,12 +182,7 @@ def is_late(scene: Scene, queue: Queue) -> bool:
             return True
     for direction in ("rx", "tx"):
         one = _histogram(scene, "wake", queue.labels(direction=direction))
-        p99 = one.percentile(99.0, "delta") if one is not None and one.delta.count >= MIN_SAMPLES else None
-        if one is None or p99 is None or p99 <= LATE_NS:
-            continue
-        past = subtract(one.total, one.delta)
-        usual = percentile(past, 99.0) if past.count >= MIN_PAST else None
-        if usual is not None and p99 > LATER_TIMES * usual:
+        if one is not None and is_later(one, 99.0, LATE_NS, LATER_TIMES):
             return True
     return False
 
