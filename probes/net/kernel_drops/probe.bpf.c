@@ -9,6 +9,7 @@
 struct drop_key {
     u64 location;       /* the caller that dropped */
     struct nc_place place;
+#define hook place.pad  /* HOOK_*, in the four bytes that a place leaves free */
     u32 reason;
     u16 ethertype;
     u16 l4;
@@ -88,6 +89,40 @@ static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_
         place_of_socket(place, skb, sk);
 }
 
+/* The hook at which a firewall dropped (HOOKS of netconsole_collector/names/labels.py). The kernel does not say it, but what it has
+ * done to the packet until then does: a packet that came in has its device's index (skb_iif), one that was routed has a route, and one that
+ * goes out has the device that it goes out by. Not told apart: ingress and prerouting, and on lo, which keeps the route, those and input. */
+enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK };
+#define DST_POINTER (~1UL)          /* the rest of _skb_refdst: SKB_DST_PTRMASK */
+#define DST_OF_BRIDGE 0x10          /* DST_FAKE_RTABLE */
+#define DST_OF_TUNNEL 0x80          /* DST_METADATA: where the packet came from, no route */
+#define ROUTE_IS_LOCAL 0xb0000000   /* RTCF_LOCAL, RTCF_MULTICAST, RTCF_BROADCAST */
+#define ROUTE6_IS_LOCAL 0x80100000  /* RTF_LOCAL, RTF_ANYCAST */
+#define DEVICE_IS_LOOPBACK 8        /* IFF_LOOPBACK */
+static inline u32 hook_of(struct sk_buff *skb, struct nc_place *place, struct nc_flow *flow)
+{
+    struct net_device *dev = NC_GET(skb, dev);
+    struct dst_entry *dst = (void *)(NC_GET(skb, _skb_refdst) & DST_POINTER);
+    u32 index = NC_GET(skb, skb_iif), flags = dst ? NC_READ(dst, flags) : 0;
+    int is_local;
+
+    if (!place->device[0] || !dev)
+        return dst ? HOOK_OUTPUT : HOOK_NONE;
+    if (flags & DST_OF_BRIDGE)
+        return HOOK_NONE;
+    if (!dst || flags & DST_OF_TUNNEL)
+        return index == NC_GET(dev, ifindex) ? HOOK_PREROUTING : HOOK_NONE;
+    if (index != NC_GET(dev, ifindex))
+        return HOOK_POSTROUTING;
+    if (NC_GET(dev, flags) & DEVICE_IS_LOOPBACK)
+        return HOOK_LOOPBACK;
+    if (flow->ethertype == ETH_P_IP)
+        is_local = NC_READ((struct rtable *)dst, rt_flags) & ROUTE_IS_LOCAL;
+    else
+        is_local = NC_READ((struct rt6_info *)dst, rt6i_flags) & ROUTE6_IS_LOCAL || *(u8 *)flow->target == 0xff;
+    return is_local ? HOOK_INPUT : HOOK_FORWARD;
+}
+
 static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sk_buff *skb, struct drop_key *key,
                           struct nc_flow *flow)
 {
@@ -136,6 +171,10 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         return;
     key.ethertype = flow.ethertype;
     key.l4 = flow.l4;
+#ifdef HAVE_SKB_DROP_REASON_NETFILTER_DROP
+    if (key.reason == SKB_DROP_REASON_NETFILTER_DROP && !(flags & NC_F_COUNTERS))
+        key.hook = hook_of(skb, &key.place, &flow);
+#endif
 
     nc_count(0);
     if (flags & NC_F_COUNTERS) {

@@ -48,6 +48,9 @@ SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "
 XMIT = {0x00: "ok", 0x01: "dropped", 0x02: "congested", 0x10: "busy"}
 """NET_XMIT_* and NETDEV_TX_* of include/linux/netdevice.h. Negative values are error numbers."""
 
+HOOKS = ("none", "prerouting", "input", "forward", "output", "postrouting", "prerouting or input")
+"""HOOK_* of probes/net/kernel_drops."""
+
 _OUR_FRAMES = (
     "bpf_prog_",
     "bpf_trace_run",
@@ -77,6 +80,7 @@ class Labeller:
             "vm": lookups.vms.of_process,
             "hex": "{:#x}".format,
             "xmit": xmit,
+            "hook": lambda value: HOOKS[value] if value < len(HOOKS) else "hook {}".format(value),
             "errno": error_name,
         }
 

@@ -95,15 +95,17 @@ class Fault:
     lost: int | None = None
     is_small: bool = False
     needs: str = ""
-    a: Namespace = field(default_factory=Namespace)
-    b: Namespace = field(default_factory=Namespace)
+    a: Namespace = field(init=False)
+    b: Namespace = field(init=False)
     running: list[subprocess.Popen[str]] = field(default_factory=list)
     sender: subprocess.Popen[str] | None = None
 
     def prepare(self, stack: ExitStack) -> None:
         """The wire, what stands at its ends, and the fault itself."""
-        stack.callback(self.b.remove)
+        self.a = Namespace()
         stack.callback(self.a.remove)
+        self.b = Namespace()
+        stack.callback(self.b.remove)
         wire = Wire(self.a, self.b)
         if self.send == "udp6":
             wire.use_ipv6()

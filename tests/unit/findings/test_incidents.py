@@ -591,6 +591,59 @@ def test_what_is_new_stands_out_whatever_its_share() -> None:
     assert listed(begin=30, intervals=80) == []  # it was not looked at for long enough
 
 
+def test_a_percentile_is_late_by_its_own_past() -> None:
+    """What takes 3 ms from the start is usual there. What took 0.1 ms before is late for as long as it lasts."""
+    manifests = {"irq_path": catalogue.shipped("irq_path")}
+    labels: dict[str, frames.Label] = {"device": "vnet0", "netns": "host", "vm": "web", "queue": 0, "stage": "total"}
+
+    def listed(*values_ns: int) -> list[int]:
+        """How many incidents there are after each interval, of 200 samples of this value."""
+        stream, findings, slots = Stream(State()), Incidents(manifests), dict[int, int]()
+        stream.hello()
+        counts = []
+        for value_ns in values_ns:
+            slots[index(value_ns)] = slots.get(index(value_ns), 0) + 200
+            count = sum(slots.values())
+            delta = Buckets(count=200, sum=200 * value_ns, min=None, max=None, buckets=[(index(value_ns), 200)])
+            total = Buckets(count=count, sum=count, min=None, max=None, buckets=list(slots.items()))
+            stream.state.apply(frames.Status(**stream.stamp("irq_path"), state="attached", mode="summary"))
+            stream.state.apply(
+                frames.Histogram(
+                    **stream.stamp("irq_path"), name="stages", interval_ns=SECOND, unit="ns", labels=labels,
+                    delta=delta, total=total,
+                )
+            )  # fmt: skip
+            stream.end()
+            counts.append(sum(one.ended_ns is None for one in findings.update(stream.state)))
+        return counts
+
+    usual, late = 100_000, 3_000_000
+    assert listed(*[late] * 20) == [0] * 20
+    assert listed(*[usual] * 5, *[late] * 20) == [0] * 6 + [1] * 19
+    assert listed(*[700_000_000] * 3) == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("device", "hook", "sentence"),
+    [
+        ("eth0", "input", "eth0: the firewall drops 300/s TCP, input hook"),
+        ("", "output", "the firewall of host drops 300/s TCP that it sends, output hook"),
+        ("eth0", "none", "eth0: the firewall drops 300/s TCP at nf_hook_slow"),
+    ],
+)
+def test_a_firewalls_drops_are_said_with_their_hook(stream: Stream, device: str, hook: str, sentence: str) -> None:
+    findings = Incidents({"kernel_drops": catalogue.shipped("kernel_drops")})
+    labels: dict[str, frames.Label] = {"device": device, "netns": "host", "reason": "NETFILTER_DROP", "protocol": "TCP"}
+    row = Row(
+        labels={**labels, "hook": hook, "location": "nf_hook_slow"}, counts={"count": Count(delta=300, total=300)}
+    )
+    stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+    stamp = stream.stamp("kernel_drops")
+    stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=[row]))
+    stream.end()
+    assert [one.sentence for one in findings.update(stream.state)] == [sentence]
+
+
 def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
     assert is_same_place({"device": "lo"}, {"netns": "blue"})
     assert is_same_place({"device": "lo", "port": None}, {"device": "lo", "port": 53})
