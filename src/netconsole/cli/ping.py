@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from netconsole.cli import ping_capture
+from netconsole.cli import ping_capture, ping_run
 from netconsole.cli.options import DONE, FOUND, SETTINGS
 
 ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", no_args_is_help=True, **SETTINGS)
@@ -23,6 +23,7 @@ def _ping() -> None:
 
 
 ping_app.command()(ping_capture.capture)
+ping_app.command()(ping_run.run)
 
 
 @ping_app.command()

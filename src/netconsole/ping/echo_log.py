@@ -99,7 +99,7 @@ class EchoLog:
 
     def __init__(self, addresses: Sequence[str] = (), on_echo: Callable[[Echo], None] | None = None) -> None:
         self._networks = [ipaddress.ip_network(one, strict=False) for one in addresses]
-        self._on_echo = on_echo
+        self.on_echo = on_echo
         self._lock = threading.Lock()
         self._echoes: dict[EchoIdentity, Echo] = {}
         self.devices: tuple[Counter[str], ...] = tuple(Counter() for _ in POINTS)
@@ -133,11 +133,9 @@ class EchoLog:
         return len(self._others)
 
     def _take(self, frame: Records) -> None:
-        for values in frame.records:
-            row = dict(zip(frame.columns, values, strict=False))
-            echo = _echo(row)
-            if echo is None:
-                continue
+        rows = [dict(zip(frame.columns, values, strict=False)) for values in frame.records]
+        found = [(echo, row) for row in rows if (echo := _echo(row)) is not None]
+        for echo, row in sorted(found, key=lambda one: one[0].at_ns[0]):
             if not self._wanted(echo):
                 if len(self._others) < MAX_ECHOES:
                     self._others.add(echo.identity)
@@ -152,8 +150,8 @@ class EchoLog:
                 device = row.get(name)
                 if device and isinstance(device, str) and (known is None or known.at_ns[point] is None):
                     self.devices[point][device] += 1
-            if self._on_echo is not None:
-                self._on_echo(echo)
+            if self.on_echo is not None:
+                self.on_echo(echo)
 
     def _wanted(self, echo: Echo) -> bool:
         """Each of the addresses is one of its ends."""

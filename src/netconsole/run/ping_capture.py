@@ -52,6 +52,8 @@ class VantageRun:
     log: EchoLog
     attach: list[str] = field(default_factory=list)
     """The attach points of the probe, once it runs."""
+    id: int | None = None
+    """ICMP's id of the echoes that are meant; None: any."""
 
     @property
     def probe(self) -> str:
@@ -62,7 +64,11 @@ class VantageRun:
         """Each echo, and what became of it as far as is known."""
         now_ns, limit_s = self.clock_ns(), self.between.limit_s
         by_version = {version: watched(self.role, self.attach, version) for version in (4, 6)}
-        return [(echo, echo.outcome(now_ns, limit_s, by_version[echo.version])) for echo in self.log.echoes()]
+        return [
+            (echo, echo.outcome(now_ns, limit_s, by_version[echo.version]))
+            for echo in self.log.echoes()
+            if self.id in (None, echo.id)
+        ]
 
     def finished(self) -> int:
         """Echoes of which nothing more is awaited."""
@@ -91,7 +97,7 @@ def capture(
         run.session.start()
         if not stop.wait(run.session.settled, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probe was starting")
-        run.attach = _attached(run)
+        run.attach = attached(run)
         began = time.time()
         read = (
             facts() if facts is not None else {}
@@ -100,7 +106,7 @@ def capture(
         if on_begin is not None:
             on_begin()
         stop.wait(lambda: _is_over(run, ending), ending.duration_s or _FOR_EVER_S)
-        _next_reading(run, stop)
+        next_reading(run, stop)
         with run.session.view() as state:
             return document(run, state, began, read)
 
@@ -142,7 +148,8 @@ def _is_over(run: VantageRun, ending: Ending) -> bool:
     return run.finished() >= ending.count
 
 
-def _attached(run: VantageRun) -> list[str]:
+def attached(run: VantageRun) -> list[str]:
+    """The attach points of its probe. Raises Unable when it does not run."""
     with run.session.view() as state:
         probe = state.probes.get(run.probe)
         if probe is None or not probe.measuring:
@@ -151,7 +158,7 @@ def _attached(run: VantageRun) -> list[str]:
         return list(dict.fromkeys(probe.attach))
 
 
-def _next_reading(run: VantageRun, stop: Stop) -> None:
+def next_reading(run: VantageRun, stop: Stop) -> None:
     """Wait until the figures are read once more."""
     before = run.clock_ns()
     stop.wait(lambda: run.clock_ns() > before, LAST_INTERVAL_LIMIT_S, stoppable=False)

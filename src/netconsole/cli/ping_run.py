@@ -1,0 +1,201 @@
+"""The command `ping run`: measures a ping at all vantage points that can be reached, and says where its time goes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from netconsole.base.errors import Unable, bad
+from netconsole.base.figure import safe
+from netconsole.cli.options import DONE, INTERRUPTED, entered, fail
+from netconsole.cli.ping_capture import (
+    InsideOption,
+    LimitOption,
+    NetnsOption,
+    OutsideOption,
+    between_of,
+    duration_of,
+    progress,
+    say,
+    summary,
+    vantage_run,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from netconsole.base.fact_keys import FactData
+    from netconsole.far.host import AnyHost
+    from netconsole.ping.capture import PingCapture
+    from netconsole.ping.echo_log import Echo
+    from netconsole.probes.manifest import Manifest
+    from netconsole.run.ping_capture import VantageRun
+    from netconsole.run.ping_plan import PingPlan
+
+MAX_ECHOES_PER_S = 10_000
+COLUMNS = 80
+_LINES_PER_S = 20
+"""Echoes that are shown one by one, each second."""
+
+
+def run(
+    sender: Annotated[str, typer.Argument(metavar="FROM", help="Who pings: a VM by name or address, a tap, or here.")],
+    receiver: Annotated[str, typer.Argument(metavar="TO", help="Who is pinged: a VM by name or address.")],
+    at: Annotated[
+        list[str] | None,
+        typer.Option("--at", metavar="ROLE=HOST", help="Where a vantage point is: here, or ssh://… Repeatable."),
+    ] = None,
+    inside: InsideOption = None,
+    outside: OutsideOption = None,
+    netns: NetnsOption = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=500_000, metavar="N", help="How many echoes.")] = 100,
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="From echo to echo, 0.1ms or more.")] = (
+        "100ms"
+    ),
+    size: Annotated[int, typer.Option("--size", min=16, max=65000, help="Bytes that an echo carries.")] = 56,
+    limit: LimitOption = "1s",
+    watch: Annotated[bool, typer.Option("--watch", help="Send nothing: watch somebody's ping.")] = False,
+    duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End after this time, whatever was seen.")
+    ] = None,
+    dry: Annotated[bool, typer.Option("--plan", help="Only show what would be measured, where and how.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it begins.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIRECTORY", help="Write captures and breakdown there.")
+    ] = None,
+) -> int:
+    """Measure a ping between two VMs at every vantage point that can be reached, and say where its time goes.
+
+    For those that cannot be reached it prints the command to run there.
+    """
+    from netconsole.ping.capture import ROLES
+    from netconsole.probes.catalogue import load_all
+    from netconsole.run import ping_plan
+    from netconsole.run.stop import Interrupted
+    from netconsole.sources.ping_ends import read_tables
+
+    duration_s = duration_of(duration)
+    traffic = ping_plan.PingTraffic(count, interval_us_of(interval), size)
+    between = between_of(inside, outside, "", netns, limit, None)
+    if output is not None and not output.is_dir():
+        raise bad(output, "", "no such directory: it takes one file for each vantage point")
+    try:
+        tables = read_tables()
+    except OSError as error:
+        raise Unable(f"the devices of this host cannot be read: {safe(error.strerror or error)}") from None
+    name = time.strftime("ping-%Y%m%d-%H%M%S", time.gmtime())
+    made = ping_plan.plan((sender, receiver), tables, ping_plan.at_of(at or (), ROLES), between, traffic, name, watch)
+    manifests = load_all()
+    for line in ping_plan.described(made, manifests):
+        say(line)
+    for role in made.left:
+        say(f"{role} is not reached; run there: {ping_plan.command_for(role, made)}")
+    if made.sent_at is None:
+        say(f"no echoes are sent from here; in the machine that pings: {ping_plan.ping_command(made)}")
+    if dry:
+        return DONE
+    if not yes and sys.stdin.isatty() and not typer.confirm("netconsole: begin?", default=True, err=True):
+        return INTERRUPTED
+    try:
+        captures = _measured(made, manifests, duration_s or _longest_s(made, limit))
+    except Interrupted as error:
+        return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+    _written(captures, name, output)
+    return DONE
+
+
+def interval_us_of(interval: str) -> int:
+    """Microseconds between two echoes. Raises BadInput."""
+    from netconsole.base.figure import parse_duration
+
+    seconds = parse_duration(interval)
+    if seconds is None or not 1 / MAX_ECHOES_PER_S <= seconds <= 60:
+        raise bad("--interval", "", f'expected a time from 0.1ms to 60s such as "100ms", found "{safe(interval, 40)}"')
+    return round(seconds * 1e6)
+
+
+def _longest_s(made: PingPlan, limit: str) -> float:
+    """When somebody else pings, nobody knows how long. A run of our own ends in time, whatever the far ends do."""
+    from netconsole.base.figure import parse_duration
+
+    if made.sent_at is None:
+        return 24 * 3600.0
+    return made.traffic.count * made.traffic.interval_us / 1e6 + (parse_duration(limit) or 1.0) + 30
+
+
+def _measured(made: PingPlan, manifests: Mapping[str, Manifest], duration_s: float) -> list[PingCapture]:
+    from netconsole.run.ping_plan import HERE
+    from netconsole.run.ping_run import EchoSender
+    from netconsole.run.ping_run import run as run_all
+
+    with contextlib.ExitStack() as stack:
+        hosts: dict[str, AnyHost] = {}
+        runs: list[VantageRun] = []
+        for point in made.points:
+            if point.host not in hosts:
+                there = entered(None if point.host == HERE else point.host, manifests)
+                hosts[point.host] = stack.enter_context(contextlib.closing(there))
+            runs.append(vantage_run(point.role, point.between, manifests, hosts[point.host]))
+        runs[0].log.on_echo = EchoLines(made.traffic.interval_us)
+        runs[0].session.on_news(progress(runs[0]))
+        where, target, traffic = made.sent_at, made.receiver.address, made.traffic
+        send = None
+        if where is not None:
+            if where not in hosts:
+                there = entered(None if where == HERE else where, manifests)
+                hosts[where] = stack.enter_context(contextlib.closing(there))
+            host = hosts[where]
+            send = lambda changed: EchoSender(host, target, traffic, changed)  # noqa: E731
+        local = {one.role for one, point in zip(runs, made.points, strict=True) if point.host == HERE}
+        captures = run_all(runs, send, traffic.count, duration_s, say, lambda one: _facts(one, local))
+        for one in runs:
+            say(summary(one))
+        return captures
+
+
+def _facts(run: VantageRun, local: Collection[str]) -> Mapping[str, FactData]:
+    from netconsole.run.headless import facts
+
+    return facts() if run.role in local else {}
+
+
+class EchoLines:
+    """Shows echoes one by one as they end, where they come slowly enough to be read."""
+
+    def __init__(self, interval_us: int) -> None:
+        self._is_readable = interval_us * _LINES_PER_S >= 1_000_000
+        self._shown: set[object] = set()
+
+    def __call__(self, echo: Echo) -> None:
+        if not self._is_readable or echo.total_ns is None or echo.identity in self._shown:
+            return
+        self._shown.add(echo.identity)
+        times = echo.times("answered")
+        parts = {"request": times.request_us, "between": times.between_us, "reply": times.reply_us}
+        told = ", ".join(f"{name} {value:.1f}" for name, value in parts.items() if value is not None)
+        say(f"id {echo.id} seq {echo.seq}: {told}; in all {times.total_us:.1f} us")
+
+
+def _written(captures: list[PingCapture], name: str, output: Path | None) -> None:
+    import msgspec
+
+    from netconsole.base import output as out
+    from netconsole.ping import breakdown, cases
+    from netconsole.ping import capture as documents
+    from netconsole.ping.merge import CaptureFile
+    from netconsole.report import of_ping, to_text
+
+    named = [msgspec.structs.replace(one, run=name) for one in captures]
+    files = [CaptureFile(f"{one.role}.json", one) for one in named]
+    found = cases.case_of(files, name).breakdown
+    if output is not None:
+        for file in files:
+            out.write(documents.encode(file.capture), output / file.file)
+        out.write(breakdown.encode(found), output / "breakdown.json")
+        say(f"written to {output}: {', '.join(file.file for file in files)}, breakdown.json")
+    out.write(to_text(of_ping(found, False), COLUMNS).encode(), None)

@@ -1,0 +1,90 @@
+"""`ping run` and `ping capture` as commands: documents that hold every echo, and nothing left after kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netconsole.ping import breakdown, capture
+from tests.live.collector.test_cleanup import leftovers
+from tests.live.console.test_cleanup import COMMAND, await_gone, children, held_by
+from tests.support.live.echoes import TAPS, WIRES, A, B, TwoHosts
+from tests.support.live.measurement import LIMIT_S
+from tests.support.terminal_process import TerminalProcess
+
+pytestmark = pytest.mark.starting
+
+COUNT = 30
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[TwoHosts]:
+    hosts = TwoHosts()
+    yield hosts
+    hosts.remove()
+
+
+def command(namespace: str, *arguments: str) -> list[str]:
+    return [shutil.which("ip") or "ip", "netns", "exec", namespace, *COMMAND, "ping", *arguments]
+
+
+def test_run_sends_and_writes_what_every_echo_took(net: TwoHosts, tmp_path: Path) -> None:
+    words = ("run", "here", B, "--outside", "eth0", "--count", str(COUNT), "--interval", "2ms", "-o", str(tmp_path))
+    done = subprocess.run(
+        command(net.a.name, *words), capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stderr
+    taken = capture.load(tmp_path / "host.json")
+    assert taken.addresses == [A, B]
+    assert taken.outside == ["eth0"]
+    assert [packet.seq for packet in taken.packets] == list(range(1, COUNT + 1))
+    assert {packet.outcome for packet in taken.packets} == {"answered"}
+    assert len({packet.id for packet in taken.packets}) == 1
+    for packet in taken.packets:
+        parts = (packet.request_us, packet.between_us, packet.reply_us)
+        assert packet.total_us == pytest.approx(sum(part for part in parts if part is not None))
+    assert breakdown.load(tmp_path / "breakdown.json").round_trip_us == pytest.approx(
+        sum(packet.total_us or 0 for packet in taken.packets) / COUNT
+    )
+    assert f"{COUNT} sent, {COUNT} answered, 0 refused" in done.stderr
+    assert "netconsole ping capture --role receiver-vm --host ssh://root@HOST" in done.stderr
+
+
+def test_a_capture_ends_early_with_what_it_has(net: TwoHosts) -> None:
+    words = ("capture", "--role", "sender-host", "--inside", TAPS[0], "--outside", WIRES[0])
+    with subprocess.Popen(
+        [sys.executable, *COMMAND[1:], "ping", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        assert "watching as sender-host" in running.stderr.readline()
+        net.send(B, COUNT, 1000)
+        os.kill(running.pid, signal.SIGTERM)
+        told, _ = running.communicate(timeout=LIMIT_S)
+    assert running.returncode == 0
+    taken = capture.parse(told.encode(), "stdout")
+    assert [packet.outcome for packet in taken.packets] == ["answered"] * COUNT
+    assert (taken.inside, taken.outside, taken.boundary) == ([TAPS[0]], [WIRES[0]], "before_driver")
+    assert json.loads(told)["clock"]["wall"]
+
+
+def test_kill_9_of_a_run_leaves_neither_probes_nor_the_sender(net: TwoHosts) -> None:
+    words = ("run", "here", B, "--outside", "eth0", "--count", "500000", "--interval", "50ms", "--yes")
+    files = leftovers()
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    with TerminalProcess(tuple(command(net.a.name, *words)), {**kept, "TERM": "xterm", "LANG": "C.UTF-8"}) as console:
+        console.until("an echo", lambda: b" seq 1: request" in console.output)
+        started = children(console.pid)
+        held = {one for pid in started for one in held_by(pid)}
+        assert len(started) == 2  # the collector, and what sends
+        assert held
+        os.kill(console.pid, signal.SIGKILL)
+        console.wait()
+        await_gone(started, held, files)
