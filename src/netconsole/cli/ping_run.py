@@ -187,7 +187,7 @@ def _written(captures: list[PingCapture], name: str, output: Path | None) -> Non
     from netconsole.base import output as out
     from netconsole.ping import breakdown, cases
     from netconsole.ping import capture as documents
-    from netconsole.ping.merge import CaptureFile
+    from netconsole.ping.analysis.merge import CaptureFile
     from netconsole.report import of_ping, to_text
 
     named = [msgspec.structs.replace(one, run=name) for one in captures]
