@@ -69,6 +69,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("baseline", "b", "Baseline", "compare every figure with a baseline", "app.baseline", "main"),
     Hotkey("facts.filter", "slash", "Filter facts", "show only facts that contain a text; Esc: all", "filter", "facts"),
     Hotkey("over.back", "escape,backspace", "Back", "go back to where you were", "back", "over", "Esc back"),
+    Hotkey("copy", "y", "Copy", "a command, the finding or the row (OSC 52); again: the next", "copy", label="y copy"),
     Hotkey("pause", "p,space", "Pause", "hold the order of rows, then the screen", "pause", label="p pause"),
     Hotkey("snapshot", "s", "Snapshot", "measure and write a file for a ticket", "app.snapshot", "main", "s snapshot"),
     Hotkey("screenshot", "S", "Screenshot", "write this screen as SVG to a file", "screenshot"),

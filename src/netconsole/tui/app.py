@@ -41,14 +41,17 @@ from netconsole.tui.recordings import Recordings
 from netconsole.tui.saved_files import picture, save
 from netconsole.tui.scene.scene import LOOK_EVERY_S, Output, Scene, Subject
 from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.screens.over import OverScreen
 from netconsole.tui.terminal import caches
 from netconsole.tui.terminal.driver import ConsoleDriver
 from netconsole.tui.terminal.lifeline import Lifeline
 from netconsole.tui.terminal.pump import Pump
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.linetable import LineTable
+from netconsole.tui.widgets.look import Tone
 
 if TYPE_CHECKING:
+    from netconsole.tui.screens.detail import DetailScreen
     from netconsole.tui.screens.knobs import LookAhead
     from netconsole.tui.screens.snapshot import Wanted
 
@@ -121,6 +124,8 @@ class ConsoleApp(App[None]):
         self.recordings = Recordings(session, manifests)
         self._sent = (time.monotonic(), 0)
         self._bytes_per_s: float | None = None
+        self._copied: tuple[Subject | None, int] = (None, 0)
+        """The row whose text was copied last, and which of its texts."""
 
     # ---- start and end
 
@@ -229,6 +234,12 @@ class ConsoleApp(App[None]):
             elif isinstance(screen, Over):
                 screen.draw(scene)
 
+    def say(self, text: str, tone: Tone = "") -> None:
+        """Shows a message on the screen in front, and on the main one."""
+        self._main.say(text, tone)
+        if isinstance(self.screen, OverScreen):
+            self.screen.say(text, tone)
+
     def action_redraw(self) -> None:
         """Draws at once, after the user has changed something on the screen."""
         if self.pump.running:
@@ -271,7 +282,9 @@ class ConsoleApp(App[None]):
     def action_help(self) -> None:
         from netconsole.tui.screens.help import HelpScreen
 
-        if self.screen is self._main:
+        if self.screen is self._main or (
+            isinstance(self.screen, OverScreen) and not isinstance(self.screen, HelpScreen)
+        ):
             self.push_screen(HelpScreen(self._main.view.pane, self.manifests, self._main.probe(), self.keys))
 
     def action_knobs(self, probe: str | None = None) -> None:
@@ -279,7 +292,7 @@ class ConsoleApp(App[None]):
 
         names = [*knobbed(self.session, self.manifests), *self._startable()]
         if not names:
-            self._main.say("no probe of this session has knobs", "look")
+            self.say("no probe of this session has knobs", "look")
             return
         wanted = probe or self._main.probe()
         first = wanted if wanted in names else names[0]
@@ -311,12 +324,12 @@ class ConsoleApp(App[None]):
         if probe is None and lowered:
             probe = lowered[-1]
         if enforcer is None or probe is None or not enforcer.toggle_pin(probe):
-            self._main.say("choose a table or row of a running BPF probe first", "look")
+            self.say("choose a table or row of a running BPF probe first", "look")
 
     def _show_action(self, action: BudgetAction) -> None:
         """Shows what the governor has done. Thread-safe."""
         probe = f"{figure.safe(action.probe, 48)}: " if action.probe else ""
-        self.call_later(self._main.say, f"{probe}{figure.safe(describe(action), 200)}", "look")
+        self.call_later(self.say, f"{probe}{figure.safe(describe(action), 200)}", "look")
         if self._enforcer is not None and self._enforcer.profile is not self.profile:
             self.profile = self._enforcer.profile
 
@@ -348,7 +361,7 @@ class ConsoleApp(App[None]):
         self.snapshots.append(path)
         here = Path.cwd()
         shown = path.relative_to(here) if path.is_relative_to(here) else path
-        self._main.say(f"snapshot written to {figure.safe(shown)}", "ok")
+        self.say(f"snapshot written to {figure.safe(shown)}", "ok")
 
     def action_facts(self) -> None:
         from netconsole.tui.screens.facts import FactsScreen
@@ -365,10 +378,10 @@ class ConsoleApp(App[None]):
         """Compares every figure with these snapshots from now on. None: stops comparing."""
         if name is None:
             self.comparison = None
-            self._main.say("figures are no longer compared with a baseline")
+            self.say("figures are no longer compared with a baseline")
             return
-        self._main.say(f"baseline {figure.safe(name, 40)}: reading the configuration of the host…")
-        in_thread(self, lambda: self._prepare(name, snapshots), lambda why: self._main.say(why, "act"))
+        self.say(f"baseline {figure.safe(name, 40)}: reading the configuration of the host…")
+        in_thread(self, lambda: self._prepare(name, snapshots), lambda why: self.say(why, "act"))
 
     def _prepare(self, name: str, snapshots: Sequence[Snapshot]) -> None:
         """Computes the figures of the baseline. Runs in a thread: large snapshots take a while."""
@@ -381,22 +394,22 @@ class ConsoleApp(App[None]):
 
     def _use(self, comparison: LiveComparison) -> None:
         self.comparison = comparison
-        self._main.say(f"every figure is compared with the baseline {figure.safe(comparison.reference.name, 40)}", "ok")
+        self.say(f"every figure is compared with the baseline {figure.safe(comparison.reference.name, 40)}", "ok")
         self.action_redraw()
 
     def action_record(self) -> None:
         """Begins a recording in the working directory, or ends the running one."""
-        self._main.say(*self.recordings.toggle(self.profile, self._recording_ended))
+        self.say(*self.recordings.toggle(self.profile, self._recording_ended))
         self.draw()
 
     def _recording_ended(self, why: str) -> None:
         """The recording has ended by itself. Called by a thread of the recorder."""
-        self.call_later(self._main.say, why, "act")
+        self.call_later(self.say, why, "act")
 
     def action_screenshot(self, filename: str | None = None, path: str | None = None) -> None:
         """Writes the screen to an SVG file. Textual's file name and path are ignored: no file is overwritten."""
         _, told, tone = save("picture", "svg", picture(self.export_screenshot(title="netconsole")))
-        self._main.say(told, tone)
+        self.say(told, tone)
 
     def on_line_table_opened(self, message: LineTable.Opened) -> None:
         from netconsole.tui.screens.detail import DetailScreen
@@ -407,9 +420,45 @@ class ConsoleApp(App[None]):
             subject = self._subject_of(key.metric)
         if isinstance(subject, Subject):
             if subject.probe:
-                self.push_screen(DetailScreen(subject))
+                self.push_screen(DetailScreen(subject, lambda: self.pause, self.session.kind, time.monotonic))
             else:
                 self.call_later(self._main.action_pane, "cost")
+
+    async def on_detail_screen_wanted(self, message: DetailScreen.Wanted) -> None:
+        """A key of the main screen was pressed on a page above it."""
+        while self.screen is not self._main:
+            await self.pop_screen()
+        await self.run_action(message.action, default_namespace=self._main)
+
+    def subject(self) -> Subject | None:
+        """The row that keys act on: of the page in front, else the one under the cursor."""
+        from netconsole.tui.screens.detail import DetailScreen
+
+        if isinstance(self.screen, DetailScreen):
+            return self.screen.subject
+        key = self._main.cursor_key()
+        subject = key.subject if isinstance(key, IncidentKey) else key
+        return subject if isinstance(subject, Subject) else None
+
+    def action_copy(self) -> None:
+        """Copies the first command, finding or row text of the subject; when pressed again, the next of these."""
+        from netconsole.tui.panes import advice
+
+        subject = self.subject()
+        if subject is None:
+            self.say("choose a row first", "look")
+            return
+        with self.scene() as scene:
+            texts = advice.copies(scene, subject)
+        place = self._copied[1] + 1 if self._copied[0] == subject else 0
+        self._copied = (subject, place)
+        word, text = texts[place % len(texts)]
+        if ConsoleDriver.terminal.plain:
+            self.say(f"this terminal has no clipboard; {word}: {text}", "look")
+            return
+        self.copy_to_clipboard(text)
+        more = f" {place % len(texts) + 1} of {len(texts)}" if texts[1:] else ""
+        self.say(f"copied{more}: {text}", "ok")
 
     def _subject_of(self, metric: str) -> Subject:
         """The row that a finding of the comparison is about, else its probe."""

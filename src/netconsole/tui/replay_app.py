@@ -86,7 +86,7 @@ class ReplayApp(ConsoleApp):
 
     def action_since(self) -> None:
         self.replayed.set_since()
-        self._main.say("mark set: the next snapshot (s) starts here", "ok")
+        self.say("mark set: the next snapshot (s) starts here", "ok")
         self._moved()
 
     def action_time(self) -> None:
@@ -112,16 +112,16 @@ class ReplayApp(ConsoleApp):
             return builder.build(state, self.manifests, self.profile, since, {}, note, actions, incidents)
 
     def action_knobs(self, probe: str | None = None) -> None:
-        self._main.say(_READ_ONLY, "look")
+        self.say(_READ_ONLY, "look")
 
     def action_pin(self) -> None:
-        self._main.say(_READ_ONLY, "look")
+        self.say(_READ_ONLY, "look")
 
     def action_record(self) -> None:
-        self._main.say("this is already a recording", "look")
+        self.say("this is already a recording", "look")
 
     def action_baseline(self) -> None:
-        self._main.say("write a snapshot (s); `netconsole compare` compares it with a baseline", "look")
+        self.say("write a snapshot (s); `netconsole compare` compares it with a baseline", "look")
 
     def _moved(self) -> None:
         """Redraws at once, so that the header shows the effect of the key. The figures come with the session's news."""

@@ -250,7 +250,7 @@ async def test_a_finding_leads_to_its_row_with_losses_and_advice() -> None:
         await one.press("enter")
         text = one.text() + await one.press("end")
         assert "iperf3" in text
-        assert "What to look at next" in text and "receive buffer: net.core.rmem_max" in text
+        assert "→ Is the process running? Its receive buffer: net.core.rmem_max" in text
         assert "Losses" in text and "What it cannot see" in text
 
 

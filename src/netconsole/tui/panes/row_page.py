@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from netconsole.base import figure
-from netconsole.findings.incident import told
-from netconsole.findings.rules import fits
-from netconsole.probes.manifest import FindingSpec, Manifest
+from netconsole.findings.incident import Incident, told
+from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.ledger import LEDGER, LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import HistogramState, RowState
-from netconsole.tui.panes import drawn
+from netconsole.telemetry.tables import RowState
+from netconsole.tui.panes import advice, drawn
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.tables import label_text, value_columns
 from netconsole.tui.panes.overview import stands_out
@@ -46,8 +45,9 @@ def lines(scene: Scene, subject: Subject, width: int) -> list[Line]:
     else:
         body = _probe(scene, state, manifest)
     return [
-        *_title(manifest, state, subject),
+        *_title(scene, manifest, state, subject),
         *_stands_out(scene, subject),
+        *_advice(scene, subject),
         *_joined(scene, manifest, subject, width),
         *body,
         *_ledger(state, manifest),
@@ -61,27 +61,61 @@ def _joined(scene: Scene, manifest: Manifest, subject: Subject, width: int) -> I
     return drawn.PAGES[page](scene, subject, width) if page else iter(())
 
 
-def _title(manifest: Manifest, state: ProbeState, subject: Subject) -> Iterator[Line]:
+def _title(scene: Scene, manifest: Manifest, state: ProbeState, subject: Subject) -> Iterator[Line]:
     word, tone = STATE_WORDS[state.status]
     what = manifest.title
     if subject.kind == "table":
-        what += f": {manifest.tables[subject.name].title or subject.name}"
+        what = manifest.tables[subject.name].title or what
     elif subject.kind == "histogram":
-        what += f": {manifest.histograms[subject.name].title or subject.name}"
-    yield [(f" {what}  ", "strong"), (f"probe {manifest.name} · mode {state.mode} · ", "dim"), (word, tone)]
+        what = manifest.histograms[subject.name].title or what
+    who = advice.named(scene, subject)
+    told = f" {what}: {who}" if who else f" {what}"
+    yield [(f"{told}  ", "strong"), (f"{manifest.name}, mode {state.mode}, ", "dim"), (word, tone)]
     yield []
 
 
 def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:
-    found = [finding for finding in scene.findings if subject in stands_out.proofs(finding)]
-    for finding in found:
+    """The findings that this row proves, with when, how much at most and how much in total."""
+    for finding in advice.incidents(scene, subject):
         if finding.ended_ns is None:
             when = f"since {stands_out.clock(finding.since_ns)}"
         else:
             when = f"from {stands_out.clock(finding.since_ns)} to {stands_out.clock(finding.ended_ns)}"
         yield [(f" {finding.level} ", LEVEL_TONES[finding.level]), (f"{told(finding)}, {when}", "strong")]
-    if found:
+        how_much = list(_how_much(finding))
+        if how_much:
+            yield [(f"{_INDENT}{' · '.join(how_much)}", "")]
+
+
+def _how_much(finding: Incident) -> Iterator[str]:
+    if finding.is_count:
+        yield f"{figure.count(finding.total, finding.at_least)} {finding.unit} so far"
+        yield f"at most {figure.number(finding.peak)}/s"
+    elif finding.peak is not None and finding.unit:
+        yield f"at most {figure.quantity(finding.peak, finding.unit)}"
+    if finding.share_pct is not None:
+        yield f"{figure.percent(finding.share_pct)} of what passes"
+
+
+def _advice(scene: Scene, subject: Subject) -> Iterator[Line]:
+    """What to look at next, and commands to copy. A command is never executed."""
+    told = advice.advice(scene, subject)
+    others = advice.elsewhere(scene, subject)[:1]
+    for text in told.next:
+        yield [(f"{_INDENT}→ ", "head"), (text, "")]
+    for line in told.commands:
+        yield [(f"{_INDENT}$ ", "head"), (line, "key")]
+    for other in others:
+        yield [(f"{_INDENT}Enter: ", "key"), (f"{_table_of(scene, other)} {advice.named(scene, other)}", "")]
+    if told.next or told.commands or others or advice.incidents(scene, subject):
         yield []
+
+
+def _table_of(scene: Scene, subject: Subject) -> str:
+    """The title of the table that a row stands in."""
+    manifest = scene.manifests[subject.probe]
+    titles = [spec.title for spec in (manifest.tables.get(subject.name), manifest.histograms.get(subject.name)) if spec]
+    return titles[0] if titles and titles[0] else manifest.title
 
 
 def _labels(labels: Sequence[tuple[str, object]]) -> Iterator[Line]:
@@ -113,7 +147,6 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
         figures = [(one.name, reference.value(state, manifest, subject.name, row, one)) for one in values]
         yield from baseline_cells.lines(figures, reference.name, reference.why_not(state, manifest))
     yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", "")
-    yield from _advice(manifest, [f for f in manifest.findings if not f.histogram and f.table == subject.name], row)
 
 
 def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: bool) -> Line:
@@ -157,8 +190,6 @@ def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, subject: Sub
         yield [(_INDENT + line, "")]
     yield []
     yield from _chart(group.history(one.key), group.timeline.tick, width, "p99 of each interval", one.unit)
-    found = [f for f in manifest.findings if f.histogram and f.table == subject.name]
-    yield from _advice(manifest, found, one)
 
 
 def _event(scene: Scene, subject: Subject) -> Iterator[Line]:
@@ -219,15 +250,6 @@ def _chart(history: Sequence[float | None], tick: int, width: int, what: str, un
     axis = figure.fit("now", len(shown) - 10, right=True)
     yield [(f"{_INDENT}{'':10}{figure.fit('10 min ago', 10)}{axis}", "dim")]
     yield []
-
-
-def _advice(manifest: Manifest, found: Sequence[FindingSpec], row: RowState | HistogramState) -> Iterator[Line]:
-    fitting = [finding for finding in found if fits(finding, row.labels)]
-    if fitting:
-        yield [(f"{_INDENT}What to look at next", "head")]
-        for text in dict.fromkeys(finding.next for finding in fitting if finding.next):
-            yield [(f"{_INDENT}→ {text}", "")]
-        yield []
 
 
 def _ledger(state: ProbeState, manifest: Manifest) -> Iterator[Line]:

@@ -52,6 +52,7 @@ class KnobsScreen(Screen[None]):
         Binding("up", "app.focus_previous", show=False),
         Binding("pagedown", "turn(1)", show=False),
         Binding("pageup", "turn(-1)", show=False),
+        Binding("ctrl+c", "app.leave", show=False),
     ]
 
     def __init__(
@@ -75,6 +76,11 @@ class KnobsScreen(Screen[None]):
         self._manifests = manifests
         self._probes = probes
         self.probe = probe
+
+    @property
+    def is_modal(self) -> bool:
+        """The keys of the application do not work here: what is typed is text."""
+        return True
 
     def compose(self) -> ComposeResult:
         manifest = self._manifests[self.probe]
@@ -100,7 +106,7 @@ class KnobsScreen(Screen[None]):
         keys = (("Enter", "apply"), ("Esc", "change nothing"), ("↑ ↓", "knob"), ("PgUp PgDn", "probe"))
         footer = [piece for key, word in keys for piece in ((f" {key}", "key"), (f" {word} ", "dim"))]
         self.query_one("#over-footer", Lines).show(cast(Line, footer))
-        self.query(Input).first().focus()
+        self.set_focus(self.query(Input).first())
 
     def action_back(self) -> None:
         self.dismiss()

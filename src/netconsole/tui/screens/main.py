@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import ClassVar
 
 from textual import events, on
@@ -203,10 +203,15 @@ class MainScreen(Screen[None]):
             return self.focused
         return next((table for _, table in self.view.tables_shown()), None)
 
+    def cursor_key(self) -> Hashable | None:
+        """The key of the row under the cursor; None without one."""
+        table = self.table()
+        return table.cursor_key if table is not None else None
+
     def probe(self) -> str | None:
         """The probe of the row under the cursor, else of the table in front."""
         table = self.table()
-        key = table.cursor_key if table is not None else None
+        key = self.cursor_key()
         subject = key.subject if isinstance(key, stands_out.IncidentKey) else key
         if isinstance(subject, Subject) and subject.probe:
             return subject.probe

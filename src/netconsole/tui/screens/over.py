@@ -12,6 +12,7 @@ from textual.screen import Screen
 from netconsole.tui import actions
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.widgets.lines import Lines
+from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, cells, cut
 from netconsole.tui.widgets.reader import Reader
 
@@ -22,13 +23,38 @@ class OverScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("over"))
 
     def compose(self) -> ComposeResult:
+        yield Lines(id="over-header")
         yield Reader(id="page")
         yield Lines(id="over-footer")
 
     def on_mount(self) -> None:
-        self.query_one(Reader).focus()
-        footer: Line = [(" Esc", "key"), (" back  ", "dim"), ("↑ ↓", "key"), (" scroll  ", "dim")]
-        self.query_one("#over-footer", Lines).show(footer)
+        self.set_focus(self.query_one(Reader))
+        self._footer()
+
+    def heading(self, _scene: Scene, _width: int) -> Line:
+        """The line above the page; none where it is empty."""
+        return []
+
+    def keys(self) -> Line:
+        """The keys that the last line names."""
+        return [(" Esc", "key"), (" back  ", "dim"), ("↑ ↓", "key"), (" scroll  ", "dim")]
+
+    def say(self, text: str, tone: Tone = "") -> None:
+        """Shows a message instead of the keys, until the next one. "" shows the keys again."""
+        self._message = (text, tone) if text else None
+        self._footer()
+
+    _message: tuple[str, Tone] | None = None
+
+    def _footer(self) -> None:
+        if self.is_mounted:
+            line = self.keys() if self._message is None else [(f" {self._message[0]}", self._message[1])]
+            self.query_one("#over-footer", Lines).show(cut(line, self.size.width))
+
+    def top(self) -> None:
+        """Shows the beginning of the page again, and forgets what was said."""
+        self._message = None
+        self.query_one(Reader).action_edge(-1)
 
     def page(self, scene: Scene, width: int) -> Sequence[Line]:
         """The lines of the page. Lines longer than the screen are wrapped."""
@@ -38,7 +64,11 @@ class OverScreen(Screen[None]):
         """Shows the page as it is now."""
         width = self.size.width
         lines = [part for line in self.page(scene, width) for part in wrap(line, width)]
+        heading = self.heading(scene, width)
+        self.query_one("#over-header", Lines).display = bool(heading)
+        self.query_one("#over-header", Lines).show(heading)
         self.query_one(Reader).show(lines)
+        self._footer()
 
     def on_resize(self) -> None:
         self.app.call_later(self.app.run_action, "redraw")

@@ -59,12 +59,14 @@ class Wanted:
 
 
 class SnapshotScreen(Screen[None]):
-    """Enter measures and writes, Esc leaves without a file. The main screen goes on meanwhile."""
+    """Enter measures and writes; Esc, or q where no text is typed, leaves without a file."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("over"),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
+        Binding("q", "back", show=False),
+        Binding("ctrl+c", "app.leave", show=False),
     ]
 
     def __init__(
@@ -92,6 +94,11 @@ class SnapshotScreen(Screen[None]):
         self._since: builder.Totals | None = None
         self._until_s = 0.0
 
+    @property
+    def is_modal(self) -> bool:
+        """The keys of the application do not work here: what is typed is text."""
+        return True
+
     def compose(self) -> ComposeResult:
         with self._session.view() as state:
             host = state.host.name if state.host is not None else ""
@@ -110,7 +117,7 @@ class SnapshotScreen(Screen[None]):
         what = self._stretch or "figures, histograms, losses, cost and the configuration of the host"
         self.query_one("#dialog-title", Lines).show([(" Snapshot", "strong"), (f"  {what}", "dim")])
         self._footer()
-        self.query_one("#field-note", Input).focus()
+        self.set_focus(self.query_one("#field-note", Input))
         self.set_interval(LOOK_EVERY_S, self._look)
 
     def draw(self, _scene: Scene) -> None:

@@ -1,0 +1,135 @@
+"""What to do about a row: advice and commands of what it proves, where to look next, and what can be copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netconsole.base import figure
+from netconsole.findings.incident import Incident, told
+from netconsole.findings.rules import commands, fits, supersedes
+from netconsole.probes.manifest import FindingSpec, Manifest
+from netconsole.profile.escalation_rules import SUFFIX
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.tui.panes.overview import stands_out
+from netconsole.tui.scene.scene import Scene, Subject
+
+_MAX_NAME = 48
+_NAMES = (
+    ("", "vm"),
+    ("", "process"),
+    ("", "device"),
+    ("port ", "port"),
+    ("queue ", "queue"),
+    ("CPU ", "cpu"),
+    ("", "socket"),
+    ("", "reason"),
+)
+"""Labels that a title says, with the word before each, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to look at next, in sentences, and commands with the names filled in. We never run a command."""
+
+    next: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+def incidents(scene: Scene, subject: Subject) -> list[Incident]:
+    """What stands out and is proved by this row, the worst first."""
+    return [one for one in scene.findings if subject in stands_out.proofs(one)]
+
+
+def advice(scene: Scene, subject: Subject) -> Advice:
+    """The advice of the findings that the row proves; without any, of the rules that would speak of it."""
+    found = incidents(scene, subject)
+    if found:
+        texts = dict.fromkeys(text for one in found for text in one.next)
+        lines = dict.fromkeys(line for one in found for line in one.commands)
+        return Advice(tuple(texts), tuple(lines))
+    manifest = scene.manifests.get(subject.probe.removesuffix(SUFFIX))
+    row = row_of(scene, subject)
+    if manifest is None or row is None:
+        return Advice()
+    rules = _rules(manifest, subject, row)
+    texts = dict.fromkeys(rule.next for rule in rules if rule.next)
+    return Advice(tuple(texts), tuple(dict.fromkeys(line for rule in rules for line in commands(rule, row.labels))))
+
+
+def elsewhere(scene: Scene, subject: Subject) -> list[Subject]:
+    """Rows of other tables that prove the same, the most telling first."""
+    proofs = [proof for one in incidents(scene, subject) for proof in stands_out.proofs(one)]
+    return [
+        proof
+        for proof in dict.fromkeys(proofs)
+        if proof.probe and (proof.probe, proof.name) != (subject.probe, subject.name)
+    ]
+
+
+def copies(scene: Scene, subject: Subject) -> list[tuple[str, str]]:
+    """What can be copied of a row, each with a word for it: commands, findings, and the row itself."""
+    wanted = [("command", line) for line in advice(scene, subject).commands]
+    wanted += [("finding", f"{one.level} {told(one)}") for one in incidents(scene, subject)]
+    row = row_of(scene, subject)
+    labels = row.labels if row is not None else dict(subject.key)
+    words = [f"{figure.safe(name, 24)}={figure.safe(value, 64)}" for name, value in labels.items() if _is_said(value)]
+    if isinstance(row, RowState):
+        words += [f"{name}={row.total(name)}" for name in row.counts]
+    return [*wanted, ("row", " ".join([subject.probe or "collector", *words]))]
+
+
+def named(scene: Scene, subject: Subject) -> str:
+    """The row by the names that people know it by: VM, device, queue, reason. Empty when it has none."""
+    labels = dict(subject.key)
+    if not labels.get("vm"):
+        labels["vm"] = vm_of(scene, labels.get("device"))
+    words = [f"{word}{figure.safe(labels[name], _MAX_NAME)}" for word, name in _NAMES if _is_said(labels.get(name))]
+    return " · ".join(words)
+
+
+def vm_of(scene: Scene, device: Label) -> Label:
+    """The VM of a tap, as any row that has both says it; None when none does."""
+    if not device:
+        return None
+    for probe in scene.state.probes.values():
+        for table in probe.tables.values():
+            for row in table.rows.values():
+                if row.labels.get("vm") and row.labels.get("device") == device:
+                    return row.labels["vm"]
+    return None
+
+
+def row_of(scene: Scene, subject: Subject) -> RowState | HistogramState | None:
+    """The row of a table or of a histogram; None for anything else, and when it is gone."""
+    state = scene.state.probes.get(subject.probe)
+    if state is None:
+        return None
+    if subject.kind == "table" and (table := state.tables.get(subject.name)) is not None:
+        return table.rows.get(subject.key)
+    if subject.kind == "histogram" and (group := state.histograms.get(subject.name)) is not None:
+        return group.rows.get(subject.key)
+    return None
+
+
+def _rules(manifest: Manifest, subject: Subject, row: RowState | HistogramState) -> Sequence[FindingSpec]:
+    """Of each value of the row that is not nothing, the one rule that says most."""
+    best: dict[str, FindingSpec] = {}
+    for rule in manifest.findings:
+        of_it = rule.table == subject.name and bool(rule.histogram) == (subject.kind == "histogram")
+        if not of_it or not fits(rule, row.labels) or not _has(row, rule.value):
+            continue
+        known = best.get(rule.value)
+        if known is None or supersedes(rule.level, known.level):
+            best[rule.value] = rule
+    return list(best.values())
+
+
+def _has(row: RowState | HistogramState, value: str) -> bool:
+    """Whether there is anything of the value: advice on what did not happen is noise."""
+    return not isinstance(row, RowState) or bool(row.total(value) or row.gauges.get(value))
+
+
+def _is_said(value: object) -> bool:
+    return value not in (None, "")
