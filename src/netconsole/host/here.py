@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from netconsole.host.netns_watch import Watch
 from netconsole.host.target import MAX_FILE_BYTES, MAX_NAMES, Moment, Opened, Question
 from netconsole_collector.primitives import ethtool, files
 from netconsole_collector.primitives.exchange import Exchange
 from netconsole_collector.primitives.files import FileStatus
 from netconsole_collector.primitives.inside import Inside, make_inside
 from netconsole_collector.primitives.netlink import RECEIVE_BYTES, Netlink
+from netconsole_collector.primitives.netns_watch import Watch
 
 
 class Here:
@@ -23,7 +23,13 @@ class Here:
         self._root = b"" if root is None else os.fsencode(root)
         self._room: memoryview | None = None
 
-    def begin(self) -> None:
+    is_here = True
+
+    def begin(self) -> bool:
+        """Nothing to do."""
+        return False
+
+    def close(self) -> None:
         """Nothing to do."""
 
     def apart(self) -> Here:

@@ -25,6 +25,13 @@ class Moment(NamedTuple):
     wall_ns: int
 
 
+class Question(NamedTuple):
+    """What will be asked: the name of the target's method, and its arguments."""
+
+    method: str
+    arguments: tuple[str | int | bool | bytes, ...]
+
+
 class NetlinkSocket(Protocol):
     """See :class:`netconsole_collector.primitives.netlink.Netlink`."""
 
@@ -35,6 +42,9 @@ class NetlinkSocket(Protocol):
 
     def ask(self, kind: int, request: bytes, /) -> memoryview:
         """The body of the one message that answers, good until the next request."""
+
+    def questions(self, dumps: Iterable[tuple[int, bytes]], /) -> Iterable[Question]:
+        """For :meth:`Target.ahead`: it will be asked for these dumps."""
 
     def listen(self) -> bool:
         """Take notifications. Returns whether there were any. ENOBUFS when some were lost."""
@@ -53,6 +63,9 @@ class InsideNamespace(Protocol):
     def devices(self) -> bytes:
         """/proc/net/dev."""
 
+    def questions(self, dumps: Iterable[tuple[int, bytes]], /) -> Iterable[Question]:
+        """For :meth:`Target.ahead`: it will be asked for its devices, what it has heard, and these dumps."""
+
     def close(self) -> None:
         """Release the namespace."""
 
@@ -68,7 +81,7 @@ class JsonSocket(Protocol):
 
 
 class NamespaceWatch(Protocol):
-    """See :class:`netconsole.host.netns_watch.Watch`."""
+    """See :class:`netconsole_collector.primitives.netns_watch.Watch`."""
 
     def directory(self, path: str, /) -> None:
         """Watch the names in this directory, from when it is there on."""
@@ -83,24 +96,27 @@ class NamespaceWatch(Protocol):
         """Wait until all is given back."""
 
 
-class Question(NamedTuple):
-    """What will be asked: the name of the target's method, and its arguments."""
-
-    method: str
-    arguments: tuple[str | int | bool | bytes, ...]
-
-
 Opened: TypeAlias = "InsideNamespace | OSError"
 
 
 class Target(Protocol):
     """A host. One thread uses it; :meth:`apart` gives one to another thread."""
 
-    def begin(self) -> None:
-        """An interval begins. A far host is asked at once for all that the last interval has asked for."""
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+
+    def begin(self) -> bool:
+        """An interval begins. A far host is asked at once for what is asked in every interval.
+
+        Returns whether all that was open there is gone, because the line had been lost. Raises OSError while it is.
+        """
 
     def apart(self) -> Target:
-        """The same host, for another thread."""
+        """The same host, for another thread, which closes it."""
+
+    def close(self) -> None:
+        """Close all that is open there. Idempotent."""
 
     def ahead(self, questions: Iterable[Question]) -> None:
         """These will be asked for now, one after another. A far host is asked for all of them at once."""

@@ -33,6 +33,8 @@ _NUMBER = struct.Struct("=HHi")
 _INT = struct.Struct("=i")
 _UINT = struct.Struct("=I")
 _EXT_MASK = _NUMBER.pack(_NUMBER.size, IFLA_EXT_MASK, _SKIP_STATS)
+LINKS = (RTM_GETLINK, _IFINFO.pack(0, 0, 0, 0, 0) + _EXT_MASK)
+"""The request for all links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class LinkTable:
         What is told meanwhile lies between the answers, in the order in which it happened.
         """
         self.links.clear()
-        for body in netlink.dump(RTM_GETLINK, _IFINFO.pack(0, 0, 0, 0, 0) + _EXT_MASK):
+        for body in netlink.dump(*LINKS):
             self.take(RTM_NEWLINK, body)
 
     def take(self, kind: int, body: memoryview) -> None:

@@ -59,6 +59,7 @@ class Links:
         with_qdiscs = self._wait <= 0
         qdiscs_s = 0.0
         readings: list[SourceRow] = []
+        self._target.ahead(question for one in held for question in one.thing.questions(with_qdiscs))
         for place, one in enumerate(held):
             try:
                 one.thing.read()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from netconsole.host.target import InsideNamespace
+from netconsole.host.target import InsideNamespace, Question
 from netconsole.sources.base import SourceRow
 from netconsole.sources.carrier import Carrier
-from netconsole.sources.link_state import Link, LinkTable, peer_of
-from netconsole.sources.qdiscs import NOQUEUE, Qdisc, QdiscReader, htb_rate
+from netconsole.sources.link_state import LINKS, Link, LinkTable, peer_of
+from netconsole.sources.qdiscs import NOQUEUE, QDISCS, Qdisc, QdiscReader, htb_rate
 from netconsole.telemetry.frames import Label
 
 READ_EVERY = 60
@@ -90,6 +90,11 @@ class NamespaceLinks:
         """Release the namespace."""
         self._inside.close()
 
+    def questions(self, with_qdiscs: bool) -> Iterable[Question]:
+        """What the next reading will ask, as far as that is known."""
+        dumps = [LINKS] if self._read_in <= 1 else []
+        return self._inside.questions([*dumps, QDISCS] if with_qdiscs and self._is_due() else dumps)
+
     def read(self) -> None:
         """Links and their counters. Raises OSError."""
         self._read_in -= 1
@@ -110,11 +115,15 @@ class NamespaceLinks:
 
         Where no link has a queue and nothing has moved since, a qdisc that is new had nothing to do either.
         """
+        is_due = self._is_due()
         self._qdiscs_in -= 1
-        if self._qdiscs_in > 0 and not self._has_moved and all(one.kind == NOQUEUE for one in self._qdiscs.values()):
+        if not is_due:
             return
         self._qdiscs_in, self._has_moved = IDLE_QDISCS_EVERY, False
         self._qdiscs = {qdisc.ifindex: self._rated(qdisc) for qdisc in self._qdisc_reader.read(self._netlink)}
+
+    def _is_due(self) -> bool:
+        return self._qdiscs_in <= 1 or self._has_moved or any(one.kind != NOQUEUE for one in self._qdiscs.values())
 
     def readings(self, netns: str, now_ns: int) -> Iterator[SourceRow]:
         """One of each interface. Of a link of which nothing is new it is the same as the last time."""

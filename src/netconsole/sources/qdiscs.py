@@ -28,6 +28,8 @@ _RATE_AT, _CEIL_AT = 8, 20
 """Where struct tc_tbf_qopt has its rate, and struct tc_htb_opt its ceiling: the rate is at 8 in struct tc_ratespec."""
 _TCMSG = struct.Struct("=BxxxiIII")
 _QUEUE = struct.Struct("=IIIII")
+QDISCS = (RTM_GETQDISC, _TCMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
+"""The request for all queueing disciplines."""
 _U32 = struct.Struct("=I")
 _U64 = struct.Struct("=Q")
 _UNITS = ((10**12, "Tbit/s"), (10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s"))
@@ -77,7 +79,7 @@ class QdiscReader:
     def read(self, netlink: NetlinkSocket) -> list[Qdisc]:
         """All of them. Raises OSError."""
         known, self._known = self._known, {}
-        for body in netlink.dump(RTM_GETQDISC, _TCMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
+        for body in netlink.dump(*QDISCS):
             message = bytes(body)
             self._known[message] = known[message] if message in known else parse(body)
         return [qdisc for qdisc in self._known.values() if qdisc is not None]

@@ -82,12 +82,17 @@ class SourceRunner:
         due = time.monotonic()
         try:
             while not self._stop.is_set():
-                opened += self._opened_since()
-                self._target.begin()
-                self._make.tick()
                 batch: list[AnyFrame] = []
-                for request, source in opened:
-                    batch.extend(self._read(request, source))
+                try:
+                    if self._target.begin():
+                        opened = self._opened_again()
+                except OSError as error:
+                    batch += self._all_failed(opened, error)
+                else:
+                    opened += self._opened_since()
+                    self._make.tick()
+                    for request, source in opened:
+                        batch.extend(self._read(request, source))
                 batch.append(self._make.cost(self._own.usage()))
                 self._deliver(batch)
                 # A reading that is late is skipped: the next one is due at the next full interval.
@@ -105,6 +110,21 @@ class SourceRunner:
             added.append((request, self._made(request)))
         self._sources = [*self._sources, *added]  # other threads go through it
         return [(request, source) for request, source in added if self._open(request, source)]
+
+    def _opened_again(self) -> list[tuple[ProbeRequest, Source]]:
+        """The line to a far host was lost: all sources are made anew."""
+        for _, source in self._sources:
+            source.close()
+        self._sources = [(request, self._made(request)) for request, _ in self._sources]
+        self._failing.clear()
+        return [(request, source) for request, source in self._sources if self._open(request, source)]
+
+    def _all_failed(self, opened: Sequence[tuple[ProbeRequest, Source]], error: OSError) -> list[AnyFrame]:
+        """Of each source that read so far: the host cannot be asked."""
+        why = SourceError(error.strerror or str(error), "it is asked again every interval")
+        told = [request for request, _ in opened if self._failing.get(request.name) != str(why)]
+        self._failing |= {request.name: str(why) for request in told}
+        return [self._failed(request, why) for request in told]
 
     def _open(self, request: ProbeRequest, source: Source) -> bool:
         try:

@@ -85,12 +85,14 @@ class VmStates:
         pids = {name for name in self._target.names("/proc") if name.isdigit()}
         self._looks = {pid: looks for pid, looks in self._looks.items() if pid in pids}
         young = [pid for pid in pids - self._machines.keys() if self._looks.get(pid, 0) < YOUNG_LOOKS]
-        self._target.ahead(Question("read", (f"/proc/{pid}/{name}",)) for pid in young for name in ("cmdline", "stat"))
+        self._target.ahead(Question("read", (f"/proc/{pid}/cmdline",)) for pid in young)
         for pid in young:
             self._looks[pid] = self._looks.get(pid, 0) + 1
             arguments = self._text(pid, "cmdline").rstrip("\0").split("\0")
+            if not _is_qemu(arguments):
+                continue
             fields = self._stat(pid)
-            if _is_qemu(arguments) and fields:
+            if fields:
                 line = qemu.parse(arguments)
                 name = line.name or line.uuid or f"qemu ({pid})"
                 self._machines[pid] = _Machine(

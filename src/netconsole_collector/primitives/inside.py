@@ -44,6 +44,10 @@ class Inside:
             chunks.append(chunk)
             offset += len(chunk)
 
+    def questions(self, kinds: Iterable[Tuple[int, bytes]]) -> Tuple[()]:
+        """What will be asked of it: nothing that is worth knowing before."""
+        return ()
+
     def close(self) -> None:
         """Release the namespace."""
         self.netlink.close()

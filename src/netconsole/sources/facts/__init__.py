@@ -30,14 +30,19 @@ AREAS: dict[str, Callable[[Facts], None]] = {
 """In this order, quick ones first. What does not answer in time is reported as unknown."""
 
 TIMEOUT_S = 3.0
+FAR_TIMEOUT_S = 15.0
+"""Of a far host: about 50 questions go there one after another."""
 
 
-def collect(timeout_s: float = TIMEOUT_S, target: Target = HERE) -> dict[str, Fact]:
+def collect(timeout_s: float | None = None, target: Target = HERE) -> dict[str, Fact]:
     """The facts of a host.
 
-    Takes ``timeout_s`` at most: if a driver does not answer, its area and the later ones are unknown, with the reason.
+    Takes ``timeout_s`` at most (by default TIMEOUT_S or FAR_TIMEOUT_S): if a driver does not answer, its area and the
+    later ones are unknown, with the reason.
     Never raises. Runs no command and changes nothing. Without root privileges some facts are unknown.
     """
+    if timeout_s is None:
+        timeout_s = TIMEOUT_S if target.is_here else FAR_TIMEOUT_S
     facts = Facts(target.apart())
     finished: list[str] = []
     # A read that hangs in a driver cannot be interrupted. It stays behind in a daemon thread.
@@ -58,6 +63,7 @@ def collect(timeout_s: float = TIMEOUT_S, target: Target = HERE) -> dict[str, Fa
 
 
 def _collect(facts: Facts, finished: list[str]) -> None:
+    facts.ahead((*kernel.FIXED, *cpu.FIXED, *memory.FIXED))
     for area, collect_area in AREAS.items():
         try:
             collect_area(facts)
@@ -66,6 +72,7 @@ def _collect(facts: Facts, finished: list[str]) -> None:
         except Exception as error:  # the snapshot must not fail: the area is unknown, with the reason
             facts.unknown(area, "netconsole", f"{type(error).__name__} while reading")
         finished.append(area)
+    facts.target.close()
 
 
 __all__ = ["AREAS", "TIMEOUT_S", "Fact", "Facts", "collect", "parts"]

@@ -8,16 +8,26 @@ from netconsole.base.fact_keys import key
 from netconsole.sources.facts.reading import Facts, grouped
 
 _CPU = "/sys/devices/system/cpu"
+_NODES = "/sys/devices/system/node"
 _CPUINFO = "/proc/cpuinfo"
+_SETTINGS = ("online", "isolated", "nohz_full", "smt/control")
+_DRIVERS = ("current_driver", "current_governor", "current_governor_ro")
+_FOLDERS = (f"{_CPU}/vulnerabilities", _CPU, f"{_CPU}/cpu0/cpuidle", _NODES)
+FIXED = (
+    _CPUINFO, "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    f"{_CPU}/cpu0/cpufreq/scaling_governor", *(f"{_CPU}/{name}" for name in _SETTINGS),
+    *(f"{_CPU}/cpuidle/{name}" for name in _DRIVERS),
+    *(f"{_CPU}/{name}" for name in ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/status")),
+)  # fmt: skip
+"""Files of these facts that a host may have. Of a far host they are asked for together."""
 _CPUINFO_KEYS = {"model name": "model", "microcode": "microcode", "Model": "model", "CPU implementer": "implementer"}
 
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``cpu/`` and ``mitigation/``."""
     _model(facts)
-    names = ("online", "isolated", "nohz_full", "smt/control")
-    facts.ahead(f"{_CPU}/{name}" for name in names)
-    for name in names:
+    facts.list_ahead(_FOLDERS)
+    for name in _SETTINGS:
         if name == "online" or facts.exists(f"{_CPU}/{name}"):
             facts.file(key("cpu", name.replace("/", "_")), f"{_CPU}/{name}")
     vulnerabilities = facts.entries(f"{_CPU}/vulnerabilities")
@@ -27,10 +37,11 @@ def collect(facts: Facts) -> None:
     cpus = [name for name in facts.entries(_CPU) if re.fullmatch(r"cpu\d+", name)]
     _frequency(facts, cpus)
     _idle(facts, cpus)
-    for node in facts.entries("/sys/devices/system/node"):
-        if re.fullmatch(r"node\d+", node):
-            facts.file(key("numa", node, "cpus"), f"/sys/devices/system/node/{node}/cpulist")
-            facts.file(key("numa", node, "distance"), f"/sys/devices/system/node/{node}/distance")
+    nodes = [name for name in facts.entries(_NODES) if re.fullmatch(r"node\d+", name)]
+    facts.ahead(f"{_NODES}/{node}/{file}" for node in nodes for file in ("cpulist", "distance"))
+    for node in nodes:
+        facts.file(key("numa", node, "cpus"), f"{_NODES}/{node}/cpulist")
+        facts.file(key("numa", node, "distance"), f"{_NODES}/{node}/distance")
     facts.file("cpu/clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
 
@@ -71,12 +82,14 @@ def _frequency(facts: Facts, cpus: list[str]) -> None:
 
 
 def _idle(facts: Facts, cpus: list[str]) -> None:
-    for name in ("current_driver", "current_governor", "current_governor_ro"):
+    for name in _DRIVERS:
         if facts.exists(f"{_CPU}/cpuidle/{name}"):
             facts.file(key("cpu", "idle", name.removeprefix("current_").removesuffix("_ro")), f"{_CPU}/cpuidle/{name}")
     states = facts.entries(f"{_CPU}/{cpus[0]}/cpuidle") if cpus else []
     if not states:
         facts.unknown("cpu/idle/states", f"{_CPU}/*/cpuidle", "the kernel shows no idle states")
+    facts.ahead(f"{_CPU}/{cpus[0]}/cpuidle/{state}/{file}" for state in states for file in ("name", "latency"))
+    facts.ahead(f"{_CPU}/{cpu}/cpuidle/{state}/disable" for state in states for cpu in cpus)
     for state in states:
         where = f"{_CPU}/{cpus[0]}/cpuidle/{state}"
         facts.file(key("cpu", "idle", state, "name"), f"{where}/name")

@@ -39,6 +39,15 @@ _RINGS = ("rx", "rx_max", "tx", "tx_max", "rx_buf_len", "tx_push", "rx_push")
 _CHANNELS = ("combined_count", "max_combined", "rx_count", "max_rx", "tx_count", "max_tx")
 _LINK = ("speed", "duplex", "autoneg")
 
+_FIRST = (
+    struct.pack("=I", _GDRVINFO).ljust(_DRVINFO.size, b"\0"),
+    ioctl.EthtoolChannels(cmd=ioctl.ETHTOOL_GCHANNELS),
+    ioctl.IoctlEthtoolLinkSettings(cmd=ioctl.ETHTOOL_GLINKSETTINGS),
+    ioctl.EthtoolCoalesce(cmd=ioctl.ETHTOOL_GCOALESCE),
+    _INDIRECTION.pack(_GRXFHINDIR, 0),
+)
+"""What every physical device is asked for."""
+
 Structure = TypeVar("Structure", bound=ctypes.Structure)
 
 
@@ -64,6 +73,7 @@ class Device:
 
     def all(self, facts: Facts, name: str) -> None:
         """Add all facts of a physical device."""
+        self._target.ahead(Question("ethtool", (name, bytes(request))) for request in _FIRST)
         self.driver(facts, name)
         self.offloads(facts, name)
         self._rings(facts, name)

@@ -8,6 +8,12 @@ from netconsole.base.fact_keys import key
 from netconsole.host.target import Question
 from netconsole.sources.facts.reading import Facts, decoded
 
+FIXED = (
+    "/proc/sys/kernel/osrelease", "/proc/sys/kernel/version", "/proc/cmdline", "/proc/sys/kernel/tainted",
+    "/sys/kernel/security/lockdown", "/sys/module/nf_conntrack/parameters/hashsize",
+    *(f"/proc/sys/net/netfilter/nf_conntrack_{name}" for name in ("max", "buckets", "count")),
+)  # fmt: skip
+"""Files of these facts that a host may have. Of a far host they are asked for together."""
 MODULES = (
     "kvm",
     "kvm_intel",
@@ -37,7 +43,10 @@ def collect(facts: Facts) -> None:
     facts.file("kernel/command_line", "/proc/cmdline")
     facts.file("kernel/tainted", "/proc/sys/kernel/tainted", int)
     facts.file("kernel/lockdown", "/sys/kernel/security/lockdown", _bracketed)
+    folders = [f"/sys/module/{name}/parameters" for name in MODULES]
     facts.ahead(f"/sys/module/{name}{file}" for name in MODULES for file in ("", "/version"))
+    facts.list_ahead(folders)
+    facts.ahead(f"{folder}/{name}" for folder in folders for name in facts.entries(folder))
     for name in MODULES:
         _module(facts, name)
 
@@ -83,9 +92,7 @@ def _module(facts: Facts, name: str) -> None:
     facts.put(key("module", name, "loaded"), True, where)
     if facts.exists(f"{where}/version"):
         facts.file(key("module", name, "version"), f"{where}/version")
-    parameters = facts.entries(f"{where}/parameters")
-    facts.ahead(f"{where}/parameters/{parameter}" for parameter in parameters)
-    for parameter in parameters:
+    for parameter in facts.entries(f"{where}/parameters"):
         facts.file(key("module", name, parameter), f"{where}/parameters/{parameter}")
 
 

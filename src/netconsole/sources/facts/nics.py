@@ -11,12 +11,15 @@ from typing import Any
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from netconsole.base.fact_keys import key
+from netconsole.host.target import Question
 from netconsole.sources.facts.ethtool import Device
 from netconsole.sources.facts.reading import Facts, reason
 from netconsole.sources.link_state import RTM_GETLINK, RTM_NEWLINK
 from netconsole.sources.netlink import whole
 
 _NET = "/sys/class/net"
+_DEVICES = ("device", "device/..")
+"""A virtio device's interrupts belong to the PCI device above it."""
 _IFINFO = struct.Struct("=BxHiII")
 _LINK_FIELDS = {
     "IFLA_MTU": "mtu",
@@ -94,20 +97,31 @@ def _link(facts: Facts, name: str, link: Any, names: dict[int, str]) -> None:
 
 
 def _physical(facts: Facts, device: Device, name: str) -> None:
-    for folder in ("device", "device/.."):
+    facts.ahead(f"{_NET}/{name}/{folder}/numa_node" for folder in _DEVICES)
+    facts.list_ahead([f"{_NET}/{name}/queues", *(f"{_NET}/{name}/{folder}/msi_irqs" for folder in _DEVICES)])
+    for folder in _DEVICES:
         if facts.exists(f"{_NET}/{name}/{folder}/numa_node"):
             facts.file(key("nic", name, "numa_node"), f"{_NET}/{name}/{folder}/numa_node", _node)
             break
     device.all(facts, name)
-    for queue in facts.entries(f"{_NET}/{name}/queues"):
-        file = "rps_cpus" if queue.startswith("rx") else "xps_cpus"
+    queues = facts.entries(f"{_NET}/{name}/queues")
+    files = [(queue, "rps_cpus" if queue.startswith("rx") else "xps_cpus") for queue in queues]
+    facts.ahead(f"{_NET}/{name}/queues/{queue}/{file}" for queue, file in files)
+    for queue, file in files:
         where = f"{_NET}/{name}/queues/{queue}/{file}"
         with contextlib.suppress(OSError):  # with one queue the file exists, but cannot be read
             facts.put(key("nic", name, queue, file), facts.text(where).strip(), where)
-    # A virtio device's interrupts belong to the PCI device above it.
-    for folder in (f"{_NET}/{name}/device/msi_irqs", f"{_NET}/{name}/device/../msi_irqs"):
-        for irq in facts.entries(folder):
-            _interrupt(facts, name, irq)
+    irqs = [irq for folder in _DEVICES for irq in facts.entries(f"{_NET}/{name}/{folder}/msi_irqs")]
+    _interrupts(facts, name, irqs)
+
+
+def _interrupts(facts: Facts, name: str, irqs: list[str]) -> None:
+    facts.list_ahead(f"/proc/irq/{irq}" for irq in irqs)
+    paths = [f"/proc/irq/{irq}/{entry}" for irq in irqs for entry in facts.entries(f"/proc/irq/{irq}")]
+    facts.target.ahead(Question("status", (path,)) for path in paths)
+    facts.ahead(f"/proc/irq/{irq}/{file}" for irq in irqs for file in ("smp_affinity_list", "effective_affinity_list"))
+    for irq in irqs:
+        _interrupt(facts, name, irq)
 
 
 def _interrupt(facts: Facts, name: str, irq: str) -> None:

@@ -11,7 +11,7 @@ from ovs import jsonrpc
 
 from netconsole.base.fact_keys import key
 from netconsole.host.here import HERE
-from netconsole.host.target import Target
+from netconsole.host.target import Question, Target
 from netconsole.sources.facts.reading import Facts
 
 SOCKETS = ("/run/openvswitch/db.sock", "/var/run/openvswitch/db.sock", "/usr/local/var/run/openvswitch/db.sock")
@@ -42,6 +42,7 @@ class OvsError(Exception):
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``ovs/``. Where no Open vSwitch runs: one unknown fact."""
+    facts.target.ahead(Question("exists", (path,)) for path in SOCKETS)
     path = next((path for path in SOCKETS if facts.exists(path)), None)
     if path is None:
         facts.unknown("ovs", SOCKETS[0], "no Open vSwitch database here")

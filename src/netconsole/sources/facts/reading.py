@@ -67,6 +67,10 @@ class Facts:
         """Add a fact that could not be read."""
         self._add(key, Fact(None, source, why=why[:MAX_TEXT]))
 
+    def list_ahead(self, paths: Iterable[str]) -> None:
+        """The entries of these directories will be asked for."""
+        self.target.ahead(Question("names", (path, MAX_NAMES)) for path in paths)
+
     def file(self, key: str, path: str, convert: Callable[[str], FactValue] = str, volatile: bool = False) -> FactValue:
         """Add the content of a file, stripped and converted; its path is the source. Returns the value."""
         try:
@@ -91,7 +95,7 @@ class Facts:
     def entries(self, path: str) -> list[str]:
         """Names in a directory, in natural order; empty when it cannot be read."""
         try:
-            names = self.target.names(path)
+            names = self.target.names(path, MAX_NAMES)
         except OSError:
             return []
         return sorted(names, key=natural)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
@@ -23,7 +23,7 @@ _GET_FILTER = 46
 # include/uapi/linux/pkt_sched.h, TC_H_*
 _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 _NAMES = {0xFFFFFFFF: "root", 0xFFFFFFF1: "ingress", _INGRESS: "ingress", _EGRESS: "egress", 0xFFFF0000: "ingress"}
-_HOOKS = {"clsact": (_INGRESS, _EGRESS), "ingress": (0xFFFF0000,), "noqueue": (), "mq": ()}
+_HOOKS: dict[str, tuple[int, ...]] = {"clsact": (_INGRESS, _EGRESS), "ingress": (0xFFFF0000,), "noqueue": (), "mq": ()}
 """The parents of a queueing discipline's filters, where that is not the discipline itself."""
 _ETHERTYPES = {0x0003: "all", 0x0800: "ip", 0x0806: "arp", 0x86DD: "ipv6", 0x8100: "802.1Q"}
 _OFFLOADED = "flower"
@@ -41,7 +41,9 @@ def collect(facts: Facts) -> None:
     route = facts.target.netlink(socket.NETLINK_ROUTE)
     try:
         classful: set[int] = set()
-        for qdisc in _dumped(route, RTM_GETQDISC):
+        qdiscs = _dumped(route, RTM_GETQDISC)
+        facts.target.ahead(route.questions(_filter_dumps(qdiscs)))
+        for qdisc in qdiscs:
             name = names.get(qdisc["index"])
             kind = qdisc.get_attr("TCA_KIND")
             if name is None or kind is None:
@@ -51,7 +53,7 @@ def collect(facts: Facts) -> None:
             where = "root" if qdisc["parent"] == 0xFFFFFFFF else handle(qdisc["parent"])
             text = f"{kind} {_options(qdisc.get_attr('TCA_OPTIONS'))}".strip()
             facts.put(key("tc", name, "qdisc", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETQDISC)")
-            for parent in _HOOKS.get(kind, (qdisc["handle"],)):
+            for parent in _parents(qdisc):
                 _filters(facts, route, name, qdisc["index"], parent)
         for index in sorted(classful):
             for entry in _dumped(route, RTM_GETTCLASS, index):
@@ -65,6 +67,18 @@ def collect(facts: Facts) -> None:
 def handle(number: int) -> str:
     """A tc handle as tc writes it: 1:a."""
     return _NAMES.get(number, f"{number >> 16:x}:{number & 0xFFFF:x}")
+
+
+def _parents(qdisc: Any) -> tuple[int, ...]:
+    """Those of its filters."""
+    own: tuple[int, ...] = (qdisc["handle"],)
+    return _HOOKS.get(qdisc.get_attr("TCA_KIND"), own)
+
+
+def _filter_dumps(qdiscs: Sequence[Any]) -> Iterator[tuple[int, bytes]]:
+    for qdisc in qdiscs:
+        for parent in _parents(qdisc):
+            yield _GET_FILTER, _TCMSG.pack(socket.AF_UNSPEC, qdisc["index"], 0, parent, 0)
 
 
 def _filters(facts: Facts, route: NetlinkSocket, device: str, index: int, parent: int) -> None:

@@ -57,7 +57,9 @@ def collect(facts: Facts) -> None:
     facts.ahead(f"/proc/{pid}/{file}" for pid in pids for file in ("comm", "cmdline"))
     workers = _kernel_workers(facts, pids)
     used: set[str] = set()
-    for pid in _qemu_processes(facts, pids):
+    machines = list(_qemu_processes(facts, pids))
+    _ahead(facts, machines)
+    for pid in machines:
         found += 1
         if found > _MAX_VMS:
             facts.unknown("vm", "/proc", f"only the first {_MAX_VMS} VMs are listed")
@@ -72,6 +74,19 @@ def collect(facts: Facts) -> None:
     facts.put("vm_count", found, "/proc/*/cmdline", volatile=True)
 
 
+def _ahead(facts: Facts, machines: list[int]) -> None:
+    """What will be asked of all of them."""
+    if facts.target.is_here:
+        return
+    facts.ahead(f"/proc/{pid}/status" for pid in machines)
+    facts.list_ahead(f"/proc/{pid}/{folder}" for pid in machines for folder in ("task", "fd"))
+    tasks = [f"/proc/{pid}/task/{tid}" for pid in machines for tid in facts.entries(f"/proc/{pid}/task")]
+    facts.ahead(f"{task}/{file}" for task in tasks for file in ("comm", "stat", "status"))
+    descriptors = [(pid, fd) for pid in machines for fd in facts.entries(f"/proc/{pid}/fd")]
+    facts.target.ahead(Question("link", (f"/proc/{pid}/fd/{fd}",)) for pid, fd in descriptors)
+    facts.ahead(f"/proc/{pid}/fdinfo/{fd}" for pid, fd in descriptors if facts.link(f"/proc/{pid}/fd/{fd}") == "tun")
+
+
 def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: list[Thread]) -> None:
     facts.put(key("vm", name, "pid"), pid, "/proc", volatile=True)
     for option, values in line.options.items():
@@ -82,9 +97,7 @@ def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: list
         if text is not None:
             facts.put(key("vm", name, fact), text, f"/proc/{pid}/status")
     vcpus = 0
-    tids = facts.entries(f"/proc/{pid}/task")
-    facts.ahead(f"/proc/{pid}/task/{tid}/{file}" for tid in tids for file in ("comm", "stat", "status"))
-    for tid in tids:
+    for tid in facts.entries(f"/proc/{pid}/task"):
         thread = _thread(facts, f"/proc/{pid}/task/{tid}", int(tid)) if tid.isdigit() else None
         if thread is None:
             continue
@@ -126,9 +139,7 @@ def _nics(facts: Facts, pid: int, name: str, line: qemu.CommandLine) -> None:
 def _taps(facts: Facts, pid: int) -> dict[int, str]:
     """Tap devices by descriptor, in the order of the descriptors: one per queue."""
     found = {}
-    descriptors = facts.entries(f"/proc/{pid}/fd")
-    facts.target.ahead(Question("link", (f"/proc/{pid}/fd/{fd}",)) for fd in descriptors)
-    for fd in descriptors:
+    for fd in facts.entries(f"/proc/{pid}/fd"):
         if facts.link(f"/proc/{pid}/fd/{fd}") == "tun":
             try:
                 device = re.search(r"^iff:\s*(\S+)", facts.text(f"/proc/{pid}/fdinfo/{fd}"), re.MULTILINE)

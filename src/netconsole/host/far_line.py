@@ -1,0 +1,217 @@
+"""The line to a program that answers questions on another host (netconsole_collector/primitives/server.py).
+
+What comes from there may be anything: it is bounded, and what makes no sense ends the line with one sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+
+import msgspec
+
+from netconsole.base.errors import Unable
+from netconsole.base.figure import safe
+from netconsole.far.program import Gone, Launch, ProgramProcess
+from netconsole_collector.primitives.server import HEAD, MAX_MESSAGE_BYTES, VERSION
+
+MODULE = "netconsole_collector.primitives.server"
+ANSWER_S = 10.0
+"""How long one line of questions may take. An interval's take milliseconds and a round trip."""
+AGAIN_S = 2.0
+"""Time between two attempts to open a line that was lost."""
+_MAX_HELLO_BYTES = 4096
+_MAX_BYTES = MAX_MESSAGE_BYTES + (1 << 20)
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What the program there says first."""
+
+    version: int
+    byteorder: str
+    nodename: str
+    release: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The answers to one line, not yet taken apart, and the clocks there when it was read."""
+
+    mono_ns: int
+    wall_ns: int
+    body: memoryview
+
+
+class FarLine:
+    """``launch`` starts the program; see :meth:`netconsole.far.host.AnyHost.launch_of`. Any thread may use it."""
+
+    def __init__(self, launch: Callable[[], Launch]) -> None:
+        self.generation = 0
+        """How often the line was opened: what was open there before is gone."""
+        self.cpu_ns = 0
+        """CPU time of the program there so far."""
+        self.rss_kb = 0
+        self._launch = launch
+        self._lock = threading.Lock()
+        self._program: ProgramProcess | None = None
+        self._hello: Future[Hello] = Future()
+        self._awaited: dict[int, Future[Heard]] = {}
+        self._ids = itertools.count(1)
+        self._lanes = itertools.count(1)
+        self._received_before = 0
+        self._lost_at = float("-inf")
+        self._why = "the line is closed"
+        self._is_closed = False
+
+    @property
+    def received_bytes(self) -> int:
+        """All that has come over the line, before ssh compresses it."""
+        program = self._program
+        return self._received_before + (program.received_bytes if program is not None else 0)
+
+    def new_lane(self) -> int:
+        """A number for questions that wait for no others."""
+        return next(self._lanes)
+
+    def open(self) -> Hello:
+        """Start the program there, unless it runs. Raises OSError."""
+        with self._lock:
+            if self._is_closed:
+                raise _lost(self._why)
+            if self._program is None:
+                if time.monotonic() - self._lost_at < AGAIN_S:
+                    raise _lost(self._why)
+                self._start()
+            hello = self._hello
+        try:
+            return hello.result(ANSWER_S)
+        except FutureTimeout:
+            self._lose("it does not answer")
+            raise _lost(self._why) from None
+
+    def exchange(self, line: Mapping[str, object]) -> Heard:
+        """Ask the questions of one line. Raises OSError."""
+        self.open()
+        number = next(self._ids)
+        future: Future[Heard] = Future()
+        with self._lock:
+            program = self._program
+            if program is None:
+                raise _lost(self._why)
+            self._awaited[number] = future
+        try:
+            program.send(json.dumps({**line, "id": number}, separators=(",", ":")).encode("ascii") + b"\n")
+            return future.result(ANSWER_S)
+        except Gone as error:
+            raise _lost(str(error)) from None
+        except FutureTimeout:
+            raise OSError(errno.ETIMEDOUT, f"no answer from the far host within {ANSWER_S:g} s") from None
+        finally:
+            with self._lock:
+                self._awaited.pop(number, None)
+
+    def tell(self, line: Mapping[str, object]) -> None:
+        """Say something that has no answer. Raises nothing."""
+        with self._lock:
+            program = self._program
+        if program is not None:
+            try:
+                program.send(json.dumps(line).encode("ascii") + b"\n")
+            except Gone:
+                return
+
+    def close(self) -> None:
+        """End the program there. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+        self._lose("the line is closed")
+
+    def _start(self) -> None:
+        try:
+            program = ProgramProcess(self._launch(), "the reader of facts")
+        except (Gone, Unable) as error:
+            self._lost_at, self._why = time.monotonic(), str(error)
+            raise _lost(self._why) from None
+        self._program = program
+        self._hello = Future()
+        self.generation += 1
+        threading.Thread(target=self._listen, args=(program, self._hello), name="far line", daemon=True).start()
+
+    def _listen(self, program: ProgramProcess, hello: Future[Hello]) -> None:
+        rest = bytearray()
+        why = ""
+        try:
+            for chunk in program.chunks():
+                rest += chunk
+                while (size := self._next(rest, hello)) is not None:
+                    del rest[:size]
+            why = program.why()
+        except _Nonsense as error:
+            why = f"what the far host says makes no sense: {error}"
+        self._lose(why, program)
+
+    def _next(self, rest: bytearray, hello: Future[Hello]) -> int | None:
+        """Take one message. Returns its size; None when it has not come whole. Raises _Nonsense."""
+        if len(rest) < 4:
+            return None
+        size = int.from_bytes(rest[:4], "little")
+        if size > (_MAX_BYTES if hello.done() else _MAX_HELLO_BYTES):
+            raise _Nonsense(f"a message of {size} bytes")
+        if len(rest) < 4 + size:
+            return None
+        message = bytes(rest[: 4 + size])
+        if not hello.done():
+            hello.set_result(_hello(message[4:]))
+            return 4 + size
+        if size < HEAD.size - 4:
+            raise _Nonsense("a message that is too short")
+        _, number, mono_ns, wall_ns, self.cpu_ns, self.rss_kb = HEAD.unpack_from(message)
+        with self._lock:
+            future = self._awaited.pop(number, None)
+        if future is not None:
+            future.set_result(Heard(mono_ns, wall_ns, memoryview(message)[HEAD.size :]))
+        return 4 + size
+
+    def _lose(self, why: str, of: ProgramProcess | None = None) -> None:
+        with self._lock:
+            program = self._program
+            if program is None or (of is not None and program is not of):
+                return
+            self._program = None
+            self._received_before += program.received_bytes
+            self._lost_at, self._why = time.monotonic(), safe(why, 300)
+            awaited = [*self._awaited.values()]
+            self._awaited.clear()
+            hello = self._hello
+        error = _lost(self._why)
+        if not hello.done():
+            hello.set_exception(error)
+        for future in awaited:
+            future.set_exception(error)
+        program.close()
+
+
+class _Nonsense(Exception):
+    """What came is no message."""
+
+
+def _hello(text: bytes) -> Hello:
+    try:
+        hello = msgspec.json.decode(text, type=Hello)
+    except msgspec.MsgspecError as error:
+        raise _Nonsense(safe(str(error), 120)) from None
+    if hello.version != VERSION:
+        raise _Nonsense(f"version {hello.version}, and not {VERSION}")
+    return hello
+
+
+def _lost(why: str) -> OSError:
+    return OSError(errno.ENOTCONN, why)

@@ -1,0 +1,188 @@
+"""Answers questions about this host for a console on another one: JSON lines come in, binary messages go out.
+
+One line holds all questions of an interval. A question that has a place is kept there and asked again by its number
+alone, and its answer is told by what has changed since. It ends when its standard input ends or falls silent.
+"""
+
+import errno
+import json
+import os
+import queue
+import resource
+import signal
+import struct
+import sys
+import threading
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from netconsole_collector.primitives.answers import Answers
+from netconsole_collector.primitives.changes import Kept, changes
+
+VERSION = 1
+MAX_LINE_BYTES = 8 << 20
+MAX_MESSAGE_BYTES = 24 << 20
+"""Of all answers to one line. What does not fit is refused."""
+MAX_LANES = 4
+FAILED = 255
+"""The form of an answer that is an error: its number, and its words."""
+HEAD = struct.Struct("<IIqqQI")
+"""Length of what follows, the line's id, CLOCK_MONOTONIC, CLOCK_REALTIME and CPU time in ns, resident kB."""
+ITEM = struct.Struct("<BIIII")
+"""Form, place (0: none), length here, length as it is, CPU time of the answer in µs."""
+_CHUNK_BYTES = 1 << 16
+_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+class KeptQuestion(NamedTuple):
+    """A question that is kept."""
+
+    method: str
+    arguments: List[Any]
+
+
+class Lane:
+    """Questions that are answered one after another, in a thread of their own. Another lane does not wait for them."""
+
+    def __init__(self, write: Any) -> None:
+        self.lines: "queue.Queue[Optional[Dict[str, Any]]]" = queue.Queue(4)
+        self._write = write
+        self._answers = Answers()
+        self._places: Dict[int, KeptQuestion] = {}
+        self._kept = Kept()
+        threading.Thread(target=self._run, name="lane", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            line = self.lines.get()
+            if line is None:
+                self._answers.close()
+                return
+            self._write(self._answered(line))
+
+    def _answered(self, line: Dict[str, Any]) -> bytes:
+        mono_ns, wall_ns = int(time.monotonic() * 1e9), int(time.time() * 1e9)
+        clock = getattr(time, "clock_gettime_ns", None)
+        if clock is not None:
+            mono_ns, wall_ns = clock(time.CLOCK_MONOTONIC), clock(time.CLOCK_REALTIME)
+        for place in line.get("forget", ()):
+            self._places.pop(place, None)
+            self._kept.forget(place)
+        items: List[bytes] = []
+        size = 0
+        for place in line.get("again", ()):
+            if place in self._places:
+                items.append(self._item(place, self._places[place], size))
+                size += len(items[-1])
+        for place, method, *arguments in line.get("ask", ()):
+            question = KeptQuestion(method, arguments)
+            if place:
+                self._places[place] = question
+            items.append(self._item(place, question, size))
+            size += len(items[-1])
+        body = b"".join(items)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_ns = int((usage.ru_utime + usage.ru_stime) * 1e9)
+        length = HEAD.size - 4 + len(body)
+        return HEAD.pack(length, line["id"], mono_ns, wall_ns, cpu_ns, _rss_kb()) + body
+
+    def _item(self, place: int, question: KeptQuestion, so_far: int) -> bytes:
+        began = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+        try:
+            answer = self._answers.answer(question.method, question.arguments)
+            form, told = changes(self._kept.last(place), answer)
+            size = len(answer)
+            if so_far + len(told) > MAX_MESSAGE_BYTES:
+                raise OSError(errno.EMSGSIZE, "more answers than fit into one message")
+            self._kept.keep(place, answer)
+        except OSError as error:
+            words = "{} {}".format(error.errno or errno.EIO, error.strerror or error)
+            form, told = FAILED, words.encode("utf-8", "replace")[:300]
+            size = len(told)
+        took_us = int((time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) - began) * 1e6)
+        return ITEM.pack(form, place, len(told), size, took_us) + told
+
+
+class Server:
+    """Reads lines, and gives them to their lanes."""
+
+    def __init__(self, silence_s: float) -> None:
+        self._silence_s = silence_s
+        self._lanes: Dict[int, Lane] = {}
+        self._write_lock = threading.Lock()
+
+    def run(self) -> None:
+        """Returns when the input ends. Without a line for ``silence_s`` the kernel ends the process (SIGALRM)."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        self._write(_hello())
+        rest = b""
+        while True:
+            if self._silence_s:
+                signal.setitimer(signal.ITIMER_REAL, self._silence_s)
+            chunk = os.read(0, _CHUNK_BYTES)
+            if not chunk:
+                return
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    self._take(json.loads(line.decode("utf-8", "surrogateescape")))
+            if len(rest) > MAX_LINE_BYTES:
+                raise ValueError("a line of more than {} MB".format(MAX_LINE_BYTES >> 20))
+
+    def _take(self, line: Dict[str, Any]) -> None:
+        number = line.get("lane", 0)
+        if line.get("end"):
+            lane = self._lanes.pop(number, None)
+            if lane is not None:
+                lane.lines.put(None)
+            return
+        if number not in self._lanes:
+            if len(self._lanes) >= MAX_LANES:
+                raise ValueError("more than {} lanes".format(MAX_LANES))
+            self._lanes[number] = Lane(self._write)
+        self._lanes[number].lines.put(line)
+
+    def _write(self, message: bytes) -> None:
+        view = memoryview(message)
+        with self._write_lock:
+            while view:
+                try:
+                    view = view[os.write(1, view[:_CHUNK_BYTES]) :]
+                except OSError:
+                    os._exit(0)  # nobody reads any more
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """``arguments``: after how many seconds without a line to end; none: never."""
+    try:
+        Server(float(arguments[0]) if arguments else 0.0).run()
+    except (ValueError, TypeError, AttributeError) as error:
+        sys.stderr.write("what was asked makes no sense: {}\n".format(str(error)[:200]))
+        sys.stderr.flush()
+        os._exit(2)
+    os._exit(0)  # a lane may wait for a driver that never answers
+
+
+def _hello() -> bytes:
+    name = os.uname()
+    said = {
+        "version": VERSION,
+        "byteorder": sys.byteorder,
+        "nodename": name.nodename,
+        "release": name.release,
+        "machine": name.machine,
+    }
+    text = json.dumps(said).encode("ascii")
+    return struct.pack("<I", len(text)) + text
+
+
+def _rss_kb() -> int:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_KB
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
