@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from netconsole.budget.forecast import Hook, HookRates
 from netconsole.calibrate.tool import Tool
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.host.here import HERE
+from netconsole.host.reach import target_of
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
@@ -117,12 +117,13 @@ def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S, host: Any
 
 def _packets(host: AnyHost) -> int | None:
     """Packets that the kernel received so far; None where that is not known."""
-    if host.about is not None:
-        return None
+    target = target_of(host)
     try:
-        return _processed(parse_softnet(HERE.read(SOFTNET).decode("ascii")))
+        return _processed(parse_softnet(target.read(SOFTNET).decode("ascii")))
     except (OSError, ValueError):
         return None
+    finally:
+        target.close()
 
 
 def _processed(rows: Iterable[tuple[int, tuple[int, ...]]]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -89,7 +90,7 @@ def console(
         with live_run(now, chosen, manifests, later=later, host=there) as live:
             if recorder is not None:
                 live.session.attach(recorder)
-            read_facts = None if host else facts
+            read_facts = partial(facts, there)
             return run_console(live.session, chosen, manifests, live.enforcer, read_facts, against, recorder)
 
 
@@ -139,7 +140,7 @@ def snapshot(
             with live_run(
                 start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s, host=there
             ) as live:
-                facts = None if host else headless.facts
+                facts = partial(headless.facts, there)
                 taken = headless.measure(live.session, manifests, chosen, duration_s, facts, live.enforcer)
         except Interrupted as error:
             return fail(f"interrupted, nothing written: {error}", INTERRUPTED)

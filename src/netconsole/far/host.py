@@ -55,6 +55,9 @@ class AnyHost(Protocol):
     def compiler(self) -> FarCompiler | None:
         """What compiles probes here for that host. None: the collector compiles them there."""
 
+    def also_close(self, callback: Callable[[], None]) -> None:
+        """Call this first when the host is closed."""
+
     def close(self) -> None:
         """Disconnect. Idempotent."""
 
@@ -74,6 +77,9 @@ class ThisHost:
         """See :class:`AnyHost`."""
         return Launch(program_command(module, *arguments))
 
+    def also_close(self, callback: Callable[[], None]) -> None:
+        """Nothing is closed."""
+
     def close(self) -> None:
         """There is nothing to close."""
 
@@ -88,6 +94,7 @@ class FarHost:
         self.address = address
         self._line = SshLine(address)
         self._python = PYTHONS[0]
+        self._closers: list[Callable[[], None]] = []
         self._sudo: Sudo = "root"
         self.about: About | None = None
         self.compiler: FarCompiler | None = None
@@ -149,8 +156,14 @@ class FarHost:
         more = ["--compiled-elsewhere"] if self.compiler is not None else []
         return self.launch_of(COLLECTOR, "--silence-ends", str(archive.SILENCE_S), *more, *arguments)
 
+    def also_close(self, callback: Callable[[], None]) -> None:
+        """See :class:`AnyHost`."""
+        self._closers.append(callback)
+
     def close(self) -> None:
         """See :class:`AnyHost`."""
+        while self._closers:
+            self._closers.pop()()
         self._line.close()
         self._password = None
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from netconsole.host.far_line import FarLine
+from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import MAX_FILE_BYTES, MAX_NAMES, Moment, Opened, Question
 from netconsole_collector.primitives.answers import MAX_ANSWER_BYTES, MESSAGE, STATUS
 from netconsole_collector.primitives.changes import Damaged, Kept, restored
@@ -39,7 +39,7 @@ class FarTarget:
 
     is_here = False
 
-    def __init__(self, line: FarLine) -> None:
+    def __init__(self, line: QuestionLine) -> None:
         self._line = line
         self._lane = line.new_lane()
         self._generation = 0
@@ -227,7 +227,7 @@ class FarTarget:
 
     @property
     def generation(self) -> int:
-        """See :class:`FarLine`."""
+        """See :class:`QuestionLine`."""
         return self._generation
 
     def _opened(self, method: str, *arguments: str | int) -> int:
@@ -289,7 +289,7 @@ class FarTarget:
             heard = self._line.exchange(line)
             if self._line.generation != generation:
                 raise OSError(errno.ENOTCONN, "the line was lost")
-            self._moment = Moment(heard.mono_ns, heard.wall_ns)
+            self._moment = heard.moment
             self._take(heard.body, expected)
         except OSError:
             # The two ends may not have kept the same answers: what is open there is given up.

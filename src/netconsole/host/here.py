@@ -41,7 +41,8 @@ class Here:
 
     def now(self) -> Moment:
         """See Target."""
-        return Moment(time.monotonic_ns(), time.time_ns())
+        now_ns = time.monotonic_ns()
+        return Moment(now_ns, time.time_ns(), now_ns)
 
     def cpu_s(self) -> float:
         """See Target."""

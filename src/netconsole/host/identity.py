@@ -13,8 +13,11 @@ _RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 
 
 def describe(target: Target = HERE) -> Host:
-    """A host, for a session without a collector."""
-    name, kernel, machine = target.nodename()
+    """A host, for a session without a collector. What cannot be read is empty."""
+    try:
+        name, kernel, machine = target.nodename()
+    except OSError:
+        name, kernel, machine = "", "", ""
     return Host(
         name=name,
         kernel=kernel,

@@ -19,10 +19,14 @@ MAX_NAMES = 65536
 
 
 class Moment(NamedTuple):
-    """The clocks of the host: CLOCK_MONOTONIC and CLOCK_REALTIME, in nanoseconds."""
+    """A moment by CLOCK_MONOTONIC and CLOCK_REALTIME of this machine, and by CLOCK_MONOTONIC of the host. All in ns.
+
+    The first two are related to the far host's clocks by round trips: they are off by half of the shortest, at most.
+    """
 
     mono_ns: int
     wall_ns: int
+    there_ns: int
 
 
 class Question(NamedTuple):

@@ -30,7 +30,6 @@ SCHEMA = "netconsole.doctor/1"
 LIMIT_S = 600.0
 """Enough to compile all probes one after another on a busy machine without hardware virtualisation."""
 COLUMNS = 80
-NOT_YET = "is not read on a far host yet"
 _NAME_WIDTH = 18
 _MAX_OUTPUT = 4 * 1024 * 1024
 
@@ -109,8 +108,7 @@ def examine(manifests: Catalogue | None = None, host: AnyHost = THIS_HOST) -> Re
     probes = dict(answer.probes)
     for manifest in manifests.values():
         if manifest.source != "bpf":
-            is_here = host.about is None
-            probes[manifest.name] = _try_source(manifest.source) if is_here else ProbeResult("unsupported", NOT_YET)
+            probes[manifest.name] = _try_source(manifest.source, host)
         elif manifest.name not in probes:
             probes[manifest.name] = ProbeResult("unsupported", why or "the collector gave no answer for this probe")
     about = answer.host or msgspec.to_builtins(identity.describe())
@@ -181,19 +179,21 @@ def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | 
         program.close()
 
 
-def _try_source(name: str) -> ProbeResult:
+def _try_source(name: str, host: AnyHost) -> ProbeResult:
     """Open one of the console's own sources, and close it again."""
-    from netconsole.host.here import HERE
+    from netconsole.host.reach import target_of
     from netconsole.sources.base import SourceError
     from netconsole.sources.runner import FACTORIES
 
-    source = FACTORIES[name](HERE)
+    target = target_of(host)
+    source = FACTORIES[name](target)
     try:
         source.open()
     except SourceError as error:
         return ProbeResult(error.state, str(error), error.help)
     finally:
         source.close()
+        target.close()
     return ProbeResult("attached", "read by the console, without BPF")
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 from netconsole.base import figure
 from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.findings.incident import document
 from netconsole.findings.incidents import Incidents
 from netconsole.probes.manifest import Manifest
@@ -121,13 +122,14 @@ def statistics_every_s(duration_s: float) -> float:
     return min(5.0, max(1.0, duration_s / 10))
 
 
-def facts() -> Mapping[str, FactData]:
-    """The configuration of this host. Imported late, because its readers take more memory than everything else."""
+def facts(host: AnyHost = THIS_HOST) -> Mapping[str, FactData]:
+    """The configuration of a host. Imported late, because its readers take more memory than everything else."""
+    from netconsole.host.reach import target_of
     from netconsole.sources.facts import collect
 
     return {
         key: FactData(value=fact.value, source=fact.source, why=fact.why, volatile=fact.volatile)
-        for key, fact in collect().items()
+        for key, fact in collect(target=target_of(host)).items()
     }
 
 

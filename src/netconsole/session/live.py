@@ -12,18 +12,21 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Literal
 
+import msgspec
+
 from netconsole.base.errors import Unable
 from netconsole.far.compiling import FarCompiler
 from netconsole.far.host import AnyHost, ThisHost
 from netconsole.far.program import Launch
 from netconsole.host import identity
+from netconsole.host.reach import line_of, target_of
 from netconsole.probes.request import ProbeRequest
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.far_line import FarLine
 from netconsole.session.protocol import CommandError, Connection, News, Phase, Sink
 from netconsole.sources.runner import SourceRunner
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
+from netconsole.telemetry.frames import AnyFrame, Mode, Scalar, Usage
 from netconsole.telemetry.state import CostPerCount, State
 from netconsole_collector.compile.sent import TRY_PLAIN
 
@@ -65,7 +68,8 @@ class LiveSession:
         ``per_count``: what a count of a probe costs, for kernels without such statistics.
         """
         self._host = _Command(host) if isinstance(host, Sequence) else host
-        self._line = FarLine(self._host.address) if self._host.address is not None else None
+        self._questions = line_of(self._host) if self._host.address is not None else None
+        self._line = FarLine(self._host.address, self._received) if self._host.address is not None else None
         self._environment = environment
         self._interval_s = interval_s
         self._back_off_s = tuple(back_off_s)
@@ -90,18 +94,15 @@ class LiveSession:
         self._why: str | None = None
         self._retry_at: float | None = None
         self._broken_before = 0
+        self._reader_ns = 0
         self._ids = itertools.count(1)
         self._replies: dict[int, tuple[str | None, Future[None]]] = {}
         self._console_seq = itertools.count(1)
-        # What the console reads itself is of this machine.
-        own = requests if self._line is None else []
-        self._sources = SourceRunner(own, interval_s, self._deliver, self._console_seq)
+        self._target = target_of(self._host)
+        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
             self.say(name, "compiling", request.mode)
-        for request in requests:
-            if request.source != "bpf" and self._line is not None:
-                self.say(request.name, "unsupported", request.mode, "is not read on a far host yet")
 
     def start(self) -> None:
         """Start the collector, unless no probe needs it, and the sources."""
@@ -323,14 +324,31 @@ class LiveSession:
                 self._answer(frame)
             self._tell("status")
             return
-        pending.append(frame)
         ended = isinstance(frame, frames.Cost) and frame.probe is None
+        pending.append(self._with_reader(frame) if isinstance(frame, frames.Cost) and ended else frame)
         if ended or len(pending) >= _MAX_PENDING:
             self._apply(pending)
             pending.clear()
             if ended:
                 self._tell("interval")
                 self._relate_clocks()
+
+    def _with_reader(self, cost: frames.Cost) -> frames.Cost:
+        """On a far host the reader of the sources is a process beside the collector: its cost is added there."""
+        line, usage = self._questions, cost.usage
+        if line is None or usage is None:
+            return cost
+        used_ns, self._reader_ns = max(0, line.cpu_ns - self._reader_ns), line.cpu_ns
+        rss_kb, pss_kb = usage.rss_kb, usage.pss_kb
+        both = Usage(
+            cpu_ns=None if usage.cpu_ns is None else usage.cpu_ns + used_ns,
+            rss_kb=rss_kb if rss_kb is None else rss_kb + line.memory_kb,
+            pss_kb=pss_kb if pss_kb is None else pss_kb + line.memory_kb,
+        )
+        return msgspec.structs.replace(cost, usage=both)
+
+    def _received(self) -> int:
+        return 0 if self._questions is None else self._questions.received_bytes
 
     def _lost(self, why: str, wait_s: float) -> None:
         self._phase, self._why = "lost", why
@@ -376,7 +394,7 @@ class LiveSession:
             seq=next(self._console_seq),
             mono_ns=time.monotonic_ns(),
             wall_ns=time.time_ns(),
-            host=identity.describe(),
+            host=identity.describe(self._target),
             collector={},
             capabilities={},
         )

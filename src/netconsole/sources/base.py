@@ -57,17 +57,16 @@ class FrameMaker:
     """Makes frames of the console, with their sequence numbers and one time per interval."""
 
     def __init__(self, numbers: Iterator[int] | None = None, target: Target = HERE) -> None:
-        """Times are those of the ``target``."""
         self._target = target
         self._numbers = itertools.count(1) if numbers is None else numbers
         self.interval_ns = 1_000_000_000
-        self.mono_ns, self.wall_ns = target.now()
+        self.mono_ns, self.wall_ns, self._there_ns = target.now()
 
     def tick(self) -> None:
         """The current interval ends now."""
         now = self._target.now()
-        self.interval_ns = max(1, now.mono_ns - self.mono_ns)
-        self.mono_ns, self.wall_ns = now
+        self.interval_ns = max(1, now.there_ns - self._there_ns)
+        self.mono_ns, self.wall_ns, self._there_ns = now
 
     def status(
         self, probe: str, state: ProbeStatus, mode: Mode, why: str | None = None, help: str | None = None

@@ -6,14 +6,14 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from netconsole.host.here import Here
-from netconsole.host.target import InsideNamespace, Opened
+from netconsole.host.target import InsideNamespace, Opened, Question
 from netconsole.sources import link_state, qdiscs
 from netconsole.sources.base import FrameMaker, SourceError
 from netconsole.sources.carrier import FLAPS_NS, Carrier
@@ -255,6 +255,9 @@ class InKernel:
         self.netlink = kernel.netlink
         self.devices = kernel.devices.read_bytes
 
+    def questions(self, dumps: Iterable[tuple[int, bytes]], /) -> Iterable[Question]:
+        return ()
+
     def close(self) -> None: ...
 
 
@@ -265,7 +268,7 @@ class Alone(Here):
         super().__init__(root)
         self._kernel = kernel
 
-    def own_namespace(self) -> InKernel:  # type: ignore[override]
+    def own_namespace(self) -> InsideNamespace:  # type: ignore[override]
         return InKernel(self._kernel)
 
 

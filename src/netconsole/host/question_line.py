@@ -14,17 +14,21 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
 from netconsole.base.errors import Unable
 from netconsole.base.figure import safe
 from netconsole.far.program import Gone, Launch, ProgramProcess
+from netconsole.host.target import Moment
 from netconsole_collector.primitives.server import HEAD, MAX_MESSAGE_BYTES, VERSION
 
 MODULE = "netconsole_collector.primitives.server"
 ANSWER_S = 10.0
 """How long one line of questions may take. An interval's take milliseconds and a round trip."""
+KEEP_S = 60.0
+"""How long the shortest round trip relates the clocks: they drift apart by some ten microseconds per second."""
 AGAIN_S = 2.0
 """Time between two attempts to open a line that was lost."""
 _MAX_HELLO_BYTES = 4096
@@ -43,14 +47,22 @@ class Hello(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The answers to one line, not yet taken apart, and the clocks there when it was read."""
+    """The answers to one line, not yet taken apart, and when it was read there."""
 
-    mono_ns: int
-    wall_ns: int
+    moment: Moment
     body: memoryview
 
 
-class FarLine:
+class _Trip(NamedTuple):
+    """A round trip: when it ended, how long it took, and the clocks there minus ours in its middle. All in ns."""
+
+    at_ns: int
+    took_ns: int
+    mono_ns: int
+    wall_ns: int
+
+
+class QuestionLine:
     """``launch`` starts the program; see :meth:`netconsole.far.host.AnyHost.launch_of`. Any thread may use it."""
 
     def __init__(self, launch: Callable[[], Launch]) -> None:
@@ -58,12 +70,14 @@ class FarLine:
         """How often the line was opened: what was open there before is gone."""
         self.cpu_ns = 0
         """CPU time of the program there so far."""
-        self.rss_kb = 0
+        self.memory_kb = 0
+        """Its share of memory (PSS), or what is resident where the kernel tells no share."""
         self._launch = launch
+        self._trip: _Trip | None = None
         self._lock = threading.Lock()
         self._program: ProgramProcess | None = None
         self._hello: Future[Hello] = Future()
-        self._awaited: dict[int, Future[Heard]] = {}
+        self._awaited: dict[int, Future[tuple[int, int, memoryview]]] = {}
         self._ids = itertools.count(1)
         self._lanes = itertools.count(1)
         self._received_before = 0
@@ -101,15 +115,17 @@ class FarLine:
         """Ask the questions of one line. Raises OSError."""
         self.open()
         number = next(self._ids)
-        future: Future[Heard] = Future()
+        future: Future[tuple[int, int, memoryview]] = Future()
         with self._lock:
             program = self._program
             if program is None:
                 raise _lost(self._why)
             self._awaited[number] = future
         try:
+            asked_ns = time.monotonic_ns()
             program.send(json.dumps({**line, "id": number}, separators=(",", ":")).encode("ascii") + b"\n")
-            return future.result(ANSWER_S)
+            mono_ns, wall_ns, body = future.result(ANSWER_S)
+            return Heard(self._moment(asked_ns, mono_ns, wall_ns), body)
         except Gone as error:
             raise _lost(str(error)) from None
         except FutureTimeout:
@@ -134,6 +150,18 @@ class FarLine:
             self._is_closed = True
         self._lose("the line is closed")
 
+    def _moment(self, asked_ns: int, far_mono_ns: int, far_wall_ns: int) -> Moment:
+        """The moment at which a line was read there, by our clocks: somewhere between question and answer."""
+        now_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+        took_ns = now_ns - asked_ns
+        with self._lock:
+            known = self._trip
+            if known is None or took_ns <= known.took_ns or now_ns - known.at_ns > KEEP_S * 1e9:
+                middle_ns = took_ns // 2
+                known = _Trip(now_ns, took_ns, far_mono_ns + middle_ns - now_ns, far_wall_ns + middle_ns - wall_ns)
+                self._trip = known
+        return Moment(far_mono_ns - known.mono_ns, far_wall_ns - known.wall_ns, far_mono_ns)
+
     def _start(self) -> None:
         try:
             program = ProgramProcess(self._launch(), "the reader of facts")
@@ -141,6 +169,7 @@ class FarLine:
             self._lost_at, self._why = time.monotonic(), str(error)
             raise _lost(self._why) from None
         self._program = program
+        self._trip = None
         self._hello = Future()
         self.generation += 1
         threading.Thread(target=self._listen, args=(program, self._hello), name="far line", daemon=True).start()
@@ -173,11 +202,11 @@ class FarLine:
             return 4 + size
         if size < HEAD.size - 4:
             raise _Nonsense("a message that is too short")
-        _, number, mono_ns, wall_ns, self.cpu_ns, self.rss_kb = HEAD.unpack_from(message)
+        _, number, mono_ns, wall_ns, self.cpu_ns, self.memory_kb = HEAD.unpack_from(message)
         with self._lock:
             future = self._awaited.pop(number, None)
         if future is not None:
-            future.set_result(Heard(mono_ns, wall_ns, memoryview(message)[HEAD.size :]))
+            future.set_result((mono_ns, wall_ns, memoryview(message)[HEAD.size :]))
         return 4 + size
 
     def _lose(self, why: str, of: ProgramProcess | None = None) -> None:

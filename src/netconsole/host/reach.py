@@ -1,0 +1,39 @@
+"""Gives the target of a host: this machine, or one at the end of a line."""
+
+from __future__ import annotations
+
+import weakref
+from threading import Lock
+
+from netconsole.far.archive import SILENCE_S
+from netconsole.far.host import AnyHost
+from netconsole.far.program import Launch
+from netconsole.host.far_target import FarTarget
+from netconsole.host.here import HERE
+from netconsole.host.question_line import MODULE, QuestionLine
+from netconsole.host.target import Target
+
+_lock = Lock()
+_lines: weakref.WeakKeyDictionary[AnyHost, QuestionLine] = weakref.WeakKeyDictionary()
+
+
+def target_of(host: AnyHost) -> Target:
+    """What the sources may ask of it. All targets of a host share one line; whoever asks for one closes it."""
+    return HERE if host.address is None else FarTarget(line_of(host))
+
+
+def line_of(host: AnyHost) -> QuestionLine:
+    """The line to a far host. It is opened by the first question, and closed with the host."""
+    with _lock:
+        line = _lines.get(host)
+        if line is None:
+            there = weakref.ref(host)
+
+            def launch() -> Launch:
+                now = there()
+                assert now is not None
+                return now.launch_of(MODULE, str(SILENCE_S))
+
+            line = _lines[host] = QuestionLine(launch)
+            host.also_close(line.close)
+        return line

@@ -1,0 +1,225 @@
+"""Sources and facts of a far host: a program in namespaces of its own tells of those, and of nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from netconsole.host import identity, machine
+from netconsole.host.far_target import FarTarget
+from netconsole.host.reach import line_of
+from netconsole.sources import facts
+from netconsole.sources.base import FrameMaker, Source
+from netconsole.sources.links import Links
+from netconsole.sources.ovs.flows import OvsFlows
+from netconsole.sources.sockets import SocketGroups
+from netconsole.sources.softnet import Softnet
+from netconsole.sources.vm_states import VmStates
+from netconsole.telemetry.frames import AnyFrame, Row, Table
+from netconsole_collector.primitives import ethtool, exchange, files, inside, netlink
+from tests.support.far_host import NearHost
+from tests.support.live.network import SEND_FRAMES, run
+
+SOME = 300
+SET_UP = """
+set -e
+hostname farhost
+mount -t proc proc /proc
+mount -t tmpfs none /run
+mkdir /run/netns /run/openvswitch
+echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6
+ip link set lo up
+ip link add fareth type veth peer name farpeer
+ip link set fareth up
+ip link set farpeer up
+tc qdisc add dev farpeer root tbf rate 5mbit burst 10kb limit 20kb
+ip netns add inner
+ip -n inner link add innereth type bridge
+bash -c 'exec -a qemu-system-x86_64 bash -c "sleep 600; :" -name guest=far-vm' &
+exec "$1" -c "$2"
+"""
+VSWITCHD = """
+import json, os, signal, socket, sys
+signal.alarm(600)
+shared = []
+for _ in range(2):
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    one.bind(("127.0.0.1", 7654))
+    shared.append(one)
+open("/proc/self/comm", "w").write("ovs-vswitchd")
+where = "/run/openvswitch/ovs-vswitchd"
+open(where + ".pid", "w").write(str(os.getpid()))
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("%s.%d.ctl" % (where, os.getpid()))
+listener.listen()
+print("ready", flush=True)
+UPCALLS = '''netdev@far-dp:
+  flows         : (current 0) (avg 0) (max 0) (limit 777)
+  dump duration : 3ms
+'''
+DATAPATH = '''far-dp:
+  lookups: hit:5 missed:6 lost:7
+  flows: 8
+'''
+while True:
+    connection, _ = listener.accept()
+    while True:
+        asked = connection.recv(65536)
+        if not asked:
+            break
+        asked = json.loads(asked)
+        said = {"upcall/show": UPCALLS, "dpctl/show": DATAPATH, "coverage/read-counter": "4"}.get(asked["method"])
+        connection.sendall(json.dumps({"id": asked["id"], "result": said, "error": None if said else "no"}).encode())
+"""
+
+
+class Far:
+    """A host of its own, in namespaces of this one."""
+
+    def __init__(self) -> None:
+        words = ["unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child"]
+        self._process = subprocess.Popen(
+            [*words, "bash", "-c", SET_UP, "far", "python3", VSWITCHD],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._process.stdout and self._process.stdout.readline() == "ready\n"
+        (child,) = run("pgrep", "-P", str(self._process.pid)).split()
+        self.enter = ["nsenter", "-t", child, "--net", "--mount", "--pid", "--uts", "--"]
+        self.host = NearHost(self.enter, "/usr/bin/python3")
+
+    def close(self) -> None:
+        self.host.close()
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def far() -> Iterator[Far]:
+    made = Far()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def target(far: Far, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarTarget]:
+    """The far host. Whoever asks this machine meanwhile fails."""
+
+    def refuse(*arguments: object, **named: object) -> None:
+        raise AssertionError(f"this machine was asked: {arguments} {named}")
+
+    for module, names in (
+        (files, ("read", "names", "status", "below", "inodes", "owners")),
+        (netlink, ("Netlink",)),
+        (inside, ("Inside", "make_inside")),
+        (exchange, ("Exchange",)),
+        (ethtool, ("ask",)),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, refuse)
+    monkeypatch.setattr("netconsole.host.here.Netlink", refuse)
+    monkeypatch.setattr("netconsole.host.here.Inside", refuse)
+    monkeypatch.setattr("netconsole.host.here.Exchange", refuse)
+    made = FarTarget(line_of(far.host))
+    yield made
+    made.close()
+
+
+def read(source: Source, target: FarTarget) -> dict[str, list[Row]]:
+    """The rows of an interval, by table."""
+    target.begin()
+    make = FrameMaker(target=target)
+    make.tick()
+    return rows(source.read(make))
+
+
+def rows(frames: Sequence[AnyFrame]) -> dict[str, list[Row]]:
+    return {frame.name: frame.rows for frame in frames if isinstance(frame, Table)}
+
+
+def test_links_are_those_of_the_far_host_and_counted_exactly(far: Far, target: FarTarget) -> None:
+    links = Links(target)
+    links.open()
+    first = read(links, target)["links"]
+    assert {(row.labels["netns"], row.labels["device"]) for row in first} == {
+        ("host", "lo"), ("host", "fareth"), ("host", "farpeer"), ("inner", "lo"), ("inner", "innereth"),
+    }  # fmt: skip
+    (shaped,) = [row for row in first if row.labels["device"] == "farpeer"]
+    assert shaped.labels["shaper"] == "tbf of 5 Mbit/s"
+    for _ in range(3):  # from here on nothing is asked but by its place
+        read(links, target)
+    frames = "".join(f"{'ff' * 6}0200000000aa88b5{'00' * 46}\n" for _ in range(SOME))
+    run(*far.enter, "python3", "-c", SEND_FRAMES, "fareth", input=frames)
+    moved = {str(row.labels["device"]): row for row in read(links, target)["links"]}
+    assert moved["fareth"].counts["tx_packets"].delta == SOME
+    assert moved["farpeer"].counts["rx_packets"].delta == SOME
+    run(*far.enter, "ip", "link", "set", "farpeer", "down")
+    try:
+        lost = {str(row.labels["device"]): row for row in read(links, target)["links"]}
+        assert lost["fareth"].gauges["no_carrier"] == 1 and lost["fareth"].gauges["peer_down"] == 1
+    finally:
+        run(*far.enter, "ip", "link", "set", "farpeer", "up")
+        links.close()
+
+
+def test_a_namespace_that_goes_there_is_let_go_at_once(far: Far, target: FarTarget) -> None:
+    run(*far.enter, "ip", "netns", "add", "short")
+    links = Links(target)
+    links.open()
+    assert {row.labels["netns"] for row in read(links, target)["links"]} == {"host", "inner", "short"}
+    # A device that moves into it comes back to nobody: it is destroyed with the namespace, at once.
+    run(*far.enter, "ip", "link", "add", "goes", "type", "veth", "peer", "name", "inside", "netns", "short")
+    run(*far.enter, "ip", "netns", "delete", "short")
+    while "goes" in run(*far.enter, "ip", "-o", "link"):
+        pass  # nothing is read meanwhile: who holds it has to hear of it
+    assert {row.labels["netns"] for row in read(links, target)["links"]} <= {"host", "inner"}
+    links.close()
+
+
+def test_sockets_vms_and_softnet_are_those_of_the_far_host(target: FarTarget) -> None:
+    sockets, machines, softnet = SocketGroups(target), VmStates(target), Softnet(target)
+    for source in (sockets, machines, softnet):
+        source.open()
+    found = read(sockets, target)["sockets"]
+    assert [(row.labels["port"], row.labels["process"]) for row in found] == [(7654, "ovs-vswitchd/1")] * 2
+    assert [row.labels["vm"] for row in read(machines, target)["machines"]] == ["far-vm"]
+    assert read(softnet, target)["cpus"]
+    sockets.close()
+
+
+def test_open_vswitch_is_asked_through_its_far_control_socket(target: FarTarget) -> None:
+    switch = OvsFlows(target)
+    switch.open()
+    for _ in range(4):
+        found = read(switch, target)
+    (datapath,) = found["datapaths"] or read_whole(switch, target)["datapaths"]
+    assert datapath.labels == {"datapath": "far-dp", "kind": "user space"}
+    assert (datapath.gauges["flow_limit"], datapath.gauges["flows"], datapath.gauges["dump_ms"]) == (777, 8, 3)
+    (process,) = found["vswitchd"]
+    assert process.labels["process"] == "ovs-vswitchd/1" and process.gauges["silent"] == 0
+    switch.close()
+
+
+def read_whole(source: Source, target: FarTarget) -> dict[str, list[Row]]:
+    """The next reading that has all rows."""
+    while not (found := read(source, target))["datapaths"]:
+        pass
+    return found
+
+
+def test_facts_and_identity_are_those_of_the_far_host(target: FarTarget) -> None:
+    found = facts.collect(60, target)
+    devices = {parts[1] for key in found if (parts := facts.parts(key))[0] == "nic"}
+    assert devices == {"lo", "fareth", "farpeer"}
+    assert str(found["tc/farpeer/qdisc/root"].value).startswith("tbf rate=625000")
+    assert (found["vm_count"].value == 1 and found["vm/far-vm/pid"].value == 2) or found["vm/far-vm/pid"].value
+    assert [fact.value for key, fact in found.items() if key.endswith("/name") and key.startswith("netns/")] == [
+        "inner"
+    ]
+    assert found["collected_in_ms"].value is not None
+    here = identity.describe(target)
+    assert here.name == "farhost" and here.boot_id and here.cpus >= 1
+    busy_ms, all_ms = machine.busy_and_all_ms(target)
+    assert 0 < busy_ms < all_ms
