@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import MAX_FILE_BYTES, MAX_NAMES, Moment, Opened, Question
 from netconsole_collector.primitives.answers import MAX_ANSWER_BYTES, MESSAGE, STATUS
-from netconsole_collector.primitives.changes import Damaged, Kept, restored
+from netconsole_collector.primitives.changes import DamagedAnswer, KeptAnswers, restored
 from netconsole_collector.primitives.files import FileStatus
 from netconsole_collector.primitives.netlink import Unasked
 from netconsole_collector.primitives.server import FAILED, ITEM
@@ -31,7 +31,7 @@ _MAX_WHOLE_BYTES = 64 << 20
 _GIVEN_UP = -1
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
-Result: TypeAlias = "bytes | OSError"
+FarAnswer: TypeAlias = "bytes | OSError"
 
 
 class FarTarget:
@@ -47,7 +47,7 @@ class FarTarget:
         self._closing: list[int] = []
         self._moment: Moment | None = None
         self._far_s = 0.0
-        self._fresh: dict[Question, tuple[Result, float]] = {}
+        self._fresh: dict[Question, tuple[FarAnswer, float]] = {}
         """Answers that nobody has asked for yet, and those that may be asked for again, with their CPU time."""
         self._fresh_paths: dict[str, bool] = {}
         """Whether these files exist, from the attempts to read them in this interval."""
@@ -56,7 +56,7 @@ class FarTarget:
         self._asked_before: dict[Question, None] = {}
         self._places: dict[Question, int] = {}
         self._forget: list[int] = []
-        self._kept = Kept()
+        self._kept = KeptAnswers()
         self._lost: set[int] = set()
         """Sockets of which something was heard that nobody has taken."""
 
@@ -307,7 +307,7 @@ class FarTarget:
             told = bytes(body[offset : offset + length])
             offset += length
             whole_bytes += size
-            result: Result
+            result: FarAnswer
             if form == FAILED:
                 result = _error(told)
             elif size > MAX_ANSWER_BYTES or whole_bytes > _MAX_WHOLE_BYTES or place != self._places.get(question, 0):
@@ -315,7 +315,7 @@ class FarTarget:
             else:
                 try:
                     result = restored(form, told, size, self._kept.last(place))
-                except Damaged as error:
+                except DamagedAnswer as error:
                     raise _nonsense(str(error)) from None
                 self._kept.keep(place, result)
             self._fresh[question] = result, took_us / 1e6
@@ -335,7 +335,7 @@ class FarTarget:
         self._lane = self._line.new_lane()
         for one in (self._fresh, self._fresh_paths, self._asked, self._asked_before, self._places, self._lost):
             one.clear()
-        self._closing, self._forget, self._kept = [], [], Kept()
+        self._closing, self._forget, self._kept = [], [], KeptAnswers()
         self._moment = None
 
 

@@ -35,7 +35,7 @@ _MAX_HELLO_BYTES = 4096
 _MAX_BYTES = MAX_MESSAGE_BYTES + (1 << 20)
 
 
-class Hello(msgspec.Struct, frozen=True):
+class Greeting(msgspec.Struct, frozen=True):
     """What the program there says first."""
 
     version: int
@@ -76,7 +76,7 @@ class QuestionLine:
         self._trip: _Trip | None = None
         self._lock = threading.Lock()
         self._program: ProgramProcess | None = None
-        self._hello: Future[Hello] = Future()
+        self._hello: Future[Greeting] = Future()
         self._awaited: dict[int, Future[tuple[int, int, memoryview]]] = {}
         self._ids = itertools.count(1)
         self._lanes = itertools.count(1)
@@ -95,7 +95,7 @@ class QuestionLine:
         """A number for questions that wait for no others."""
         return next(self._lanes)
 
-    def open(self) -> Hello:
+    def open(self) -> Greeting:
         """Start the program there, unless it runs. Raises OSError."""
         with self._lock:
             if self._is_closed:
@@ -174,7 +174,7 @@ class QuestionLine:
         self.generation += 1
         threading.Thread(target=self._listen, args=(program, self._hello), name="far line", daemon=True).start()
 
-    def _listen(self, program: ProgramProcess, hello: Future[Hello]) -> None:
+    def _listen(self, program: ProgramProcess, hello: Future[Greeting]) -> None:
         rest = bytearray()
         why = ""
         try:
@@ -187,7 +187,7 @@ class QuestionLine:
             why = f"what the far host says makes no sense: {error}"
         self._lose(why, program)
 
-    def _next(self, rest: bytearray, hello: Future[Hello]) -> int | None:
+    def _next(self, rest: bytearray, hello: Future[Greeting]) -> int | None:
         """Take one message. Returns its size; None when it has not come whole. Raises _Nonsense."""
         if len(rest) < 4:
             return None
@@ -232,9 +232,9 @@ class _Nonsense(Exception):
     """What came is no message."""
 
 
-def _hello(text: bytes) -> Hello:
+def _hello(text: bytes) -> Greeting:
     try:
-        hello = msgspec.json.decode(text, type=Hello)
+        hello = msgspec.json.decode(text, type=Greeting)
     except msgspec.MsgspecError as error:
         raise _Nonsense(safe(str(error), 120)) from None
     if hello.version != VERSION:

@@ -76,7 +76,7 @@ def namespace(path: bytes) -> bytes:
 
 def unix_socket(path: bytes) -> bytes:
     """The same path, if it may be asked. Raises PermissionError."""
-    return _checked(_SOCKETS, os.path.realpath(path)) and _checked(_SOCKETS, path)
+    return _checked(_SOCKETS, os.path.realpath(_checked(_SOCKETS, path))) and path
 
 
 def content(path: bytes) -> bytes:

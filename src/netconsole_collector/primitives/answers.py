@@ -1,4 +1,4 @@
-"""Answers one question after another about this host: each is the name of a method and its arguments, as JSON has them.
+"""Answers one question after another about this host: the name of a method and its arguments, as JSON has them.
 
 It keeps what it has opened under numbers that the asker chooses. See `allowed.py` for what is refused.
 """
@@ -26,7 +26,7 @@ MESSAGE = struct.Struct("<HBI")
 NETNS = b"/run/netns"
 
 
-class Answers:
+class Answerer:
     """Not thread-safe, but for what closes the namespaces whose owners are gone."""
 
     def __init__(self) -> None:

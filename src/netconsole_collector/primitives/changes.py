@@ -20,7 +20,7 @@ MAX_KEPT_BYTES = 8 << 20
 """Of all answers that are kept. Those that do not fit are told in full."""
 
 
-class Kept:
+class KeptAnswers:
     """The last answer to each question that has a place. Both ends keep the same."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Kept:
         self._bytes -= len(self._answers.pop(place, b""))
 
 
-class Damaged(Exception):
+class DamagedAnswer(Exception):
     """These are not the changes of anything."""
 
 
@@ -69,28 +69,28 @@ def changes(old: bytes, new: bytes) -> Tuple[int, bytes]:
 
 
 def restored(form: int, told: bytes, size: int, old: bytes) -> bytes:
-    """The answer of ``size`` bytes, from what :func:`changes` gave. Raises Damaged."""
+    """The answer of ``size`` bytes, from what :func:`changes` gave. Raises DamagedAnswer."""
     if form == SAME:
         return old
     if form == PLAIN and len(told) == size:
         return told
     if form != PIECES:
-        raise Damaged("an answer of an unknown form")
+        raise DamagedAnswer("an answer of an unknown form")
     pieces: List[bytes] = []
     place = 0
     for start in range(0, size, PIECE_BYTES):
         if place + _LENGTH.size > len(told):
-            raise Damaged("an answer that ends early")
+            raise DamagedAnswer("an answer that ends early")
         (length,) = _LENGTH.unpack_from(told, place)
         place += _LENGTH.size
         wanted = min(PIECE_BYTES, size - start)
         piece = old[start : start + PIECE_BYTES] if not length else _inflated(told[place : place + length], old, start)
         if len(piece) != wanted:
-            raise Damaged("an answer of another size")
+            raise DamagedAnswer("an answer of another size")
         pieces.append(piece)
         place += length
     if place != len(told):
-        raise Damaged("an answer of another size")
+        raise DamagedAnswer("an answer of another size")
     return b"".join(pieces)
 
 
@@ -104,7 +104,7 @@ def _inflated(part: bytes, old: bytes, start: int) -> bytes:
     try:
         piece = filler.decompress(part, PIECE_BYTES + 1)
     except zlib.error:
-        raise Damaged("an answer that cannot be unpacked") from None
+        raise DamagedAnswer("an answer that cannot be unpacked") from None
     if not filler.eof:
-        raise Damaged("an answer that cannot be unpacked")
+        raise DamagedAnswer("an answer that cannot be unpacked")
     return piece

@@ -1,4 +1,4 @@
-"""Answers questions about this host for a console on another one: JSON lines come in, binary messages go out.
+"""Answerer questions about this host for a console on another one: JSON lines come in, binary messages go out.
 
 One line holds all questions of an interval. A question that has a place is kept there and asked again by its number
 alone, and its answer is told by what has changed since. It ends when its standard input ends or falls silent.
@@ -17,8 +17,8 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from netconsole_collector.kernel.usage import pss_kb, rss_kb
-from netconsole_collector.primitives.answers import Answers
-from netconsole_collector.primitives.changes import Kept, changes
+from netconsole_collector.primitives.answers import Answerer
+from netconsole_collector.primitives.changes import KeptAnswers, changes
 
 VERSION = 1
 MAX_LINE_BYTES = 8 << 20
@@ -49,9 +49,9 @@ class Lane:
     def __init__(self, write: Any) -> None:
         self.lines: "queue.Queue[Optional[Dict[str, Any]]]" = queue.Queue(4)
         self._write = write
-        self._answers = Answers()
+        self._answers = Answerer()
         self._places: Dict[int, KeptQuestion] = {}
-        self._kept = Kept()
+        self._kept = KeptAnswers()
         self._lines = 0
         self._memory_kb = 0
         threading.Thread(target=self._run, name="lane", daemon=True).start()

@@ -27,7 +27,7 @@ from netconsole.sources.netlink import NETLINK_SOCK_DIAG, bound_sockets
 from netconsole.sources.softnet import Softnet
 from netconsole.telemetry.frames import Table
 from netconsole_collector.primitives import allowed
-from netconsole_collector.primitives.changes import PIECE_BYTES, Damaged, Kept, changes, restored
+from netconsole_collector.primitives.changes import PIECE_BYTES, DamagedAnswer, KeptAnswers, changes, restored
 from netconsole_collector.primitives.server import FAILED, HEAD, ITEM
 from tests.support.far_host import NearHost
 
@@ -197,12 +197,12 @@ def test_damaged_changes_are_refused_and_stay_small(form: int, told: bytes) -> N
     old = b"what was there before" * 5
     try:
         assert len(restored(form, told, 100, old)) in (100, len(old))
-    except Damaged:
+    except DamagedAnswer:
         return
 
 
 def test_both_ends_keep_the_same_and_no_more_than_they_may() -> None:
-    kept = Kept()
+    kept = KeptAnswers()
     for place in range(1, 40):
         kept.keep(place, bytes(1 << 20))
     assert sum(len(kept.last(place)) for place in range(40)) == 8 << 20
