@@ -45,13 +45,14 @@ exec({source})
 """
 
 _UNPACK = """
-import ctypes, tempfile
+import ctypes
 libc = ctypes.CDLL(None)
 fd = -1
 for flags in (9, 1):  # MFD_CLOEXEC | MFD_NOEXEC_SEAL: some kernels ask for the second, older ones do not know it
     if fd < 0 and hasattr(libc, "memfd_create"):
         fd = libc.memfd_create(b"netconsole", flags)
 if fd < 0:
+    import tempfile  # only here: it takes 2 MB
     fd = os.dup(tempfile.TemporaryFile(dir="/dev/shm").fileno())
 left = {size}
 while left:
