@@ -127,6 +127,7 @@ class QuestionLine:
             mono_ns, wall_ns, body = future.result(ANSWER_S)
             return Heard(self._moment(asked_ns, mono_ns, wall_ns), body)
         except Gone as error:
+            self._lose(str(error), program)
             raise _lost(str(error)) from None
         except FutureTimeout:
             raise OSError(errno.ETIMEDOUT, f"no answer from the far host within {ANSWER_S:g} s") from None

