@@ -70,6 +70,7 @@ def record(
     `netconsole replay` shows it later.
     """
     from netconsole.base.figure import parse_duration
+    from netconsole.findings.incidents import Incidents
     from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
     from netconsole.run.assembly import live_run
@@ -88,7 +89,9 @@ def record(
         recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
         try:
             with live_run(start.requests, chosen, manifests, left_out=start.left_out, host=there) as live:
-                attached = headless.record(live.session, recorder, duration_s, live.enforcer)
+                attached = headless.record(
+                    live.session, recorder, duration_s, live.enforcer, Incidents(manifests, chosen.budget)
+                )
         except Interrupted as error:
             kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"
             print(f"netconsole: interrupted, {kept}: {error}", file=sys.stderr)

@@ -6,12 +6,14 @@ cause, follows it over time, counts exactly what was lost in it, and keeps a log
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from netconsole.findings.carried import Carried
 from netconsole.findings.causes import Group, is_same_place, joined, shares_place
 from netconsole.findings.incident import Incident, urgency
 from netconsole.findings.matches import matches
 from netconsole.findings.open_incident import LEAVES_AFTER, OpenIncident, begin_ns
+from netconsole.findings.saved_log import MAX_SAVED, SavedIncident, saved
 from netconsole.findings.windows import Windows
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
@@ -29,13 +31,17 @@ MAX_LOG = 1000
 class Incidents:
     """The list, interval by interval, and the log. One per session; not thread-safe."""
 
-    def __init__(self, manifests: Mapping[str, Manifest], budget: Budget | None = None) -> None:
+    def __init__(
+        self, manifests: Mapping[str, Manifest], budget: Budget | None = None, before: Sequence[SavedIncident] = ()
+    ) -> None:
+        """``before``: the log up to here, of a recording whose replay begins in its middle."""
         self._manifests = manifests
         self._budget = budget or Budget()
         self._windows = Windows(manifests)
         self._open: list[OpenIncident] = []
-        self._log: dict[int, Incident] = {}
-        self._numbers = 0
+        self._log: dict[int, Incident] = {one.number: one.told() for one in before if one.shown}
+        self._carried = Carried(one for one in before if one.ended_ns is None)
+        self._numbers = max((one.number for one in before), default=0)
         self._interval = -1
         self._current: list[Incident] = []
 
@@ -63,12 +69,19 @@ class Incidents:
         for one in list(self._open):
             self._follow(one, reached.get(one.number), state, now_ns, lost)
         listed = [one.told() for one in self._open if one.shown]
+        listed += self._carried.update(state)
         for incident in listed:
             self._log[incident.number] = incident
         for number in list(self._log)[: max(0, len(self._log) - MAX_LOG)]:
             del self._log[number]
         self._current = sorted(listed, key=urgency)[:MAX_SHOWN]
         return self._current
+
+    def saved(self) -> list[SavedIncident]:
+        """The newest of the log, and what may become an incident: what a replay needs to go on from here."""
+        known = {one.number: one.saved() for one in self._open if one.tallies or one.shown}
+        ended = {one.number: saved(one, one.ended_ns or one.since_ns) for one in self._log.values()}
+        return [*{**ended, **self._carried.saved(), **known}.values()][-MAX_SAVED:]
 
     def _link(self, groups: list[Group], state: State, now_ns: int) -> dict[int, Group]:
         """Which open incident each group goes on with; those that nobody goes on with are new."""
@@ -91,6 +104,10 @@ class Incidents:
                     self._numbers, group.lead.cause, group.lead, dict(group.place), group.level, since_ns, now_ns,
                     group.lead.value,
                 )  # fmt: skip
+                if (before := self._carried.take(group)) is not None:
+                    one.go_on(before)
+                elif group.lead.lasting and self._carried.is_recent:
+                    one.at_least = True  # it may have begun before the replay did
                 self._open.append(one)
                 known = [one]
             one = known[0]

@@ -8,6 +8,7 @@ from netconsole.findings.causes import ANYWHERE, Group
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.of_rules import is_lower_bound
+from netconsole.findings.saved_log import SavedIncident, SavedRow, SavedTally, row_key, saved
 from netconsole.findings.windows import LONG, SHORT, Family, Move, Window, Windows, interval_s
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import ProbeState, State
@@ -142,6 +143,27 @@ class OpenIncident:
             return True
         # One witness is enough: all of them would have seen it.
         return any(_sees(state.probes.get(name), self, name) for name in proof)
+
+    def saved(self) -> SavedIncident:
+        """For a recording: with what its rows have counted."""
+        tallies = [
+            SavedTally(
+                *family, tally.cause, tally.unit, tally.peak,
+                [SavedRow(list(key), row.start, row.last, row.before) for key, row in tally.rows.items()],
+            )
+            for family, tally in self.tallies.items()
+        ]  # fmt: skip
+        return saved(self.told(), self.last_ns, self.shown, self.is_small, tallies)
+
+    def go_on(self, before: SavedIncident) -> None:
+        """It is the one of a recording's log, from before the place where the replay began."""
+        self.number = before.number
+        self.since_ns = min(self.since_ns, before.since_ns)
+        self.last_ns = before.last_ns
+        self.shown, self.is_small, self.at_least = before.shown, before.is_small, before.at_least
+        for one in before.tallies:
+            rows = {row_key(row.key): _Row(row.start, row.last, row.before) for row in one.rows}
+            self.tallies[Family(one.probe, one.table, one.value)] = _Tally(one.cause, one.unit, rows, one.peak)
 
     def patience(self, windows: Windows) -> int:
         """After how many quiet intervals in a row it has ended. One that pauses anyway is given several such pauses."""

@@ -16,8 +16,9 @@ from netconsole.telemetry.frames import Host, Mode, Name, Natural, Sentence, Tex
 
 SCHEMA = "netconsole.recording/1"
 
-# Skippable frames (RFC 8878, 3.1.2). A file is a header, then blocks of a checkpoint and a data frame, then an index.
-HEADER_MAGIC, CHECKPOINT_MAGIC, INDEX_MAGIC = 0x184D2A51, 0x184D2A52, 0x184D2A53
+# Skippable frames (RFC 8878, 3.1.2). A file is a header, then blocks of a checkpoint, perhaps a log of
+# incidents, and a data frame, then an index.
+HEADER_MAGIC, CHECKPOINT_MAGIC, INDEX_MAGIC, LOG_MAGIC = 0x184D2A51, 0x184D2A52, 0x184D2A53, 0x184D2A54
 SKIPPABLE = struct.Struct("<II")
 """Magic number and size of what follows."""
 MARK = struct.Struct("<qqQQ")

@@ -175,8 +175,13 @@ class Player:
 
     def _at(self, block: int) -> Place:
         begin = self.recording.blocks[block].mark
-        findings = Incidents(self._manifests, self._budget)
-        return Place(self.recording.state(block), findings, (), [], begin.mono_ns, begin.mono_ns, begin.wall_ns, block)
+        state = self.recording.state(block)
+        try:
+            before = self.recording.log(block)
+        except Damaged as error:
+            self.trouble, before = str(error), []
+        findings = Incidents(self._manifests, self._budget, before)
+        return Place(state, findings, (), [], begin.mono_ns, begin.mono_ns, begin.wall_ns, block)
 
     def _following(self, block: int) -> Iterator[Sequence[AnyFrame]]:
         """All batches from the beginning of a block to the end."""

@@ -16,6 +16,8 @@ import zstandard
 
 from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import safe
+from netconsole.findings.saved_log import MAX_LOG_BYTES, LogError, SavedIncident
+from netconsole.findings.saved_log import decode as decode_log
 from netconsole.recording.format import (
     CHECKPOINT_MAGIC,
     ENTRY,
@@ -23,6 +25,7 @@ from netconsole.recording.format import (
     FOOTER_NAME,
     HEADER_MAGIC,
     INDEX_MAGIC,
+    LOG_MAGIC,
     MARK,
     MAX_BLOCK_BYTES,
     MAX_BLOCKS,
@@ -119,14 +122,23 @@ class Recording:
         except checkpoint.CheckpointError as error:
             raise Damaged(f"block {number + 1}: {safe(error)}") from None
 
+    def log(self, number: int) -> list[SavedIncident]:
+        """The incidents at the beginning of a block; empty where the recording has none. Raises Damaged."""
+        start, end = self._log_at(self.blocks[number].offset)
+        content = self._unpacked(start, end, MAX_LOG_BYTES) if start < end else b""
+        try:
+            return decode_log(content) if content else []
+        except LogError as error:
+            raise Damaged(f"block {number + 1}: {safe(error)}") from None
+
     def frames(self, number: int) -> Iterator[AnyFrame]:
         """The frames of a block that are complete. Raises Damaged after the last of them, if the block has more."""
         block = self.blocks[number]
-        _, size = self._skippable(block.offset)
+        _, begin = self._log_at(block.offset)
         rest = b""
         seen = broken = 0
         try:
-            for chunk in self._chunks(block.offset + SKIPPABLE.size + size, block.end):
+            for chunk in self._chunks(begin, block.end):
                 seen += len(chunk)
                 if seen > block.bytes:
                     raise Damaged(f"block {number + 1}: more than {block.bytes} bytes of frames")
@@ -155,6 +167,12 @@ class Recording:
         """Magic number and size of the skippable frame at an offset. Zeros past the end of the file."""
         head = self._read(offset, SKIPPABLE.size)
         return SKIPPABLE.unpack(head) if len(head) == SKIPPABLE.size else (0, 0)
+
+    def _log_at(self, offset: int) -> tuple[int, int]:
+        """Where the log of the block at an offset begins and ends; its end is where the frames begin."""
+        start = offset + SKIPPABLE.size + self._skippable(offset)[1]
+        magic, size = self._skippable(start)
+        return (start + SKIPPABLE.size, start + SKIPPABLE.size + size) if magic == LOG_MAGIC else (start, start)
 
     def _chunks(self, offset: int, end: int) -> Iterator[bytes]:
         """Decompresses a Zstandard frame in pieces, so that no small file can fill the memory. Raises ZstdError."""
@@ -234,7 +252,8 @@ class Recording:
             mark = Mark(*MARK.unpack(head))
             if found and not _in_order((found[-1][2], mark)):
                 break
-            end, walked = _end_of_frame(self._file, start + size, self.size, _MAX_PIECES - pieces)
+            _, begin = self._log_at(offset)
+            end, walked = _end_of_frame(self._file, begin, self.size, _MAX_PIECES - pieces)
             pieces += walked
             found.append((offset, end, mark))
             offset = end

@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TypeAlias
 
 import zstandard
 
 import netconsole
 from netconsole.base import figure
 from netconsole.base.errors import BadInput
+from netconsole.findings import saved_log
+from netconsole.findings.saved_log import SavedIncident
 from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
@@ -37,6 +40,8 @@ _MAX_WAITING = 50_000
 """The most frames and rows that may wait for the disk. More than that are left out: a gap in the recording."""
 _NEAR = 0.25
 """When only this share of a minute's allowance is left, samples are left out. When nothing is left, all figures are."""
+_Point: TypeAlias = tuple[bytes, bytes]
+"""The state and the log at the beginning of a block."""
 _KEPT_FRAMES = (frames.Hello, frames.Status, frames.Action, frames.Bye)
 
 
@@ -67,6 +72,8 @@ class Recorder:
     ) -> None:
         """``on_end`` is called with one line when the recording ends by itself. Raises BadInput: see RecordingFile."""
         self._file = RecordingFile(path, header, max_bytes, max_s)
+        self.log: Callable[[], Sequence[SavedIncident]] | None = None
+        """What tells the incidents so far, as at the beginning of a block. Called under the session's lock."""
         self._leads = header.leads
         self._block_ns = round(min(BLOCK_S, max_s / PARTS) * 1e9)
         self._on_end = on_end
@@ -76,7 +83,7 @@ class Recorder:
         self._left = allowance or 0.0
         self._refilled_ns: int | None = None
         self._news = threading.Condition()
-        self._waiting: deque[tuple[Mark, bytes | None, Sequence[AnyFrame]]] = deque()
+        self._waiting: deque[tuple[Mark, _Point | None, Sequence[AnyFrame]]] = deque()
         self._waiting_weight = 0
         self._idle = True
         self._closing = False
@@ -106,7 +113,9 @@ class Recorder:
         began_ns = self._block_began_ns
         due = began_ns is None or first.mono_ns - began_ns >= self._block_ns
         due = due or ((self._block_bytes >= BLOCK_BYTES or self._file.block_is_full) and not self._block_is_due)
-        point = checkpoint.encode(state) if due else None
+        point = None
+        if due:
+            point = checkpoint.encode(state), saved_log.encode(self.log()) if self.log is not None else b""
         if point is not None:
             self._block_began_ns, self._block_is_due = first.mono_ns, True
         weight = sum(map(_weight, batch))
@@ -145,7 +154,7 @@ class Recorder:
         finally:
             self._file.close()
 
-    def _next(self) -> tuple[Mark, bytes | None, Sequence[AnyFrame]] | None:
+    def _next(self) -> tuple[Mark, _Point | None, Sequence[AnyFrame]] | None:
         with self._news:
             while not self._waiting and not self._closing and self._ended is None:
                 self._idle = True
@@ -158,10 +167,10 @@ class Recorder:
             self._waiting_weight -= sum(map(_weight, item[2]))
             return item
 
-    def _write(self, mark: Mark, point: bytes | None, batch: Sequence[AnyFrame]) -> None:
+    def _write(self, mark: Mark, point: _Point | None, batch: Sequence[AnyFrame]) -> None:
         before = self._file.bytes
         if point is not None:
-            self._file.begin(mark._replace(bytes=self._bytes), point)
+            self._file.begin(mark._replace(bytes=self._bytes), *point)
             self._block_bytes, self._block_is_due = 0, False
             before = min(before, self._file.bytes)
         lines = b"".join(frames.encode(frame) for frame in self._within_budget(batch))

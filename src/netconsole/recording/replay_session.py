@@ -126,7 +126,10 @@ class ReplaySession:
     # ---- this moment, beside the state ----
 
     def incidents(self) -> Sequence[Incident]:
-        """All incidents of what was played since the last jump, the oldest first. Call it inside :meth:`view`."""
+        """All incidents up to this moment, the oldest first. Call it inside :meth:`view`.
+
+        After a jump in a recording that has no log, those of what was played since the jump.
+        """
         return tuple(self._player.place.findings.log)
 
     def standing(self) -> Sequence[Incident]:

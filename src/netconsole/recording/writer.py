@@ -18,6 +18,7 @@ from netconsole.recording.format import (
     FOOTER_NAME,
     HEADER_MAGIC,
     INDEX_MAGIC,
+    LOG_MAGIC,
     MARK,
     MAX_BLOCKS,
     SKIPPABLE,
@@ -66,12 +67,17 @@ class RecordingFile:
             raise bad(path, "", f"cannot write: {(error.strerror or str(error)).lower()}") from None
         self._header_bytes = self.bytes
 
-    def begin(self, mark: Mark, state: bytes) -> None:
-        """Begins a block. ``state`` is the state there, from :func:`netconsole.telemetry.checkpoint.encode`."""
+    def begin(self, mark: Mark, state: bytes, log: bytes = b"") -> None:
+        """Begins a block. ``state`` is the state there, from :func:`netconsole.telemetry.checkpoint.encode`.
+
+        ``log`` are the incidents up to there, from :func:`netconsole.findings.saved_log.encode`.
+        """
         self._end_block()
         self._drop(mark)
         self._blocks.append((self.bytes, mark))
         self._append(_skippable(CHECKPOINT_MAGIC, MARK.pack(*mark) + _packed(state)))
+        if log:
+            self._append(_skippable(LOG_MAGIC, _packed(log)))
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compressobj()
 
     def write(self, lines: bytes) -> None:

@@ -84,15 +84,22 @@ def measure(
 
 
 def record(
-    session: RecordableSession, recorder: Recorder, duration_s: float | None, enforcer: Enforcer | None = None
+    session: RecordableSession,
+    recorder: Recorder,
+    duration_s: float | None,
+    enforcer: Enforcer | None = None,
+    incidents: Incidents | None = None,
 ) -> bool:
     """Record ``session`` for ``duration_s`` after every probe is attached or was refused, then close both.
 
     None: until a signal comes, or the recorder ends by itself. Returns whether a BPF probe was attached, or the profile
-    has none. Raises Interrupted when a signal came before the recording began.
+    has none. Raises Interrupted when a signal came before the recording began. ``incidents``: their log is recorded.
     """
     stop = Stop()
     session.on_news(stop.heard)
+    if incidents is not None:
+        session.on_news(partial(_observe, session, incidents))
+        recorder.log = incidents.saved
     if enforcer is not None:
         enforcer.on_action(_say_action)
         enforcer.start()

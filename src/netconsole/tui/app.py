@@ -121,7 +121,7 @@ class ConsoleApp(App[None]):
         self._read_facts = read_facts
         self._first_baseline = baseline
         self.comparison: LiveComparison | None = None
-        self.recordings = Recordings(session, manifests)
+        self.recordings = Recordings(session, manifests, self._findings.saved)
         self._sent = (time.monotonic(), 0)
         self._bytes_per_s: float | None = None
         self._copied: tuple[Subject | None, int] = (None, 0)

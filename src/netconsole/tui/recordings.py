@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from netconsole.base import figure
 from netconsole.base.errors import BadInput
+from netconsole.findings.saved_log import SavedIncident
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress, Recorder, default_path, describe
@@ -16,8 +17,12 @@ from netconsole.tui.widgets.look import Tone
 class Recordings:
     """At most one recording at a time."""
 
-    def __init__(self, session: Session, manifests: Mapping[str, Manifest]) -> None:
+    def __init__(
+        self, session: Session, manifests: Mapping[str, Manifest], log: Callable[[], Sequence[SavedIncident]]
+    ) -> None:
+        """``log``: the incidents so far, which a recording carries."""
         self._session = session
+        self._log = log
         self._manifests = manifests
         self._recorder: Recorder | None = None
         self._last: Progress | None = None
@@ -29,6 +34,7 @@ class Recordings:
 
     def adopt(self, recorder: Recorder) -> None:
         """Takes a recorder that is already attached to the session."""
+        recorder.log = self._log
         self._recorder = recorder
 
     def toggle(self, profile: Profile, on_end: Callable[[str], None]) -> tuple[str, Tone]:
@@ -47,6 +53,7 @@ class Recordings:
             )
         except BadInput as error:
             return str(error), "act"
+        recorder.log = self._log
         self._recorder = recorder
         session.attach(recorder)
         return f"recording to {figure.safe(recorder.progress.path)}", "ok"
