@@ -39,6 +39,9 @@ if [ "$purpose" = test ]; then
     need xz-utils command -v xz
     need tmux command -v tmux
     need iperf3 command -v iperf3
+    need openssh-server test -x /usr/sbin/sshd
+    need fish command -v fish
+    need tcsh command -v tcsh
     need nftables command -v nft
     need bpftool command -v bpftool
     need chromium command -v chromium

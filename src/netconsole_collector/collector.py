@@ -135,8 +135,7 @@ class Collector:
             self._obey()
         now = mono_ns()
         if self._stdin not in ready and self._silence_ns is not None and now - self._heard_ns > self._silence_ns:
-            self._why = "nothing was heard of the console for {:g} s".format(self._silence_ns / 1e9)
-            return
+            raise ReaderGone()  # the line is broken: nobody would hear a goodbye
         self._statistics.tick(now)
         if now >= self._next_ns:
             self._tick(now)

@@ -26,6 +26,8 @@ ABOUT = "netconsole_collector.about"
 MAX_ABOUT_BYTES = 1 << 20
 PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python", "python3")
 """The first is the one that may have bcc. The second is that of RHEL 8 where nobody has installed another."""
+ANSWER_S = 20.0
+"""A host that sends nothing for so long will not send any more. sudo may have to ask a directory service."""
 _ATTEMPTS = 3
 _SUDO_S = 20.0
 
@@ -90,9 +92,10 @@ THIS_HOST = ThisHost()
 class FarHost:
     """A host over ssh. :meth:`connect` and :meth:`visit` come first."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, line: SshLine | None = None) -> None:
+        """``line``: not the system's ssh."""
         self.address = address
-        self._line = SshLine(address)
+        self._line = line or SshLine(address)
         self._python = PYTHONS[0]
         self._closers: list[Callable[[], None]] = []
         self._sudo: Sudo = "root"
@@ -196,10 +199,11 @@ class FarHost:
         except Gone as error:
             raise Unable(str(error)) from None
         try:
-            output = _Reader(program.chunks())
+            output = _Reader(program.chunks(ANSWER_S))
             line = output.until(b"\n", MAX_ABOUT_BYTES)
             if not line:
-                why = program.why()
+                program.kill()
+                why = program.why() if output.has_ended else f"{self.address}: it says too much of itself"
                 raise (_NoPython if troubles.is_without_python(why) else Unable)(why)
             try:
                 about = msgspec.json.decode(line, type=About)
@@ -213,6 +217,8 @@ class FarHost:
             for name in wanted:
                 told = about.files[name]
                 content = output.exactly(told.bytes)
+                if len(content) < told.bytes:
+                    raise Unable(program.why())
                 if hashlib.sha256(content).hexdigest() != told.sha256:
                     raise Unable(f"{self.address}: the kernel's types ({name}) did not arrive whole; try again")
                 files[name] = content
@@ -233,6 +239,7 @@ class _Reader:
     """Reads a stream by lines and sizes."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
+        self.has_ended = False
         self._chunks = chunks
         self._rest = bytearray()
 
@@ -240,6 +247,7 @@ class _Reader:
         """Up to ``end``, without it; b"" when the stream ends or is too long before that."""
         while (place := self._rest.find(end)) < 0:
             chunk = next(self._chunks, b"")
+            self.has_ended = not chunk
             if not chunk or len(self._rest) > most:
                 return b""
             self._rest += chunk

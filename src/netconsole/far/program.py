@@ -2,8 +2,8 @@
 
 The process here (Python itself, or ssh) has its own process group. So Ctrl-C on the terminal does not reach it. A
 program ends when its standard input is closed. However this process dies, the kernel closes that pipe, so the program
-ends. Where the line to a far host breaks, nothing says goodbye: such a program is sent an empty line twice a second,
-and ends by itself when none comes (archive.SILENCE_S).
+ends. Where the line to a far host breaks, nothing says goodbye: such a program is sent an empty line four times a
+second, and ends by itself when none comes (archive.SILENCE_S).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import select
 import signal
 import subprocess
 import threading
@@ -23,7 +24,7 @@ GRACE_S = 1.0
 """How long a program may take to end after its standard input was closed."""
 FAR_GRACE_S = 2.0
 """The same on a far host: the line takes time too."""
-BEAT_S = 0.5
+BEAT_S = 0.25
 """Time between two empty lines to a far program."""
 MAX_BEFORE = 65536
 """More bytes than this before a program's own output: the login shell there does not run it."""
@@ -104,13 +105,17 @@ class ProgramProcess:
         """Close its input when what is queued has been written. Most programs end then."""
         self._outbox.put(None)
 
-    def chunks(self) -> Iterator[bytes]:
-        """Its output as it arrives, until it ends."""
+    def chunks(self, patience_s: float | None = None) -> Iterator[bytes]:
+        """Its output as it arrives, until it ends, or nothing has come for ``patience_s``."""
         stdout = self._process.stdout
         assert stdout is not None
         room = memoryview(bytearray(_READ_BYTES))  # allocated once: many large ones would fragment the heap
         while True:
             try:
+                if not select.select([stdout], [], [], patience_s)[0]:
+                    self._complaint = f"no answer for {patience_s:g} s".encode()
+                    self.kill()
+                    return
                 chunk = bytes(room[: os.readv(stdout.fileno(), [room])])
             except (OSError, ValueError):
                 return
@@ -123,6 +128,11 @@ class ProgramProcess:
                     return
             if chunk:
                 yield chunk
+
+    def kill(self) -> None:
+        """End its process group at once."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def why(self) -> str:
         """Why it ended, in one line: its last line on standard error, or its exit status. Call after chunks()."""
@@ -157,8 +167,7 @@ class ProgramProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace_s)
             # Also when it ended normally: a compile worker may be left in its group.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace_s)
 

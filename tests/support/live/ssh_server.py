@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,17 @@ class SshServer:
             known.write_text("")
             return
         known.write_text(f"{self.wire.ADDRESSES[1]} {(self.place / f'{name}.pub').read_text()}")
+
+    @contextlib.contextmanager
+    def key_of(self, name: str) -> Iterator[None]:
+        """The client has another key."""
+        key = self.place / "key"
+        right = key.read_bytes()
+        key.write_bytes((self.place / name).read_bytes())
+        try:
+            yield
+        finally:
+            key.write_bytes(right)
 
     def cut(self, is_cut: bool = True) -> None:
         """The line breaks, and nothing says goodbye: what either end sends is for nobody. Or it is whole again."""

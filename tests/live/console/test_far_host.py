@@ -1,0 +1,202 @@
+"""The console on a host over ssh: a real sshd, this machine's kernel, and a line that breaks in every way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from netconsole.base.errors import Unable
+from netconsole.far.door import Approach
+from tests.live.collector.test_cleanup import Before
+from tests.support.live.network import Namespace, Wire, send_udp
+from tests.support.live.ssh_server import ADDRESS, SshServer
+
+pytestmark = pytest.mark.starting
+
+COMMAND = (sys.executable, "-c", "from netconsole.cli.main import main; main()")
+THERE = b"import sys,signal;signal.alarm"
+"""Of the command line of every program of ours on the far host."""
+MEASURING = "measuring with"
+LIMIT_S = 60.0
+COUNT = 500
+PORT = 5301
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """One for all tests of this file."""
+    near, far = Namespace(), Namespace()
+    try:
+        one = SshServer(tmp_path_factory.mktemp("ssh"), Wire(near, far))
+        try:
+            yield one
+        finally:
+            one.close()
+    finally:
+        near.remove()
+        far.remove()
+
+
+@pytest.fixture(autouse=True)
+def usual(server: SshServer) -> Iterator[None]:
+    """Every test begins with a host that is well."""
+    yield
+    server.shell()
+    server.known("host")
+    server.cut(False)
+
+
+def are_gone(programs: set[int], count: int) -> bool:
+    return len(programs - there()) >= count
+
+
+def there() -> set[int]:
+    """Our programs on the far host, which is this machine: those that ssh carries the command of are not among them."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if entry.name.isdecimal() and b"python" in words[0] and any(word.startswith(THERE) for word in words):
+                found.add(int(entry.name))
+    return found
+
+
+def snapshot(server: SshServer, *arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [*COMMAND, "snapshot", "--host", ADDRESS, *arguments]
+    return subprocess.run(
+        words, env=server.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        timeout=LIMIT_S,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def measuring(server: SshServer) -> Iterator[subprocess.Popen[str]]:
+    """A console without a screen that has begun to measure."""
+    words = [*COMMAND, "snapshot", "--host", ADDRESS, "--probe", "kernel_drops", "--duration", "10m", "-o", "/dev/null"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(words, env=server.environment, stdin=quiet, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert any(MEASURING in line for line in process.stderr)
+            yield process
+        finally:
+            process.kill()
+
+
+def await_that(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path) -> None:
+    before = Before()
+    lost = Namespace()
+    try:
+        words = [*COMMAND, "snapshot", "--host", ADDRESS, "--probe", "kernel_drops", "--duration", "3s", "-o"]
+        output = tmp_path / "far.json"
+        with subprocess.Popen([*words, output], env=server.environment, stderr=subprocess.PIPE) as process:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if MEASURING.encode() in line:
+                    send_udp(lost, "127.0.0.1", PORT, COUNT)
+            assert process.wait(LIMIT_S) == 0
+        inode = lost.inode
+    finally:
+        lost.remove()
+    document = json.loads(output.read_text())
+    rows = document["probes"]["kernel_drops"]["tables"]["drops"]
+    assert sum(row["count"] for row in rows if row["netns"] in (lost.name, str(inode), inode)) == COUNT
+    assert document["host"]["kernel"] == os.uname().release
+    before.assert_nothing_more(there())
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
+
+
+def carrier(console: int, words: bytes) -> int:
+    """The ssh of a console that has these words in its command line."""
+    return next(pid for pid in children(console) if words in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def victim(server: SshServer, console: int, whom: str) -> int:
+    if whom == "sshd's child":
+        return children(server.pid)[0]
+    return carrier(console, b"ControlMaster=yes" if whom == "connection" else THERE)
+
+
+def test_however_the_line_breaks_nothing_is_left_there_and_it_is_joined_again(server: SshServer) -> None:
+    before = Before()
+    with measuring(server) as process:
+        for whom in ("a program's ssh", "connection", "sshd's child", "nobody"):
+            mine = there()
+            if whom == "nobody":
+                server.cut()  # sshd would not notice for a quarter of an hour
+            else:
+                os.kill(victim(server, process.pid, whom), signal.SIGKILL)
+            # One program's ssh takes one with it; the rest, all.
+            await_that(partial(are_gone, mine, 1 if whom == "a program's ssh" else len(mine)))
+            server.cut(False)
+            await_that(there)
+        process.kill()
+        await_that(lambda: not there())
+    before.assert_nothing_more(set())
+
+
+@pytest.fixture
+def refusal(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """Why the host cannot be measured."""
+    monkeypatch.setenv("PATH", server.environment["PATH"])
+
+    def refused() -> str:
+        with contextlib.closing(Approach(ADDRESS, may_ask=False)) as way, pytest.raises(Unable) as caught:
+            way.enter([])
+        said = str(caught.value)
+        assert said.startswith(f"{ADDRESS}: ") and said.isprintable()
+        return said
+
+    return refused
+
+
+def test_an_unknown_host_key_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
+    server.known(None)
+    assert "not known here yet: connect once with ssh far" in refusal()
+
+
+def test_a_changed_host_key_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
+    server.known("other")
+    assert "is not the one that ssh knows" in refusal()
+
+
+def test_a_key_that_is_not_let_in_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
+    with server.key_of("other"):
+        assert "lets nobody in with the keys and passwords that ssh has (publickey)" in refusal()
+
+
+def test_what_the_login_shell_says_is_one_line_and_exit_code_3(server: SshServer) -> None:
+    server.shell("#!/bin/sh\necho This account is currently not available.\nexit 1\n")
+    done = snapshot(server, "--duration", "1s")
+    assert done.returncode == 3 and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"netconsole: {ADDRESS}: ") and "may not run programs there" in line
+
+
+def test_a_full_disk_and_a_tmp_that_nobody_may_write_do_not_matter(server: SshServer) -> None:
+    tiny = "mount -t tmpfs -o size=4k,noexec full /tmp; cat /dev/zero >/tmp/full 2>/dev/null"
+    readonly = "mount -t tmpfs -o ro,noexec none /var/tmp; mount -t tmpfs -o ro,noexec none /dev/shm"
+    server.shell(f"#!/bin/sh\nexec unshare --mount sh -c '{tiny}; {readonly}; exec sh -c \"$SSH_ORIGINAL_COMMAND\"'\n")
+    done = snapshot(server, "--probe", "kernel_drops", "--duration", "500ms")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["probes"]["kernel_drops"]["status"] == "attached"
