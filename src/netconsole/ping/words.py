@@ -51,7 +51,7 @@ def sentences(breakdown: Breakdown) -> list[str]:
     said = []
     whole, segment = breakdown.round_trip_us, breakdown.dominant
     if whole is None:
-        said.append("The round trip is not known: there is no capture of the machine that pings.")
+        said.append("The round trip is not known: no capture has it of the machine that pings.")
     if segment is not None:
         time = breakdown.segments[segment]
         share = (
@@ -70,5 +70,5 @@ def sentences(breakdown: Breakdown) -> list[str]:
     for loss in breakdown.losses[:5]:
         first = f" ({', '.join(loss.first)})" if loss.first else ""
         said.append(f"{loss.count} echo{'' if loss.count == 1 else 'es'}: {loss.where}{first}.")
-    said += [f"{NOTED}{one.detail}." for one in breakdown.checks if not one.ok]
+    said += dict.fromkeys(f"{NOTED}{one.detail}." for one in breakdown.checks if not one.ok)
     return said

@@ -206,6 +206,10 @@ def _notes(run: VantageRun) -> list[str]:
     connection = run.session.connection()
     if connection.phase == "lost":
         found.append(f"the collector was lost, and the capture ended: {safe(connection.why or 'no reason known')}")
+    wire = run.log.devices[1].keys() | run.log.devices[2].keys()
+    if len(run.log) and not VANTAGE_POINTS[run.role].has_inside and not wire:
+        asked = " ".join(run.between.outside) or "kind:physical"
+        found.append(f"no echo left or came back by {safe(asked)}: name the device that they take with --outside")
     fragments = sum(bool(echo.flags) for echo in run.log.echoes())
     if fragments:
         found.append(f"{fragments} echoes came in fragments: the first fragment of each is timed")
