@@ -60,7 +60,8 @@ class Collector:
         self._statistics = StatisticsWindow(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
         self._probes: Dict[str, RunningProbe] = {}
         self._bound_pct = 0.0
-        header_tree.sweep()
+        if python is not None:
+            header_tree.sweep()
         self._loads = LoadQueue(python, keep_in, capabilities.has_ring_buffer())
         self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
         self._last_ns = mono_ns()

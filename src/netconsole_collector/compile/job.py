@@ -4,13 +4,11 @@ import array
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
@@ -47,6 +45,8 @@ class CompileJob:
         self._received = b""
         self._descriptors: List[int] = []
         self._deadline = time.monotonic() + TIMEOUT_S
+        import tempfile  # 1 MB that a collector which compiles nothing does without
+
         self._said = tempfile.TemporaryFile()
         self._socket, far = socket.socketpair()
         self._socket.setblocking(False)
@@ -154,4 +154,6 @@ def with_descriptors(answer: Json, descriptors: List[int]) -> Json:
 
 def find_python(setting: Optional[str]) -> str:
     """The interpreter for workers: the one that is set, else the system's, else this one."""
+    import shutil
+
     return setting or shutil.which("python3", path="/usr/bin:/bin") or sys.executable

@@ -21,7 +21,7 @@ import struct
 import traceback
 from typing import Any, Dict, List, Optional, Tuple
 
-from netconsole_collector.compile import cache, captured_output
+from netconsole_collector.compile import captured_output
 from netconsole_collector.compile.compiled import Compiled, can_be_typed, make_maps, with_maps
 from netconsole_collector.compile.refused import ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, loading, modules
@@ -111,6 +111,8 @@ class Worker:
         if not self.job.get("compile_only"):
             self.refuse_early()
         self._memlock = _raise_memlock()
+        from netconsole_collector.compile import cache  # it takes 4 MB (OpenSSL), which a collector does without
+
         directory = self.job.get("keep_in")
         folder = cache.open_folder(directory) if directory else None
         name = cache.name_of(self.job, self.spec) if folder is not None else None

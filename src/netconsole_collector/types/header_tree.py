@@ -11,7 +11,6 @@ import platform
 import re
 import stat
 import sys
-import tempfile
 from typing import Callable, Dict, List, Set, Tuple
 
 _ARCH = {
@@ -147,6 +146,8 @@ def private_directory() -> Tuple[str, bool]:
     Where possible it is a tmpfs that only this process sees, in its own mount namespace. Then not even kill -9 leaves
     anything behind. Else it is a directory of mode 0700 that has to be removed. Raises OSError.
     """
+    import tempfile  # 1 MB that a collector which compiles nothing does without
+
     libc = ctypes.CDLL(None, use_errno=True)
     place = next((p for p in _PLACES if os.path.isdir(p) and not any(part.startswith(p) for part in sys.path)), None)
     if place and libc.unshare(_CLONE_NEWNS) == 0:
@@ -169,6 +170,8 @@ def remove(directory: str) -> None:
 
 def sweep() -> None:
     """Removes the trees of workers that were killed, where a tree could not be private."""
+    import tempfile
+
     place = tempfile.gettempdir()
     for name in os.listdir(place):
         match = _NAME.fullmatch(name)
