@@ -74,6 +74,7 @@ def console(
             if shown is None:
                 raise
             return shown
+        from netconsole.host import reach
         from netconsole.recording.recorder import Recorder, describe
         from netconsole.run.assembly import live_run
         from netconsole.run.headless import facts
@@ -86,7 +87,8 @@ def console(
         recorder = None
         if record is not None:
             modes = {request.name: request.mode for request in requests}
-            recorder = Recorder(record, describe(chosen, modes, manifests), chosen.budget)
+            header = describe(chosen, modes, manifests, host=reach.describe(there))
+            recorder = Recorder(record, header, chosen.budget)
         with live_run(now, chosen, manifests, later=later, host=there) as live:
             if recorder is not None:
                 live.session.attach(recorder)

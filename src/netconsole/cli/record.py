@@ -71,6 +71,7 @@ def record(
     """
     from netconsole.base.figure import parse_duration
     from netconsole.findings.incidents import Incidents
+    from netconsole.host import reach
     from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
     from netconsole.run.assembly import live_run
@@ -85,7 +86,7 @@ def record(
         there = enter(way, manifests)
         start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
         modes = {request.name: request.mode for request in start.requests}
-        header = describe(chosen, modes, manifests, note and note[:MAX_NOTE])
+        header = describe(chosen, modes, manifests, note and note[:MAX_NOTE], reach.describe(there))
         recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
         try:
             with live_run(start.requests, chosen, manifests, left_out=start.left_out, host=there) as live:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,8 @@ from netconsole.base.files import write_whole
 from netconsole.budget.enforcer import Enforcer
 from netconsole.escalation import crossings
 from netconsole.escalation.crossings import Crossing
-from netconsole.host.identity import namespace_inode
+from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.host.reach import namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.profile.plan import plan
@@ -33,6 +35,7 @@ from netconsole.session.protocol import Expandable, News
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction
+from netconsole.telemetry.frames import Host
 from netconsole.telemetry.state import State
 
 MAX_FILES = 200
@@ -72,8 +75,14 @@ class Escalator:
         enforcer: Enforcer,
         manifests: Mapping[str, Manifest],
         directory: Path | None = None,
+        host: AnyHost = THIS_HOST,
     ) -> None:
-        """``directory``: where snapshots and recordings go; by default the user's data directory."""
+        """``directory``: where snapshots and recordings go; by default the user's data directory.
+
+        ``host``: the one that is measured.
+        """
+        self._host = host
+        self._described: Host | None = None
         self._session = session
         self._enforcer = enforcer
         self._manifests = manifests
@@ -145,8 +154,9 @@ class Escalator:
 
     def _start(self, state: State, crossing: Crossing, at_s: float) -> bool:
         rule, manifest = crossing.rule, self._manifests[crossing.rule.probe]
+        self._described = state.host
         knobs_now = state.probes[rule.probe].knobs
-        filters = crossings.focus(crossing.labels, manifest.knobs, namespace_inode)
+        filters = crossings.focus(crossing.labels, manifest.knobs, partial(namespace_inode, self._host))
         why_not = self._why_not(filters)
         if filters is None or why_not is not None:
             self._tell(at_s, rule.probe, "no details", f"{crossing.says}, but {why_not}", crossing)
@@ -231,7 +241,7 @@ class Escalator:
         self._flight.release()
         modes = {running.crossing.rule.probe: "summary", running.name: "details"}
         note = f"{running.crossing.says}, more than {running.crossing.rule.over:g}"
-        header = recorder.describe(running.profile, modes, self._manifests, note)  # type: ignore[arg-type]
+        header = recorder.describe(running.profile, modes, self._manifests, note, self._described)  # type: ignore[arg-type]
         thread = threading.Thread(target=self._write_files, args=(running, flight, header), name="escalation")
         self._writers = [one for one in self._writers if one.is_alive()] + [thread]
         thread.start()

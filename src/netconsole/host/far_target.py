@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import MAX_FILE_BYTES, MAX_NAMES, Moment, Opened, Question
-from netconsole_collector.primitives.answers import MAX_ANSWER_BYTES, MESSAGE, STATUS
+from netconsole_collector.primitives.answers import MAX_ANSWER_BYTES, MESSAGE, STATUS, TOOK
 from netconsole_collector.primitives.changes import DamagedAnswer, KeptAnswers, restored
 from netconsole_collector.primitives.files import FileStatus
 from netconsole_collector.primitives.netlink import Unasked
@@ -270,7 +270,7 @@ class FarTarget:
         expected: list[Question] = []
         if not questions:
             expected = list(self._places)
-            line["again"] = list(self._places.values())
+            line["again"] = True
         asked: list[list[object]] = []
         for question in questions:
             place = 0
@@ -290,27 +290,31 @@ class FarTarget:
             if self._line.generation != generation:
                 raise OSError(errno.ENOTCONN, "the line was lost")
             self._moment = heard.moment
-            self._take(heard.body, expected)
+            self._take(heard.body, expected, not questions)
         except OSError:
             # The two ends may not have kept the same answers: what is open there is given up.
             self.close()
             self._generation = _GIVEN_UP
             raise
 
-    def _take(self, body: memoryview, expected: Sequence[Question]) -> None:
+    def _take(self, body: memoryview, expected: Sequence[Question], is_again: bool) -> None:
         offset, whole_bytes = 0, 0
         for question in expected:
-            if offset + ITEM.size > len(body):
-                raise _nonsense("too few answers")
-            form, place, length, size, took_us = ITEM.unpack_from(body, offset)
+            own_place = self._places.get(question, 0)
+            form, place, length, size, took_us = _item(body, offset)
+            if is_again and place != own_place:
+                self._put(question, self._kept.last(own_place), 0)  # what is not told has not changed
+                continue
             offset += ITEM.size
             told = bytes(body[offset : offset + length])
             offset += length
+            if place < 0 or offset > len(body):
+                raise _nonsense("too few answers")
             whole_bytes += size
             result: FarAnswer
             if form == FAILED:
                 result = _error(told)
-            elif size > MAX_ANSWER_BYTES or whole_bytes > _MAX_WHOLE_BYTES or place != self._places.get(question, 0):
+            elif size > MAX_ANSWER_BYTES or whole_bytes > _MAX_WHOLE_BYTES or place != own_place:
                 raise _nonsense(question.method)
             else:
                 try:
@@ -318,10 +322,18 @@ class FarTarget:
                 except DamagedAnswer as error:
                     raise _nonsense(str(error)) from None
                 self._kept.keep(place, result)
-            self._fresh[question] = result, took_us / 1e6
-            if question.method == "read":
-                is_absent = isinstance(result, OSError) and result.errno in _ABSENT
-                self._fresh_paths[str(question.arguments[0])] = not is_absent
+            self._put(question, result, took_us)
+        while offset < len(body):  # of what was closed
+            _, place, length, _, _ = _item(body, offset)
+            offset += ITEM.size + length
+            if place != 0:
+                raise _nonsense("more answers than questions")
+
+    def _put(self, question: Question, result: FarAnswer, took_us: int) -> None:
+        self._fresh[question] = result, took_us / 1e6
+        if question.method == "read":
+            is_absent = isinstance(result, OSError) and result.errno in _ABSENT
+            self._fresh_paths[str(question.arguments[0])] = not is_absent
 
     def _note_lost(self) -> None:
         for question, (result, _) in self._fresh.items():
@@ -417,6 +429,7 @@ class FarJson:
     """A Unix socket of the far host."""
 
     def __init__(self, target: FarTarget, number: int) -> None:
+        self.took_s = 0.0
         self._target = target
         self._number = number
         self._generation = target.generation
@@ -425,11 +438,15 @@ class FarJson:
         """See JsonSocket."""
         try:
             text, limit_ms = request.decode("utf-8"), round(timeout_s * 1000)
-            return self._target.ask_open(self._number, self._generation, "exchange", text, limit_ms)
+            answer = self._target.ask_open(self._number, self._generation, "exchange", text, limit_ms)
         except OSError as error:
             if error.errno == errno.ETIMEDOUT:
                 raise TimeoutError(error.errno, error.strerror) from None
             raise
+        if len(answer) < TOOK.size:
+            raise _nonsense("exchange")
+        self.took_s = TOOK.unpack_from(answer)[0] / 1e5
+        return answer[TOOK.size :]
 
     def close(self) -> None:
         """See JsonSocket."""
@@ -446,6 +463,14 @@ def _messages(answer: bytes) -> Iterator[tuple[int, int, memoryview]]:
             raise _nonsense("netlink")
         yield kind, is_asked, view[offset : offset + length]
         offset += length
+
+
+def _item(body: memoryview, offset: int) -> tuple[int, int, int, int, int]:
+    """Form, place, length, size and µs of the next answer; place -1 at the end."""
+    if offset + ITEM.size > len(body):
+        return FAILED, -1, 0, 0, 0
+    form, place, length, size, took_us = ITEM.unpack_from(body, offset)
+    return form, place, length, size, took_us
 
 
 def _complete(question: Question) -> Question:

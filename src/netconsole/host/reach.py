@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import closing
 from threading import Lock
 
 from netconsole.far.archive import SILENCE_S
 from netconsole.far.host import AnyHost
 from netconsole.far.program import Launch
+from netconsole.host import identity
 from netconsole.host.far_target import FarTarget
 from netconsole.host.here import HERE
 from netconsole.host.question_line import MODULE, QuestionLine
 from netconsole.host.target import Target
+from netconsole.telemetry.frames import Host
 
 _lock = Lock()
 _lines: weakref.WeakKeyDictionary[AnyHost, QuestionLine] = weakref.WeakKeyDictionary()
@@ -20,6 +23,18 @@ _lines: weakref.WeakKeyDictionary[AnyHost, QuestionLine] = weakref.WeakKeyDictio
 def target_of(host: AnyHost) -> Target:
     """What the sources may ask of it. All targets of a host share one line; whoever asks for one closes it."""
     return HERE if host.address is None else FarTarget(line_of(host))
+
+
+def describe(host: AnyHost) -> Host:
+    """Who it is."""
+    with closing(target_of(host)) as target:
+        return identity.describe(target)
+
+
+def namespace_inode(host: AnyHost, name: str) -> int | None:
+    """See :func:`netconsole.host.identity.namespace_inode`."""
+    with closing(target_of(host)) as target:
+        return identity.namespace_inode(name, target)
 
 
 def line_of(host: AnyHost) -> QuestionLine:

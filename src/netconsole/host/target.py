@@ -77,6 +77,10 @@ class InsideNamespace(Protocol):
 class JsonSocket(Protocol):
     """See :class:`netconsole_collector.primitives.exchange.Exchange`."""
 
+    @property
+    def took_s(self) -> float:
+        """How long the last answer took there."""
+
     def ask(self, request: bytes, timeout_s: float, /) -> bytes:
         """The whole JSON text that answers."""
 

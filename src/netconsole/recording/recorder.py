@@ -28,7 +28,7 @@ from netconsole.profile.profile import Budget, Profile
 from netconsole.recording.format import SCHEMA, Header, Mark, RecordedProbe, RecordedProfile
 from netconsole.recording.writer import MAX_BYTES, MAX_S, PARTS, RecordingFile
 from netconsole.telemetry import checkpoint, frames
-from netconsole.telemetry.frames import AnyFrame, Mode
+from netconsole.telemetry.frames import AnyFrame, Host, Mode
 from netconsole.telemetry.state import State
 
 BLOCK_S = 60.0
@@ -219,9 +219,16 @@ class Recorder:
 
 
 def describe(
-    profile: Profile, modes: Mapping[str, Mode], manifests: Mapping[str, Manifest], note: str | None = None
+    profile: Profile,
+    modes: Mapping[str, Mode],
+    manifests: Mapping[str, Manifest],
+    note: str | None = None,
+    host: Host | None = None,
 ) -> Header:
-    """The header of a recording of this host that begins now. ``modes`` has the running probes with their modes."""
+    """The header of a recording that begins now. ``modes`` has the running probes with their modes.
+
+    ``host``: the one that is measured; None: this one.
+    """
     probes = {
         name: RecordedProbe(manifests[name].version if name in manifests else None, mode)
         for name, mode in modes.items()
@@ -231,7 +238,7 @@ def describe(
         schema=SCHEMA,
         created=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         netconsole=netconsole.__version__,
-        host=identity.describe(),
+        host=host or identity.describe(),
         profile=RecordedProfile(profile.name, profile.budget.as_dict()),
         probes=probes,
         leads="collector" if by_collector else "console",

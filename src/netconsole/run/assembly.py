@@ -46,7 +46,7 @@ def live_run(
     enforcer = Enforcer(session, profile, manifests, host)
     enforcer.leave_out(left_out or {})
     DeferredStart(session, enforcer, manifests, later, host).start()
-    escalator = Escalator(session, enforcer, manifests)
+    escalator = Escalator(session, enforcer, manifests, host=host)
     escalator.start()
     try:
         yield LiveRun(session, enforcer)

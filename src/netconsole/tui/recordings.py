@@ -46,10 +46,10 @@ class Recordings:
         if not isinstance(session, Recordable):
             return "this session cannot be recorded", "look"
         with session.view() as state:
-            modes = {name: probe.mode for name, probe in state.probes.items()}
+            modes, host = {name: probe.mode for name, probe in state.probes.items()}, state.host
         try:
             recorder = Recorder(
-                default_path(), describe(profile, modes, self._manifests), profile.budget, on_end=on_end
+                default_path(), describe(profile, modes, self._manifests, host=host), profile.budget, on_end=on_end
             )
         except BadInput as error:
             return str(error), "act"

@@ -21,6 +21,8 @@ MAX_ANSWER_BYTES = 8 << 20
 MAX_OPEN = 600
 """256 namespaces, and a few sockets."""
 STATUS = struct.Struct("<QQQq")
+TOOK = struct.Struct("<I")
+"""Before the answer of a control socket: how long it took, in units of 10 µs."""
 MESSAGE = struct.Struct("<HBI")
 """Before each netlink message of an answer: its kind, whether it was asked for, its length."""
 NETNS = b"/run/netns"
@@ -180,7 +182,8 @@ class Answerer:
         if asked["method"] == "transact":
             allowed.selects(asked["params"])
         exchange = self._thing(number)
-        return bytes(exchange.ask(request.encode("utf-8"), timeout_ms / 1000))
+        answer = bytes(exchange.ask(request.encode("utf-8"), timeout_ms / 1000))
+        return TOOK.pack(min(int(exchange.took_s * 1e5), 0xFFFFFFFF)) + answer
 
     # ---- what is open ----
 

@@ -15,6 +15,8 @@ class Exchange:
 
     def __init__(self, path: bytes, timeout_s: float) -> None:
         """Raises OSError."""
+        self.took_s = 0.0
+        """How long the last answer took."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(timeout_s)
@@ -28,11 +30,13 @@ class Exchange:
 
         A text that ends is whole; EMSGSIZE says that it was longer than MAX_REPLY_BYTES.
         """
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(request)
-            return self._reply(deadline)
+            reply = self._reply(began + timeout_s)
+            self.took_s = time.monotonic() - began
+            return reply
         except socket.timeout:
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
 

@@ -1,7 +1,8 @@
 """Answerer questions about this host for a console on another one: JSON lines come in, binary messages go out.
 
-One line holds all questions of an interval. A question that has a place is kept there and asked again by its number
-alone, and its answer is told by what has changed since. It ends when its standard input ends or falls silent.
+One line holds all questions of an interval. A question that has a place is kept there and asked again with all others
+that are kept, by one word, and its answer is told by what has changed since. It ends when its standard input ends or
+falls silent.
 """
 
 import ctypes
@@ -20,13 +21,15 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from netconsole_collector.kernel.usage import pss_kb, rss_kb
 from netconsole_collector.primitives.answers import Answerer
-from netconsole_collector.primitives.changes import KeptAnswers, changes
+from netconsole_collector.primitives.changes import SAME, KeptAnswers, changes
 
 VERSION = 1
 MAX_LINE_BYTES = 8 << 20
 MAX_MESSAGE_BYTES = 24 << 20
 """Of all answers to one line. What does not fit is refused."""
 MAX_LANES = 8
+TOLD_US = 200
+"""An answer that has not changed is left out, unless it took longer: who asks may want to ask less often."""
 FAILED = 255
 """The form of an answer that is an error: its number, and its words."""
 HEAD = struct.Struct("<IIqqQI")
@@ -77,10 +80,13 @@ class Lane:
             self._kept.forget(place)
         items: List[bytes] = []
         size = 0
-        for place in line.get("again", ()):
-            if place in self._places:
-                items.append(self._item(place, self._places[place], size))
-                size += len(items[-1])
+        for place, question in self._places.items() if line.get("again") else ():
+            item = self._item(place, question, size)
+            form, _, _, _, took_us = ITEM.unpack_from(item)
+            if form == SAME and took_us < TOLD_US:
+                continue  # who asks knows what was asked: what is not told has not changed
+            items.append(item)
+            size += len(item)
         for place, method, *arguments in line.get("ask", ()):
             question = KeptQuestion(method, arguments)
             if place:

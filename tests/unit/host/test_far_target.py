@@ -329,6 +329,8 @@ def greeting(text: bytes = HELLO) -> bytes:
         ((greeting(), message(1, item(7, b"abc"))), "makes no sense"),
         ((greeting(), message(1, item(1, b"abc", place=5))), "makes no sense"),
         ((greeting(), message(1, item(FAILED, b"\xff\x1b[31m"))), "makes no sense"),
+        ((greeting(), message(1, item(1, b"abc") + item(1, b"abc", place=9))), "more answers than questions"),
+        ((greeting(), message(1, item(1, b"abc")[:-1])), "makes no sense"),
     ],
 )
 def test_nonsense_is_one_sentence(messages: tuple[bytes, ...], says: str) -> None:

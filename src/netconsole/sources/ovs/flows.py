@@ -13,7 +13,7 @@ from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.sources.ovs.netlink import KernelDatapath, OvsNetlink
-from netconsole.sources.ovs.unixctl import UnixctlError, directories
+from netconsole.sources.ovs.unixctl import DIRECTORIES, UnixctlError, directories
 from netconsole.sources.ovs.vswitchd import (
     EXECUTED,
     FLOW_DELETES,
@@ -57,7 +57,7 @@ class OvsFlows:
     def __init__(self, target: Target = HERE, mode: Mode = "summary", where: Sequence[str] | None = None) -> None:
         self.mode = mode
         self._target = target
-        self._vswitchd = Vswitchd(directories() if where is None else where, target)
+        self._vswitchd = Vswitchd(directories(target) if where is None else where, target)
         self._netlink: OvsNetlink | None = None
         self._no_kernel: OSError | None = None
         self._untold: set[str] = set()
@@ -141,6 +141,8 @@ class OvsFlows:
                 kernel = self._no_kernel
                 why = f"no Open vSwitch here: {kernel.strerror if kernel else 'its datapaths are gone'}, and {error}"
                 way_out = "OVS_RUNDIR names another directory of ovs-vswitchd's sockets"
+                if not self._target.is_here:
+                    way_out = "on a far host it is only looked for in " + ", ".join(DIRECTORIES)
                 is_absent = isinstance(kernel, FileNotFoundError)
                 raise SourceError(why, way_out, "unsupported" if is_absent else "failed") from None
             return None, str(error)

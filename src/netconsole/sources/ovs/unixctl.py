@@ -56,14 +56,19 @@ class Unixctl:
             raise Refused(f"{command}: {str(reply['error']).strip()}")
         return str(reply.get("result", ""))
 
+    @property
+    def took_s(self) -> float:
+        """How long the last answer took."""
+        return self._socket.took_s
+
     def close(self) -> None:
         """Close the connection. ovs-vswitchd then forgets the request."""
         self._socket.close()
 
 
-def directories() -> list[str]:
-    """Where an ovs-vswitchd may keep its sockets."""
-    named = os.environ.get(DIRECTORY_VARIABLE)
+def directories(target: Target = HERE) -> list[str]:
+    """Where an ovs-vswitchd may keep its sockets. The variable is of this machine: it says nothing of a far host."""
+    named = os.environ.get(DIRECTORY_VARIABLE) if target.is_here else None
     return [named] if named else list(DIRECTORIES)
 
 
