@@ -15,7 +15,7 @@ from netconsole_collector.names.brought import BROUGHT
 
 MODES: tuple[Mode, ...] = ("counters", "summary", "details")
 CODE = "probe.bpf.c"
-PANES = ("overview", "drops", "queues", "host", "vhost", "ovs", "path")
+PANES = ("overview", "drops", "queues", "host", "vhost", "ovs", "path", "flows")
 """Where the tables of a probe may be shown."""
 DRAWN = (
     "vhost-queues", "ovs-health", "ovs-upcalls", "ovs-causes", "ovs-drops", "ovs-handlers",

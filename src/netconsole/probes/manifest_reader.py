@@ -236,7 +236,10 @@ def _shown(item: Checker, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
-    item.only(("map", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words"))
+    item.only(
+        ("map", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words")
+    )
+    item.integer("ways", 1, 1, 64)
     key, value = _columns(item, "key"), _columns(item, "value", name)
     names = [column.name for column in (*key, *value)]
     for twice in sorted({one for one in names if one and names.count(one) > 1}):

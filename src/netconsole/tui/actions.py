@@ -49,6 +49,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("pane.7", "7", "Cost", "what watching costs, and the state of every probe", "pane('cost')", "main"),
     Hotkey("pane.8", "8", "Events", "samples of single events, newest first", "pane('events')", "main"),
     Hotkey("pane.9", "9", "Path", "how long packets take, by direction, stage and flow", "pane('path')", "main"),
+    Hotkey("pane.10", "0", "Flows", "who sends most, by device and direction", "pane('flows')", "main"),
     Hotkey("next", "tab,right", "Next table", "go to the next table or tab", "next_table(1)", "main"),
     Hotkey("previous", "shift+tab,left", "Previous table", "go to the previous table or tab", "next_table(-1)", "main"),
     Hotkey("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),

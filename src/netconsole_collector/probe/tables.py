@@ -4,8 +4,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labeller
-from netconsole_collector.probe.decode import RecordColumn
+from netconsole_collector.probe.decode import Layout, RecordColumn
 from netconsole_collector.probe.map_reader import MapReader, MapRow
+from netconsole_collector.probe.row_sets import RowSets
 
 MAX_ROWS = 10000
 """Rows of one frame; the busiest are kept."""
@@ -47,6 +48,8 @@ class TableReader:
     def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labeller) -> None:
         self.name = name
         self.counter: Optional[str] = spec.get("counter")
+        if "ways" in spec:
+            bpf_map = RowSets(bpf_map, spec["ways"], Layout(spec["key"]).size, Layout(spec["value"]).size)
         self.reader = MapReader(bpf_map, spec["key"], spec["value"], labels, "table " + name)
         self.first_total = 0
         """Sum of the first value over all rows that there are and ever were."""

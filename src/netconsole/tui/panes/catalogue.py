@@ -104,6 +104,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
             "No latency of packets through this host: no probe here times them.",
             "latency",
         ),
+        _full("flows", "Flows", manifests, here, "No flows: no probe here lists them.", "flows"),
     ]
     return {pane.name: pane for pane in made}
 

@@ -169,3 +169,32 @@ def test_values_that_are_not_all_of_64_bits() -> None:
 def test_a_key_that_does_not_fit_is_refused() -> None:
     with pytest.raises(LayoutError, match="key of table queues: 8 bytes in the manifest, 12 in the program"):
         make(FakeMap(key_size=12))
+
+
+def set_of_rows(*rows: tuple[int, int, int]) -> bytes:
+    """One element for one CPU: two rows of queue, protocol, count and what belongs to the program."""
+    return b"".join(struct.pack("=IIQQ", queue, 17, count, 99) for queue, _, count in rows).ljust(48, b"\0")
+
+
+def test_rows_in_the_elements_of_an_array_are_added_up_over_cpus_and_free_ones_left_out() -> None:
+    fake = FakeMap(key_size=4, value_size=48, max_entries=2)
+    fake.cpus, fake.fd = [0, 1, 2], 0  # type: ignore[attr-defined]
+    fake.content[bytes(4)] = set_of_rows((1, 17, 5), (2, 17, 7)) + set_of_rows((1, 17, 3)) + set_of_rows()
+    spec = {"key": KEY, "value": VALUE[:1], "ways": 2}
+    table = tables.TableReader("flows", spec, fake, labels())  # type: ignore[arg-type]
+    _, rows, _ = table.read(full=False)
+    assert {row["labels"]["queue"]: row["counts"]["count"] for row in rows} == {
+        1: {"delta": 8, "total": 8},
+        2: {"delta": 7, "total": 7},
+    }
+    fake.content[bytes(4)] = set_of_rows((1, 17, 6), (3, 17, 1)) + set_of_rows((1, 17, 3)) + set_of_rows()
+    _, rows, _ = table.read(full=False)
+    assert {row["labels"]["queue"]: row["counts"]["count"]["delta"] for row in rows} == {1: 1, 3: 1}
+    assert table.reader.evicted == 1
+
+
+def test_rows_that_do_not_fit_into_an_element_are_refused() -> None:
+    fake = FakeMap(key_size=4, value_size=48)
+    fake.cpus, fake.fd = [0, 1, 2], 0  # type: ignore[attr-defined]
+    with pytest.raises(LayoutError, match="4 rows of 16 bytes"):
+        tables.TableReader("flows", {"key": KEY, "value": VALUE[:1], "ways": 4}, fake, labels())  # type: ignore[arg-type]
