@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from netconsole.cli import ping_capture, ping_run
@@ -14,7 +13,6 @@ from netconsole.cli.options import DONE, FOUND, SETTINGS
 ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", no_args_is_help=True, **SETTINGS)
 
 FORMATS = ("text", "md", "html", "json")
-COLUMNS = 80
 
 
 @ping_app.callback()
@@ -56,10 +54,9 @@ def analyze(
     """Merge the captures of one ping, and say where its time goes."""
     from netconsole.base import output as out
     from netconsole.compare.ping_case import baseline_case
-    from netconsole.ping.breakdown import encode
     from netconsole.ping.cases import read_case
     from netconsole.ping.compared import against
-    from netconsole.report import RENDERERS, of_ping, to_text
+    from netconsole.report.ping_file import into_snapshot, rendered
 
     form = out.chosen(format, output, FORMATS, "text")
     case = read_case(files)
@@ -67,15 +64,7 @@ def analyze(
     if baseline:
         found = against(case, baseline_case(baseline))
     if into is not None:
-        from netconsole.snapshot import document
-
-        whole = msgspec.structs.replace(document.load(into), ping=found)
-        out.write(document.encode(whole), into)
-    if form == "json":
-        content = encode(found)
-    elif form == "text":
-        content = to_text(of_ping(found, formulas), COLUMNS).encode()
-    else:
-        content = RENDERERS[form](of_ping(found)).encode()
+        into_snapshot(found, into)
+    content = rendered(found, form, formulas)
     out.write(content, output)
     return FOUND if found.comparison is not None and found.comparison.verdict == "regressed" else DONE

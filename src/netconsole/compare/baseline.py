@@ -74,7 +74,7 @@ def save(name: str, files: Sequence[Path]) -> Baseline:
 
     Raises BadInput when the name or a file is bad.
     """
-    path = _path(name)
+    _path(name)
     if not 1 <= len(files) <= MAX_SNAPSHOTS:
         raise bad("baseline", name, f"expected 1 to {MAX_SNAPSHOTS} snapshots or captures, found {len(files)}")
     snapshots: list[tuple[str, Snapshot]] = []
@@ -88,6 +88,16 @@ def save(name: str, files: Sequence[Path]) -> Baseline:
         if snapshot.ping is None and not any(probe.status in MEASURED for probe in snapshot.probes.values()):
             raise bad(file, "probes", "no probe measured anything: this snapshot cannot be a baseline")
         snapshots.append((file.name, snapshot))
+    return _save(name, snapshots, captures)
+
+
+def save_ping(name: str, captures: Sequence[CaptureFile]) -> Baseline:
+    """Makes a baseline of captures that were read or measured before. Raises BadInput."""
+    return _save(name, [], captures)
+
+
+def _save(name: str, snapshots: list[tuple[str, Snapshot]], captures: Sequence[CaptureFile]) -> Baseline:
+    path = _path(name)
     if captures:
         join(captures)  # two captures of the same times are refused now, not when they are needed
     snapshots.sort(key=lambda one: one[1].created)

@@ -22,7 +22,7 @@ SCHEMA = "netconsole.ping-breakdown/1"
 MAX_BYTES = 16 * 1024 * 1024
 """A breakdown has about 30 kB: no echo is in it by itself."""
 
-Percent = Annotated[float, Meta(ge=-1e15, le=1e15)]
+Percent = Annotated[float, Meta(ge=-1e18, le=1e18)]
 TimesBy = Literal["packets", "means"]
 """``packets``: computed for every echo. ``means``: a difference of means, perhaps of different echoes."""
 
@@ -98,7 +98,7 @@ class FactShown(msgspec.Struct, frozen=True, omit_defaults=True):
     says: str = ""
 
 
-class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
+class PingAdvice(msgspec.Struct, frozen=True, omit_defaults=True):
     """What to check for one segment, and on which host. ``command`` is for a person: netconsole never runs it."""
 
     segment: str
@@ -159,7 +159,7 @@ class Breakdown(msgspec.Struct, frozen=True, omit_defaults=True):
     dominant: str | None = None
     losses: list[Loss] = []
     captures: list[Vantage] = []
-    advice: list[Advice] = []
+    advice: list[PingAdvice] = []
     comparison: PingComparison | None = None
 
 

@@ -45,7 +45,7 @@ def read_case(files: Sequence[str], name: str = "") -> PingCase:
     found: list[CaptureFile] = []
     seen: set[Path] = set()
     for file in files:
-        role, path = _role_of(file)
+        role, path = role_and_path(file)
         if path in seen:
             raise bad(path, "", "the same file twice")
         seen.add(path)
@@ -55,7 +55,7 @@ def read_case(files: Sequence[str], name: str = "") -> PingCase:
                 raise bad(path, "schema", "a breakdown is a whole case: name it alone, or name the captures")
             return PingCase(name or path.name, breakdowns.parse(content, str(path)))
         found += read_captures(content, str(path), role)
-    return case_of(found, name or Path(_role_of(files[0])[1]).name)
+    return case_of(found, name or Path(role_and_path(files[0])[1]).name)
 
 
 def case_of(files: Sequence[CaptureFile], name: str) -> PingCase:
@@ -81,8 +81,8 @@ def read_captures(content: bytes, file: str, role: Role | None = None) -> list[C
     return [CaptureFile(file, capture)]
 
 
-def _role_of(argument: str) -> tuple[Role | None, Path]:
-    """Role and path of ``ROLE=FILE``, or of a path alone. A file of such a name is written ./ROLE=FILE."""
+def role_and_path(argument: str) -> tuple[Role | None, Path]:
+    """Role and path of ``ROLE=FILE``, or of a path alone. A file of such a name is ./ROLE=FILE. Raises BadInput."""
     before, equals, after = argument.partition("=")
     for role in ROLES:
         if equals and before == role:

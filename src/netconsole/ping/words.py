@@ -6,6 +6,8 @@ from netconsole.ping.breakdown import Breakdown, PathTime
 from netconsole.ping.model import LAYER_WORDS, STAGE_WORDS, STAGES
 
 NOTED = "To be noted: "
+LEAST_US = 0.05
+"""Less is not told of."""
 STAGE_LETTERS = {stage: STAGE_WORDS[stage].partition(":")[0] for stages in STAGES.values() for stage in stages}
 """S1→S2 for s1_s2."""
 
@@ -57,6 +59,12 @@ def sentences(breakdown: Breakdown) -> list[str]:
         share = (
             f" of {us(whole)} us, {percent(time.share_pct)}" if whole is not None and time.share_pct is not None else ""
         )
+        undivided = None if whole is None else whole - sum(one.mean_us or 0.0 for one in breakdown.segments.values())
+        if undivided is not None and undivided > LEAST_US:
+            said.append(
+                f"{us(undivided)} of {us(whole)} us, {percent(100 * undivided / (whole or 1))}, cannot be divided: "
+                "captures are missing. Of the rest:"
+            )
         said.append(f"Most time is in {named(segment, time)}: {us(time.mean_us)} us{share}.")
         stage = largest_stage(breakdown, segment)
         if stage is not None:

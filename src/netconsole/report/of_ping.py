@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from netconsole.base import figure
-from netconsole.ping.breakdown import Advice, Breakdown, BreakdownCheck, PathTime, TimeChange
+from netconsole.ping.breakdown import Breakdown, BreakdownCheck, PathTime, PingAdvice, TimeChange
 from netconsole.ping.capture import ROLES
 from netconsole.ping.model import LAYER_WORDS, PART_WORDS, STAGES
 from netconsole.ping.words import NOTED, STAGE_LETTERS, percent, us
@@ -152,7 +152,7 @@ def _worst_first(breakdown: Breakdown) -> list[BreakdownCheck]:
     return sorted(breakdown.checks, key=lambda one: one.ok)
 
 
-def _advice(one: Advice) -> Iterator[SummaryLine]:
+def _advice(one: PingAdvice) -> Iterator[SummaryLine]:
     command = f"to see or change it: {one.command}" if one.command else ""
     yield SummaryLine(one.word, f"{one.segment}, {one.host}: {one.topic}: {one.reason}.", command)
     for fact in one.facts:

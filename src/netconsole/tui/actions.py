@@ -68,6 +68,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("table.reverse", "r", "Reverse", "reverse the order", "reverse", "table", "r reverse"),
     Hotkey("facts", "f", "Facts", "how the host is configured, and where that was read", "app.facts", "main"),
     Hotkey("baseline", "b", "Baseline", "compare every figure with a baseline", "app.baseline", "main"),
+    Hotkey("ping", "l", "Ping", "where the time of a ping between two VMs goes", "app.ping", "main"),
     Hotkey("facts.filter", "slash", "Filter facts", "show only facts that contain a text; Esc: all", "filter", "facts"),
     Hotkey("over.back", "escape,backspace", "Back", "go back to where you were", "back", "over", "Esc back"),
     Hotkey("copy", "y", "Copy", "a command, the finding or the row (OSC 52); again: the next", "copy", label="y copy"),

@@ -51,8 +51,10 @@ from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
 
 if TYPE_CHECKING:
+    from netconsole.run.ping_plan import PingPlan
     from netconsole.tui.screens.detail import DetailScreen
     from netconsole.tui.screens.knobs import LookAhead
+    from netconsole.tui.screens.ping_state import Watching, WizardState
     from netconsole.tui.screens.snapshot import Wanted
 
 ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
@@ -126,6 +128,8 @@ class ConsoleApp(App[None]):
         self._bytes_per_s: float | None = None
         self._copied: tuple[Subject | None, int] = (None, 0)
         """The row whose text was copied last, and which of its texts."""
+        self._ping: WizardState | None = None
+        """What was entered and measured in the wizard for a ping."""
 
     # ---- start and end
 
@@ -367,6 +371,26 @@ class ConsoleApp(App[None]):
         from netconsole.tui.screens.facts import FactsScreen
 
         self.push_screen(FactsScreen(self._read_facts))
+
+    def action_ping(self) -> None:
+        """Opens the wizard for a ping, at the step where it was left."""
+        from netconsole.tui.screens.ping import PingScreen
+
+        if self._ping is None:
+            self._ping = self._new_ping()
+        self.push_screen(PingScreen(self._ping, self.manifests, self.watch_ping))
+
+    def _new_ping(self) -> WizardState:
+        from netconsole.tui.screens.ping_state import WizardState
+
+        return WizardState()
+
+    @property
+    def watch_ping(self) -> Callable[[PingPlan], Watching] | None:
+        """Makes what watches the vantage points of a plan. None where nothing can be measured."""
+        from netconsole.run.ping_watch import PingWatch
+
+        return lambda plan: PingWatch(plan, self.manifests, self._read_facts)
 
     def action_baseline(self) -> None:
         from netconsole.tui.screens.baselines import BaselinesScreen

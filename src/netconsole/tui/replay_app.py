@@ -95,6 +95,10 @@ class ReplayApp(ConsoleApp):
         if self.screen is self._main:
             self.push_screen(JumpScreen(self.replayed))
 
+    @property
+    def watch_ping(self) -> None:
+        """Nothing is watched in a replay: the wizard joins files."""
+
     def action_snapshot(self) -> None:
         """A snapshot from the mark, or from the beginning, to this moment. The replay pauses first."""
         from netconsole.tui.screens.snapshot import SnapshotScreen

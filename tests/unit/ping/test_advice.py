@@ -10,7 +10,7 @@ import msgspec
 from netconsole.ping.analysis.advice import RULES, rules
 from netconsole.ping.analysis.analyze import analyze
 from netconsole.ping.analysis.merge import CaptureFile
-from netconsole.ping.breakdown import Advice
+from netconsole.ping.breakdown import PingAdvice
 from netconsole.ping.cases import case_of
 from netconsole.ping.compared import against
 from netconsole.ping.model import PATH, STAGES
@@ -33,7 +33,7 @@ SLEEPY = facts(
 )
 
 
-def of_topic(found: list[Advice], topic: str, segment: str) -> Advice:
+def of_topic(found: list[PingAdvice], topic: str, segment: str) -> PingAdvice:
     return next(one for one in found if one.topic == topic and one.segment == segment)
 
 

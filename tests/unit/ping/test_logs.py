@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput
@@ -125,7 +125,7 @@ def test_what_is_no_log_is_one_line(content: bytes, said: str) -> None:
     assert said in str(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(GOOD), st.data())
 def test_a_damaged_log_is_refused_in_one_line_or_read(log: str, data: st.DataObject) -> None:
     content = bytearray(log.encode())

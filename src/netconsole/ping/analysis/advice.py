@@ -18,7 +18,7 @@ import msgspec
 from netconsole.base.fact_keys import FactData, FactValue, key, parts
 from netconsole.base.readers import read_toml
 from netconsole.ping.analysis.merge import CaptureFile
-from netconsole.ping.breakdown import Advice, Breakdown, FactShown
+from netconsole.ping.breakdown import Breakdown, FactShown, PingAdvice
 from netconsole.ping.capture import PingCapture, Role
 from netconsole.ping.model import SEGMENTS, WIRE
 from netconsole.ping.words import largest_stage
@@ -79,7 +79,9 @@ def rules() -> tuple[AdviceRule, ...]:
     return tuple(msgspec.convert(read_toml(RULES), _RuleFile).advice)
 
 
-def advice(breakdown: Breakdown, files: Sequence[CaptureFile], baseline: Sequence[CaptureFile] = ()) -> list[Advice]:
+def advice(
+    breakdown: Breakdown, files: Sequence[CaptureFile], baseline: Sequence[CaptureFile] = ()
+) -> list[PingAdvice]:
     """What to check, for the segments that explain most, with the facts of the hosts that they are on.
 
     With a comparison in ``breakdown`` these are the segments of the difference. ``baseline`` are its captures: a fact
@@ -114,7 +116,7 @@ def wanted(breakdown: Breakdown) -> list[str]:
     return [name for at, name in enumerate(order) if at == 0 or known[name] >= FROM_PCT]
 
 
-def _together(advices: list[Advice]) -> list[Advice]:
+def _together(advices: list[PingAdvice]) -> list[PingAdvice]:
     """Of hosts whose facts nobody collected, one line is enough."""
     without = [one for one in advices if not one.facts]
     if len(without) < 2:
@@ -157,7 +159,7 @@ def _same_place(capture: PingCapture, baseline: Sequence[CaptureFile]) -> Mappin
 
 def _advice(
     rule: AdviceRule, segment: str, measured_us: float | None, capture: PingCapture, before: Mapping[str, FactData]
-) -> Advice:
+) -> PingAdvice:
     shown: dict[str, FactShown] = {}
     for pattern in rule.facts:
         for name in _matching(pattern, capture):
@@ -165,7 +167,7 @@ def _advice(
     rows = sorted(shown.values(), key=lambda row: row.word != "!")[:MAX_FACTS]
     words = {row.word for row in rows}
     word: Literal["ok", "!", "?"] = "!" if "!" in words else "ok" if "ok" in words else "?"
-    return Advice(
+    return PingAdvice(
         segment=segment,
         topic=rule.topic,
         host=capture.host or capture.role,

@@ -40,7 +40,9 @@ def _of_capture(role: RoleTimes) -> Iterator[BreakdownCheck]:
     name = f"{role.role} adds up"
     if role.echoes:
         slack = ROUNDING_US + 2 * role.error_us
-        off = [abs(_off(row)) for row in role.echoes.values()]
+        off = [abs(size) for row in role.echoes.values() if (size := _off(row)) is not None]
+        if not off:
+            return
         good = sum(size <= slack for size in off)
         detail = f"request + between + reply = total for {good} of {len(off)} echoes, within {slack:.2f} us"
         yield BreakdownCheck(name, good >= ENOUGH * len(off), detail, max(off))
@@ -58,8 +60,11 @@ def _of_capture(role: RoleTimes) -> Iterator[BreakdownCheck]:
         yield BreakdownCheck(name, abs(size) <= slack, detail, size)
 
 
-def _off(row: EchoTimes) -> float:
-    return (row.request_us or 0) + (row.between_us or 0) + (row.reply_us or 0) - (row.total_us or 0)
+def _off(row: EchoTimes) -> float | None:
+    parts = (row.request_us, row.between_us, row.reply_us)
+    if None in parts or row.total_us is None:
+        return None
+    return sum(part for part in parts if part is not None) - row.total_us
 
 
 def _sums(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
@@ -70,16 +75,15 @@ def _sums(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
         ("segments add up", "all segments and remainders", [one.mean_us for one in breakdown.segments.values()]),
         ("layers add up", "all layers", breakdown.layers.values()),
     )
+    if whole is None or None in breakdown.parts.values():
+        unknown = "the round trip" if whole is None else "one of the three parts"
+        yield BreakdownCheck("adds up", False, f"sums cannot be checked: {unknown} is not known")
+        return
     for name, what, terms in sums:
-        known = [term for term in terms if term is not None]
-        parts_known = None not in breakdown.parts.values()
-        if whole is None or not parts_known:
-            detail = "cannot be checked: the round trip or one of its three parts is not known"
-            yield BreakdownCheck(name, False, detail)
-            continue
-        size = math.fsum(known) - whole
-        detail = f"{what}: {_us(math.fsum(known))}, round trip {_us(whole)}"
-        yield BreakdownCheck(name, abs(size) <= _EXACT_US + 1e-9 * abs(whole), detail, size)
+        added = math.fsum(term for term in terms if term is not None)
+        detail = f"{what}: {_us(added)}, round trip {_us(whole)}"
+        slack = _EXACT_US + 1e-9 * abs(whole) + (ROUNDING_US if "U_sender" not in breakdown.segments else 0.0)
+        yield BreakdownCheck(name, abs(added - whole) <= slack, detail, added - whole)
 
 
 def _stages(breakdown: Breakdown) -> Iterator[BreakdownCheck]:

@@ -42,7 +42,7 @@ R = TypeVar("R", bound=EchoRecord)
 
 @dataclass(slots=True)
 class Echoes:
-    """The echoes of a capture. ``times``: answered in time, and complete. ``ended``: the others."""
+    """The echoes of a capture. ``times``: answered in time, and with a total. ``ended``: the others."""
 
     times: dict[EchoKey, EchoTimes] = field(default_factory=dict)
     ended: dict[EchoKey, EchoTimes] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def read(capture: PingCapture) -> Echoes:
             continue
         row = _completed(row)
         known = [row.request_us, row.between_us, row.reply_us, row.total_us]
-        if None in known:
+        if row.total_us is None:
             incomplete.append(key)
         elif any(value is not None and value < 0 for value in known):
             backwards.append(key)
@@ -83,7 +83,7 @@ def read(capture: PingCapture) -> Echoes:
             _left_out(role, "clock", stepped, "take more than a minute, the others far less: a clock was set")
         )
     if incomplete:
-        found.checks.append(_left_out(role, "complete", incomplete, "lack a time"))
+        found.checks.append(_left_out(role, "complete", incomplete, "have no total"))
     return found
 
 

@@ -110,7 +110,9 @@ def _parts(
     incoming: dict[EchoKey, float] = {}
     for key in figures.joined.paired:
         g, h = guest.echoes[key], host.echoes[key]
-        if g.at_ns is None or h.at_ns is None:
+        if None in (g.at_ns, h.at_ns, g.request_us, g.between_us, h.request_us, h.between_us) or g.at_ns is None:
+            return None
+        if h.at_ns is None:
             return None
         begin = (to_host_ns(g.at_ns) - h.at_ns) / 1000  # when the guest saw the echo first, after the host did
         guest_first = begin + (g.request_us or 0)

@@ -74,7 +74,7 @@ def measure(joined: JoinedCaptures) -> PathFigures:
     sides: tuple[PingSide, ...] = ("sender", "receiver")
     for side in sides:
         whole = figures.parts.get(f"{side}_host_us")
-        if whole is not None:
+        if whole is not None and not (side == "sender" and figures.sender == "host"):
             known = [
                 figures.segments[spec.name]
                 for spec in figures.specs
@@ -90,10 +90,15 @@ def echo_time(joined: JoinedCaptures, role: Role, field_name: str) -> PathFigure
     if times is None:
         return None
     if role in joined.by_packet and joined.paired:
-        return of_packets({key: getattr(times.echoes[key], field_name) for key in joined.paired})
-    summary = getattr(times.summary, field_name, None)
-    if times.echoes:
-        return _by_mean([getattr(row, field_name) for row in times.echoes.values()])
+        values = {key: getattr(times.echoes[key], field_name) for key in joined.paired}
+    else:
+        values = {key: getattr(row, field_name) for key, row in times.echoes.items()}
+    known = {key: value for key, value in values.items() if value is not None}
+    if known and len(known) == len(joined.paired) and role in joined.by_packet:
+        return of_packets(known)
+    if known:
+        return _by_mean(known.values())
+    summary = getattr(times.summary, field_name, None) if not times.echoes else None
     return None if summary is None else of_summary(summary)
 
 

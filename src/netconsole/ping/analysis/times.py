@@ -11,6 +11,9 @@ from netconsole.ping.analysis.figures import interval, of_values
 from netconsole.ping.breakdown import PathTime
 from netconsole.ping.capture import TimeSummary
 
+LEAST_US = 0.001
+"""A round trip below a nanosecond is none, and nothing is a share of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PathFigure:
@@ -63,7 +66,8 @@ def shown(
     if time is None:
         return PathTime(None, None, False, where, what, formula, at_most_us=at_most_us, why=why)
     figures = of_values(list(time.values.values())) if time.values else time.summary or TimeSummary(time.mean, time.n)
-    share = 100 * time.mean / round_trip.mean if round_trip is not None and round_trip.mean > 0 else None
+    known = round_trip is not None and round_trip.mean >= LEAST_US
+    share = 100 * time.mean / round_trip.mean if known and round_trip is not None else None
     return PathTime(
         mean_us=time.mean,
         n=time.n,

@@ -1,0 +1,56 @@
+"""Writes a breakdown where it is wanted: a document for a ticket, a section of a snapshot, or a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from netconsole.base.errors import bad
+from netconsole.base.files import write_whole
+from netconsole.compare.baseline import save_ping
+from netconsole.ping.analysis.merge import CaptureFile
+from netconsole.ping.breakdown import Breakdown, encode
+from netconsole.report.of_ping import of_ping
+from netconsole.report.to_html import to_html
+from netconsole.report.to_markdown import to_markdown
+from netconsole.report.to_text import to_text
+from netconsole.snapshot import document
+
+FORMS = ("html", "md", "text", "json")
+KEPT = (*FORMS, "snapshot", "baseline")
+COLUMNS = 80
+
+
+def rendered(breakdown: Breakdown, form: str, formulas: bool = True) -> bytes:
+    """The document in one of FORMS."""
+    if form == "json":
+        return encode(breakdown)
+    shown = of_ping(breakdown, formulas or form != "text")
+    if form == "text":
+        return to_text(shown, COLUMNS).encode()
+    return (to_html if form == "html" else to_markdown)(shown).encode()
+
+
+def into_snapshot(breakdown: Breakdown, snapshot: Path) -> None:
+    """Makes the breakdown the section ``ping`` of a snapshot that exists. Raises BadInput."""
+    whole = msgspec.structs.replace(document.load(snapshot), ping=breakdown)
+    write_whole(snapshot, document.encode(whole))
+
+
+def keep(breakdown: Breakdown, files: Sequence[CaptureFile], kind: str, name: str) -> str:
+    """Keeps it as one of KEPT; a sentence that says where it is. No file is overwritten. Raises BadInput."""
+    if kind == "baseline":
+        if not files:
+            raise bad(name, "", "a baseline is made of captures, and there is only their breakdown")
+        save_ping(name, files)
+        return f"kept as the baseline {name}: netconsole ping analyze … --baseline {name}"
+    path = Path(name)
+    if kind == "snapshot":
+        into_snapshot(breakdown, path)
+        return f"written into the snapshot {name}"
+    if path.exists():
+        raise bad(path, "", "exists already: name another file")
+    write_whole(path, rendered(breakdown, kind))
+    return f"written to {name}"

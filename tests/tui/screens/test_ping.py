@@ -1,0 +1,247 @@
+"""The wizard for a ping, by keys: from who pings whom to the file with the answer, and back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from netconsole.compare import baseline
+from netconsole.ping import breakdown, capture
+from netconsole.ping.capture import PingCapture, Role
+from netconsole.probes import catalogue
+from netconsole.run.ping_plan import PingPlan
+from netconsole.run.ping_watch import PlaceProgress
+from netconsole.snapshot import document
+from netconsole.sources.ping_ends import HostTables, PortLink
+from netconsole.tui.app import ConsoleApp
+from netconsole.tui.screens import ping
+from netconsole.tui.screens.ping import PingScreen
+from netconsole.tui.widgets.choice import Choice
+from tests.support.ping import linked
+from tests.support.tui.running import Running, running
+
+DATA = Path(__file__).parents[2] / "support/data"
+CASE_A = {path.stem: str(path) for path in (DATA / "ping-case-a").glob("*.json")}
+
+
+LINKS = [
+    PortLink("vnet3", "tun", master="br0"),
+    PortLink("br0", "bridge"),
+    PortLink("eth0", master="br0", is_physical=True),
+]
+TABLES = HostTables(
+    {link.name: link for link in LINKS},
+    neighbours={"192.0.2.7": "52:54:00:00:00:07", "192.0.2.9": "52:54:00:00:00:09"},
+    nics=[("web-07", "52:54:00:00:00:07", "vnet3")],
+)
+MANIFESTS = catalogue.load_all()
+
+
+class FakeWatch:
+    """Measures nothing: its echoes are known. A place over ssh fails. It is over when a test says so."""
+
+    made: list[FakeWatch]
+
+    def __init__(self, plan: PingPlan) -> None:
+        self.plan = plan
+        self.closed = False
+        self.is_over = False
+        self.told = "20 sent"
+        known = {one.capture.role: one.capture for one in linked(20)}
+        self.taken: dict[Role, PingCapture] = {
+            point.role: known[point.role] for point in plan.points if point.host == "here"
+        }
+        FakeWatch.made.append(self)
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def progress(self) -> list[PlaceProgress]:
+        found = []
+        for role, place in ((point.role, point.host) for point in self.plan.points):
+            if role in self.taken:
+                rows = self.taken[role].packets
+                outcomes = Counter(row.outcome for row in rows)
+                found.append(PlaceProgress(role, place, "watching", "raw_tracepoint:x", outcomes, tuple(rows[-3:])))
+            else:
+                found.append(PlaceProgress(role, place, "failed", f"{place}: ssh asks for a password"))
+        return found
+
+    def finish(self) -> dict[Role, PingCapture]:
+        return self.taken
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory, data of one's own, and places that a test can watch."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    FakeWatch.made = []
+    made: Callable[[ConsoleApp], Callable[[PingPlan], FakeWatch]] = lambda _: FakeWatch  # noqa: E731
+    monkeypatch.setattr(ConsoleApp, "watch_ping", property(made))
+    monkeypatch.setattr(ping, "read_tables", lambda: TABLES)
+    yield tmp_path
+
+
+def fill(one: Running, **values: str) -> None:
+    """Put texts into fields; two underscores stand for a dash."""
+    for name, value in values.items():
+        one.app.screen.query_one(f"#field-{name.replace('__', '-')}", Input).value = value
+
+
+async def opened(one: Running) -> str:
+    """Open the wizard, in a console that has all probes."""
+    one.app.manifests = MANIFESTS
+    return await one.press("l")
+
+
+def step(one: Running) -> str:
+    """The step in front."""
+    screen = one.app.screen
+    assert isinstance(screen, PingScreen)
+    return screen.state.step
+
+
+async def test_from_two_names_to_a_page_for_the_ticket_at_80_columns(here: Path) -> None:
+    others = {role: CASE_A[role] for role in ("sender-vm", "receiver-vm")}
+    async with running(size=(80, 24)) as one:
+        text = await opened(one)
+        assert "1 of 6: who pings whom" in text and "a VM by name" in text and "Esc leave" in text
+        fill(one, **{"from": "web-07", "to": "192.0.2.9", "receiver-host": "ssh://root@b"})
+        text = " ".join((await one.press("enter")).split())
+        assert "2 of 6" in text and "sender-host (here): between vnet3 and eth0" in text and "cost: about" in text
+        assert "receiver-host (ssh://root@b)" in text and "Not reached: sender-vm, receiver-vm." in text
+        assert "ping -i 0.05 -c 100 -s 56 192.0.2.9" in text
+        text = await one.press("enter")
+        assert "3 of 6" in text and "20 answered" in text and "ssh asks for a password" in text and "20 sent" in text
+        FakeWatch.made[0].is_over = True
+        screen = one.app.screen
+        assert isinstance(screen, PingScreen)
+        screen._look()
+        text = await one.settled()
+        assert "4 of 6" in text and "captured: ping-" in text and "20 echoes" in text
+        assert "--role receiver-vm --host ssh://root@HOST" in " ".join(text.split())
+        [written] = here.glob("ping-*-sender-host.json")
+        assert len(capture.load(written).packets) == 20 and written.stat().st_mode & 0o777 == 0o600
+        for role, file in others.items():
+            fill(one, file=file)
+            text = await one.press("enter")
+            assert f"ok {role}" in text
+        text = await one.press("enter")
+        assert "5 of 6" in text and "round trip 226.8" in text
+        text = await one.press("end")
+        assert "U_receiver = receiver_host" in text and "joining" not in text
+        await one.press("enter")
+        assert step(one) == "keep"
+        fill(one, name="answer.html")
+        text = await one.press("enter")
+        assert "written to answer.html" in text and (here / "answer.html").read_text().startswith("<!DOCTYPE")
+        text = await one.press("enter")
+        assert "exists already" in text
+
+
+async def test_every_step_goes_back_and_what_was_entered_and_captured_stays() -> None:
+    async with running(size=(80, 24)) as one:
+        await opened(one)
+        fill(one, **{"from": "web-07", "to": "192.0.2.9"})
+        await one.press("enter", "enter")
+        assert step(one) == "watch"
+        await one.press("escape")  # ends the watching, and keeps what it saw
+        assert step(one) == "files"
+        await one.press("enter")
+        assert step(one) == "result"
+        for expected in ("files", "check", "ends"):
+            await one.press("escape")
+            assert step(one) == expected
+        await one.press("escape")
+        assert not isinstance(one.app.screen, PingScreen)
+        await opened(one)
+        assert one.app.screen.query_one("#field-from", Input).value == "web-07"
+        assert len(one.app.screen.state.captures) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"from": "web-07"}, "to: missing: name both ends"),
+        ({"from": "web-07", "to": "192.0.2.9", "sender-vm": "there"}, 'expected "here" or ssh://[USER@]HOST'),
+        ({"from": "web-07", "to": "192.0.2.9", "echoes": "many"}, 'expected a number and a time such as "100 50ms"'),
+        ({"from": "nobody", "to": "192.0.2.99"}, "no vantage point here (no QEMU of this host is named nobody"),
+    ],
+)
+async def test_a_mistake_is_one_line_and_the_step_stays(fields: dict[str, str], said: str) -> None:
+    async with running() as one:
+        await opened(one)
+        fill(one, **fields)
+        text = await one.press("enter")
+        assert said in " ".join(text.split()) and step(one) == "ends"
+
+
+async def test_files_alone_are_a_case_and_what_is_wrong_with_one_is_said(here: Path) -> None:
+    (here / "half.json").write_bytes(Path(CASE_A["sender-vm"]).read_bytes()[:300])
+    async with running() as one:
+        await opened(one)
+        await one.press("enter")
+        assert step(one) == "files" and "there are none yet" in await one.press("enter")
+        for file, said in (
+            ("none.json", "no such file"),
+            ("half.json", "not a ping capture"),
+            ("sender-vm=", "names no"),
+        ):
+            fill(one, file=file)
+            assert said in await one.press("enter") and step(one) == "files"
+        for file in CASE_A.values():
+            fill(one, file=file)
+            await one.press("enter")
+        assert "Without them" not in one.text()
+        text = await one.press("enter")
+        assert "226.8" in text and "-11.1" in text and step(one) == "result"
+
+
+async def test_with_a_baseline_the_answer_is_the_difference_and_is_kept_in_every_form(here: Path) -> None:
+    baseline.save("good", [Path(file) for file in CASE_A.values()])
+    for file, one_capture in linked(10):
+        (here / file).write_bytes(capture.encode(one_capture))
+    (here / "taken.json").write_bytes((DATA / "snapshot-version-1.json").read_bytes())
+    async with running() as one:
+        await opened(one)
+        fill(one, baseline="nothing")
+        await one.press("enter")
+        for role in CASE_A:
+            fill(one, file=f"{role}.json")
+            await one.press("enter")
+        await one.press("enter")
+        assert "no baseline of this name" in one.text() and step(one) == "files"
+        await one.press("escape")
+        fill(one, baseline="good")
+        await one.press("enter")
+        text = await one.press("enter")
+        assert "COMPARED WITH THE BASELINE" in text and "226.8" in text
+        await one.press("enter")
+        for kind, name in (("json", "a.json"), ("snapshot", "taken.json"), ("baseline", "today"), ("md", "a.md")):
+            one.app.screen.query_one("#field-as", Choice).choose(kind)
+            fill(one, name=name)
+            text = await one.press("enter")
+            assert "kept as" in text or "written" in text
+        found = breakdown.load(here / "a.json")
+        assert found.comparison is not None and found.comparison.baseline == "good"
+        assert document.load(here / "taken.json").ping is not None
+        assert len(baseline.load("today").ping) == 4 and (here / "a.md").read_text().startswith("# ")
+        assert json.loads((here / "a.json").read_text())["schema"] == breakdown.SCHEMA
+
+
+async def test_the_end_of_the_console_ends_the_watching() -> None:
+    async with running() as one:
+        await opened(one)
+        fill(one, **{"from": "web-07", "to": "192.0.2.9"})
+        await one.press("enter", "enter")
+        assert step(one) == "watch"
+    assert FakeWatch.made[0].closed
