@@ -132,6 +132,7 @@ def rows(scene: Scene) -> list[TableRow]:
     lost, suppressed = figure.number(ledger.get("lost", 0)), figure.number(ledger.get("suppressed", 0))
     return [
         *made,
+        *_line(scene),
         _plain("missed", lost, f"samples lost; {suppressed} suppressed, {uncounted} not counted"),
         _plain("statistics", figure.percent(duty), "of the time; each run then reads the clock twice more"),
         _plain("machine", _machine(scene), _machine_note(scene)),
@@ -152,6 +153,21 @@ def _row(scene: Scene, one: Spending, note: str) -> TableRow:
             "note": Cell(note, None, "dim"),
         },
     )
+
+
+def _line(scene: Scene) -> list[TableRow]:
+    """What the line to a far host carries, how long it takes, and how well the clocks there are known."""
+    line = scene.connection.line
+    if line is None:
+        return []
+    parts = ["frames, before ssh compresses them"]
+    if line.round_trip_s is not None and line.clock_within_s is not None and line.ahead_s is not None:
+        within, off = figure.duration(line.clock_within_s * 1e9), figure.duration(abs(line.ahead_s) * 1e9)
+        order = "ahead of" if line.ahead_s > 0 else "behind"
+        is_off = abs(line.ahead_s) > line.clock_within_s
+        parts.insert(0, f"its clock {f'is {off} {order} this one' if is_off else 'agrees with this one'} ±{within}")
+        parts.insert(1, f"round trip {figure.duration(line.round_trip_s * 1e9)}")
+    return [_plain("line", figure.rate(line.bytes_per_s, "B"), "; ".join(parts))]
 
 
 def _plain(what: str, now: str, note: str) -> TableRow:

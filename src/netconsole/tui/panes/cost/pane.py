@@ -113,24 +113,7 @@ def process_rows(scene: Scene) -> list[TableRow]:
     machine = state.machine_cpu_pct
     note = Cell("of all CPUs together", None, "dim")
     cells = {"process": Cell("whole machine", "whole"), "cpu": Cell(figure.number(machine), machine), "note": note}
-    return [*rows, *_line_rows(scene), TableRow(Subject("", "probe", "machine", ()), cells)]
-
-
-def _line_rows(scene: Scene) -> list[TableRow]:
-    """The line to a far host: what it carries, how long it takes, and how well the clocks there are known."""
-    line = scene.connection.line
-    if line is None:
-        return []
-    parts = [f"{figure.rate(line.bytes_per_s, 'B')} before compression"]
-    if line.round_trip_s is not None and line.clock_within_s is not None and line.ahead_s is not None:
-        parts.append(f"round trip {figure.duration(line.round_trip_s * 1e9)}")
-        within, off = figure.duration(line.clock_within_s * 1e9), figure.duration(abs(line.ahead_s) * 1e9)
-        order = "ahead of" if line.ahead_s > 0 else "behind"
-        is_off = abs(line.ahead_s) > line.clock_within_s
-        parts.append(f"its clock {f'is {off} {order} this one' if is_off else 'agrees with this one'} (±{within})")
-    name = f"line to {figure.safe(line.address, 60)}"
-    cells = {"process": Cell(name, name), "note": Cell(", ".join(parts), None, "dim")}
-    return [TableRow(Subject("", "probe", "line", ()), cells)]
+    return [*rows, TableRow(Subject("", "probe", "machine", ()), cells)]
 
 
 def actions_block() -> Block:
