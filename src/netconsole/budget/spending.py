@@ -6,10 +6,11 @@ Pure functions of a state and a budget. The result is one of ``ok``, ``near`` (f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.profile.profile import Budget
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import State
@@ -61,7 +62,7 @@ def spendings(state: State, budget: Budget, kernel_pct: float | None = None) -> 
         Spending("ns_per_packet", _ns_per_packet(state, kernel_pct), budget.ns_per_packet),
         Spending("user_cpu_pct", user_cpu_pct(state), budget.user_cpu_pct),
         Spending("memory_mb", None if kb is None else kb / 1024, budget.memory_mb),
-        Spending("events_per_s", events_per_s(state), budget.events_per_s),
+        Spending("events_per_s", events_per_s(state, is_budgeted), budget.events_per_s),
     ]
 
 
@@ -142,13 +143,18 @@ def _sources_there(state: State) -> list[SourceState]:
     return [source for name, source in state.sources.items() if name == "collector" or not state.is_far]
 
 
-def events_per_s(state: State) -> float | None:
-    """Events that probes submitted per second; None while no probe has reported any figure."""
+def is_budgeted(probe: str) -> bool:
+    """Whether the events of a probe are of the profile's budget: details of one row have a limit of their own."""
+    return not probe.endswith(SUFFIX)
+
+
+def events_per_s(state: State, of: Callable[[str], bool] = lambda _: True) -> float | None:
+    """Events that probes submitted per second; None while no probe has reported any figure. ``of``: by name."""
     interval_ns = state.collector.interval_ns
     found = [
         probe.cost.events["submitted"].delta
         for probe in state.probes.values()
-        if probe.measuring and "submitted" in probe.cost.events
+        if probe.measuring and "submitted" in probe.cost.events and of(probe.name)
     ]
     return sum(found) * 1e9 / interval_ns if found and interval_ns else None
 

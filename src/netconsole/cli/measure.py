@@ -92,8 +92,8 @@ def console(
         with live_run(now, chosen, manifests, later=later, host=there) as live:
             if recorder is not None:
                 live.session.attach(recorder)
-            read_facts = partial(facts, there)
-            return run_console(live.session, chosen, manifests, live.enforcer, read_facts, against, recorder)
+            reads = partial(facts, there), against, recorder
+            return run_console(live.session, chosen, manifests, live.enforcer, *reads, live.escalator)
 
 
 def snapshot(

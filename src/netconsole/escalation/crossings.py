@@ -46,12 +46,18 @@ def focus(
 
     ``namespace`` returns the inode of a network namespace that a label names.
     """
+    found = narrowing(labels, knobs, namespace)
+    return found if set(found) & set(NARROWING) else None
+
+
+def narrowing(labels: RowKey, knobs: Mapping[str, Scalar], namespace: Callable[[str], int | None]) -> dict[str, Scalar]:
+    """All filters that the labels of a row give, as :func:`focus` has them; none when the row names nothing."""
     found: dict[str, Scalar] = {}
     for name, label in labels:
         value = _knob(name, label, namespace)
         if name in knobs and value is not None and refusal(name, value, knobs[name]) is None:
             found[name] = value
-    return found if set(found) & set(NARROWING) else None
+    return found
 
 
 def _knob(name: str, label: Label, namespace: Callable[[str], int | None]) -> Scalar:
@@ -69,7 +75,7 @@ def _of_tables(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
         rate = row.per_s(rule.value)
         if rate is not None and rate > rule.over and fits(rule, row.labels):
             what = "" if rule.value == "count" else f" {rule.value}"
-            yield Crossing(rule, row.key, rate, f"{_named(row.labels)}: {figure.rate(rate)}{what}")
+            yield Crossing(rule, row.key, rate, f"{named(row.labels)}: {figure.rate(rate)}{what}")
 
 
 def _of_histograms(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
@@ -78,11 +84,12 @@ def _of_histograms(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
         part = rule.percentile or 0.0
         found = percentile(row.delta, part) if row.delta.count >= MIN_SAMPLES else None
         if found is not None and found > rule.over and fits(rule, row.labels):
-            says = f"{_named(row.labels)}: p{part:g} {figure.quantity(found, row.unit)}"
+            says = f"{named(row.labels)}: p{part:g} {figure.quantity(found, row.unit)}"
             yield Crossing(rule, row.key, found, says)
 
 
-def _named(labels: Mapping[str, Label]) -> str:
+def named(labels: Mapping[str, Label]) -> str:
+    """A row by device, queue, reason, address and port."""
     known = [("", "device"), ("queue ", "queue"), ("", "reason"), ("", "address"), ("port ", "port")]
     parts = [f"{word}{figure.safe(labels[name], 48)}" for word, name in known if labels.get(name) not in (None, "")]
     return " ".join(parts) or "a row without names"

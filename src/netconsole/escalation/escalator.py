@@ -17,15 +17,16 @@ from pathlib import Path
 import msgspec
 
 from netconsole.base import figure, paths
-from netconsole.base.errors import BadInput
+from netconsole.base.errors import BadInput, Unable
 from netconsole.base.files import write_whole
 from netconsole.budget.enforcer import Enforcer
 from netconsole.escalation import crossings
 from netconsole.escalation.crossings import Crossing
+from netconsole.escalation.investigation import EVENTS_PER_S, FOR_S, KERNEL_CPU_PCT, Investigation
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host.reach import namespace_inode
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.escalation_rules import SUFFIX
+from netconsole.profile.escalation_rules import SUFFIX, Escalation
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Profile
 from netconsole.recording import recorder
@@ -35,8 +36,9 @@ from netconsole.session.protocol import Expandable, News
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction
-from netconsole.telemetry.frames import Host
+from netconsole.telemetry.frames import Host, Scalar
 from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import RowKey
 
 MAX_FILES = 200
 """With this many files in the directory, no escalation starts any more. Somebody must look at them first."""
@@ -63,6 +65,8 @@ class _Running:
     over: int = 0
     refused: str | None = None
     taken: Snapshot | None = None
+    asked: Investigation | None = None
+    """What the user investigates; None when a rule started the details. It writes no files."""
     profile: Profile = field(default_factory=lambda: Profile(""))
 
 
@@ -95,18 +99,58 @@ class Escalator:
         self._to_tell: list[BudgetAction] = []
         """Actions to report when the session's view is closed: those who hear of them may open it themselves."""
         self._writers: list[threading.Thread] = []
+        self.investigation: Investigation | None = None
+        """What the user investigates, or did last. It changes only while the session's view is held."""
 
     def start(self) -> None:
-        """Follow the session if the profile has escalations. Call this before the session starts."""
+        """Follow the session. Call this before the session starts. Frames are kept if the profile has escalations."""
         if self._enforcer.profile.escalations:
             self._session.attach(self._flight)
-            self._session.on_news(self._news)
             self._enforcer.give_up_first = self.end_details
+        self._session.on_news(self._news)
+
+    def investigate(self, probe: str, labels: RowKey) -> str:
+        """Start details of this row alone, for a time and a budget of their own; stop them when they are of this row.
+
+        Returns what is done, in one line. Raises Unable.
+        """
+        with self._lock:
+            with self._session.view() as state:
+                told = self._asked_for(state, probe, labels)
+            self._tell_now()
+        return told
+
+    def _asked_for(self, state: State, probe: str, labels: RowKey) -> str:
+        running = self._running
+        if running is not None and running.asked is not None and running.asked.labels == labels:
+            self._end_details(state, running, "you ended it")
+            return "investigation ended; what it saw stays on the page"
+        known, manifest = state.probes.get(probe), self._manifests.get(probe)
+        if manifest is None or "details" not in manifest.modes:
+            raise Unable(f"{figure.safe(probe, 48)} has no details to investigate by")
+        if known is None or not known.measuring:
+            raise Unable(f"{probe} does not run here")
+        if running is not None:
+            until = "" if running.ends_s is None else ", and the frames after it are kept for some seconds more"
+            raise Unable(f"details of {figure.safe(running.crossing.says, 80)} run already{until}")
+        filters = crossings.narrowing(labels, manifest.knobs, partial(namespace_inode, self._host))
+        rule = Escalation(probe, "", "", None, 0.0, {}, FOR_S, EVENTS_PER_S, KERNEL_CPU_PCT)
+        crossing = Crossing(rule, labels, 0.0, crossings.named(dict(labels)))
+        narrowed = " ".join(f"{name}={value}" for name, value in filters.items())
+        one = Investigation(probe, labels, figure.safe(narrowed, 100))
+        at_s = (state.collector.closed_mono_ns or 0) / 1e9
+        one.begin(state.probes.get(one.name))
+        self._load(state, crossing, filters, at_s, one)
+        self.investigation = one
+        of = one.filters or "all that this probe sees: this row names no device or flow"
+        limits = f"{FOR_S:g} s, at most {EVENTS_PER_S:g} samples/s and {KERNEL_CPU_PCT:g} % of a core"
+        self._tell(at_s, one.name, f"details of {of}", f"the user asked; {limits}")
+        return f"{limits}: investigating {of}; i ends it"
 
     def end_details(self, because: str) -> bool:
-        """End the details that run now. False when none do."""
+        """End the details that a rule started. False when none run. What a user asked for has a budget of its own."""
         with self._lock:
-            if self._running is None or self._running.ends_s is not None:
+            if self._running is None or self._running.ends_s is not None or self._running.asked is not None:
                 return False
             with self._session.view() as state:
                 self._end_details(state, self._running, because)
@@ -117,7 +161,7 @@ class Escalator:
         """Write what there is of a running escalation, and wait until all files are written."""
         with self._lock:
             running, self._running = self._running, None
-            if running is not None:
+            if running is not None and running.asked is None:
                 with self._session.view() as state:
                     running.taken = running.taken or self._snapshot(state, running)
                     self._write(running)
@@ -155,28 +199,40 @@ class Escalator:
     def _start(self, state: State, crossing: Crossing, at_s: float) -> bool:
         rule, manifest = crossing.rule, self._manifests[crossing.rule.probe]
         self._described = state.host
-        knobs_now = state.probes[rule.probe].knobs
         filters = crossings.focus(crossing.labels, manifest.knobs, partial(namespace_inode, self._host))
         why_not = self._why_not(filters)
         if filters is None or why_not is not None:
             self._tell(at_s, rule.probe, "no details", f"{crossing.says}, but {why_not}", crossing)
             return False
-        (request,) = plan(Profile(rule.probe), self._manifests, [rule.probe])
-        knobs = {**request.knobs, **knobs_now, **filters, "events_per_s": rule.events_per_s}
-        knobs = {name: value for name, value in knobs.items() if name in manifest.knobs}
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime((state.collector.closed_wall_ns or 0) / 1e9))
-        name = rule.probe + SUFFIX
-        running = self._running = _Running(
-            crossing, name, builder.totals(state), at_s, f"{rule.probe}-{stamp}", profile=self._enforcer.profile
-        )
         self._flight.hold()
         narrowed = " ".join(f"{knob}={value}" for knob, value in filters.items())
         why = f"{crossing.says}, more than {rule.over:g}; for {rule.for_s:g} s at most"
-        self._tell(at_s, name, f"details of {figure.safe(narrowed, 100)}", why, crossing)
-        details = replace(request, name=name, mode="details", knobs=knobs, kernel_cpu_pct=rule.kernel_cpu_pct)
-        future = self._session.load(details, f"because of {why}")
-        future.add_done_callback(lambda done: self._answered(running, done))
+        self._tell(at_s, rule.probe + SUFFIX, f"details of {figure.safe(narrowed, 100)}", why, crossing)
+        self._load(state, crossing, filters, at_s, None, f"because of {why}")
         return True
+
+    def _load(
+        self,
+        state: State,
+        crossing: Crossing,
+        filters: Mapping[str, Scalar],
+        at_s: float,
+        asked: Investigation | None,
+        why: str | None = None,
+    ) -> None:
+        """Start the second instance of the probe, with these filters and the budget of the rule."""
+        rule = crossing.rule
+        known = self._manifests[rule.probe].knobs
+        (request,) = plan(Profile(rule.probe), self._manifests, [rule.probe])
+        knobs = {**request.knobs, **state.probes[rule.probe].knobs, **filters, "events_per_s": rule.events_per_s}
+        knobs = {name: value for name, value in knobs.items() if name in known}
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime((state.collector.closed_wall_ns or 0) / 1e9))
+        name, profile = rule.probe + SUFFIX, self._enforcer.profile
+        running = self._running = _Running(crossing, name, builder.totals(state), at_s, f"{rule.probe}-{stamp}")
+        running.asked, running.profile = asked, profile
+        details = replace(request, name=name, mode="details", knobs=knobs, kernel_cpu_pct=rule.kernel_cpu_pct)
+        future = self._session.load(details, why)
+        future.add_done_callback(lambda done: self._answered(running, done))
 
     def _why_not(self, filters: Mapping[str, object] | None) -> str | None:
         if filters is None:
@@ -198,6 +254,10 @@ class Escalator:
         probe = state.probes.get(running.name)
         if running.began_s is None and probe is not None and probe.measuring:
             running.began_s = at_s
+        if running.asked is not None:
+            running.asked.began_s, running.asked.now_s = running.began_s, at_s
+            if probe is not None:
+                running.asked.follow(probe)
         pct = probe.kernel_cpu_pct if probe is not None and probe.measuring else None
         running.over = running.over + 1 if pct is not None and pct > rule.kernel_cpu_pct else 0
         if running.refused is not None:
@@ -212,7 +272,11 @@ class Escalator:
 
     def _end_details(self, state: State, running: _Running, because: str) -> None:
         at_s = (state.collector.closed_mono_ns or 0) / 1e9
-        running.taken = self._snapshot(state, running)
+        if running.asked is not None:
+            running.asked.why = because
+            self._running = None
+        else:
+            running.taken = self._snapshot(state, running)
         running.ends_s = at_s + running.crossing.rule.keep_s
         self._session.unload(running.name, f"stepped back: {because}").add_done_callback(lambda done: done.exception())
         self._tell(at_s, running.name, "back to summary", because)

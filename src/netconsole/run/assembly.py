@@ -20,10 +20,11 @@ from netconsole.session.live import SELDOM_EVERY_MS, LiveSession
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A session, and the enforcer of its budget. Neither is started."""
+    """A session, the enforcer of its budget, and who carries out escalations. The first two are not started."""
 
     session: LiveSession
     enforcer: Enforcer
+    escalator: Escalator
 
 
 @contextlib.contextmanager
@@ -49,7 +50,7 @@ def live_run(
     escalator = Escalator(session, enforcer, manifests, host=host)
     escalator.start()
     try:
-        yield LiveRun(session, enforcer)
+        yield LiveRun(session, enforcer, escalator)
     finally:
         session.close()
         escalator.close()

@@ -71,6 +71,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("ping", "l", "Ping", "where the time of a ping between two VMs goes", "app.ping", "main"),
     Hotkey("facts.filter", "slash", "Filter facts", "show only facts that contain a text; Esc: all", "filter", "facts"),
     Hotkey("over.back", "escape,backspace", "Back", "go back to where you were", "back", "over", "Esc back"),
+    Hotkey("investigate", "i", "Investigate", "30 s of samples of this row alone; again: stop", "investigate"),
     Hotkey("copy", "y", "Copy", "a command, the finding or the row (OSC 52); again: the next", "copy", label="y copy"),
     Hotkey("pause", "p,space", "Pause", "hold the order of rows, then the screen", "pause", label="p pause"),
     Hotkey("snapshot", "s", "Snapshot", "measure and write a file for a ticket", "app.snapshot", "main", "s snapshot"),

@@ -19,10 +19,12 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.base import figure
+from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
 from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
+from netconsole.escalation.investigation import Investigation
 from netconsole.findings.incident import Incident, document, told
 from netconsole.findings.incidents import Incidents
 from netconsole.probes.manifest import Manifest
@@ -32,6 +34,7 @@ from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import RowKey
 from netconsole.tui import actions
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.overview.against_baseline import Key as AgainstKey
@@ -76,6 +79,15 @@ class Over(Protocol):
         """Shows the scene."""
 
 
+class Investigator(Protocol):
+    """Who can start details of one row (the escalator)."""
+
+    investigation: Investigation | None
+
+    def investigate(self, probe: str, labels: RowKey) -> str:
+        """Starts them, or ends those that run. Returns what is done, in one line. Raises Unable."""
+
+
 class ConsoleApp(App[None]):
     """The console. It tells ``lifeline`` when the user leaves, so that its deadline begins."""
 
@@ -97,6 +109,7 @@ class ConsoleApp(App[None]):
         enforcer: Enforcer | None = None,
         read_facts: ReadFacts | None = None,
         baseline: NamedSnapshots | None = None,
+        investigator: Investigator | None = None,
     ) -> None:
         """``read_facts`` reads the configuration of the measured host. None when nobody can read it."""
         super().__init__(driver_class=ConsoleDriver, ansi_color=True)
@@ -114,6 +127,7 @@ class ConsoleApp(App[None]):
         self._stated_s: int | None = None
         self._drawings = 0
         self._lifeline = lifeline
+        self._investigator = investigator
         self._enforcer = enforcer
         self._frozen: tuple[State, Sequence[Incident], float | None, Sequence[Incident]] | None = None
         """State, findings and age of the figures when the screen was paused."""
@@ -191,7 +205,8 @@ class ConsoleApp(App[None]):
 
         def made(state: State, standing: Sequence[Incident], age_s: float | None) -> Scene:
             picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
-            return Scene(*picture, *done, self.comparison, self.recordings.progress)
+            asked = self._investigator.investigation if self._investigator is not None else None
+            return Scene(*picture, *done, self.comparison, self.recordings.progress, investigation=asked)
 
         if self._frozen is not None:
             state, standing, age_s, log = self._frozen
@@ -436,17 +451,24 @@ class ConsoleApp(App[None]):
         self.say(told, tone)
 
     def on_line_table_opened(self, message: LineTable.Opened) -> None:
-        from netconsole.tui.screens.detail import DetailScreen
-
         key = message.key
         subject = key.subject if isinstance(key, IncidentKey) else key
         if isinstance(key, AgainstKey):
             subject = self._subject_of(key.metric)
         if isinstance(subject, Subject):
             if subject.probe:
-                self.push_screen(DetailScreen(subject, lambda: self.pause, self.session.kind, time.monotonic))
+                self.open(subject)
             else:
                 self.call_later(self._main.action_pane, "cost")
+
+    def open(self, subject: Subject) -> None:
+        """Opens the page of a row, or turns the open page to it."""
+        from netconsole.tui.screens.detail import DetailScreen
+
+        if isinstance(self.screen, DetailScreen):
+            self.screen.turn_to(subject)
+        else:
+            self.push_screen(DetailScreen(subject, lambda: self.pause, self.session.kind, time.monotonic))
 
     async def on_detail_screen_wanted(self, message: DetailScreen.Wanted) -> None:
         """A key of the main screen was pressed on a page above it."""
@@ -454,15 +476,45 @@ class ConsoleApp(App[None]):
             await self.pop_screen()
         await self.run_action(message.action, default_namespace=self._main)
 
+    def subject_of_page(self) -> Subject | None:
+        """The row of the page in front; None on any other screen."""
+        return None if self.screen is self._main else self.subject()
+
     def subject(self) -> Subject | None:
         """The row that keys act on: of the page in front, else the one under the cursor."""
         from netconsole.tui.screens.detail import DetailScreen
 
         if isinstance(self.screen, DetailScreen):
             return self.screen.subject
+        if self.screen is not self._main:
+            return None
         key = self._main.cursor_key()
         subject = key.subject if isinstance(key, IncidentKey) else key
         return subject if isinstance(subject, Subject) else None
+
+    def action_investigate(self) -> None:
+        """Starts details of the subject alone; its page shows what they find. Again: ends them."""
+        from netconsole.tui.panes import advice
+
+        subject = self.subject()
+        if subject is None or self._investigator is None:
+            self.say("choose a row of a live session first", "look")
+            return
+        with self.scene() as scene:
+            wanted = advice.investigable(scene, subject)
+            state = scene.state.probes.get(subject.probe)
+        if wanted is None:
+            samples = state is not None and state.mode == "details"
+            why = "its probe samples already: see Events (8)" if samples else "no probe that shows this can sample it"
+            self.say(why, "look")
+            return
+        if self.subject_of_page() != wanted:
+            self.open(wanted)
+        try:
+            told, tone = self._investigator.investigate(wanted.probe, wanted.key), "ok"
+        except Unable as error:
+            told, tone = str(error), "look"
+        self.call_later(self.say, told, tone)
 
     def action_copy(self) -> None:
         """Copies the first command, finding or row text of the subject; when pressed again, the next of these."""

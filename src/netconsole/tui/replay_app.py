@@ -118,6 +118,9 @@ class ReplayApp(ConsoleApp):
     def action_knobs(self, probe: str | None = None) -> None:
         self.say(_READ_ONLY, "look")
 
+    def action_investigate(self) -> None:
+        self.say(_READ_ONLY, "look")
+
     def action_pin(self) -> None:
         self.say(_READ_ONLY, "look")
 

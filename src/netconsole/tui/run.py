@@ -14,6 +14,7 @@ from netconsole.tui.terminal.lifeline import EXIT_INTERRUPTED, Lifeline, print_q
 
 if TYPE_CHECKING:
     from netconsole.budget.enforcer import Enforcer
+    from netconsole.escalation.escalator import Escalator
     from netconsole.probes.manifest import Manifest
     from netconsole.profile.profile import Profile
     from netconsole.recording.recorder import Recorder
@@ -32,6 +33,7 @@ def run(
     read_facts: ReadFacts | None = None,
     baseline: NamedSnapshots | None = None,
     recorder: Recorder | None = None,
+    escalator: Escalator | None = None,
 ) -> int:
     """Starts a session and shows it until the user or a signal ends it. Returns the exit code.
 
@@ -69,7 +71,7 @@ def run(
 
             app = ReplayApp(session, profile, manifests, keymap, lifeline)
         else:
-            app = ConsoleApp(session, profile, manifests, keymap, lifeline, enforcer, read_facts, baseline)
+            app = ConsoleApp(session, profile, manifests, keymap, lifeline, enforcer, read_facts, baseline, escalator)
         if recorder is not None:
             app.recordings.adopt(recorder)
         app.run(mouse=False)

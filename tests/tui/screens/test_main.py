@@ -268,7 +268,7 @@ async def test_probes_that_only_count_say_how_to_have_events() -> None:
         for probe in one.session.state.probes.values():
             probe.mode = "counters"
             probe.events.clear()
-        assert "for samples press e and set" in " ".join((await one.press("8")).split())
+        assert "for samples press i on a row" in " ".join((await one.press("8")).split())
 
 
 async def test_a_histogram_is_drawn_with_its_percentiles() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.base.errors import BadInput
+from netconsole.base.errors import BadInput, Unable
 from netconsole.budget.enforcer import Enforcer
 from netconsole.cli.main import run
 from netconsole.escalation.crossings import focus, worst
@@ -279,3 +279,53 @@ events_per_s = 20
         assert part in found
     assert run(["profiles", "check", str(path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == len(error.value.problems) >= 8
+
+
+QUIET = Profile("summary", budget=Budget(events_per_s=0.0, action="degrade"), probes={NAME: ProbeChoice()})
+KEY = tuple(sorted(LABELS.items()))
+
+
+def test_what_the_user_investigates_is_of_that_row_alone_and_ends_after_its_time(tmp_path: Path) -> None:
+    session, _, escalator = started(tmp_path, QUIET)
+    limits = "30 s, at most 50 samples/s and 1 % of a core"
+    said = escalator.investigate(NAME, KEY)
+    assert said == f"{limits}: investigating device=tap0 netns=7 protocol=udp; i ends it"
+    (request,) = session.loaded
+    assert (request.mode, request.knobs["device"], request.knobs["events_per_s"]) == ("details", "tap0", 50.0)
+    assert request.kernel_cpu_pct == 1.0
+    fields = {"device": "tap0", "source": "192.0.2.1", "source_port": 9, "target": "192.0.2.2", "target_port": 53}
+    for reason in ("FULL_RING", "FULL_RING", "NO_SOCKET"):
+        session.frame(frames.Event, probe=NAME + SUFFIX, name="drop", fields={**fields, "reason": reason})
+    for _ in range(30):
+        session.second(drops=200)
+    assert not session.unloaded, "the first of these saw it run"
+    session.second(drops=200)
+    assert session.unloaded == [(NAME + SUFFIX, "stepped back: their 30 s are over")]
+    one = escalator.investigation
+    assert one is not None and (one.samples, one.others, one.why) == (2, 1, "their 30 s are over")
+    assert one.groups["flow"] == {"192.0.2.1:9 → 192.0.2.2:53": 2} and one.groups["port"] == {"53": 2}
+    escalator.close()
+    assert list(tmp_path.iterdir()) == [], "it writes no files"
+
+
+def test_the_governor_and_an_investigation_do_not_fight(tmp_path: Path) -> None:
+    session, enforcer, escalator = started(tmp_path, QUIET)
+    escalator.investigate(NAME, KEY)
+    for _ in range(5):
+        count = frames.Count(delta=40, total=200)
+        session.frame(frames.Cost, probe=NAME + SUFFIX, interval_ns=SECOND_NS, events={"submitted": count})
+        session.second(drops=200)
+    assert not session.unloaded and not enforcer.lowered
+    assert not escalator.end_details("the budget is exceeded")
+
+
+def test_asked_again_an_investigation_ends_and_another_one_has_to_wait(tmp_path: Path) -> None:
+    session, _, escalator = started(tmp_path, QUIET)
+    escalator.investigate(NAME, KEY)
+    with pytest.raises(Unable, match="details of tap0 FULL_RING run already"):
+        escalator.investigate(NAME, (("device", "tap1"),))
+    assert "ended" in escalator.investigate(NAME, KEY)
+    assert session.unloaded == [(NAME + SUFFIX, "stepped back: you ended it")]
+    assert "tap1" in escalator.investigate(NAME, (("device", "tap1"),))
+    with pytest.raises(Unable, match="has no details"):
+        escalator.investigate("link_rates", KEY)

@@ -68,6 +68,20 @@ def elsewhere(scene: Scene, subject: Subject) -> list[Subject]:
     ]
 
 
+def investigable(scene: Scene, subject: Subject) -> Subject | None:
+    """The row to investigate for this one: itself, or one that proves the same; None when no probe of these can.
+
+    Not in a recording, and not where the probe samples already.
+    """
+    for one in (subject, *elsewhere(scene, subject)):
+        state, manifest = scene.state.probes.get(one.probe), scene.manifests.get(one.probe)
+        if state is None or manifest is None or one.kind not in ("table", "histogram") or scene.replay is not None:
+            continue
+        if state.measuring and state.mode != "details" and "details" in manifest.modes:
+            return one
+    return None
+
+
 def copies(scene: Scene, subject: Subject) -> list[tuple[str, str]]:
     """What can be copied of a row, each with a word for it: commands, findings, and the row itself."""
     wanted = [("command", line) for line in advice(scene, subject).commands]

@@ -11,7 +11,7 @@ from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.ledger import LEDGER, LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import RowState
-from netconsole.tui.panes import advice, drawn
+from netconsole.tui.panes import advice, drawn, investigation
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.tables import label_text, value_columns
 from netconsole.tui.panes.overview import stands_out
@@ -47,6 +47,7 @@ def lines(scene: Scene, subject: Subject, width: int) -> list[Line]:
     return [
         *_title(scene, manifest, state, subject),
         *_stands_out(scene, subject),
+        *investigation.lines(scene, subject),
         *_advice(scene, subject),
         *_joined(scene, manifest, subject, width),
         *body,
@@ -101,13 +102,18 @@ def _advice(scene: Scene, subject: Subject) -> Iterator[Line]:
     """What to look at next, and commands to copy. A command is never executed."""
     told = advice.advice(scene, subject)
     others = advice.elsewhere(scene, subject)[:1]
+    wanted = advice.investigable(scene, subject)
+    asked = scene.investigation
+    if wanted is not None and (asked is None or asked.why or asked.labels != wanted.key):
+        of = "" if wanted == subject else f" ({_table_of(scene, wanted)})"
+        yield [(f"{_INDENT}i", "key"), (f": 30 s of samples of this alone, with flows, ports and stacks{of}", "")]
     for text in told.next:
         yield [(f"{_INDENT}→ ", "head"), (text, "")]
     for line in told.commands:
         yield [(f"{_INDENT}$ ", "head"), (line, "key")]
     for other in others:
         yield [(f"{_INDENT}Enter: ", "key"), (f"{_table_of(scene, other)} {advice.named(scene, other)}", "")]
-    if told.next or told.commands or others or advice.incidents(scene, subject):
+    if told.next or told.commands or others or wanted or advice.incidents(scene, subject):
         yield []
 
 

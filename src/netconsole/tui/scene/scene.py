@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from netconsole.base import figure
 from netconsole.compare.live import LiveComparison
+from netconsole.escalation.investigation import Investigation
 from netconsole.findings.incident import Incident
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
@@ -68,6 +69,9 @@ class Scene:
     """The position in the recording, in a replay."""
     log: Sequence[Incident] = ()
     """All incidents since the start, the oldest first."""
+
+    investigation: Investigation | None = None
+    """What the user investigates, or did last."""
 
     @property
     def interval_s(self) -> float:

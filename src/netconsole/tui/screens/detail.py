@@ -50,7 +50,7 @@ class DetailScreen(OverScreen):
         return row_page.lines(scene, self.subject, width)
 
     def keys(self) -> Line:
-        pairs = [("Esc", "back"), ("y", "copy")]
+        pairs = [("Esc", "back"), ("i", "investigate"), ("y", "copy")]
         if self._others:
             pairs.append(("Enter", "what also shows it"))
         pairs += [("e", "knobs"), ("s", "snapshot"), ("?", "help"), ("q", "quit")]
@@ -71,8 +71,12 @@ class DetailScreen(OverScreen):
     def action_open(self) -> None:
         """Goes to the row of another table that proves the same."""
         if self._others:
-            self._came_from.append(self.subject)
-            self._show(self._others[0])
+            self.turn_to(self._others[0])
+
+    def turn_to(self, subject: Subject) -> None:
+        """Shows the page of another row; Esc comes back to this one."""
+        self._came_from.append(self.subject)
+        self._show(subject)
 
     def action_pane(self, name: str) -> None:
         self._leave_for(f"pane('{name}')")

@@ -72,7 +72,7 @@ def _note(scene: Scene) -> str:
     modes = {scene.state.probes[name].mode for name in probes}
     if "details" not in modes:
         said = " and ".join(sorted(modes))
-        return f"mode {said} only counts; for samples press e and set {probes[0]} to details"
+        return f"mode {said} only counts; for samples press i on a row, or e and set {probes[0]} to details"
     return "no events yet"
 
 

@@ -1,0 +1,49 @@
+"""What an investigation of a row has found so far: the top flows, ports, processes, places and stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netconsole.base import figure
+from netconsole.escalation.investigation import Group
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.widgets.painted import Line
+
+TOP = 3
+_INDENT = "  "
+_COUNT_COLUMNS = 8
+_TITLES: dict[Group, str] = {
+    "flow": "flows",
+    "port": "ports",
+    "process": "processes",
+    "location": "places",
+    "stack": "stacks, innermost function first",
+}
+
+
+def lines(scene: Scene, subject: Subject) -> Iterator[Line]:
+    """The section of a row's page; nothing when this row was not investigated."""
+    one = scene.investigation
+    if one is None or (one.probe, one.labels) != (subject.probe, subject.key):
+        return
+    if one.why:
+        when = f"over: {figure.safe(one.why, 120)}"
+    elif one.began_s is None:
+        when = "starting; counting goes on meanwhile"
+    else:
+        when = f"{one.left_s:.0f} s left"
+    of = one.filters or "all that the probe sees"
+    yield [(f"{_INDENT}Investigation  ", "head"), (f"{of}; {when}", "ok" if one.why else "look")]
+    others = f"; {figure.count(one.others)} samples of other rows passed the filter" if one.others else ""
+    yield [(f"{_INDENT}{figure.count(one.samples)} samples, not all that happened{others}", "dim")]
+    for group, title in _TITLES.items():
+        counts = one.groups.get(group)
+        if not counts:
+            continue
+        more = f", {TOP} of {len(counts)}" if len(counts) > TOP else ""
+        yield [(f"{_INDENT}{title}{more}", "head")]
+        for text, count in counts.most_common(TOP):
+            share = figure.fit(figure.percent(100 * count / one.samples), _COUNT_COLUMNS, right=True)
+            number = figure.fit(figure.count(count), _COUNT_COLUMNS, right=True)
+            yield [(f"{_INDENT}{number}{share}  ", "strong"), (figure.safe(text, 200), "")]
+    yield []
