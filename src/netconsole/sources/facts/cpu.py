@@ -6,6 +6,7 @@ import re
 
 from netconsole.base.fact_keys import key
 from netconsole.sources.facts.reading import Facts, grouped
+from netconsole.sources.facts.waiting import steal_pct
 
 _CPU = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
@@ -37,6 +38,9 @@ def collect(facts: Facts) -> None:
     cpus = [name for name in facts.entries(_CPU) if re.fullmatch(r"cpu\d+", name)]
     _frequency(facts, cpus)
     _idle(facts, cpus)
+    steal = steal_pct(facts)
+    if steal is not None:
+        facts.put("cpu/steal_pct", steal, "/proc/stat", volatile=True)
     nodes = [name for name in facts.entries(_NODES) if re.fullmatch(r"node\d+", name)]
     facts.ahead(f"{_NODES}/{node}/{file}" for node in nodes for file in ("cpulist", "distance"))
     for node in nodes:

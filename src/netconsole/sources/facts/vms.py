@@ -15,6 +15,7 @@ from netconsole.base.fact_keys import key
 from netconsole.host.target import Question
 from netconsole.sources import qemu
 from netconsole.sources.facts.reading import Facts, decoded, reason
+from netconsole.sources.facts.waiting import waited_pct
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
 _STAT_NICE, _STAT_RT_PRIORITY, _STAT_POLICY = 19 - 3, 40 - 3, 41 - 3
@@ -48,6 +49,7 @@ class Thread:
     comm: str
     cpus: str
     scheduling: str
+    waited_pct: float | None
 
 
 def collect(facts: Facts) -> None:
@@ -78,10 +80,10 @@ def _ahead(facts: Facts, machines: list[int]) -> None:
     """What will be asked of all of them."""
     if facts.target.is_here:
         return
-    facts.ahead(f"/proc/{pid}/status" for pid in machines)
+    facts.ahead(f"/proc/{pid}/{file}" for pid in machines for file in ("status", "cgroup"))
     facts.list_ahead(f"/proc/{pid}/{folder}" for pid in machines for folder in ("task", "fd"))
     tasks = [f"/proc/{pid}/task/{tid}" for pid in machines for tid in facts.entries(f"/proc/{pid}/task")]
-    facts.ahead(f"{task}/{file}" for task in tasks for file in ("comm", "stat", "status"))
+    facts.ahead(f"{task}/{file}" for task in tasks for file in ("comm", "stat", "status", "schedstat"))
     descriptors = [(pid, fd) for pid in machines for fd in facts.entries(f"/proc/{pid}/fd")]
     facts.target.ahead(Question("link", (f"/proc/{pid}/fd/{fd}",)) for pid, fd in descriptors)
     facts.ahead(f"/proc/{pid}/fdinfo/{fd}" for pid, fd in descriptors if facts.link(f"/proc/{pid}/fd/{fd}") == "tun")
@@ -107,6 +109,7 @@ def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: list
             facts.put(key("vm", name, "vcpu", vcpu[1], "cpus"), thread.cpus, f"/proc/{pid}/task/*/status")
             facts.put(key("vm", name, "vcpu", vcpu[1], "scheduling"), thread.scheduling, f"/proc/{pid}/task/*/stat")
             facts.put(key("vm", name, "vcpu", vcpu[1], "tid"), thread.tid, f"/proc/{pid}/task", volatile=True)
+            _waited(facts, key("vm", name, "vcpu", vcpu[1], "waited_pct"), thread, f"/proc/{pid}/task/*/schedstat")
         elif thread.comm.startswith("vhost-"):
             workers.append(thread)  # from 6.4 on a worker is a thread of QEMU
     if not vcpus:
@@ -116,7 +119,13 @@ def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: list
         facts.put(key("vm", name, "vhost", number, "cpus"), worker.cpus, "/proc/*/status")
         facts.put(key("vm", name, "vhost", number, "scheduling"), worker.scheduling, "/proc/*/stat")
         facts.put(key("vm", name, "vhost", number, "tid"), worker.tid, "/proc", volatile=True)
+        _waited(facts, key("vm", name, "vhost", number, "waited_pct"), worker, "/proc/*/schedstat")
     _nics(facts, pid, name, line)
+
+
+def _waited(facts: Facts, name: str, thread: Thread, source: str) -> None:
+    if thread.waited_pct is not None:
+        facts.put(name, thread.waited_pct, source, volatile=True)
 
 
 def _nics(facts: Facts, pid: int, name: str, line: qemu.CommandLine) -> None:
@@ -183,7 +192,9 @@ def _thread(facts: Facts, where: str, tid: int) -> Thread | None:
     except (OSError, IndexError, ValueError):
         return None
     suffix = f" priority {priority}" if priority else f" nice {nice}" if nice else ""
-    return Thread(tid, comm, _status(facts, where).get("Cpus_allowed_list", ""), policy + suffix)
+    return Thread(
+        tid, comm, _status(facts, where).get("Cpus_allowed_list", ""), policy + suffix, waited_pct(facts, where)
+    )
 
 
 def _status(facts: Facts, where: str) -> dict[str, str]:
