@@ -644,6 +644,21 @@ def test_a_firewalls_drops_are_said_with_their_hook(stream: Stream, device: str,
     assert [one.sentence for one in findings.update(stream.state)] == [sentence]
 
 
+def test_replies_to_a_ping_of_a_raw_socket_are_no_incident(stream: Stream) -> None:
+    """The socket got its copy. No ping socket waits for them, so the kernel reports them as dropped."""
+    findings = Incidents({"kernel_drops": catalogue.shipped("kernel_drops")})
+    said = {}
+    for protocol in ("ICMP", "ICMPv6", "UDP"):
+        labels: dict[str, frames.Label] = {"device": "eth0", "netns": "host", "reason": "NO_SOCKET", "class": "benign"}
+        row = Row(labels={**labels, "protocol": protocol}, counts={"count": Count(delta=300, total=300)})
+        stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+        stamp = stream.stamp("kernel_drops")
+        stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=[row]))
+        stream.end()
+        said[protocol] = len(findings.update(stream.state))
+    assert said == {"ICMP": 0, "ICMPv6": 0, "UDP": 1}
+
+
 def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
     assert is_same_place({"device": "lo"}, {"netns": "blue"})
     assert is_same_place({"device": "lo", "port": None}, {"device": "lo", "port": 53})

@@ -36,3 +36,8 @@ def test_a_message_between_processes_is_no_loss() -> None:
         assert reasons.labels(2, function) == {"reason": "NOT_SPECIFIED", "class": "benign", "provenance": "kernel"}
     assert reasons.labels(2, "ip_rcv")["class"] == "suspicious"
     assert DropReasons({}).labels(0, "unix_stream_connect")["class"] == "benign"
+
+
+def test_the_fragments_of_a_packet_are_no_loss_of_their_own() -> None:
+    """They are freed with the packet, and reported as dropped, also when a socket has taken it."""
+    assert DropReasons({"2": "NOT_SPECIFIED"}).labels(2, "skb_release_data")["class"] == "benign"
