@@ -12,6 +12,7 @@ import platform
 import select
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from netconsole.base import paths
@@ -26,6 +27,11 @@ from netconsole_collector.probe.spec import spec_problem
 
 AT_ONCE = 2
 """As many compiles as the collector itself has."""
+NOT_ROOT = (
+    "compiling it needs root where the console runs: BCC makes maps while it compiles",
+    "run netconsole with sudo (sudo -E keeps your ssh agent); what is compiled once needs it no more",
+)
+_CAP_SYS_ADMIN, _CAP_BPF = 21, 39
 _RING = b"\0BPF_MAP_TYPE_RINGBUF\0"
 """The kernel has ring buffers (5.8), if its types name them."""
 
@@ -73,6 +79,8 @@ class FarCompiler:
                 return _failed("failed", "BCC is missing where the console runs", None)
             programs = cache.find(folder, name)
             if programs is None:
+                if not _may_make_maps():
+                    return _failed("unsupported", *NOT_ROOT)
                 with self._room:
                     answer = _compile(job)
                 if not answer["ok"]:
@@ -107,6 +115,15 @@ class FarCompiler:
             "keep_in": self._directory,
             **({"plain": True} if is_plain else {}),
         }
+
+
+def _may_make_maps() -> bool:
+    """Whether this process may, by its capabilities (CAP_BPF since 5.8)."""
+    for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
+        if line.startswith("CapEff:"):
+            mask = int(line.split()[1], 16)
+            return bool(mask >> _CAP_SYS_ADMIN & 1 or mask >> _CAP_BPF & 1)
+    return True
 
 
 def _compile(job: dict[str, Any]) -> dict[str, Any]:

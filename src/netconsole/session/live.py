@@ -451,6 +451,7 @@ class LiveSession:
         except Exception as error:  # a defect, or a kernel's types that make no sense: the other probes go on
             why_not = f"could not be compiled: {type(error).__name__}: {error}"
             self.say(request.name, "failed", request.mode, why_not)
+            self._tell("status")
             future.set_exception(CommandError(why_not))
             return
         if process is not self._process:  # it has ended meanwhile, and the next one is asked for the probe too

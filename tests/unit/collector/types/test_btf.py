@@ -122,3 +122,25 @@ def test_the_running_kernel(tmp_path: Path) -> None:
     first = {member.name: (member.bit_offset, member.bits) for member in types.members(header)[:2]}
     assert set(first) == {"ihl", "version"}
     assert sorted(first.values()) == [(0, 4), (4, 4)]
+
+
+@pytest.mark.parametrize(
+    "name", ['x; __asm__(".incbin \\"/etc/shadow\\"")', "x\n#include </etc/shadow>\n", "x\x1b[2J", "é"]
+)
+def test_a_name_that_is_no_name_in_c_is_refused(name: str, tmp_path: Path) -> None:
+    """The types of a far host become C that is compiled here."""
+    one = BtfBuilder()
+    record = one.record("sk_buff", 4, [(name, one.integer("int", 4), 0)])
+    types = Btf(one.write(tmp_path / "vmlinux"))
+    with pytest.raises(BtfError, match="not one of C") as caught:
+        types.members(record)
+    assert str(caught.value).isprintable()
+
+
+def test_typedefs_in_a_circle_are_refused(tmp_path: Path) -> None:
+    one = BtfBuilder()
+    first = one.typedef("first", 2)
+    one.typedef("second", first)
+    types = Btf(one.write(tmp_path / "vmlinux"))
+    with pytest.raises(BtfError, match="in a circle"):
+        types.strip(first)
