@@ -2,8 +2,9 @@
 
 usage: python bench/healthy.py [MINUTES]      (default 10, of each; needs root)
 
-The healthy load: TCP in both directions over a wire between two namespaces, as fast as it goes, and 2 000 datagrams a
-second to a socket that reads them. Prints every incident with its evidence; asserts nothing.
+The healthy load: TCP in both directions over a wire between two namespaces, as fast as it goes, 2 000 datagrams a
+second to a socket that reads them, 20 a second in fragments, and 20 pings a second from a raw socket. Prints every
+incident with its evidence; asserts nothing. What others do on this host meanwhile is seen, too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ tcp = socket.create_server(("", 5001))
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
 udp.bind(("", 5002))
-threading.Thread(target=lambda: [udp.recv(2048) for _ in iter(int, 1)], daemon=True).start()
+threading.Thread(target=lambda: [udp.recv(8192) for _ in iter(int, 1)], daemon=True).start()
 print("ready", flush=True)
 number = 0
 while True:
@@ -57,11 +58,16 @@ for way in (True, False):
     one = socket.create_connection((target, 5001))
     threading.Thread(target=stream, args=(one, way), daemon=True).start()
     time.sleep(0.2)
+ping, echo = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP), bytes.fromhex("0800f7fe00010000")
+threading.Thread(target=lambda: [ping.recv(2048) for _ in iter(int, 1)], daemon=True).start()
 udp, started, number = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), time.monotonic(), 0
 while True:
     while number < 2000 * (time.monotonic() - started):
         udp.sendto(bytes(200), (target, 5002))
         number += 1
+        if number % 100 == 0:
+            udp.sendto(bytes(4000), (target, 5002))
+            ping.sendto(echo, (target, 0))
     time.sleep(0.01)
 """
 
