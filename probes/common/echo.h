@@ -29,6 +29,10 @@ struct echo_key {
 struct echo_record {
     u64 at_ns[ECHO_POINTS];         /* 0: not seen there */
     u64 device[ECHO_POINTS][2];
+#ifdef ECHO_STAGES
+    u64 irq_ns[5];                  /* S1 to S5 of vhost.h; 0: not seen there */
+    u64 kick_ns[3];                 /* K1 to K3 */
+#endif
     u32 fingerprint;    /* of what it carries; 0: it carries less than 8 bytes, or they could not be read */
     u32 flags;
     u32 repeated;       /* further requests that are the same */
@@ -171,8 +175,9 @@ static inline void echo_stamp(struct echo_record *record, struct echo *echo, u32
     record->at_ns[point] = now;
 }
 
-/* Its request comes to the first point: a record of its own begins. One with the same key that is old has been read by now. */
-static inline void echo_begin(struct nc_config *config, struct echo *echo, u64 *device)
+/* Its request comes to the first point: a record of its own begins. One with the same key that is old has been read by now. NULL: none
+ * begins. */
+static inline struct echo_record *echo_begin(struct nc_config *config, struct echo *echo, u64 *device)
 {
     u64 now = bpf_ktime_get_ns();
     struct echo_record *record = echoes.lookup(&echo->key), *nothing;
@@ -185,21 +190,22 @@ static inline void echo_begin(struct nc_config *config, struct echo *echo, u64 *
             __sync_fetch_and_add(&record->repeated, 1);
             echo_count(REPEATED);
         }
-        return;
+        return NULL;
     }
     nothing = echo_nothing.lookup(&zero);
     if (!nothing)
-        return;
+        return NULL;
     echo_count(ECHOES);
     if (echoes.update(&echo->key, nothing) || !(record = echoes.lookup(&echo->key))) {
         nc_ledger_add(NC_MAP_FULL);
-        return;
+        return NULL;
     }
     record->fingerprint = echo->fingerprint;
     echo_stamp(record, echo, REQUEST_IN, device, now);
+    return record;
 }
 
-/* The echo comes to one of the other points. What it passes there first counts. */
+/* The echo comes to one of the other points. What it passes there first counts. NULL: it was there before, or has no record. */
 static inline struct echo_record *echo_pass(struct echo *echo, u32 point, u64 *device)
 {
     u64 now = bpf_ktime_get_ns();

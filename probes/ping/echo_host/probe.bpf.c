@@ -3,12 +3,15 @@
  * the packet, and back.
  *
  * The host of the VM that pings gets requests from the inside devices, the other host from the outside devices (knob receiver).
+ * Where vhost carries them, the stages between tap and guest are in vhost.h.
  */
 
 #include "../../common/netconsole.h"
 #include "../../common/devices.h"
 #include "../../common/path.h"
+#define ECHO_STAGES
 #include "../../common/echo.h"
+#include "vhost.h"
 
 /* The echo in a packet on a device of a set, if it passes the filters. */
 static inline u32 echo_in(struct echo *echo, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, int sent)
@@ -35,6 +38,7 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     struct net_device *dev = NC_GET(skb, dev);
     struct nc_config *config = nc_config_get();
     struct nc_member *member = nc_member_of(dev);
+    struct echo_record *record = NULL;
     struct echo echo;
     u32 kind;
 
@@ -42,9 +46,11 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     kind = echo_in(&echo, config, skb, dev, 0);
     if (kind == ECHO_REQUEST && is_first(config, member))
-        echo_begin(config, &echo, member->name);
+        record = echo_begin(config, &echo, member->name);
     else if (kind == ECHO_REPLY && !is_first(config, member))
-        echo_pass(&echo, REPLY_IN, member->name);
+        record = echo_pass(&echo, REPLY_IN, member->name);
+    if (record && member->set == NC_SET_inside_devices)
+        echo_from_guest(record, dev);
     return 0;
 }
 
@@ -54,15 +60,18 @@ int on_send(struct bpf_raw_tracepoint_args *ctx)
     struct net_device *dev = NC_ARG(1);
     struct nc_config *config = nc_config_get();
     struct nc_member *member = nc_member_of(dev);
+    struct echo_record *record = NULL;
     struct echo echo;
-    u32 kind;
+    u32 kind, point = REQUEST_OUT;
 
     if (!config || !member)
         return 0;
     kind = echo_in(&echo, config, skb, dev, 1);
     if (kind == ECHO_REQUEST && !is_first(config, member))
-        echo_pass(&echo, REQUEST_OUT, member->name);
+        record = echo_pass(&echo, point = REQUEST_OUT, member->name);
     else if (kind == ECHO_REPLY && is_first(config, member))
-        echo_pass(&echo, REPLY_OUT, member->name);
+        record = echo_pass(&echo, point = REPLY_OUT, member->name);
+    if (record && member->set == NC_SET_inside_devices)
+        echo_to_guest(&echo, record, skb, point);
     return 0;
 }

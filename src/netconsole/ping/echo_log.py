@@ -7,13 +7,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from netconsole.ping.capture import MAX_ECHOES, EchoOutcome, EchoTimes
+from netconsole.ping.capture import MAX_ECHOES, EchoOutcome, EchoTimes, IrqTimes, KickTimes
 from netconsole.telemetry.frames import AnyFrame, Records, Scalar
 from netconsole.telemetry.state import State
 
 POINTS = ("request_in_ns", "request_out_ns", "reply_in_ns", "reply_out_ns")
+IRQ_POINTS = ("s1_ns", "s2_ns", "s3_ns", "s4_ns", "s5_ns")
+KICK_POINTS = ("k1_ns", "k2_ns", "k3_ns")
+"""Where vhost carries an echo: from the tap to the guest's interrupt, and from the guest's kick to the tap."""
 FRAGMENTED = 1
 """ECHO_FRAGMENTED of probes/common/echo.h."""
 _DEVICES = ("request_in", "request_out", "reply_in", "reply_out")
@@ -46,6 +50,8 @@ class Echo:
     duplicates: int
     repeated: int
     flags: int
+    irq_ns: tuple[int | None, ...] = ()
+    kick_ns: tuple[int | None, ...] = ()
 
     @property
     def identity(self) -> EchoIdentity:
@@ -92,6 +98,22 @@ class Echo:
             duplicates=self.duplicates,
             at_ns=first,
         )
+
+    def irq_times(self) -> IrqTimes | None:
+        """Its stages from the tap to the guest's interrupt. None where vhost did not carry it."""
+        if len(self.irq_ns) != len(IRQ_POINTS) or self.irq_ns[1] is None:
+            return None
+        s1_s2, s2_s3, s3_s4, s4_s5 = (_us(begin, end) for begin, end in pairwise(self.irq_ns))
+        total = _us(self.irq_ns[0], self.irq_ns[-1])
+        return IrqTimes(self.seq, self.id, s1_s2, s2_s3, s3_s4, s4_s5, total, self.irq_ns[0])
+
+    def kick_times(self, receiver: bool) -> KickTimes | None:
+        """Its stages from the guest's kick to the tap: of the reply where the VM is pinged, else of the request."""
+        if len(self.kick_ns) != len(KICK_POINTS) or self.kick_ns[0] is None:
+            return None
+        points = (*self.kick_ns, self.at_ns[2 if receiver else 0])
+        k1_k2, k2_k3, k3_k4 = (_us(begin, end) for begin, end in pairwise(points))
+        return KickTimes(self.seq, self.id, k1_k2, k2_k3, k3_k4, _us(points[0], points[-1]), points[0])
 
 
 class EchoLog:
@@ -173,7 +195,13 @@ def _echo(row: dict[str, Scalar]) -> Echo | None:
     if not first or id > 0xFFFF or seq > 0xFFFF:
         return None
     at_ns = (first, out or None, back or None, last or None)
-    return Echo(str(source), str(target), id, seq, at_ns, duplicates, repeated, flags)
+    irq_ns, kick_ns = (tuple(_time(row.get(name)) for name in names) for names in (IRQ_POINTS, KICK_POINTS))
+    return Echo(str(source), str(target), id, seq, at_ns, duplicates, repeated, flags, irq_ns, kick_ns)
+
+
+def _time(value: Scalar) -> int | None:
+    """0, and what is no time, is not known."""
+    return value if isinstance(value, int) and value > 0 else None
 
 
 def _us(begin: int | None, end: int | None) -> float | None:

@@ -13,7 +13,7 @@ import netconsole
 from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe
-from netconsole.ping.capture import SCHEMA, CaptureClock, EchoOutcome, PingCapture, Role, WallPoint
+from netconsole.ping.capture import SCHEMA, CaptureClock, EchoOutcome, PingCapture, Role, VhostIrq, VhostKick, WallPoint
 from netconsole.ping.echo_log import Echo, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between
 from netconsole.ping.watched import notes, watched
@@ -116,11 +116,16 @@ def document(run: VantageRun, state: State, began: float, facts: Mapping[str, Fa
     probe, host = state.probes[run.probe], state.host
     echoes = run.outcomes()
     inside, outside = _devices(run)
+    receiver = VANTAGE_POINTS[run.role].receiver
+    irqs = [irq for echo, _ in echoes if (irq := echo.irq_times()) is not None]
+    kicks = [kick for echo, _ in echoes if (kick := echo.kick_times(receiver)) is not None]
     return PingCapture(
         schema=SCHEMA,
         role=run.role,
         host=host.name if host else "",
         packets=[echo.times(outcome) for echo, outcome in echoes],
+        vhost_irq=VhostIrq(irqs) if irqs else None,
+        vhost_kick=VhostKick(kicks) if kicks else None,
         created=datetime.fromtimestamp(began, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         netconsole=netconsole.__version__,
         kernel=host.kernel if host else None,

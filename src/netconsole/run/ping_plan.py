@@ -131,7 +131,7 @@ def described(made: PingPlan, manifests: Mapping[str, Manifest]) -> list[str]:
     return lines
 
 
-COST = "cost: about 0.1 us for each packet on the watched devices, and 5 us in all for each echo at each vantage point"
+COST = "cost: about 0.1 us for each packet, and 6 us in all for each echo at each vantage point"
 
 
 def _found(role: Role, sender: PingEnd, receiver: PingEnd) -> str | None:

@@ -89,12 +89,12 @@ class TwoHosts:
 class Vantages(Measurement):
     """Vantage points in one collector, each a probe under a name of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *where: Any) -> None:
         self.logs: dict[Role, EchoLog] = {}
         self._points: dict[Role, Between] = {}
         self._of_probe: dict[str, Role] = {}
         self._state = State()
-        super().__init__()
+        super().__init__(*where)
 
     def watch(self, role: Role, between: Between) -> None:
         """Start a vantage point, or give a running one other knobs. Its log begins anew."""

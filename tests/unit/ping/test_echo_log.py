@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netconsole.ping import echo_log
-from netconsole.ping.capture import EchoOutcome
-from netconsole.ping.echo_log import POINTS, Echo, EchoLog, Watched
+from netconsole.ping.capture import EchoOutcome, IrqTimes, KickTimes
+from netconsole.ping.echo_log import IRQ_POINTS, KICK_POINTS, POINTS, Echo, EchoLog, Watched
 from netconsole.telemetry.frames import Records, Scalar
 from netconsole.telemetry.state import State
 
@@ -73,6 +73,19 @@ def test_times_are_microseconds_and_unknown_ones_are_none() -> None:
     assert (whole.request_us, whole.between_us, whole.reply_us, whole.total_us) == (2000, 3000, 4000, 9000)
     assert (part.request_us, part.between_us, part.reply_us, part.total_us) == (None, None, None, None)
     assert (whole.id, whole.seq, whole.at_ns) == (7, 1, 10 * MS)
+
+
+def test_stages_of_vhost_are_those_of_the_echo_itself() -> None:
+    columns = [*COLUMNS, *IRQ_POINTS, *KICK_POINTS]
+    whole = row(1, 40, 41, 60, 61) + [at * MS for at in (41, 43, 46, 50, 55, 34, 36, 39)]
+    polled = row(2, 40, 41, 60, 61) + [at * MS for at in (41, 43, 0, 0, 0, 0, 0, 0)]
+    without = row(3, 40, 41, 60, 61) + [at * MS for at in (41, 0, 0, 0, 0, 0, 0, 0)]
+    first, second, third = given_rows(EchoLog(), whole, polled, without, columns=columns).echoes()
+    assert first.irq_times() == IrqTimes(1, 7, 2000, 3000, 4000, 5000, 14000, 41 * MS)
+    assert first.kick_times(receiver=False) == KickTimes(1, 7, 2000, 3000, 1000, 6000, 34 * MS)
+    assert first.kick_times(receiver=True) == KickTimes(1, 7, 2000, 3000, 21000, 26000, 34 * MS)
+    assert second.irq_times() == IrqTimes(2, 7, 2000, at_ns=41 * MS)
+    assert (second.kick_times(receiver=False), third.irq_times()) == (None, None)
 
 
 def test_a_record_that_comes_again_takes_the_place_of_itself() -> None:

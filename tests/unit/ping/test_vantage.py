@@ -6,7 +6,7 @@ import pytest
 
 from netconsole.base.errors import BadInput
 from netconsole.ping.capture import ROLES, Role
-from netconsole.ping.echo_log import POINTS
+from netconsole.ping.echo_log import IRQ_POINTS, KICK_POINTS, POINTS
 from netconsole.ping.vantage import VANTAGE_POINTS, Between, request_of
 from netconsole.ping.watched import notes, watched
 from netconsole.probes import catalogue
@@ -20,7 +20,8 @@ BARE = ["raw_tracepoint:net_dev_queue", "raw_tracepoint:sk_data_ready"]
 def test_every_role_is_a_probe_that_keeps_records_of_echoes(role: Role) -> None:
     request = request_of(role, Between(limit_s=2.0), MANIFESTS)
     [records] = MANIFESTS[request.name].records.values()
-    assert [column.name for column in records.value if column.name.endswith("_ns")] == list(POINTS)
+    stages = (*IRQ_POINTS, *KICK_POINTS) if VANTAGE_POINTS[role].has_inside else ()
+    assert [column.name for column in records.value if column.name.endswith("_ns")] == [*POINTS, *stages]
     assert request.knobs["receiver"] is role.startswith("receiver")
     assert request.knobs["keep_ms"] == 3000
     assert request.mode == "summary"  # without details there is no budget of events, and nothing to shed
