@@ -47,6 +47,9 @@ AddressOption = Annotated[
 NetnsOption = Annotated[
     str | None, typer.Option("--netns", metavar="NAME", help="Only devices of this network namespace.")
 ]
+VhostOption = Annotated[
+    bool, typer.Option("--no-vhost", help="Leave out the stages of vhost: their hooks see all packets of all VMs.")
+]
 LimitOption = Annotated[str, typer.Option("--limit", metavar="TIME", help="An answer after this is late.")]
 
 
@@ -57,6 +60,7 @@ def capture(
     address: AddressOption = "",
     netns: NetnsOption = None,
     limit: LimitOption = "1s",
+    no_vhost: VhostOption = False,
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long, such as 30s, 5m. Default: until Ctrl-C.")
     ] = None,
@@ -83,7 +87,7 @@ def capture(
 
     point = role_of(role)
     ending = Ending(duration_of(duration), count)
-    between = between_of(inside, outside, address, netns, limit, host)
+    between = between_of(inside, outside, address, netns, limit, host, not no_vhost)
     out.chosen("json", output, ("json",), "json")
     manifests = load_all()
     try:
@@ -120,7 +124,13 @@ def duration_of(duration: str | None) -> float | None:
 
 
 def between_of(
-    inside: list[str] | None, outside: list[str] | None, address: str, netns: str | None, limit: str, host: str | None
+    inside: list[str] | None,
+    outside: list[str] | None,
+    address: str,
+    netns: str | None,
+    limit: str,
+    host: str | None,
+    vhost: bool,
 ) -> Between:
     """Where to measure, from the options. Raises BadInput."""
     from netconsole.base.figure import parse_duration
@@ -138,7 +148,7 @@ def between_of(
         if not found:
             raise bad("--netns", "", f'no network namespace "{safe(netns, 40)}"; ip netns list shows those with a name')
         inode = found
-    return Between(inside or (), outside or (), addresses_of(address), inode, limit_s)
+    return Between(inside or (), outside or (), addresses_of(address), inode, limit_s, vhost)
 
 
 def addresses_of(text: str) -> list[str]:

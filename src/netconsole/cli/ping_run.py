@@ -18,6 +18,7 @@ from netconsole.cli.ping_capture import (
     LimitOption,
     NetnsOption,
     OutsideOption,
+    VhostOption,
     between_of,
     duration_of,
     progress,
@@ -59,6 +60,7 @@ def run(
     ),
     size: Annotated[int, typer.Option("--size", min=16, max=65000, help="Bytes that an echo carries.")] = 56,
     limit: LimitOption = "1s",
+    no_vhost: VhostOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Send nothing: watch somebody's ping.")] = False,
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="End after this time, whatever was seen.")
@@ -81,7 +83,7 @@ def run(
 
     duration_s = duration_of(duration)
     traffic = ping_plan.PingTraffic(count, interval_us_of(interval), size)
-    between = between_of(inside, outside, "", netns, limit, None)
+    between = between_of(inside, outside, "", netns, limit, None, not no_vhost)
     if output is not None and not output.is_dir():
         raise bad(output, "", "no such directory: it takes one file for each vantage point")
     try:

@@ -14,6 +14,7 @@ from netconsole.telemetry.frames import Scalar
 
 CROSSING, STACK = "echo_host", "echo_stack"
 """The probes: of echoes that cross a host, and of those that a machine sends or answers itself."""
+VHOST = "vhost_net"
 KEPT_S = 1.0
 """An echo is followed for so much longer than its time limit: an answer that comes later than that is not seen."""
 
@@ -52,6 +53,8 @@ class Between:
     addresses: Sequence[str] = ()
     netns: int = 0
     limit_s: float = 1.0
+    vhost: bool = True
+    """Whether the stages of vhost are wanted, whose hooks all packets of all VMs pass."""
 
 
 def request_of(role: Role, between: Between, manifests: Mapping[str, Manifest]) -> ProbeRequest:
@@ -73,4 +76,13 @@ def request_of(role: Role, between: Between, manifests: Mapping[str, Manifest]) 
                 raise bad(option, "", why)
     if why := knobs.refusal("address", wanted["address"], ""):
         raise bad("--address", "", why)
-    return ProbeRequest(manifest.name, "summary", {**manifest.knobs, **wanted}, manifest.raw, manifest.code())
+    spec = dict(manifest.raw)
+    if not between.vhost:
+        spec["programs"] = [one for one in programs_of(manifest) if one.get("module") != VHOST]
+    return ProbeRequest(manifest.name, "summary", {**manifest.knobs, **wanted}, spec, manifest.code())
+
+
+def programs_of(manifest: Manifest) -> list[dict[str, object]]:
+    """The programs as the collector takes them."""
+    programs = manifest.raw.get("programs")
+    return [one for one in programs if isinstance(one, dict)] if isinstance(programs, list) else []

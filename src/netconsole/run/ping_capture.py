@@ -139,7 +139,7 @@ def document(run: VantageRun, state: State, began: float, facts: Mapping[str, Fa
             boot_id=host.boot_id if host else "", wall=[WallPoint(ns, unix_ns) for ns, unix_ns in run.log.clocks]
         ),
         ledger=_ledger(run, probe),
-        notes=_notes(run),
+        notes=_notes(run, probe),
         facts=dict(facts),
     )
 
@@ -206,8 +206,10 @@ def _ledger(run: VantageRun, probe: ProbeState) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def _notes(run: VantageRun) -> list[str]:
+def _notes(run: VantageRun, probe: ProbeState) -> list[str]:
     found = notes(run.role, run.attach)
+    if probe.status == "degraded" and probe.why:
+        found.append(safe(probe.why))
     connection = run.session.connection()
     if connection.phase == "lost":
         found.append(f"the collector was lost, and the capture ended: {safe(connection.why or 'no reason known')}")

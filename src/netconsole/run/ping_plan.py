@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from netconsole.base.errors import bad
 from netconsole.ping.capture import Role
-from netconsole.ping.vantage import VANTAGE_POINTS, Between
+from netconsole.ping.vantage import VANTAGE_POINTS, VHOST, Between, programs_of
 from netconsole.probes.manifest import Manifest
 from netconsole.sources.ping_ends import HostTables, PingEnd, find
 
@@ -122,7 +122,7 @@ def described(made: PingPlan, manifests: Mapping[str, Manifest]) -> list[str]:
     lines += made.notes
     for point in made.points:
         manifest = manifests[VANTAGE_POINTS[point.role].probe]
-        hooks = ", ".join(dict.fromkeys(one.attach[0].point.partition(":")[2] for one in manifest.programs))
+        hooks = ", ".join(dict.fromkeys(_hooks(point, manifest)))
         lines.append(f"{point.role} ({point.host}): {_shown(point, manifest)}; attaches to {hooks}")
     rate = 1e6 / made.traffic.interval_us
     who = f"sent at {made.sent_at}" if made.sent_at else "somebody else pings"
@@ -132,6 +132,15 @@ def described(made: PingPlan, manifests: Mapping[str, Manifest]) -> list[str]:
 
 
 COST = "cost: about 0.1 us for each packet, and 6 us in all for each echo at each vantage point"
+
+
+def _hooks(point: PlannedPoint, manifest: Manifest) -> list[str]:
+    """The hooks in words. Those of vhost are many, and one name stands for them."""
+    of_vhost = {str(one["name"]) for one in programs_of(manifest) if one.get("module") == VHOST}
+    names = [one.attach[0].point.partition(":")[2] for one in manifest.programs if one.name not in of_vhost]
+    if of_vhost and point.between.vhost:
+        names.append(f"{len(of_vhost)} of vhost and KVM where they are loaded (all packets of all VMs pass these)")
+    return names
 
 
 def _found(role: Role, sender: PingEnd, receiver: PingEnd) -> str | None:

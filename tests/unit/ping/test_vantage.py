@@ -34,6 +34,12 @@ def test_devices_and_addresses_are_knobs() -> None:
     assert request_of("host", Between(outside=("bond0",)), MANIFESTS).knobs["wire_devices"] == "bond0"
 
 
+def test_the_hooks_of_vhost_can_be_left_out() -> None:
+    with_them, without = (request_of("sender-host", Between(vhost=vhost), MANIFESTS).spec for vhost in (True, False))
+    names = [{one["name"] for one in spec["programs"]} for spec in (with_them, without)]  # type: ignore[attr-defined]
+    assert names[1] == {"receive", "send"} < names[0]
+
+
 @pytest.mark.parametrize(
     ("role", "between", "said"),
     [

@@ -29,8 +29,11 @@ NICS = [("web-07", "52:54:00:00:00:07", "vnet3"), ("web-08", "52:54:00:00:00:08"
 TABLES = HostTables(LINKS, neighbours=NEIGHBOURS, nics=NICS)
 
 
-def made(sender: str, receiver: str, at: dict[Role, str] | None = None, watch: bool = False) -> PingPlan:
-    return plan((sender, receiver), TABLES, at or {}, Between(limit_s=2.0), PingTraffic(10, 20_000, 56), "run", watch)
+def made(
+    sender: str, receiver: str, at: dict[Role, str] | None = None, watch: bool = False, vhost: bool = True
+) -> PingPlan:
+    between, traffic = Between(limit_s=2.0, vhost=vhost), PingTraffic(10, 20_000, 56)
+    return plan((sender, receiver), TABLES, at or {}, between, traffic, "run", watch)
 
 
 def test_a_vm_here_pings_one_elsewhere() -> None:
@@ -117,7 +120,9 @@ def test_the_command_for_a_vantage_point_can_be_run_as_it_is() -> None:
 def test_the_plan_says_what_is_attached_where_and_what_it_costs() -> None:
     lines = described(made("web-07", "192.0.2.9"), catalogue.load_all())
     assert "web-07: VM web-07 has vnet3 (QEMU's command line and descriptors)" in lines
-    assert "sender-host (here): between vnet3 and eth0; attaches to netif_receive_skb, net_dev_start_xmit" in lines
+    hooks = "sender-host (here): between vnet3 and eth0; attaches to netif_receive_skb, net_dev_start_xmit"
+    assert f"{hooks}, 10 of vhost and KVM where they are loaded (all packets of all VMs pass these)" in lines
+    assert hooks in described(made("web-07", "192.0.2.9", vhost=False), catalogue.load_all())
     assert "echoes: 10, 50 a second, 56 bytes each; somebody else pings" in lines
     assert lines[-1].startswith("cost: ")
 
