@@ -7,6 +7,7 @@ import ipaddress
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,7 +95,7 @@ def capture(
         with contextlib.closing(entered(host, manifests)) as there:
             vantage = vantage_run(point, between, manifests, there)
             vantage.session.on_news(progress(vantage))
-            taken = watch(vantage, ending, say, None if host else facts)
+            taken = watch(vantage, ending, say, partial(facts, there))
     except Interrupted as error:
         return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     taken = msgspec.structs.replace(taken, run=run[:200] or None)

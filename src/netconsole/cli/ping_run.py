@@ -28,9 +28,8 @@ from netconsole.cli.ping_capture import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
-    from netconsole.base.fact_keys import FactData
     from netconsole.far.host import AnyHost
     from netconsole.ping.capture import PingCapture
     from netconsole.ping.echo_log import Echo
@@ -131,6 +130,7 @@ def _longest_s(made: PingPlan, limit: str) -> float:
 
 
 def _measured(made: PingPlan, manifests: Mapping[str, Manifest], duration_s: float) -> list[PingCapture]:
+    from netconsole.run.headless import facts
     from netconsole.run.ping_plan import HERE
     from netconsole.run.ping_run import EchoSender
     from netconsole.run.ping_run import run as run_all
@@ -153,17 +153,11 @@ def _measured(made: PingPlan, manifests: Mapping[str, Manifest], duration_s: flo
                 hosts[where] = stack.enter_context(contextlib.closing(there))
             host = hosts[where]
             send = lambda changed: EchoSender(host, target, traffic, changed)  # noqa: E731
-        local = {one.role for one, point in zip(runs, made.points, strict=True) if point.host == HERE}
-        captures = run_all(runs, send, traffic.count, duration_s, say, lambda one: _facts(one, local))
+        of_role = {point.role: hosts[point.host] for point in made.points}
+        captures = run_all(runs, send, traffic.count, duration_s, say, lambda one: facts(of_role[one.role]))
         for one in runs:
             say(summary(one))
         return captures
-
-
-def _facts(run: VantageRun, local: Collection[str]) -> Mapping[str, FactData]:
-    from netconsole.run.headless import facts
-
-    return facts() if run.role in local else {}
 
 
 class EchoLines:

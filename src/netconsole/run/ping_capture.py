@@ -83,7 +83,7 @@ def capture(
     run: VantageRun,
     ending: Ending,
     say: Callable[[str], None],
-    facts: Callable[[], Mapping[str, FactData]] | None,
+    facts: Callable[[], Mapping[str, FactData]],
     on_begin: Callable[[], None] | None = None,
 ) -> PingCapture:
     """Capture until the end, then close the session. ``on_begin`` is called when the probe watches.
@@ -99,9 +99,7 @@ def capture(
             raise Interrupted("ended while the probe was starting")
         run.attach = attached(run)
         began = time.time()
-        read = (
-            facts() if facts is not None else {}
-        )  # before the first echo: reading them takes time on this host's CPUs
+        read = facts()  # before the first echo: reading them takes CPU time
         say(f"watching as {run.role}: {', '.join(run.attach)}")
         if on_begin is not None:
             on_begin()
