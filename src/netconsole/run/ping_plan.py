@@ -135,11 +135,11 @@ COST = "cost: about 0.1 us for each packet, and 6 us in all for each echo at eac
 
 
 def _hooks(point: PlannedPoint, manifest: Manifest) -> list[str]:
-    """The hooks in words. Those of vhost are many, and one name stands for them."""
+    """The hooks in words. Those of vhost are many, and attached only where it is loaded: their number is enough."""
     of_vhost = {str(one["name"]) for one in programs_of(manifest) if one.get("module") == VHOST}
     names = [one.attach[0].point.partition(":")[2] for one in manifest.programs if one.name not in of_vhost]
     if of_vhost and point.between.vhost:
-        names.append(f"{len(of_vhost)} of vhost and KVM where they are loaded (all packets of all VMs pass these)")
+        names.append(f"{len(of_vhost)} hooks of vhost")
     return names
 
 
