@@ -24,6 +24,7 @@ from netconsole.host.target import Question, Target
 from netconsole.sources import facts
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.link_state import LinkTable
+from netconsole.sources.links import Links
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, bound_sockets
 from netconsole.sources.softnet import Softnet
 from netconsole.telemetry.frames import Table
@@ -32,12 +33,15 @@ from netconsole_collector.primitives.changes import PIECE_BYTES, DamagedAnswer, 
 from netconsole_collector.primitives.server import FAILED, HEAD, ITEM
 from tests.support.far_host import NearHost
 
+OLDEST = next((str(one) for one in sorted(Path.home().glob(".pyenv/versions/3.[67].*/bin/python3"))), sys.executable)
+"""As old as there is one here, from 3.6 on."""
+
 
 class Counting(QuestionLine):
     """Counts the lines that go there."""
 
-    def __init__(self) -> None:
-        host = NearHost()
+    def __init__(self, python: str = sys.executable) -> None:
+        host = NearHost(python=python)
         super().__init__(lambda: host.launch_of(question_line.MODULE))
         self.lines = 0
 
@@ -113,6 +117,21 @@ def test_facts_of_a_far_host_are_those_that_are_collected_there(far: FarTarget) 
     settled = {key: fact.value for key, fact in here.items() if not fact.volatile}
     assert {key: fact.value for key, fact in there.items() if not fact.volatile} == settled
     assert {fact.source for fact in there.values()} == {fact.source for fact in here.values()}
+
+
+def test_an_old_python_there_answers_the_same() -> None:
+    line = Counting(OLDEST)
+    far = FarTarget(line)
+    links = Links(far)
+    links.open()
+    for _ in range(4):
+        far.begin()
+        rows = links.read(FrameMaker(target=far))
+    assert rows and line.generation == 1
+    there, here = facts.collect(60, far), facts.collect(60)
+    assert {key for key, fact in there.items() if fact.why} == {key for key, fact in here.items() if fact.why}
+    links.close()
+    line.close()
 
 
 # ---- one line an interval, and only changes ----
