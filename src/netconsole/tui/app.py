@@ -411,7 +411,9 @@ class ConsoleApp(App[None]):
         from netconsole.tui.screens.baselines import BaselinesScreen
 
         current = self.comparison.reference.name if self.comparison is not None else None
-        self.push_screen(BaselinesScreen(self.profile.name, current, self.compare_with))
+        with self.session.view() as state:
+            host = state.host
+        self.push_screen(BaselinesScreen(self.profile.name, current, self.compare_with, host))
 
     def compare_with(self, name: str | None, snapshots: Sequence[Snapshot] = ()) -> None:
         """Compares every figure with these snapshots from now on. None: stops comparing."""

@@ -17,6 +17,7 @@ from netconsole.compare import baseline
 from netconsole.compare.baseline import Summary
 from netconsole.host import identity
 from netconsole.snapshot.document import HostData, Snapshot
+from netconsole.telemetry.frames import Host
 from netconsole.tui import actions
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
@@ -41,10 +42,18 @@ class BaselinesScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("over"))
 
     def __init__(
-        self, profile: str, current: str | None, choose: Callable[[str | None, Sequence[Snapshot]], None]
+        self,
+        profile: str,
+        current: str | None,
+        choose: Callable[[str | None, Sequence[Snapshot]], None],
+        host: Host | None = None,
     ) -> None:
-        """``choose`` is called with the name and the snapshots of the chosen baseline."""
+        """``choose`` is called with the name and the snapshots of the chosen baseline.
+
+        ``host``: the one that is measured; None: this one.
+        """
         super().__init__()
+        self._host = host
         self._profile = profile
         self._current = current
         self._choose = choose
@@ -75,7 +84,7 @@ class BaselinesScreen(Screen[None]):
         self.dismiss()
 
     def _read(self) -> None:
-        here = identity.describe()
+        here = self._host or identity.describe()
         found = baseline.summaries(HostData(name=here.name, kernel=here.kernel), self._profile)
         self.app.call_later(self._show, found)
 
