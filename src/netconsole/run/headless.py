@@ -77,10 +77,11 @@ def measure(
         if not reached:
             _next_interval(session, stop)
         read = facts() if facts is not None else {}
+        line = session.connection().line
         with session.view() as state:
             actions = enforcer.actions if enforcer is not None else ()
             found = document(incidents.log, start.wall_ns)
-            return builder.build(state, manifests, profile, start, read, actions=actions, incidents=found)
+            return builder.build(state, manifests, profile, start, read, actions=actions, incidents=found, line=line)
 
 
 def record(

@@ -14,6 +14,7 @@ from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import Polarity
 from netconsole.profile.profile import Profile
+from netconsole.session.protocol import LineState
 from netconsole.snapshot.document import (
     SCHEMA,
     ColumnData,
@@ -72,7 +73,10 @@ class Totals:
 
 
 def totals(state: State) -> Totals:
-    """The totals now. Call it inside ``Session.view``."""
+    """The totals now. Call it inside ``Session.view``.
+
+    ``line``: that to a far host.
+    """
     mono_ns, wall_ns = _closed(state)
     return Totals(
         mono_ns,
@@ -98,6 +102,7 @@ def build(
     note: str | None = None,
     actions: Iterable[BudgetAction] = (),
     incidents: Sequence[IncidentData] | None = None,
+    line: LineState | None = None,
 ) -> Snapshot:
     """The snapshot from ``since`` to the end of the last interval. Call it inside ``Session.view``."""
     mono_ns, wall_ns = _closed(state)
@@ -116,7 +121,7 @@ def build(
         host=_host(state),
         profile=ProfileData(name=profile.name, budget=profile.budget.as_dict()),
         duration_s=round(duration_ns / 1e9, 6),
-        clock={"start_unix_ns": since.wall_ns, "start_monotonic_ns": since.mono_ns},
+        clock={"start_unix_ns": since.wall_ns, "start_monotonic_ns": since.mono_ns, **_far_clock(line)},
         note=note,
         probes=probes,
         incidents=None if incidents is None else list(incidents),
@@ -124,6 +129,14 @@ def build(
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),
     )
+
+
+def _far_clock(line: LineState | None) -> dict[str, int | None]:
+    """How the wall clock of a far host is related to that of this machine, whose times the document has."""
+    if line is None:
+        return {}
+    known = {"host_ahead_ns": line.ahead_s, "host_within_ns": line.clock_within_s}
+    return {name: None if seconds is None else round(seconds * 1e9) for name, seconds in known.items()}
 
 
 def utc(wall_ns: int) -> str:

@@ -364,7 +364,8 @@ class ConsoleApp(App[None]):
         with self.session.view() as state:
             actions = self._enforcer.actions if self._enforcer is not None else ()
             incidents = document(self._findings.log, since.wall_ns)
-            return builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents)
+            line = self.session.connection().line
+            return builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents, line)
 
     def _write(self, taken: Snapshot, wanted: Wanted) -> None:
         """Writes a snapshot to a file. Runs in a thread. Raises BadInput."""

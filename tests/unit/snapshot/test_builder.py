@@ -20,6 +20,7 @@ from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
 from netconsole.session.live import LiveSession
+from netconsole.session.protocol import LineState
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot, encode, parse
 from netconsole.telemetry import frames
@@ -126,6 +127,19 @@ def test_a_row_has_its_history_in_equal_parts_and_none_that_is_not_its_own(
     stream.state.probes["p"].tables["drops"]._history.clear()  # as when 200 other rows have moved since
     stream.end()
     assert take(stream, manifests, start).probes["p"].row_history == {}
+
+
+def test_a_snapshot_of_a_far_host_says_how_its_clock_stands(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    start = builder.totals(stream.state)
+
+    def clock(line: LineState | None) -> dict[str, int | None]:
+        found = builder.build(stream.state, manifests, PROFILE, start, line=line).clock
+        return {name: value for name, value in found.items() if name.startswith("host_")}
+
+    assert clock(None) == {}
+    assert clock(LineState("ssh://hv", None, None, None, None)) == {"host_ahead_ns": None, "host_within_ns": None}
+    known = LineState("ssh://hv", 0.052, 0.026, -3.5, None)
+    assert clock(known) == {"host_ahead_ns": -3_500_000_000, "host_within_ns": 26_000_000}
 
 
 def test_what_is_unknown_is_null(stream: Stream, manifests: dict[str, Manifest]) -> None:
