@@ -43,6 +43,7 @@ def ping_blocks(breakdown: Breakdown, formulas: bool = True) -> Iterator[ReportB
     yield SummaryLines([*(SummaryLine("", text) for text in told), *noted])
     yield Heading("The way of an echo, us")
     yield _path(breakdown)
+    yield from _spread(breakdown)
     yield from _stages(breakdown)
     yield Heading("By part and by layer, us")
     yield _sums(breakdown, "parts", breakdown.parts, PART_WORDS)
@@ -106,6 +107,20 @@ def _path(breakdown: Breakdown) -> ScaledPath:
                 ScaledBar(f" {half}", f"±{us(row.accuracy_us)}", row.mean_us, us(row.mean_us), _share(row), False)
             )
     return ScaledPath("the way of an echo, from top to bottom", "us", bars)
+
+
+def _spread(breakdown: Breakdown) -> Iterator[ReportBlock]:
+    """How much the times vary from echo to echo, of those that are known echo by echo."""
+    times = {name: one for name, one in _all(breakdown) if one.by == "packets" and one.p50_us is not None}
+    if times:
+        rows = []
+        for name, one in times.items():
+            low, high = one.interval_us or (None, None)
+            sure = us((high - low) / 2) if low is not None and high is not None else figure.UNKNOWN
+            places = (one.min_us, one.p50_us, one.p90_us, one.p99_us, one.max_us)
+            rows.append([name, us(one.mean_us), sure, *(us(place) for place in places)])
+        yield Heading("From echo to echo, us")
+        yield TextTable(["", "mean", "±", "min", "p50", "p90", "p99", "max"], rows, frozenset(range(1, 8)))
 
 
 def _stages(breakdown: Breakdown) -> Iterator[ReportBlock]:

@@ -73,6 +73,8 @@ def test_where_all_captures_share_echoes_every_segment_is_per_echo() -> None:
     assert {one.by for one in found.segments.values()} == {"packets"}
     rest = found.segments["U_receiver"]
     assert rest.p90_us is not None and rest.interval_us is not None and rest.interval_us[0] < mean(found, "U_receiver")
+    text = to_text(of_ping(found), 80)
+    assert "FROM ECHO TO ECHO" in text and max(map(len, text.splitlines())) <= 80
     # Echo n takes n us longer in the wire: a difference of means would not know.
     wire = found.segments["C+J"]
     assert wire.max_us is not None and wire.min_us is not None and wire.max_us - wire.min_us == pytest.approx(19)
