@@ -15,6 +15,7 @@ from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
+from netconsole.sources.protocol_counters import ProtocolCounters
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
 from netconsole.sources.vm_states import VmStates
@@ -23,6 +24,7 @@ from netconsole.telemetry.frames import AnyFrame, Mode, Status
 FACTORIES: dict[str, Callable[[Target], Source]] = {
     "links": Links,
     "softnet": Softnet,
+    "protocol_counters": ProtocolCounters,
     "sockets": SocketGroups,
     "ovs": OvsFlows,
     "vms": VmStates,

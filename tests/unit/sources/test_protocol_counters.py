@@ -1,0 +1,57 @@
+"""protocol_counters reads all layouts of /proc/net, has words for each counter, and begins at the first reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole.base.protocol_losses import meanings
+from netconsole.host.here import Here
+from netconsole.sources.base import FrameMaker, SourceError
+from netconsole.sources.protocol_counters import (
+    ProtocolCounters,
+    parse_conntrack,
+    parse_paired,
+    parse_single,
+)
+from netconsole.telemetry.frames import Table
+
+
+def test_the_layouts_are_read() -> None:
+    assert dict(parse_paired("Ip: A B\nIp: 1 -1\nUdp: C\nUdp: 5\n")) == {"IpA": 1, "IpB": -1, "UdpC": 5}
+    assert dict(parse_single("Ip6InDiscards     \t3\nUdp6NoPorts 4\n")) == {"Ip6InDiscards": 3, "Udp6NoPorts": 4}
+    text = "entries  drop early_drop\n00000001  0000000a 00000000\n00000001  00000010 00000002\n"
+    assert dict(parse_conntrack(text)) == {"Conntrackentries": 2, "Conntrackdrop": 26, "Conntrackearly_drop": 2}
+
+
+@pytest.mark.parametrize("text", ["Ip: A B\nIp: 1\n", "Ip: A\n", "Ip: A\nTcp: 1\n", "Ip: A\nIp: x\n"])
+def test_another_layout_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        list(parse_paired(text))
+
+
+def test_every_counter_has_a_kind_and_words() -> None:
+    assert {kind for kind, _ in meanings().values()} == {"loss", "noise"}
+    assert all(text and len(text) < 90 for _, text in meanings().values())
+
+
+def test_only_what_moved_is_shown_and_the_first_loss_counts(tmp_path: Path) -> None:
+    net = tmp_path / "proc/net"
+    net.mkdir(parents=True)
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/ns/net").touch()
+    (net / "netstat").write_text("TcpExt: ListenOverflows\nTcpExt: 0\n")
+    source = ProtocolCounters(Here(tmp_path))
+    shown: list[list[tuple[object, ...]]] = []
+    for count in (7, 7, 9):
+        (net / "snmp").write_text(f"Udp: RcvbufErrors NoPorts OutDatagrams\nUdp: {count} 0 99\n")
+        if not shown:
+            source.open()
+        *_, table = source.read(FrameMaker())
+        assert isinstance(table, Table)
+        shown.append([(row.labels["counter"], row.labels["class"], row.counts["count"].delta) for row in table.rows])
+    assert shown == [[], [], [("UdpRcvbufErrors", "loss", 2)]]
+    (net / "snmp").write_text("Udp: RcvbufErrors\n")
+    with pytest.raises(SourceError, match="cannot read its layout"):
+        source.read(FrameMaker())
