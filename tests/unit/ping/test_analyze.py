@@ -129,6 +129,17 @@ def test_times_that_a_kernel_does_not_tell_are_in_the_remainder_and_the_others_a
     assert math.isclose(sum(one.mean_us or 0 for one in found.segments.values()), found.round_trip_us or 0)
 
 
+@pytest.mark.parametrize("missing", ["request_us", "between_us", "reply_us", "total_us"])
+def test_a_mean_that_follows_from_the_others_is_computed(missing: str) -> None:
+    means = {"request_us": 12.7, "between_us": 91.3, "reply_us": 9.4, "total_us": 113.4}
+    summary = {name: {"mean": mean, "n": 16} for name, mean in means.items() if name != missing}
+    files = [one for one in case_a() if one.capture.role != "receiver-host"]
+    document = {"schema": capture.SCHEMA, "role": "receiver-host", "summary": summary}
+    found = analyze([*files, CaptureFile("r", capture.parse(json.dumps(document).encode(), "r"))])
+    assert found.parts["receiver_host_us"] == pytest.approx(113.4) and mean(found, "I") == pytest.approx(9.4)
+    assert found.segments["U_receiver"].contains == ["E"]
+
+
 def changed(role: str, **fields: Any) -> list[CaptureFile]:
     """Four captures, one of them with other fields."""
     return [CaptureFile(f, c if c.role != role else capture.parse(json.dumps(

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 
 from netconsole.ping.breakdown import BreakdownCheck
-from netconsole.ping.capture import EchoTimes, PingCapture
+from netconsole.ping.capture import EchoSummary, EchoTimes, PingCapture, TimeSummary
 
 EchoKey: TypeAlias = tuple[int | None, int]
 """Id and sequence. The sequence goes on where ICMP's 16 bits begin again at 0."""
@@ -151,6 +151,20 @@ def _completed(row: EchoTimes) -> EchoTimes:
         name = ("request_us", "between_us", "reply_us")[parts.index(None)]
         return msgspec.structs.replace(row, **{name: rest})
     return row
+
+
+def completed_summary(summary: EchoSummary) -> EchoSummary:
+    """With the one mean that follows from the three others."""
+    parts = {"request_us": summary.request_us, "between_us": summary.between_us, "reply_us": summary.reply_us}
+    missing = [name for name, part in parts.items() if part is None]
+    known = [part for part in parts.values() if part is not None]
+    counts = [part.n for part in (*known, summary.total_us) if part is not None and part.n is not None]
+    n, added = min(counts, default=None), sum(part.mean for part in known)
+    if summary.total_us is None and not missing:
+        return msgspec.structs.replace(summary, total_us=TimeSummary(added, n))
+    if summary.total_us is not None and len(missing) == 1:
+        return msgspec.structs.replace(summary, **{missing[0]: TimeSummary(summary.total_us.mean - added, n)})
+    return summary
 
 
 def _far_too_long(times: dict[EchoKey, EchoTimes]) -> list[EchoKey]:

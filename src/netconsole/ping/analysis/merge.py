@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import NamedTuple, TypeVar
 
 from netconsole.base.errors import bad
-from netconsole.ping.analysis.echoes import ROUNDING_US, WRAP, EchoKey, keyed, named, read
+from netconsole.ping.analysis.echoes import ROUNDING_US, WRAP, EchoKey, completed_summary, keyed, named, read
 from netconsole.ping.breakdown import BreakdownCheck
 from netconsole.ping.capture import (
     EchoSummary,
@@ -106,7 +106,8 @@ def _role(role: Role, files: list[CaptureFile], checks: list[BreakdownCheck]) ->
                 raise bad(file, "role", f"{role} has its {what} already from {first}: give one")
         if capture.packets or capture.summary:
             found = read(capture)
-            times.echoes, times.ended, times.summary = found.times, found.ended, capture.summary
+            times.echoes, times.ended = found.times, found.ended
+            times.summary = None if capture.summary is None else completed_summary(capture.summary)
             checks += found.checks
         if capture.vhost_irq is not None:
             times.irq = _stages(role, "vhost_irq", keyed(capture.vhost_irq.packets), checks)
