@@ -91,8 +91,15 @@ call: it ends with a jump into the function that frees, so the location is that 
 
 _OF_UNIX = re.compile(r"_*unix_")
 """Functions of net/unix."""
-_OF_FRAGMENTS = "skb_release_data"
-"""It frees a packet's list of fragments (net/core/skbuff.c). What became of the packet is told by whoever freed it."""
+_FREED_WITH = (
+    "skb_release_data",
+    "udp_destruct_common",
+    "udp_destruct_sock",
+    "udpv6_destruct_sock",
+    "inet_sock_destruct",
+)
+"""The first frees a packet's list of fragments (net/core/skbuff.c): what became of the packet is told by whoever freed
+it. The others free what waited in a socket that is closed (net/ipv4/udp.c, af_inet.c)."""
 
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
@@ -134,10 +141,11 @@ class DropReasons:
 
         On a kernel without names (before 5.17) the reason is inferred from the function that dropped. What AF_UNIX
         drops is benign: a message between processes of this host is no packet, and who sent it is told. So are the
-        fragments that a packet was put together from: they are freed with it, also when it was received well.
+        fragments that a packet was put together from: they are freed with it, also when it was received well. And what
+        a socket had not read when it was closed.
         """
         found = self._labels(reason, location)
-        if location is not None and (location == _OF_FRAGMENTS or _OF_UNIX.match(location)):
+        if location is not None and (location in _FREED_WITH or _OF_UNIX.match(location)):
             found["class"] = BENIGN
         return found
 

@@ -38,6 +38,7 @@ def test_a_message_between_processes_is_no_loss() -> None:
     assert DropReasons({}).labels(0, "unix_stream_connect")["class"] == "benign"
 
 
-def test_the_fragments_of_a_packet_are_no_loss_of_their_own() -> None:
-    """They are freed with the packet, and reported as dropped, also when a socket has taken it."""
-    assert DropReasons({"2": "NOT_SPECIFIED"}).labels(2, "skb_release_data")["class"] == "benign"
+def test_what_is_freed_with_a_packet_or_a_socket_is_no_loss_of_its_own() -> None:
+    """Fragments are freed with their packet, also when a socket has taken it, and unread packets with their socket."""
+    for function in ("skb_release_data", "udp_destruct_common"):
+        assert DropReasons({"2": "NOT_SPECIFIED"}).labels(2, function)["class"] == "benign"
