@@ -38,7 +38,10 @@ def chosen(format: str | None, output: Path | None, known: Sequence[str], defaul
 def write(content: bytes, output: Path | None) -> None:
     """Write a document to a private file (whole or not at all) or to standard output. Raises BadInput."""
     if output is not None:
+        replaced = stat_of(output) is not None
         write_whole(output, content)
+        if replaced:
+            print(f"netconsole: {safe(output)}: replaced the file that was there", file=sys.stderr)
         return
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()

@@ -11,6 +11,7 @@ import typer
 from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import safe
 from netconsole.cli import replay
+from netconsole.cli.filters import AddressOption, DeviceOption, NetnsOption, PortOption, ProtocolOption, given
 from netconsole.cli.options import (
     DONE,
     INTERRUPTED,
@@ -30,6 +31,7 @@ from netconsole.run.preflight import DEFAULT_PROFILE
 
 DEFAULT_DURATION = "10s"
 MAX_DURATION_S = 24 * 3600.0
+MAX_NOTE = 2000
 
 
 def console(
@@ -42,6 +44,11 @@ def console(
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Record everything to a new file.")
     ] = None,
+    device: DeviceOption = None,
+    netns: NetnsOption = None,
+    address: AddressOption = None,
+    port: PortOption = None,
+    protocol: ProtocolOption = None,
     force: ForceOption = False,
     host: HostOption = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
@@ -50,8 +57,9 @@ def console(
     if context.invoked_subcommand is not None:
         belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe}
         belongs |= {"--baseline": baseline, "--record": record, "--force": force, "--host": host}
-        for name, given in belongs.items():
-            if given:
+        belongs |= {f"--{name}": True for name in given(device, netns, address, port, protocol)}
+        for name, is_given in belongs.items():
+            if is_given:
                 raise bad(name, "", f"write it after the command: netconsole {context.invoked_subcommand} {name} …")
         return DONE
     if version:
@@ -68,7 +76,7 @@ def console(
         against = baseline, resolve(baseline)[0]
     with approach(host) as way:
         try:
-            manifests, chosen, requests = choose(profile, probe, host)
+            manifests, chosen, requests = choose(profile, probe, host, given(device, netns, address, port, protocol))
         except Unable as error:
             shown = replay.offer(str(error))
             if shown is None:
@@ -110,7 +118,15 @@ def snapshot(
         str | None,
         typer.Option("--baseline", metavar="NAME|FILE", help="Compare with it. Exit code 1 if something is worse."),
     ] = None,
+    note: Annotated[
+        str | None, typer.Option("--note", metavar="TEXT", help="A note for the reader: what you see or suspect.")
+    ] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Replace addresses and names by pseudonyms.")] = False,
+    device: DeviceOption = None,
+    netns: NetnsOption = None,
+    address: AddressOption = None,
+    port: PortOption = None,
+    protocol: ProtocolOption = None,
     force: ForceOption = False,
     host: HostOption = None,
 ) -> int:
@@ -130,7 +146,7 @@ def snapshot(
 
         reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
     with approach(host) as way:
-        manifests, chosen, requests = choose(profile, probe, host)
+        manifests, chosen, requests = choose(profile, probe, host, given(device, netns, address, port, protocol))
         from netconsole.run import headless
         from netconsole.run.assembly import live_run
         from netconsole.run.stop import Interrupted
@@ -143,7 +159,8 @@ def snapshot(
                 start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s, host=there
             ) as live:
                 facts = partial(headless.facts, there)
-                taken = headless.measure(live.session, manifests, chosen, duration_s, facts, live.enforcer)
+                what = manifests, chosen, duration_s, facts, live.enforcer, note and note[:MAX_NOTE]
+                taken = headless.measure(live.session, *what)
         except Interrupted as error:
             return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     from netconsole.report import ticket  # late: what writes reports takes memory that the measuring does without

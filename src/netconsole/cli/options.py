@@ -27,7 +27,12 @@ UNABLE = 3
 INTERRUPTED = 130
 
 FORCE_HELP = "Start even if the forecast is over the budget."
-SETTINGS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+SETTINGS: dict[str, Any] = {
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "add_completion": False,  # click completes without options of its own: docs/use/console.md
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
 """Of every Typer application."""
 
 ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="The profile to run.")]
@@ -44,7 +49,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 
 def choose(
-    profile: str, names: Sequence[str] | None, host: str | None = None
+    profile: str,
+    names: Sequence[str] | None,
+    host: str | None = None,
+    filters: Mapping[str, str | int] | None = None,
 ) -> tuple[dict[str, Manifest], Profile, Sequence[ProbeRequest]]:
     """Manifests, profile and what to run. Raises BadInput and Unable before anything is started."""
     from netconsole.host.privileges import require
@@ -54,6 +62,10 @@ def choose(
 
     manifests = load_all()
     chosen = load(profile, manifests)
+    if filters:
+        from netconsole.cli.filters import narrowed
+
+        chosen = narrowed(chosen, manifests, filters, host is not None)
     requests = plan(chosen, manifests, names or ())
     if not requests:
         raise bad("--profile", chosen.name, "all its probes are off: there is nothing to measure")

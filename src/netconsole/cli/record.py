@@ -11,6 +11,7 @@ import typer
 
 from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import memory, safe
+from netconsole.cli.filters import AddressOption, DeviceOption, NetnsOption, PortOption, ProtocolOption, given
 from netconsole.cli.options import (
     BAD_USAGE,
     DONE,
@@ -62,6 +63,11 @@ def record(
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT", help="A note for the reader: what the recording shows.")
     ] = None,
+    device: DeviceOption = None,
+    netns: NetnsOption = None,
+    address: AddressOption = None,
+    port: PortOption = None,
+    protocol: ProtocolOption = None,
     force: ForceOption = False,
     host: HostOption = None,
 ) -> int:
@@ -82,7 +88,7 @@ def record(
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
     max_bytes, max_s = bounds(max_size, max_time)
     with approach(host) as way:
-        manifests, chosen, requests = choose(profile, probe, host)
+        manifests, chosen, requests = choose(profile, probe, host, given(device, netns, address, port, protocol))
         there = enter(way, manifests)
         start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
         modes = {request.name: request.mode for request in start.requests}

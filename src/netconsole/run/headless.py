@@ -46,6 +46,7 @@ def measure(
     duration_s: float,
     facts: Callable[[], Mapping[str, FactData]] | None = None,
     enforcer: Enforcer | None = None,
+    note: str | None = None,
 ) -> Snapshot:
     """Run ``session`` for ``duration_s`` after every probe is attached or was refused, then close it.
 
@@ -81,7 +82,7 @@ def measure(
         with session.view() as state:
             actions = enforcer.actions if enforcer is not None else ()
             found = document(incidents.log, start.wall_ns)
-            return builder.build(state, manifests, profile, start, read, actions=actions, incidents=found, line=line)
+            return builder.build(state, manifests, profile, start, read, note, actions, found, line=line)
 
 
 def record(

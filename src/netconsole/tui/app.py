@@ -513,8 +513,12 @@ class ConsoleApp(App[None]):
             return
         if self.subject_of_page() != wanted:
             self.open(wanted)
+        in_thread(self, partial(self._investigate, self._investigator, wanted), lambda why: self.say(why, "act"))
+
+    def _investigate(self, investigator: Investigator, wanted: Subject) -> None:
+        """Starts or ends details. Runs in a thread: the name of a far host's namespace has to be asked for there."""
         try:
-            told, tone = self._investigator.investigate(wanted.probe, wanted.key), "ok"
+            told, tone = investigator.investigate(wanted.probe, wanted.key), "ok"
         except Unable as error:
             told, tone = str(error), "look"
         self.call_later(self.say, told, tone)

@@ -88,7 +88,7 @@ def _tabs(pane: str, levels: Mapping[str, str], titles: bool) -> list[Piece]:
         if not action.id.startswith("pane."):
             continue
         name = action.call.removeprefix("pane('").removesuffix("')")
-        number = action.id.removeprefix("pane.")
+        number = action.keys.partition(",")[0]
         here = name == pane
         level = levels.get(name, "")
         title = f" {action.title}" if titles or here else ""

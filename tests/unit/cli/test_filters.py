@@ -1,0 +1,54 @@
+"""The filters of the command line reach the knobs of the probes, and what cannot be is one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole.base.errors import BadInput
+from netconsole.cli.filters import given, narrowed
+from netconsole.cli.main import run
+from netconsole.probes.catalogue import shipped
+from netconsole.profile.plan import plan
+from netconsole.profile.profile import ProbeChoice, Profile
+
+MANIFESTS = {name: shipped(name) for name in ("kernel_drops", "socket_drops", "softnet")}
+PROFILE = Profile("p", probes={name: ProbeChoice() for name in MANIFESTS})
+
+
+def test_every_probe_with_the_knob_is_narrowed_also_where_the_profile_says_another_value() -> None:
+    profile = Profile(
+        "p", filters={"port": 1}, probes={**PROFILE.probes, "socket_drops": ProbeChoice(knobs={"port": 2})}
+    )
+    chosen = narrowed(profile, MANIFESTS, given("lo", "7", None, 53, "udp"), is_far=False)
+    knobs = {one.name: one.knobs for one in plan(chosen, MANIFESTS)}
+    assert [knobs["kernel_drops"][name] for name in ("device", "netns", "port", "protocol")] == ["lo", 7, 53, "udp"]
+    assert knobs["socket_drops"]["port"] == 53 and "device" not in knobs["socket_drops"]
+    assert plan(narrowed(chosen, MANIFESTS, {"port": 8}, False), MANIFESTS, ["kernel_drops"])[0].knobs["port"] == 8
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"device": "x" * 16}, "--device: expected the name of an interface"),
+        ({"address": "10.0.0.300"}, "--address: expected an address or a prefix"),
+        ({"port": 70000}, "--port: expected a whole number from 0 to 65535"),
+        ({"protocol": "tpc"}, "--protocol: expected tcp, udp"),
+        ({"netns": "no-such-\x1b[2J"}, "--netns: no network namespace is named"),
+    ],
+)
+def test_what_is_no_filter_is_one_line(filters: dict[str, str | int], said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        narrowed(PROFILE, MANIFESTS, filters, is_far=False)
+    assert said in str(error.value) and "\x1b" not in str(error.value)
+
+
+def test_a_filter_that_no_probe_has_is_refused() -> None:
+    only = Profile("p", probes={"softnet": ProbeChoice()})
+    with pytest.raises(BadInput, match="no probe of profile p has this filter"):
+        narrowed(only, MANIFESTS, {"port": 53}, is_far=False)
+
+
+@pytest.mark.parametrize("command", [[], ["snapshot"], ["probes", "list"]])
+def test_help_has_its_short_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "-h"]) == 0
+    assert "-h, --help" in capsys.readouterr().out
