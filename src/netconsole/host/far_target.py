@@ -267,9 +267,9 @@ class FarTarget:
         if self._line.generation != self._generation:
             self._reset()
         line: dict[str, object] = {"lane": self._lane}
-        expected: list[Question] = []
+        expected: list[tuple[Question, int]] = []
         if not questions:
-            expected = list(self._places)
+            expected = list(self._places.items())
             line["again"] = True
         asked: list[list[object]] = []
         for question in questions:
@@ -277,7 +277,7 @@ class FarTarget:
             if question in self._asked_before and question not in self._places:
                 place = self._places[question] = next(self._numbers)
             asked.append([place, question.method, *map(_argument, question.arguments)])
-            expected.append(question)
+            expected.append((question, place))
         asked += ([0, "close", number] for number in self._closing)
         if asked:
             line["ask"] = asked
@@ -297,10 +297,9 @@ class FarTarget:
             self._generation = _GIVEN_UP
             raise
 
-    def _take(self, body: memoryview, expected: Sequence[Question], is_again: bool) -> None:
+    def _take(self, body: memoryview, expected: Sequence[tuple[Question, int]], is_again: bool) -> None:
         offset, whole_bytes = 0, 0
-        for question in expected:
-            own_place = self._places.get(question, 0)
+        for question, own_place in expected:
             form, place, length, size, took_us = _item(body, offset)
             if is_again and place != own_place:
                 self._put(question, self._kept.last(own_place), 0)  # what is not told has not changed

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from netconsole.base.protocol_losses import meanings
 from netconsole.host.here import HERE
 from netconsole.host.identity import HOST_NETNS, NAMED_NETNS
-from netconsole.host.target import Target
+from netconsole.host.target import Question, Target
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
 from netconsole.telemetry.frames import AnyFrame
 
@@ -110,6 +110,10 @@ class ProtocolCounters:
         if self._wait > 0:
             return
         began = self._target.cpu_s()
+        files = (*PAIRED, *SINGLE, CONNTRACK)
+        self._target.ahead(
+            Question("read", (f"/proc/{pid}/net/{file}",)) for pid in self._pids.values() for file in files
+        )
         for inode, pid in list(self._pids.items()):
             try:
                 self._last[inode] = self._counters(f"/proc/{pid}/net")
@@ -160,7 +164,9 @@ class ProtocolCounters:
     def _named(self) -> dict[int, str]:
         names: dict[int, str] = {}
         try:
-            for entry in self._target.names(NAMED_NETNS):
+            entries = self._target.names(NAMED_NETNS)
+            self._target.ahead(Question("status", (f"{NAMED_NETNS}/{entry}",)) for entry in entries)
+            for entry in entries:
                 names[self._target.status(f"{NAMED_NETNS}/{entry}").inode] = entry.encode(
                     "utf-8", "surrogateescape"
                 ).decode("utf-8", "backslashreplace")

@@ -15,6 +15,7 @@ _DEVICE = rb"/sys/class/net/[^/]+"
 _FILES = re.compile(
     rb"(?:" + _PROCESS + rb"/(?:comm|cmdline|stat|status|ns/net|fdinfo/[0-9]+|task/[0-9]+/(?:comm|stat|status|syscall))"
     rb"|/proc/(?:cpuinfo|meminfo|stat|cmdline|net/softnet_stat|sys/.+|irq/[0-9]+/.+)"
+    rb"|(?:/proc|" + _PROCESS + rb")/net/(?:snmp|netstat|snmp6|sctp/snmp|xfrm_stat|stat/nf_conntrack)"
     rb"|/sys/(?:module/.+|devices/system/.+|kernel/mm/.+|kernel/security/lockdown)"
     rb"|"
     + _DEVICE

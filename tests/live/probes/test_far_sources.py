@@ -14,6 +14,7 @@ from netconsole.sources import facts
 from netconsole.sources.base import FULL_EVERY, FrameMaker, Source
 from netconsole.sources.links import Links
 from netconsole.sources.ovs.flows import OvsFlows
+from netconsole.sources.protocol_counters import ProtocolCounters
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
 from netconsole.sources.vm_states import VmStates
@@ -187,6 +188,17 @@ def test_sockets_vms_and_softnet_are_those_of_the_far_host(target: FarTarget) ->
     assert [row.labels["vm"] for row in read(machines, target)["machines"]] == ["far-vm"]
     assert read(softnet, target)["cpus"]
     sockets.close()
+
+
+def test_protocols_count_in_the_namespaces_of_the_far_host(far: Far, target: FarTarget) -> None:
+    counters = ProtocolCounters(target)
+    counters.open()
+    for _ in range(3):
+        read(counters, target)
+    run(*far.enter, "python3", "-c", "import socket; socket.socket(2, 2).sendto(b'', ('127.0.0.1', 9))")
+    found = read(counters, target)["counters"]
+    assert {row.labels["netns"] for row in found} == {"host"}
+    assert {row.labels["counter"]: row.counts["count"].total > 0 for row in found}["UdpNoPorts"]
 
 
 def test_open_vswitch_is_asked_through_its_far_control_socket(target: FarTarget) -> None:

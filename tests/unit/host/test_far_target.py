@@ -22,10 +22,11 @@ from netconsole.host.here import HERE
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import Question, Target
 from netconsole.sources import facts
-from netconsole.sources.base import FrameMaker
+from netconsole.sources.base import FrameMaker, SourceError
 from netconsole.sources.link_state import LinkTable
 from netconsole.sources.links import Links
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, bound_sockets
+from netconsole.sources.runner import FACTORIES
 from netconsole.sources.softnet import Softnet
 from netconsole.telemetry.frames import Table
 from netconsole_collector.primitives import allowed
@@ -155,6 +156,15 @@ def test_from_the_third_interval_on_all_questions_go_in_one_line_and_only_change
     assert make.interval_ns > 0 and abs(make.mono_ns - HERE.now().mono_ns) < 60e9
 
 
+def test_a_question_may_be_asked_twice_in_one_interval(far: FarTarget) -> None:
+    netlink = far.netlink(NETLINK_SOCK_DIAG)
+    for _ in range(4):
+        far.begin()
+        first, second = bound_sockets(netlink), bound_sockets(netlink)
+        assert {one.inode for one in first} & {one.inode for one in second}
+    netlink.close()
+
+
 def test_a_question_that_is_asked_no_more_is_forgotten_there(line: Counting, far: FarTarget) -> None:
     for _ in range(3):
         far.begin()
@@ -247,6 +257,20 @@ def test_only_what_sources_need_may_be_read(path: str) -> None:
     for check in (allowed.content, allowed.folder, allowed.namespace, allowed.unix_socket):
         with pytest.raises(PermissionError, match="netconsole does not read"):
             check(path.encode())
+
+
+@pytest.mark.parametrize("source", sorted(FACTORIES))
+def test_no_source_asks_for_what_may_not_be_read(far: FarTarget, source: str) -> None:
+    made = FACTORIES[source](far)
+    try:
+        for _ in range(3):
+            far.begin()
+            made.open()
+            made.read(FrameMaker(target=far))
+    except SourceError as error:
+        assert error.state == "unsupported", error
+    finally:
+        made.close()
 
 
 def test_what_may_not_be_read_is_said(far: FarTarget) -> None:
