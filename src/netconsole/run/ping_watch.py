@@ -25,6 +25,7 @@ from netconsole.ping.echo_log import EchoLog
 from netconsole.ping.vantage import request_of
 from netconsole.probes.catalogue import typed_modules
 from netconsole.probes.manifest import Manifest
+from netconsole.run.headless import facts
 from netconsole.run.ping_capture import INTERVAL_S, SETTLE_LIMIT_S, VantageRun, attached, document, next_reading
 from netconsole.run.ping_plan import HERE, PingPlan, PlannedPoint
 from netconsole.run.ping_run import EchoSender
@@ -72,9 +73,9 @@ class PingWatch:
         self,
         plan: PingPlan,
         manifests: Mapping[str, Manifest],
-        read_facts: Callable[[], Mapping[str, FactData]] | None = None,
+        read_facts: Callable[[AnyHost], Mapping[str, FactData]] = facts,
     ) -> None:
-        """``read_facts`` reads the configuration of this machine."""
+        """``read_facts`` reads the configuration of a place, here or far."""
         self._plan = plan
         self._manifests = manifests
         self._read_facts = read_facts
@@ -139,7 +140,7 @@ class PingWatch:
                 return
             run.attach = attached(run)
             began = time.time()
-            facts = self._read_facts() if self._read_facts is not None and host.address is None else {}
+            known = self._read_facts(host)
             place.run, place.why, place.phase = run, ", ".join(run.attach), "watching"
             self._until(lambda: session.connection().phase in ("lost", "ended"), float("inf"), self._over)
             if self._dropped.is_set():
@@ -148,7 +149,7 @@ class PingWatch:
             if self._sender is not None:
                 run.id = self._sender.id
             with session.view() as state:
-                taken = document(run, state, began, facts)
+                taken = document(run, state, began, known)
             place.taken = msgspec.structs.replace(taken, run=self._plan.name)
             place.phase = "ended"
 

@@ -406,7 +406,7 @@ class ConsoleApp(App[None]):
         """Makes what watches the vantage points of a plan. None where nothing can be measured."""
         from netconsole.run.ping_watch import PingWatch
 
-        return lambda plan: PingWatch(plan, self.manifests, self._read_facts)
+        return lambda plan: PingWatch(plan, self.manifests)
 
     def action_baseline(self) -> None:
         from netconsole.tui.screens.baselines import BaselinesScreen
