@@ -42,10 +42,10 @@ OutsideOption = Annotated[
     list[str] | None,
     typer.Option("--outside", metavar="DEVICE", help="The side of the wire. A name, eth*, kind:physical. Repeatable."),
 ]
-AddressOption = Annotated[
+EndsOption = Annotated[
     str, typer.Option("--address", metavar="A[,A]", help="Only pings of this address, or between these two.")
 ]
-NetnsOption = Annotated[
+NamespaceOption = Annotated[
     str | None, typer.Option("--netns", metavar="NAME", help="Only devices of this network namespace.")
 ]
 VhostOption = Annotated[
@@ -58,8 +58,8 @@ def capture(
     role: RoleOption,
     inside: InsideOption = None,
     outside: OutsideOption = None,
-    address: AddressOption = "",
-    netns: NetnsOption = None,
+    address: EndsOption = "",
+    netns: NamespaceOption = None,
     limit: LimitOption = "1s",
     no_vhost: VhostOption = False,
     duration: Annotated[

@@ -16,7 +16,7 @@ from netconsole.cli.options import DONE, INTERRUPTED, entered, fail
 from netconsole.cli.ping_capture import (
     InsideOption,
     LimitOption,
-    NetnsOption,
+    NamespaceOption,
     OutsideOption,
     VhostOption,
     between_of,
@@ -52,7 +52,7 @@ def run(
     ] = None,
     inside: InsideOption = None,
     outside: OutsideOption = None,
-    netns: NetnsOption = None,
+    netns: NamespaceOption = None,
     count: Annotated[int, typer.Option("--count", min=1, max=500_000, metavar="N", help="How many echoes.")] = 100,
     interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="From echo to echo, 0.1ms or more.")] = (
         "100ms"

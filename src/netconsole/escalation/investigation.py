@@ -21,7 +21,7 @@ STACK_FRAMES = 4
 MAX_KEYS = 2000
 """Different flows, ports … that are kept of one kind. 50 samples a second in 30 s are 1500."""
 
-Group = Literal["flow", "port", "process", "location", "stack"]
+SampleGroup = Literal["flow", "port", "process", "location", "stack"]
 Fields = Mapping[str, "Scalar | list[str]"]
 
 
@@ -41,7 +41,7 @@ class Investigation:
     """That fit the row."""
     others: int = 0
     """That passed the filters and are of other rows: the kernel does not filter by every label."""
-    groups: dict[Group, Counter[str]] = field(default_factory=dict)
+    groups: dict[SampleGroup, Counter[str]] = field(default_factory=dict)
     _taken: int = 0
     """Samples that had arrived before, in all."""
 
@@ -90,7 +90,7 @@ def _is_of(fields: Fields, labels: Mapping[str, Label]) -> bool:
     )
 
 
-def _parts(fields: Fields) -> Iterable[tuple[Group, str]]:
+def _parts(fields: Fields) -> Iterable[tuple[SampleGroup, str]]:
     near, far = ("source", "target") if fields.get("source") else ("address", "peer")
     near_port, far_port = ("source_port", "target_port") if near == "source" else ("port", "peer_port")
     if fields.get(near) or fields.get(far):
@@ -106,7 +106,7 @@ def _parts(fields: Fields) -> Iterable[tuple[Group, str]]:
         yield "stack", " < ".join(stack[:STACK_FRAMES])
 
 
-_SINGLE: tuple[Group, ...] = ("process", "location")
+_SINGLE: tuple[SampleGroup, ...] = ("process", "location")
 
 
 def _end(fields: Fields, address: str, port: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netconsole.base import figure
-from netconsole.escalation.investigation import Group
+from netconsole.escalation.investigation import SampleGroup
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.painted import Line
 
 TOP = 3
 _INDENT = "  "
 _COUNT_COLUMNS = 8
-_TITLES: dict[Group, str] = {
+_TITLES: dict[SampleGroup, str] = {
     "flow": "flows",
     "port": "ports",
     "process": "processes",
