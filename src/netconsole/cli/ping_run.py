@@ -12,7 +12,7 @@ import typer
 
 from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import DONE, INTERRUPTED, entered, fail
+from netconsole.cli.options import DONE, INTERRUPTED, UNABLE, entered, fail
 from netconsole.cli.ping_capture import (
     InsideOption,
     LimitOption,
@@ -107,6 +107,8 @@ def run(
     except Interrupted as error:
         return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     _written(captures, name, output)
+    if not any(one.packets for one in captures):
+        return fail("no echo was seen at any vantage point: are addresses and devices right?", UNABLE)
     return DONE
 
 

@@ -58,6 +58,16 @@ def test_run_sends_and_writes_what_every_echo_took(net: TwoHosts, tmp_path: Path
     assert "netconsole ping capture --role receiver-vm --host ssh://root@HOST" in done.stderr
 
 
+def test_a_run_that_sees_no_echo_says_so(net: TwoHosts) -> None:
+    words = ("run", "here", "10.98.77.1", "--outside", "eth0", "--count", "1", "--yes")  # there is no way to it
+    done = subprocess.run(
+        command(net.a.name, *words), capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 3
+    assert "cannot send echoes to 10.98.77.1" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("netconsole: no echo was seen at any vantage point")
+
+
 def test_a_capture_ends_early_with_what_it_has(net: TwoHosts) -> None:
     words = ("capture", "--role", "sender-host", "--inside", TAPS[0], "--outside", WIRES[0])
     with subprocess.Popen(
