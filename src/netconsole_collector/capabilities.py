@@ -2,7 +2,6 @@
 
 import os
 import struct
-import subprocess
 from typing import Any, Callable, Dict, Optional
 
 from netconsole_collector.kernel import attach, bpf_maps, loading, syscalls
@@ -73,6 +72,8 @@ def bcc(python: Optional[str], is_thorough: bool) -> Json:
     """Whether that interpreter has bcc. ``is_thorough`` imports it; else it is only looked for."""
     if python is None:
         return _result(True, "not needed: programs are compiled where the console runs")
+    import subprocess  # 1 MB that a collector which compiles nothing does without
+
     code = _IMPORT_BCC if is_thorough else _FIND_BCC
     try:
         done = subprocess.run(

@@ -23,6 +23,7 @@ from netconsole.far.program import Gone, Launch, ProgramProcess
 from netconsole.far.ssh import SshLine
 
 ABOUT = "netconsole_collector.about"
+ELSEWHERE = "netconsole_collector.elsewhere"
 MAX_ABOUT_BYTES = 1 << 20
 PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python", "python3")
 """The first is the one that may have bcc. The second is that of RHEL 8 where nobody has installed another."""
@@ -156,6 +157,8 @@ class FarHost:
 
     def collector(self, *arguments: str) -> Launch:
         """See :class:`AnyHost`."""
+        if self.compiler is not None and not arguments:
+            return self.launch_of(ELSEWHERE, str(archive.SILENCE_S))
         more = ["--compiled-elsewhere"] if self.compiler is not None else []
         return self.launch_of(COLLECTOR, "--silence-ends", str(archive.SILENCE_S), *more, *arguments)
 
