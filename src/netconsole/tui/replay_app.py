@@ -41,7 +41,7 @@ class ReplayApp(ConsoleApp):
         super().__init__(session, profile, manifests, keymap, lifeline)
         self.replayed = session
         self._main.header_lines = 3
-        self._main.without = frozenset({"knobs"})
+        self._main.without = frozenset({"knobs", "investigate"})
 
     @contextlib.contextmanager
     def scene(self) -> Iterator[Scene]:

@@ -393,7 +393,8 @@ def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset(
     """The keys that matter here. Keys that do not fit are left out: help and palette have them."""
     ids = ["quit", "help", "palette", "pause", "filter", "knobs", "snapshot"]
     if in_table:
-        ids = ["table.open", "filter", "table.sort", "pause", "knobs", "snapshot", "help", "palette", "quit"]
+        ids = ["table.open", "investigate", "copy", "snapshot", "filter", "pause", "knobs", "table.sort"]
+        ids += ["help", "palette", "quit"]
     least = {"quit", "help", "table.open", "pause"}
     labels = [(action_id, actions.get(action_id).label) for action_id in ids if action_id not in without]
     while labels and sum(len(label) + 2 for _, label in labels) > width:
