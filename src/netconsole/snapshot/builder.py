@@ -15,6 +15,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import Polarity
 from netconsole.profile.profile import Profile
 from netconsole.session.protocol import LineState
+from netconsole.snapshot.balance import balance
 from netconsole.snapshot.document import (
     SCHEMA,
     ColumnData,
@@ -125,6 +126,7 @@ def build(
         note=note,
         probes=probes,
         incidents=None if incidents is None else list(incidents),
+        balance=balance(probes),
         cost=_cost(state, probes, since, duration_ns),
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),

@@ -166,6 +166,19 @@ class IncidentData(msgspec.Struct, frozen=True):
     not_measured_since: str | None = None
 
 
+class BalanceData(msgspec.Struct, frozen=True, rename={"entered": "in", "left": "out"}):
+    """A loss that the kernel counts by itself, held against what probes saw. Null: not known, or not of this stage."""
+
+    stage: str
+    device: str | None = None
+    netns: str | None = None
+    entered: int | None = None
+    left: int | None = None
+    dropped: int = 0
+    unexplained: int = 0
+    coverage_pct: float | None = None
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """A whole snapshot. ``incidents``: the worst first, ended ones included; null where nobody looked for them.
 
@@ -186,6 +199,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     governor: list[dict[str, Any]] = []
     facts: dict[str, FactData] = {}
     ping: Breakdown | None = None
+    balance: list[BalanceData] | None = None
 
 
 def seconds(snapshot: Snapshot, probe: str) -> float:

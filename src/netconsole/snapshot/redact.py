@@ -96,7 +96,7 @@ class Redactor:
         document = msgspec.to_builtins(snapshot)
         document["note"] = self._any(document["note"])
         document["host"] = self._any(document["host"])
-        for name in ("cost", "governor", "incidents", "ping"):
+        for name in ("cost", "governor", "incidents", "ping", "balance"):
             document[name] = self._any(document[name])
         for probe in document["probes"].values():
             for name in ("why", "attach", "tables", "events", "cost"):
