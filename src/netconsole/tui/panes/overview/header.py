@@ -79,7 +79,7 @@ def second_line(scene: Scene, pane: str, levels: Mapping[str, str], width: int) 
         for right in costs:
             if cells(tabs) + 1 + cells(right) <= width:
                 return spread(tabs, right, width)
-    return spread(_tabs(pane, levels, False), costs[-1], width)
+    return spread(_tabs(pane, levels, False), [], width)  # the panes' keys come before the cost: pane Cost has it
 
 
 def _tabs(pane: str, levels: Mapping[str, str], titles: bool) -> list[Piece]:
