@@ -1,4 +1,4 @@
-"""Measures what host_path and local_path cost the traffic on this machine: with and without each probe, in turn.
+"""Measures what host_path, local_path and flow_top cost the traffic on this machine: with and without each probe, in turn.
 
 The loads are datagrams through a bridge between namespaces (the sender's CPU time), and round trips. Prints the ratio
 of a window with the probe to the mean of the windows without it before and after. Prints the kernel's nanoseconds per
@@ -204,7 +204,7 @@ def measure(rounds: int, groups: dict[str, list[str]]) -> None:
 
 
 def main() -> None:
-    groups = {"nothing": [], "host_path": ["host_path"], "local_path": ["local_path"]}
+    groups = {"nothing": [], "host_path": ["host_path"], "local_path": ["local_path"], "flow_top": ["flow_top"]}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=tuple(groups), default=list(groups))
