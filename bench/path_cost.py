@@ -1,4 +1,4 @@
-"""Measures what host_path, local_path and flow_top cost the traffic on this machine: with and without each probe, in turn.
+"""Measures what host_path, local_path and flow_top cost the traffic on this machine: with and without each, in turn.
 
 The loads are datagrams through a bridge between namespaces (the sender's CPU time), and round trips. Prints the ratio
 of a window with the probe to the mean of the windows without it before and after. Prints the kernel's nanoseconds per
