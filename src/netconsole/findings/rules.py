@@ -15,6 +15,8 @@ from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
 ANYTHING = "*"
 """Instead of a value in ``where``: the row has this label, and it is not empty."""
 _MAX_NAME = 64
+_HOST = "host"
+"""The network namespace of the host itself, as labels name it."""
 _DEVICES = ("device", "port")
 """Labels that name a device: the host's lo is not that of a container, and a sentence says which."""
 
@@ -94,7 +96,7 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
     namespace = labels.get("netns")
     for label in _DEVICES:
         if isinstance(labels.get(label), str):
-            where = "" if namespace in (None, "", "host") else f" (netns {named['netns']})"
+            where = "" if namespace in (None, "", _HOST) else f" (netns {named['netns']})"
             named[label] = f"{named[label] or 'unknown device'}{where}"
     try:
         return rule.say.format(**{**named, **words})
@@ -106,7 +108,8 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
 def commands(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, ...]:
     """The commands that a rule names, with the row's labels filled in and quoted for a shell.
 
-    A command whose label this row does not have is left out. Control characters never get into one.
+    A command whose label this row does not have is left out. Control characters never get into one. What belongs to
+    another network namespace is asked inside it.
     """
     known = {
         name: shlex.quote(figure.safe(value, _MAX_NAME)) for name, value in labels.items() if value not in (None, "")
@@ -114,7 +117,16 @@ def commands(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, ...]
     filled = []
     for command in rule.commands:
         try:
-            filled.append(command.format(**known))
+            filled.append(_inside(known.get("netns", _HOST)) + command.format(**known))
         except (KeyError, IndexError, ValueError):
             continue
     return tuple(filled)
+
+
+def _inside(netns: str) -> str:
+    """What makes a command run in a network namespace, known by its name or, without one, by its inode."""
+    if netns == _HOST:
+        return ""
+    if netns.isdigit():
+        return f'nsenter -n -t "$(lsns -rno PID {netns} | head -n 1)" '
+    return f"ip netns exec {netns} "

@@ -672,3 +672,13 @@ def test_commands_are_filled_in_and_quoted() -> None:
     assert commands(rule, {"device": "vnet7"}) == ("tc -s qdisc show dev vnet7",)
     assert commands(rule, {"device": "a; rm -rf /\x1b"}) == ("tc -s qdisc show dev 'a; rm -rf /\\x1b'",)
     assert commands(rule, {"device": ""}) == ()
+
+
+def test_commands_for_another_namespace_are_run_inside_it() -> None:
+    manifest = catalogue.shipped("kernel_drops")
+    rule = next(rule for rule in manifest.findings if rule.cause == "qdisc-drops")
+    asks = "tc -s qdisc show dev eth0"
+    assert commands(rule, {"device": "eth0", "netns": "host"}) == (asks,)
+    assert commands(rule, {"device": "eth0", "netns": "web 1"}) == (f"ip netns exec 'web 1' {asks}",)
+    inside = 'nsenter -n -t "$(lsns -rno PID 4026532177 | head -n 1)"'
+    assert commands(rule, {"device": "eth0", "netns": "4026532177"}) == (f"{inside} {asks}",)
