@@ -1,7 +1,7 @@
 """The process behind a pid, and the process that holds a socket: from /proc, and only when somebody asks.
 
-A scan reads every descriptor of every process. On a busy host it takes 10 ms and more, so there is one every few
-seconds at most. A socket has no process (None) until a scan has found it.
+A scan reads every descriptor of every process. On a busy host it takes 10 ms and more, so the next one waits the longer
+the more CPU time it took. A socket has no process (None) until a scan has found it.
 """
 
 import os
@@ -11,9 +11,13 @@ from typing import Any, Dict, Optional
 
 from netconsole_collector.names.descriptors import opened
 
-_SCAN_EVERY_S = 5.0
+_SCAN_EVERY_S = (1.0, 5.0)
+"""At least and at most: from scan to scan."""
+_SHARE = 0.005
+"""Of one CPU: what scans may take, unless they would come more seldom than that."""
 _MAX_SCAN_S = 0.2
-"""A scan that takes longer stops. The next one goes on from there."""
+"""CPU time. A scan that takes more stops, and the next one goes on from there. On a busy host, the time that we wait
+for a CPU is none."""
 _MAX_KNOWN = 16384
 """Sockets of one scan. A scan that finds more stops as well, and the next one forgets what it found."""
 _MAX_ASKED = 3
@@ -85,15 +89,20 @@ class Processes:
             return None
 
     def _scan(self) -> None:
-        started = time.monotonic()
-        self._next_scan = started + _SCAN_EVERY_S
+        started = time.process_time()
+        self._scan_from(started)
+        least, most = _SCAN_EVERY_S
+        taken = time.process_time() - started
+        self._next_scan = time.monotonic() + min(most, max(least, taken / _SHARE))
+
+    def _scan_from(self, started: float) -> None:
         if not self._resume_at or len(self._sockets) >= _MAX_KNOWN:
             self._sockets = {}
         pids = sorted(int(name) for name in os.listdir(self._proc) if name.isdigit())
         for pid in pids:
             if pid <= self._resume_at:
                 continue
-            if time.monotonic() - started > _MAX_SCAN_S or len(self._sockets) >= _MAX_KNOWN:
+            if time.process_time() - started > _MAX_SCAN_S or len(self._sockets) >= _MAX_KNOWN:
                 self._resume_at = pid - 1
                 return
             self._scan_process(pid)

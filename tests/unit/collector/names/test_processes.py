@@ -89,3 +89,24 @@ def test_an_owner_is_looked_for_seldom_and_kept(tmp_path: Path) -> None:
     (process / "fd" / "4").symlink_to("socket:[778]")
     assert processes.of_socket(778) is None  # not before the next scan
     assert processes.of_socket(0) is None
+
+
+@pytest.mark.parametrize(("taken_s", "pause_s"), [(0.0, 1.0), (0.01, 2.0), (0.19, 5.0)])
+def test_scans_pause_the_longer_the_more_cpu_time_they_take(
+    taken_s: float, pause_s: float, processes: MadeUpProcesses, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = [0.0]
+
+    def process_time() -> float:
+        spent[0] += taken_s / 2  # the clock is read at the begin, once for the process, and at the end
+        return spent[0]
+
+    monkeypatch.setattr("netconsole_collector.names.processes.time.process_time", process_time)
+    processes.start(20, [7])
+    found = of_host.Processes(str(processes.root))
+    assert (found.of_socket(7), found.of_socket(8)) == ("server (20)", None)
+    processes.start(21, [8])
+    for after_s, process in ((pause_s - 0.1, None), (0.2, "server (21)")):
+        clock[0] += after_s
+        found.refresh()
+        assert found.of_socket(8) == process
