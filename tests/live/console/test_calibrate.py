@@ -86,7 +86,8 @@ def test_a_probe_that_wastes_two_microseconds_a_packet_is_found_in_the_kernel(fo
 def test_and_in_what_it_takes_from_the_sender(found: dict[str, Entry]) -> None:
     change = of_the_sender(found["waste"])
     print(change)
-    assert change.verdict == "slower"
+    # Where nothing attached looks like the waste as well, the result may say that it cannot tell.
+    assert change.verdict in (("slower",) if noise_ns(found["waste"]) < WASTE_NS / 2 else ("slower", NONE))
     pct_of = change.change_pct
     low, value, high = (change.before * pct / 100 for pct in (pct_of.low, pct_of.value, pct_of.high))
     assert_holds_the_waste(Span(value, low, high))

@@ -95,6 +95,7 @@ class Fault:
     lost: int | None = None
     is_small: bool = False
     needs: str = ""
+    until: Sequence[str] = ()
     a: Namespace = field(init=False)
     b: Namespace = field(init=False)
     running: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -122,6 +123,10 @@ class Fault:
                 if not self.needs or self.needs not in str(error):
                     raise
                 self.cannot = str(error)
+        if self.until:
+            asks, shown = self.until
+            while shown not in self._run(asks):
+                pass  # the kernel tells of a carrier some time after it was lost
         if "198.51.100.7" in self.send:
             self.a.ip("route", "add", "198.51.100.0/24", "via", Wire.ADDRESSES[1])
 
@@ -129,9 +134,9 @@ class Fault:
     cannot: str = ""
     """What this kernel lacks for it."""
 
-    def _run(self, line: str) -> None:
+    def _run(self, line: str) -> str:
         end, _, command = line.partition(" ")
-        {"a": self.a, "b": self.b}[end].run(*command.split())
+        return {"a": self.a, "b": self.b}[end].run(*command.split())
 
     def _stand(self, stack: ExitStack, code: str) -> None:
         process = self.b.start(code)
