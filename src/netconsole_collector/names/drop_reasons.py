@@ -89,8 +89,9 @@ _OVS_SENDS = ("do_output", "do_execute_actions")
 """Since 6.7 these functions say why they drop. A drop there without a reason was made by ovs_vport_send, which they
 call: it ends with a jump into the function that frees, so the location is that of its caller."""
 
-_OF_UNIX = re.compile(r"_*unix_")
-"""Functions of net/unix."""
+_OF_NO_NETWORK = re.compile(r"_*(?:unix_|vsock_|virtio_transport_|vhost_transport_|vmci_transport_|hvs_)")
+"""Functions of net/unix, and of net/vmw_vsock with its transports. The latter free every message that only controls a
+connection, such as an update of credit, as if it were dropped (virtio_transport_recv_connected)."""
 _FREED_WITH = (
     "skb_release_data",
     "udp_destruct_common",
@@ -140,12 +141,12 @@ class DropReasons:
         """The reason of a drop, as ``reason``, and the labels that it brings.
 
         On a kernel without names (before 5.17) the reason is inferred from the function that dropped. What AF_UNIX
-        drops is benign: a message between processes of this host is no packet, and who sent it is told. So are the
-        fragments that a packet was put together from: they are freed with it, also when it was received well. And what
-        a socket had not read when it was closed.
+        and AF_VSOCK drop is benign: a message between processes of this host, or between it and a guest, is no packet,
+        and who sent it is told. So are the fragments that a packet was put together from: they are freed with it, also
+        when it was received well. And what a socket had not read when it was closed.
         """
         found = self._labels(reason, location)
-        if location is not None and (location in _FREED_WITH or _OF_UNIX.match(location)):
+        if location is not None and (location in _FREED_WITH or _OF_NO_NETWORK.match(location)):
             found["class"] = BENIGN
         return found
 

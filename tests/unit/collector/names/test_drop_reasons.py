@@ -32,9 +32,10 @@ def test_drops_of_open_vswitch_have_a_reason_on_every_kernel() -> None:
 def test_a_message_between_processes_is_no_loss() -> None:
     """Before 6.14 a connection that nobody takes ends so: whenever a program looks up a user name, and no nscd runs."""
     reasons = DropReasons({"2": "NOT_SPECIFIED"})
-    for function in ("unix_stream_connect", "__unix_gc"):
+    for function in ("unix_stream_connect", "__unix_gc", "virtio_transport_recv_pkt", "vsock_release"):
         assert reasons.labels(2, function) == {"reason": "NOT_SPECIFIED", "class": "benign", "provenance": "kernel"}
     assert reasons.labels(2, "ip_rcv")["class"] == "suspicious"
+    assert reasons.labels(2, "virtio_net_hdr_to_skb")["class"] == "suspicious"
     assert DropReasons({}).labels(0, "unix_stream_connect")["class"] == "benign"
 
 
