@@ -1,0 +1,224 @@
+"""softirq_health on softirqs of the test's own: how late, how long, how many, and what is lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.live.contexts.unattached import UnattachedProbe, on_cpu
+
+PROBE = "softirq_health"
+Load = Callable[..., UnattachedProbe]
+
+NET_TX, NET_RX = 2, 3
+OTHERS = (0, 1, 4, 5, 6, 7, 8, 9)
+NAMES = {NET_TX: "NET_TX", NET_RX: "NET_RX"}
+MS = 1_000_000
+
+
+def wait(ms: float) -> None:
+    """Here on this CPU: a sleep may take much longer."""
+    end = time.monotonic_ns() + ms * MS
+    while time.monotonic_ns() < end:
+        pass
+
+
+class Softirq:
+    """One run of a softirq, and between which bounds its latency and its length lie."""
+
+    def __init__(self, probe: UnattachedProbe, number: int, late_ms: float, long_ms: float) -> None:
+        before = time.monotonic_ns()
+        probe.run("raised", number)
+        raised = time.monotonic_ns()
+        wait(late_ms)
+        entering = time.monotonic_ns()
+        probe.run("entered", number)
+        entered = time.monotonic_ns()
+        wait(long_ms)
+        leaving = time.monotonic_ns()
+        probe.run("left", number)
+        self.late = entering - raised, entered - before
+        self.long = leaving - entered, time.monotonic_ns() - entering
+        self.entered = entering, entered
+
+
+def lies(value: int, *bounds: tuple[int, int]) -> bool:
+    """Between the sums of the bounds."""
+    return sum(low for low, _ in bounds) <= value <= sum(high for _, high in bounds)
+
+
+@pytest.mark.proves(
+    "softirq_health",
+    "histograms.late",
+    "histograms.late.{cpu,softirq}",
+    "tables.cpus.{cpu,rx_runs,rx_ns,tx_runs,tx_ns,rx_longest_ns}",
+    "modes.summary",
+)
+def test_times_are_those_that_have_passed(load: Load) -> None:
+    probe = load(PROBE)
+    cpu = max(os.sched_getaffinity(os.getppid()))
+    with on_cpu(cpu):
+        received = [Softirq(probe, NET_RX, *times) for times in ((3, 4), (1, 9))]
+        sent = [Softirq(probe, NET_TX, *times) for times in ((6, 2), (2, 1), (1, 5))]
+        for other in OTHERS:
+            Softirq(probe, other, 0, 0)
+    probe.read()
+    row = probe.row("cpus")
+    assert (row["cpu"], row["rx_runs"], row["tx_runs"]) == (cpu, 2, 3)
+    assert lies(row["rx_ns"], *(one.long for one in received)) and lies(row["tx_ns"], *(one.long for one in sent))
+    assert lies(row["rx_longest_ns"], received[1].long)
+    found = {one["softirq"]: one for one in probe.histograms("late")}
+    assert found.keys() == {"NET_RX", "NET_TX"} and {one["cpu"] for one in found.values()} == {cpu}
+    for name, runs, first, last in (("NET_RX", received, 1, 0), ("NET_TX", sent, 2, 0)):
+        late = found[name]
+        assert late["count"] == len(runs) and lies(late["sum"], *(one.late for one in runs))
+        assert lies(late["min"], runs[first].late) and lies(late["max"], runs[last].late)
+    assert probe.ledger() == {}
+
+
+@pytest.mark.proves("softirq_health", "ledger.join_missed")
+def test_a_latency_counts_from_the_first_raise_and_once(load: Load) -> None:
+    probe = load(PROBE)
+    probe.run("left", NET_RX)  # it ran when the probe was attached: how long nobody knows
+    probe.run("entered", NET_RX)  # it was raised before the probe was attached: nothing is missed
+    probe.run("left", NET_RX)
+    before = time.monotonic_ns()
+    probe.run("raised", NET_RX)
+    raised = time.monotonic_ns()
+    wait(5)
+    probe.run("raised", NET_TX)
+    probe.run("raised", NET_RX)
+    entering = time.monotonic_ns()
+    probe.run("entered", NET_RX)
+    entered = time.monotonic_ns()
+    probe.run("left", NET_RX)
+    for _ in range(2):  # nobody was seen to ask for these
+        probe.run("entered", NET_RX)
+        probe.run("left", NET_RX)
+    probe.read()
+    (late,) = probe.histograms("late")
+    assert late["count"] == 1 and lies(late["sum"], (entering - raised, entered - before))
+    assert probe.row("cpus")["rx_runs"] == 4
+    assert probe.ledger() == {"join_missed": 2}
+
+
+@pytest.mark.proves(
+    "softirq_health", "tables.cpus.{polls,packets,exhausted}", "tables.exhausted.{device,netns,cpu,count}"
+)
+def test_polls_are_counted_with_their_work(load: Load) -> None:
+    probe = load(PROBE)
+    memory = probe.memory
+    net = memory.make("net", {"ns.inum": 4_026_500_001})
+    card = memory.make("napi_struct", {"dev": memory.make("net_device", {"name": b"eth7", "nd_net.net": net})})
+    backlog = memory.make("napi_struct", {})
+    for napi, work, budget in ((card, 7, 64), (card, 63, 64), (card, 64, 64), (card, 16, 16), (card, 0, 64)):
+        probe.run("polled", napi, work, budget)
+    for napi, work, budget in ((backlog, 64, 64), (backlog, 3, 64), (card, 1, 0)):  # netpoll has no budget
+        probe.run("polled", napi, work, budget)
+    probe.read()
+    row = probe.row("cpus")
+    assert (row["polls"], row["packets"], row["exhausted"]) == (7, 7 + 63 + 64 + 16 + 0 + 64 + 3, 3)
+    found = {(one["device"], str(one["netns"]), one["cpu"]): one["count"] for one in probe.rows("exhausted")}
+    assert {(device, cpu): count for (device, _, cpu), count in found.items()} == {("eth7", 0): 2, ("", 0): 1}
+    assert any("4026500001" in netns for device, netns, _ in found if device)
+    assert probe.ledger() == {}
+
+
+@pytest.mark.proves("softirq_health", "ledger.map_full")
+def test_a_device_that_finds_no_room_is_counted_as_missing(load: Load) -> None:
+    probe = load(PROBE, exhausted=1)
+    for name in (b"eth0", b"eth1", b"eth1", b"eth0"):
+        dev = probe.memory.make("net_device", {"name": name})
+        probe.run("polled", probe.memory.make("napi_struct", {"dev": dev}), 64, 64)
+    probe.read()
+    assert probe.row("exhausted")["count"] == 2 and probe.row("cpus")["exhausted"] == 4
+    assert probe.ledger() == {"map_full": 2}
+
+
+TIMED = 256
+"""So many in eight ticks, as the probe says in cannot_see."""
+CLOCK_MONOTONIC_COARSE = 6
+WINDOW_NS = 8 * time.clock_getres(CLOCK_MONOTONIC_COARSE) * 1e9
+"""The coarse clock has the resolution of a tick (time.h)."""
+
+
+@pytest.mark.proves("softirq_health", "ledger.unmeasured")
+def test_of_a_storm_the_first_ones_are_timed_and_all_are_counted(load: Load) -> None:
+    probe = load(PROBE)
+    runs = 2000
+    calls = [probe.prepare(program, NET_RX) for program in ("raised", "entered", "left")]
+    began = time.monotonic_ns()
+    for call in calls * runs:
+        call()
+    windows = (time.monotonic_ns() - began) / WINDOW_NS
+    probe.read()
+    timed = probe.histograms("late")[0]["count"]
+    assert TIMED <= timed <= TIMED * (windows + 2)
+    assert probe.ledger() == {"unmeasured": runs - timed}
+    assert probe.row("cpus")["rx_runs"] == runs
+
+
+def test_what_is_not_timed_takes_as_long_as_what_was_timed(load: Load) -> None:
+    """The mean of the last ones, of which a new one is an eighth."""
+    for _ in range(50):  # until all of it falls into the same ticks
+        probe = load(PROBE)
+        for call in [probe.prepare("raised", NET_RX), probe.prepare("entered", NET_RX)] * (TIMED - 2):
+            call()
+        long = Softirq(probe, NET_RX, 0, 3).long
+        short = Softirq(probe, NET_RX, 0, 0).long
+        for _ in range(16):
+            Softirq(probe, NET_RX, 0, 0)
+        probe.read()
+        if probe.ledger() == {"unmeasured": 16}:
+            break
+    row = probe.row("cpus")
+    mean = [long[0] - long[1] // 8 + short[0] // 8 - 1, long[1] - long[0] // 8 + short[1] // 8 + 1]
+    assert row["rx_runs"] == 18
+    assert lies(row["rx_ns"], long, short, (16 * mean[0], 16 * mean[1]))
+
+
+@pytest.mark.proves(
+    "softirq_health", "events.late.{mono_ns,late_ns,cpu,softirq,pid,process}", "knobs.threshold_us", "modes.details"
+)
+def test_an_event_is_one_that_is_later_than_the_threshold(load: Load) -> None:
+    probe = load(PROBE)
+    late = Softirq(probe, NET_RX, 3, 0)  # in mode summary: of the figures alone
+    probe.set("details", threshold_us=2000, events_per_s=1000)
+    Softirq(probe, NET_RX, 1, 0)
+    late = Softirq(probe, NET_TX, 3, 0)
+    probe.read()
+    (event,) = probe.events()
+    assert lies(event["late_ns"], late.late) and lies(event["mono_ns"], late.entered)
+    assert (event["cpu"], event["softirq"], event["pid"]) == (0, "NET_TX", os.getpid())
+    assert event["process"] == Path("/proc/self/comm").read_text().strip()
+    probe.set("details", threshold_us=0, events_per_s=1000)
+    Softirq(probe, NET_RX, 0, 0)
+    probe.set("summary", threshold_us=0, events_per_s=1000)
+    Softirq(probe, NET_RX, 0, 0)
+    probe.read()
+    assert [one["softirq"] for one in probe.events()] == ["NET_RX"]
+
+
+@pytest.mark.proves("softirq_health", "knobs.events_per_s", "ledger.suppressed")
+def test_events_keep_their_budget(load: Load) -> None:
+    """Each CPU has its share, and saves up a quarter of a second's worth, of at most 64."""
+    probe = load(PROBE)
+    cpus = len(os.sched_getaffinity(os.getppid()))
+    for per_s_and_cpu, burst in ((100, 25), (1000, 64)):
+        probe.set("details", threshold_us=0, events_per_s=per_s_and_cpu * cpus)
+        probe.read()
+        before = probe.ledger()
+        wait(2 * burst * 1000 / per_s_and_cpu)  # more than is saved up
+        began = time.monotonic_ns()
+        for _ in range(2 * burst):
+            Softirq(probe, NET_RX, 0, 0)
+        earned = (time.monotonic_ns() - began) * per_s_and_cpu / 1e9
+        probe.read()
+        made = {name: total - before.get(name, 0) for name, total in probe.ledger().items()}
+        assert made["seen"] == 2 * burst == made["submitted"] + made.get("suppressed", 0)
+        assert burst <= made["submitted"] <= burst + earned + 1
+        assert len(probe.events()) == made["submitted"]

@@ -1,0 +1,97 @@
+"""Devices, queues, sockets and packets of a test's own, as the kernel keeps them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+
+from tests.support.live.contexts.memory import KernelMemory, Members, size_of
+
+HEADROOM = 64
+ETHERNET = 14
+IPV4, IPV6, ARP, VLAN = 0x0800, 0x86DD, 0x0806, 0x8100
+TCP, UDP, ICMP, ICMPV6 = 6, 17, 1, 58
+MACS = bytes.fromhex("02000000000b02000000000a")
+INDEX_HASH = 256
+"""NETDEV_HASHENTRIES of include/linux/netdevice.h."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What a packet is of. A VLAN of 0 is none."""
+
+    source: str = "192.0.2.1"
+    target: str = "192.0.2.2"
+    source_port: int = 1111
+    target_port: int = 2222
+    protocol: int = UDP
+    vlan: int = 0
+
+    @property
+    def ethertype(self) -> int:
+        return IPV6 if ":" in self.source else IPV4
+
+    def packet(self, payload: int = 20) -> bytes:
+        """From the network header on; the transport header begins with the ports."""
+        body = struct.pack(">HHHH", self.source_port, self.target_port, 8 + payload, 0) + bytes(payload)
+        family = socket.AF_INET6 if self.ethertype == IPV6 else socket.AF_INET
+        ends = socket.inet_pton(family, self.source) + socket.inet_pton(family, self.target)
+        if self.ethertype == IPV6:
+            return struct.pack(">IHBB", 6 << 28, len(body), self.protocol, 64) + ends + body
+        return struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(body), 1, 0, 64, self.protocol, 0) + ends + body
+
+
+class MadeUpHost:
+    """Makes them in one memory. Whatever is not named is zero."""
+
+    def __init__(self, memory: KernelMemory) -> None:
+        self.memory = memory
+
+    def net(self, inode: int) -> int:
+        """A network namespace, with the table of its devices by index."""
+        heads = self.memory.bytes(bytes(8 * INDEX_HASH))
+        return self.memory.make("net", {"ns.inum": inode, "dev_index_head": heads})
+
+    def device(self, name: str, net: int, index: int = 1, members: Members | None = None) -> int:
+        """A device with one queue and no queueing discipline (noqueue)."""
+        device = self.memory.make(
+            "net_device", {"name": name.encode(), "nd_net.net": net, "ifindex": index, **(members or {})}
+        )
+        queue = self.memory.make("netdev_queue", {"dev": device})
+        self.memory.change("net_device", device, {"_tx": queue})
+        self.discipline(device, enqueues=False)
+        return device
+
+    def discipline(self, device: int, enqueues: bool, of_queue: bool = True) -> None:
+        """Gives it a root qdisc; of_queue: which is that of its first queue, too (else: mq)."""
+        (queue,) = self.memory.pointers("net_device", device, "_tx")
+        root = self.memory.make("Qdisc", {"enqueue": 0x1000 if enqueues else 0})
+        first = root if of_queue else self.memory.make("Qdisc", {"enqueue": 0x1000})
+        self.memory.change("net_device", device, {"qdisc": root})
+        self.memory.change("netdev_queue", queue, {"qdisc": first})
+
+    def packet(self, flow: Flow, device: int, members: Members | None = None, payload: int = 20) -> int:
+        """A packet as it is sent: its data begin with the link header. ``members`` of the sk_buff go before."""
+        return self.frame(flow.ethertype, flow.packet(payload), device, {"vlan_tci": flow.vlan, **(members or {})})
+
+    def frame(self, ethertype: int, packet: bytes, device: int, members: Members | None = None) -> int:
+        """An Ethernet frame of any kind; the address of its sk_buff."""
+        content = MACS + struct.pack(">H", ethertype) + packet
+        room = (HEADROOM + len(content) + 7) // 8 * 8
+        head = self.memory.bytes((bytes(HEADROOM) + content).ljust(room, b"\0") + bytes(size_of("skb_shared_info")))
+        return self.memory.make(
+            "sk_buff",
+            {
+                "dev": device,
+                "head": head,
+                "data": head + HEADROOM,
+                "mac_header": HEADROOM,
+                "network_header": HEADROOM + ETHERNET,
+                "tail": HEADROOM + len(content),
+                "end": room,
+                "len": len(content),
+                "protocol": socket.htons(ethertype),
+                **(members or {}),
+            },
+        )

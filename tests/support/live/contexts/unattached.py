@@ -1,0 +1,148 @@
+"""A probe that is attached to nothing: a test runs its programs itself, on kernel objects of its own.
+
+So what happens, when, on which CPU and how often is exactly what the test says. The programs, their maps and all that
+the collector makes of them are the shipped ones; they are loaded the plain way, which alone the kernel lets be run
+like this (BPF_PROG_TEST_RUN).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import select
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
+from netconsole_collector.compile import cache
+from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.compile.job import CompileJob, with_descriptors
+from netconsole_collector.compile.worker import Worker
+from netconsole_collector.kernel import attach, cpus
+from netconsole_collector.kernel.statistics import StatisticsWindow
+from netconsole_collector.names.lookups import Lookups
+from netconsole_collector.probe.running import RunningProbe
+from netconsole_collector.probe.spec import spec_problem
+from tests.support.live.collector_driver import PYTHON
+from tests.support.live.contexts.memory import KernelMemory, prepared
+
+
+def compiled(name: str, kept: Path) -> tuple[dict[str, Any], Worker, Compiled]:
+    """The probe's programs, compiled the plain way or kept from last time."""
+    manifest = catalogue.shipped(name)
+    spec: dict[str, Any] = copy.deepcopy(dict(manifest.raw))
+    assert spec_problem(spec) is None
+    job = {"spec": spec, "source": manifest.code(), "cpus": cpus.nr_cpu_ids(), "ring": True, "plain": True}
+    worker = Worker(job)
+    kept.mkdir(mode=0o700, exist_ok=True)
+    folder = cache.open_folder(str(kept))
+    file = cache.name_of(job, worker.spec)
+    assert folder is not None and file is not None
+    try:
+        found = cache.find(folder, file)
+        if found is None:
+            made = CompileJob({**job, "compile_only": True, "keep_in": str(kept)}, PYTHON)
+            while not made.advance():
+                select.select([made], [], [], 1.0)
+            assert made.answer is not None and made.answer["ok"], made.answer
+            found = cache.find(folder, file)
+        assert found is not None
+        return spec, worker, found
+    finally:
+        os.close(folder)
+
+
+class UnattachedProbe:
+    """One probe and the memory that its programs read. All figures are totals since it was loaded."""
+
+    def __init__(self, name: str, kept: Path, room: Mapping[str, int]) -> None:
+        """``room``: maps that have room for so many entries alone."""
+        self.memory = KernelMemory()
+        spec, worker, programs = compiled(name, kept)
+        sizes = {one: like._replace(max_entries=room.get(one, like.max_entries)) for one, like in programs.maps.items()}
+        programs = programs._replace(maps=sizes)
+        self._attaching = mock.patch.object(attach, "attach", lambda *_: os.open(os.devnull, os.O_RDONLY))
+        self._attaching.start()
+        try:
+            answer = with_descriptors(worker.load(programs), worker.descriptors)
+            self.running = RunningProbe(name, spec, answer, Lookups(), time.monotonic_ns())
+        except BaseException:
+            self._attaching.stop()
+            raise
+        self._fds = {program.name: program.fd for program in self.running.programs}
+        self._statistics = StatisticsWindow(0, 1)
+        for fd in self._fds.values():
+            self._statistics.add(fd, 0)
+        self.bodies: list[dict[str, Any]] = []
+        self.set()
+
+    def set(self, mode: str = "summary", /, **knobs: frames.Scalar) -> None:
+        """Mode and knobs of the running probe, as the collector changes them; the others get their defaults."""
+        self.running.configure(mode, {**self.running.spec.get("knobs", {}), **knobs})
+
+    def run(self, program: str, *arguments: int) -> None:
+        """Runs a program once, on the CPU where this thread is."""
+        self.prepare(program, *arguments)()
+
+    def prepare(self, program: str, *arguments: int) -> Callable[[], int]:
+        """The same as a call, which is quicker where there are many."""
+        self.memory.write()
+        return prepared(self._fds[program], *arguments)
+
+    def read(self) -> None:
+        """Reads everything, as at the end of an interval in which all rows are sent."""
+        self.running._readings = 0
+        self.bodies = self.running.read(self._statistics, time.monotonic_ns(), 0)
+
+    def counters(self) -> dict[str, int]:
+        values = next(one["values"] for one in self.bodies if one["kind"] == "counters")
+        return {name: value["total"] for name, value in values.items()}
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Rows of the last reading that have counted: labels, totals and gauges in one."""
+        (found,) = [one for one in self.bodies if one["kind"] == "table" and one["name"] == table] or [{"rows": []}]
+        return [
+            {**row["labels"], **{name: one["total"] for name, one in row["counts"].items()}, **row.get("gauges", {})}
+            for row in found["rows"]
+            if any(one["total"] for one in row["counts"].values())
+        ]
+
+    def row(self, table: str) -> dict[str, Any]:
+        """The only row."""
+        (row,) = self.rows(table)
+        return row
+
+    def histograms(self, name: str) -> list[dict[str, Any]]:
+        """Labels and totals of the last reading."""
+        found = [one for one in self.bodies if one["kind"] == "histogram" and one["name"] == name]
+        return [{**one["labels"], **one["total"]} for one in found]
+
+    def events(self) -> list[dict[str, Any]]:
+        return [one["fields"] for one in self.bodies if one["kind"] == "event"]
+
+    def ledger(self) -> dict[str, int]:
+        """Entries that are not 0, and those of events."""
+        cost = self.bodies[-1]
+        found = {name: one["total"] for name, one in {**cost["ledger"], **cost["events"]}.items()}
+        return {name: total for name, total in found.items() if total}
+
+    def close(self) -> None:
+        self._attaching.stop()
+        self.running.close()
+        self.memory.close()
+
+
+@contextmanager
+def on_cpu(number: int) -> Iterator[None]:
+    """This thread, on that CPU alone."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {number})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
