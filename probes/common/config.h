@@ -46,10 +46,15 @@ static inline struct nc_config *nc_config_get(void)
 }
 
 /* A number that stands for a kernel object as long as the probe runs. All that the verifier lets a BTF-typed program compute from a
- * pointer is its distance to another one: here to the configuration, which does not move. */
+ * pointer is its distance to another one: here to the configuration, which does not move. To others a kernel's pointer is a number
+ * already, and a distance between a number and the configuration is refused. */
 static inline u64 nc_number_of(struct nc_config *config, void *pointer)
 {
+#if NC_DIRECT
     return (u64)pointer - (u64)config;
+#else
+    return (u64)pointer;
+#endif
 }
 
 #endif /* NETCONSOLE_CONFIG_H */

@@ -1,0 +1,341 @@
+"""tx_queue_latency on packets of the test's own: each wait, each end of it, and what is lost."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from netconsole_collector.kernel.cpus import possible_cpus
+from tests.support.live.contexts.memory import place_of
+from tests.support.live.contexts.packets import ICMP, TCP, Flow, MadeUpHost
+from tests.support.live.contexts.unattached import UnattachedProbe
+
+PROBE = "tx_queue_latency"
+Load = Callable[..., UnattachedProbe]
+
+MS = 1_000_000
+NETNS = 4_026_500_001
+OTHER_NETNS = NETNS + 1
+GOLDEN = 0x9E3779B97F4A7C15
+WAYS = 4
+OK, DROPPED, BUSY, NO_BUFFERS = 0, 1, 0x10, -105
+
+
+class Queues(MadeUpHost):
+    """A shaped device, one with a queue for each of its own (mq), and one that does not queue."""
+
+    def __init__(self, probe: UnattachedProbe) -> None:
+        super().__init__(probe.memory)
+        self.probe = probe
+        self.shaped = self.device("eth0", self.net(NETNS), 2)
+        self.discipline(self.shaped, enqueues=True)
+        self.many = self.device("eth1", self.net(OTHER_NETNS), 3)
+        self.discipline(self.many, enqueues=False, of_queue=False)
+        self.none = self.device("veth0", self.net(NETNS), 4)
+
+    def queued(self, skb: int) -> tuple[int, int]:
+        """Between which moments its wait began."""
+        before = time.monotonic_ns()
+        self.probe.run("queued", skb)
+        return before, time.monotonic_ns()
+
+    def sent(self, skb: int, device: int, began: tuple[int, int]) -> tuple[int, int]:
+        """Between which bounds its wait lies."""
+        before = time.monotonic_ns()
+        self.probe.run("sent", skb, device)
+        return before - began[1], time.monotonic_ns() - began[0]
+
+
+def wait(ms: float) -> None:
+    end = time.monotonic_ns() + ms * MS
+    while time.monotonic_ns() < end:
+        pass
+
+
+def lies(value: int, *bounds: tuple[int, int]) -> bool:
+    """Between the sums of the bounds."""
+    return sum(low for low, _ in bounds) <= value <= sum(high for _, high in bounds)
+
+
+@pytest.mark.proves(
+    "tx_queue_latency",
+    "counters.{queued,sent,dropped}",
+    "histograms.wait",
+    "histograms.wait.{device,netns,queue}",
+    "tables.dropped.{device,netns,queue,count}",
+)
+def test_each_packet_waits_as_long_as_it_waited(load: Load) -> None:
+    probe = load(PROBE)
+    host = Queues(probe)
+    shaped = [host.packet(Flow(), host.shaped) for _ in range(3)]
+    many = [host.packet(Flow(), host.many, {"queue_mapping": 5}) for _ in range(2)]
+    began = [host.queued(skb) for skb in (*shaped, *many)]
+    passing = host.packet(Flow(), host.none)
+    host.queued(passing)
+    probe.run("sent", passing, host.none)
+    probe.run("freed", passing)
+    wait(4)
+    first = host.sent(shaped[0], host.shaped, began[0])
+    wait(3)
+    second = host.sent(shaped[1], host.shaped, began[1])
+    third = host.sent(many[0], host.many, began[3])
+    for skb in (shaped[2], many[1], shaped[2]):  # the last one waits no more
+        probe.run("freed", skb)
+    probe.run("sent", shaped[0], host.shaped)
+    probe.read()
+    assert probe.counters() == {"queued": 5, "sent": 3, "dropped": 2}
+    found = {(one["device"], one["netns"], one["queue"]): one for one in probe.histograms("wait")}
+    assert found.keys() == {("eth0", str(NETNS), 0), ("eth1", str(OTHER_NETNS), 5)}
+    waits = found["eth0", str(NETNS), 0]
+    assert waits["count"] == 2 and lies(waits["sum"], first, second)
+    assert lies(waits["min"], first) and lies(waits["max"], second)
+    waits = found["eth1", str(OTHER_NETNS), 5]
+    assert waits["count"] == 1 and lies(waits["sum"], third)
+    rows = {(one["device"], one["netns"], one["queue"]): one["count"] for one in probe.rows("dropped")}
+    assert rows == {("eth0", str(NETNS), 0): 1, ("eth1", str(OTHER_NETNS), 5): 1}
+    assert probe.ledger() == {}
+
+
+@pytest.mark.proves("tx_queue_latency", "ledger.join_missed")
+def test_a_wait_that_is_overwritten_is_missed(load: Load) -> None:
+    """By the next packet at its address, by one that is not wanted, and by the fifth of a set: the longest one goes."""
+    probe = load(PROBE)
+    host = Queues(probe)
+    skb = host.packet(Flow(), host.shaped)
+    host.queued(skb)
+    wait(3)
+    began = host.queued(skb)
+    last = host.sent(skb, host.shaped, began)
+    probe.read()
+    assert probe.ledger() == {"join_missed": 1}
+    assert lies(probe.histograms("wait")[0]["sum"], last)
+
+    host.queued(skb)
+    probe.set(port=7)
+    host.queued(skb)
+    probe.run("sent", skb, host.shaped)
+    probe.set()
+    probe.read()
+    assert probe.counters() == {"queued": 3, "sent": 1, "dropped": 0} and probe.ledger() == {"join_missed": 2}
+
+    at, size = place_of("sk_buff", "dev")  # all that counts of these packets: they lie in each other
+    content = bytes(at) + host.shaped.to_bytes(size, sys.byteorder)
+    sets: dict[int, list[int]] = {}
+    while max(map(len, sets.values()), default=0) <= WAYS:
+        area = probe.memory.bytes(content)
+        key = (area + host.shaped * GOLDEN) % (1 << 64)
+        sets.setdefault(key * GOLDEN % (1 << 64) >> 52, []).append(area)
+    crowd = max(sets.values(), key=len)
+    for skb in crowd:
+        host.queued(skb)
+    for skb in crowd:
+        probe.run("sent", skb, host.shaped)
+    probe.read()
+    assert probe.counters()["sent"] == 1 + WAYS and probe.ledger() == {"join_missed": 3}
+    host.queued(crowd[0])
+    probe.run("sent", crowd[0], host.shaped)
+    probe.read()
+    assert probe.counters()["sent"] == 2 + WAYS and probe.ledger() == {"join_missed": 3}
+
+
+@pytest.mark.proves(
+    "tx_queue_latency",
+    "events.wait.{mono_ns,waited_ns,device,netns,source,target,source_port,target_port,ethertype,vlan,protocol}",
+    "events.wait.{queue,length_bytes}",
+    "knobs.threshold_us",
+    "modes.{summary,details}",
+)
+def test_an_event_has_the_packet_and_its_wait(load: Load) -> None:
+    probe = load(PROBE)
+    host = Queues(probe)
+    probe.set("details", threshold_us=2000, events_per_s=100_000)
+    flows = Flow(vlan=42), Flow("2001:db8::1", "2001:db8::2", 53, 4444, TCP), Flow(source_port=9)
+    packets = [host.packet(flow, host.many, {"queue_mapping": 3}, payload=100) for flow in flows]
+    began = [host.queued(skb) for skb in packets[:2]]
+    wait(3)
+    waits, moments = [], []
+    for skb, moment in zip(packets, began, strict=False):
+        before = time.monotonic_ns()
+        waits.append(host.sent(skb, host.many, moment))
+        moments.append((before, time.monotonic_ns()))
+    probe.run("queued", packets[2])
+    probe.run("sent", packets[2], host.many)  # it did not wait for so long
+    probe.set(threshold_us=2000, events_per_s=100_000)
+    host.queued(packets[0])
+    wait(3)
+    probe.run("sent", packets[0], host.many)  # in mode summary
+    probe.read()
+    events = probe.events()
+    for event, flow, waited, moment, length in zip(events, flows[:2], waits, moments, (142, 162), strict=True):
+        assert lies(event["waited_ns"], waited) and lies(event["mono_ns"], moment)
+        assert (event["device"], event["netns"], event["queue"]) == ("eth1", str(OTHER_NETNS), 3)
+        assert (event["source"], event["source_port"]) == (flow.source, flow.source_port)
+        assert (event["target"], event["target_port"]) == (flow.target, flow.target_port)
+        assert (event["vlan"], event["length_bytes"]) == (flow.vlan, length)
+    assert [(one["ethertype"], one["protocol"]) for one in events] == [("IPv4", "UDP"), ("IPv6", "TCP")]
+    assert probe.ledger() == {"seen": 2, "submitted": 2}
+
+
+@pytest.mark.proves(
+    "tx_queue_latency",
+    "counters.refused",
+    "tables.refused.{device,netns,queue,code,count}",
+)
+def test_what_a_driver_returns_is_counted_by_its_code(load: Load) -> None:
+    probe = load(PROBE)
+    host = Queues(probe)
+    probe.set("details")
+    skb = host.packet(Flow(), host.shaped, {"queue_mapping": 2})
+    other = host.packet(Flow(), host.shaped, {"queue_mapping": 1})
+    for code in (OK, DROPPED, DROPPED, BUSY, NO_BUFFERS):
+        probe.run("sent", skb, host.shaped)
+        probe.run("returned", skb, code, host.shaped)
+    probe.run("returned", skb, DROPPED, host.many)  # a device on top of it: nobody knows by which queue
+    probe.run("returned", other, DROPPED, host.shaped)
+    probe.read()
+    rows = {(one["device"], one["netns"], one["queue"], one["code"]): one["count"] for one in probe.rows("refused")}
+    here = ("eth0", str(NETNS))
+    assert rows == {
+        (*here, 2, "dropped"): 2,
+        (*here, 2, "busy"): 1,
+        (*here, 2, "ENOBUFS"): 1,
+        (*here, -1, "dropped"): 1,
+        ("eth1", str(OTHER_NETNS), -1, "dropped"): 1,
+    }
+    assert probe.counters()["refused"] == 6 and probe.ledger() == {}
+    for knobs, more in (
+        ({"netns": OTHER_NETNS}, 0),
+        ({"netns": NETNS}, 1),
+        ({"port": 2222}, 1),
+        ({"port": 7}, 0),
+        ({"device": "eth1"}, 0),
+    ):
+        before = probe.counters()["refused"]
+        probe.set("details", **knobs)
+        probe.run("sent", skb, host.shaped)
+        probe.run("returned", skb, DROPPED, host.shaped)
+        probe.run("returned", skb, DROPPED, host.shaped + 8)  # of a packet that is not followed, with an unknown place
+        probe.read()
+        assert probe.counters()["refused"] - before == more, knobs
+
+
+FLOWS = (
+    Flow(),
+    Flow("192.0.2.9", "192.0.2.1", 2222, 1111),
+    Flow("198.51.100.7", "203.0.113.1", 5, 6, TCP),
+    Flow("198.51.100.7", "203.0.113.1", protocol=ICMP),
+    Flow("2001:db8::1", "2001:db8::2", 7, 8),
+    Flow("2001:db8:1::1", "2001:db8::1", 7, 9, TCP),
+)
+FILTERS: list[tuple[dict[str, str | int], set[int]]] = [
+    ({}, {0, 1, 2, 3, 4, 5}),
+    ({"address": "192.0.2.1"}, {0, 1}),
+    ({"address": "192.0.2.8/29"}, {1}),
+    ({"address": "203.0.113.0/24"}, {2, 3}),
+    ({"address": "2001:db8::1"}, {4, 5}),
+    ({"address": "2001:db8::/48"}, {4, 5}),
+    ({"address": "2001:db8:1::/48"}, {5}),
+    ({"port": 1111}, {0, 1}),
+    ({"port": 8}, {4}),
+    ({"port": 7}, {4, 5}),
+    ({"protocol": "tcp"}, {2, 5}),
+    ({"protocol": "icmp"}, {3}),
+    ({"protocol": "17", "port": 2222}, {0, 1}),
+    ({"protocol": "tcp", "address": "2001:db8::1"}, {5}),
+    ({"device": "eth0"}, {0, 1, 2, 3, 4, 5}),
+    ({"device": "eth1"}, set()),
+    ({"netns": NETNS}, {0, 1, 2, 3, 4, 5}),
+    ({"netns": OTHER_NETNS}, set()),
+    ({"netns": NETNS, "device": "eth0", "port": 9}, {5}),
+]
+
+
+@pytest.mark.proves("tx_queue_latency", "knobs.{device,address,port,protocol,netns}")
+def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
+    probe = load(PROBE)
+    host = Queues(probe)
+    packets = [host.packet(flow, host.shaped) for flow in FLOWS]
+    for mode in ("summary", "details"):
+        for knobs, wanted in FILTERS:
+            probe.set(mode, **knobs)
+            for number, skb in enumerate(packets):
+                before = probe.running._maps["nc_counters"].sum_of(0)
+                probe.run("queued", skb)
+                passed = probe.running._maps["nc_counters"].sum_of(0) - before
+                assert passed == (number in wanted), (mode, knobs, FLOWS[number])
+                probe.run("sent", skb, host.shaped)
+    probe.read()
+    assert probe.counters()["sent"] == probe.counters()["queued"] and probe.ledger().get("join_missed") is None
+
+
+@pytest.mark.proves("tx_queue_latency", "ledger.{map_full,parse_failed}")
+def test_what_finds_no_room_or_cannot_be_read_is_counted(load: Load) -> None:
+    probe = load(PROBE, wait=1, dropped=1, refused=1)
+    host = Queues(probe)
+    probe.set("details", events_per_s=100_000)
+    for device in (host.shaped, host.many):
+        skb = host.packet(Flow(), device)
+        for end in (("sent", skb, device), ("freed", skb)):
+            probe.run("queued", skb)
+            probe.run(*end)
+        probe.run("returned", skb, DROPPED, device)
+    probe.read()
+    assert [len(probe.rows(table)) for table in ("dropped", "refused")] == [1, 1]
+    assert probe.counters() == {"queued": 4, "sent": 2, "dropped": 2, "refused": 2}
+    assert probe.ledger()["map_full"] == 3
+    assert "parse_failed" not in probe.ledger()
+    broken = host.frame(0x0800, b"\x55" + Flow().packet()[1:], host.shaped)
+    cut = host.frame(0x86DD, Flow("2001:db8::1", "2001:db8::2").packet()[:39], host.shaped)
+    without_ports = host.frame(0x0800, Flow().packet()[:22], host.shaped)
+    for skb in (broken, cut, without_ports):
+        probe.run("queued", skb)
+        probe.run("sent", skb, host.shaped)
+    probe.read()
+    assert probe.ledger()["parse_failed"] == 3
+    assert [one["protocol"] for one in probe.events()] == ["unparsed", "unparsed", "UDP"]
+
+
+@pytest.mark.proves("tx_queue_latency", "knobs.events_per_s", "ledger.{suppressed,breaker,unlisted}")
+def test_events_and_rows_keep_their_budgets(load: Load) -> None:
+    probe = load(PROBE)
+    host = Queues(probe)
+    skb = host.packet(Flow(), host.shaped)
+    calls = [probe.prepare("queued", skb), probe.prepare("sent", skb, host.shaped)]
+    cpus = len(possible_cpus())
+    probe.set("details", events_per_s=100 * cpus)  # a quarter of a second's worth at once: 25 on this CPU
+    began = time.monotonic_ns()
+    for call in calls * 60:
+        call()
+    earned = (time.monotonic_ns() - began) * 100 / 1e9
+    probe.read()
+    made = probe.ledger()
+    assert made["seen"] == 60 == made["submitted"] + made["suppressed"]
+    assert 25 <= made["submitted"] <= 25 + earned + 1
+    assert "unlisted" not in made and "breaker" not in made
+
+    probe.set("details", events_per_s=1e6)
+    probe.running.bound(1e-9)  # one nanosecond: what was granted is all
+    for call in calls * 500:
+        call()
+    probe.read()
+    now = probe.ledger()
+    listed = probe.histograms("wait")[0]["count"] - 60
+    assert listed + now["unlisted"] == 500 and listed <= 65
+    assert now["breaker"] == now["suppressed"] - made["suppressed"] >= 500 - 65
+    assert now["seen"] == 560 and probe.counters()["sent"] == 560
+
+
+def test_the_layout_of_a_wait_is_what_these_tests_take_it_for(load: Load) -> None:
+    """The set of a packet is computed here, too: where that is wrong, the test above would only be slow."""
+    probe = load(PROBE)
+    host = Queues(probe)
+    skb = host.packet(Flow(), host.shaped)
+    began = host.queued(skb)
+    key = (skb + host.shaped * GOLDEN) % (1 << 64)
+    found = probe.running._maps["waiting"].get(struct.pack("=I", key * GOLDEN % (1 << 64) >> 52))
+    assert found is not None
+    assert (key, True) in [(one, lies(since, began)) for one, since in struct.iter_unpack("=QQ", found)]
