@@ -22,8 +22,8 @@ from netconsole.ping.analysis.merge import CaptureFile, join
 from netconsole.ping.capture import SCHEMA as PING_SCHEMA
 from netconsole.ping.capture import PingCapture
 from netconsole.ping.cases import read_captures, schema_of
+from netconsole.snapshot.document import KIND, MEASURED, HostData, Snapshot
 from netconsole.snapshot.document import MAX_BYTES as MAX_CONTENT_BYTES
-from netconsole.snapshot.document import MEASURED, HostData, Snapshot, check
 from netconsole.snapshot.document import load as load_snapshot
 from netconsole.snapshot.document import parse as parse_snapshot
 
@@ -135,7 +135,7 @@ def load(name: str) -> Baseline:
     if baseline.schema != SCHEMA or not (baseline.snapshots or baseline.ping):
         raise bad(path, "schema", f"expected {SCHEMA} with at least one snapshot or capture")
     for snapshot in baseline.snapshots:
-        check(snapshot, str(path))
+        KIND.check(snapshot, str(path))
     return baseline
 
 

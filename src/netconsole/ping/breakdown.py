@@ -6,16 +6,13 @@ model and its formulas.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from netconsole.base.errors import bad
+from netconsole.base.documents import DocumentKind
 from netconsole.base.fact_keys import FactValue
-from netconsole.base.figure import safe
-from netconsole.base.readers import read_bytes
 from netconsole.ping.capture import EchoCount, Role, Us
 
 SCHEMA = "netconsole.ping-breakdown/1"
@@ -163,29 +160,5 @@ class Breakdown(msgspec.Struct, frozen=True, omit_defaults=True):
     comparison: PingComparison | None = None
 
 
-_decoder = msgspec.json.Decoder(Breakdown)
-
-
-def load(path: Path) -> Breakdown:
-    """A breakdown from an untrusted file. Raises only BadInput, in one line."""
-    return parse(read_bytes(path, MAX_BYTES), str(path))
-
-
-def parse(content: bytes, file: str) -> Breakdown:
-    """A breakdown from untrusted bytes. ``file`` is their name in messages. Raises BadInput."""
-    try:
-        breakdown = _decoder.decode(content)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        raise bad(file, where.rstrip("`").lstrip("."), f"not a ping breakdown: {safe(message)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise bad(file, "", f"not a ping breakdown, and not JSON: {safe(error)}") from None
-    if breakdown.schema != SCHEMA:
-        found = safe(breakdown.schema, 60)
-        raise bad(file, "schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
-    return breakdown
-
-
-def encode(breakdown: Breakdown) -> bytes:
-    """The JSON document. It ends with a line feed."""
-    return msgspec.json.encode(breakdown) + b"\n"
+KIND = DocumentKind(Breakdown, SCHEMA, "ping breakdown", MAX_BYTES)
+load, parse, encode = KIND.load, KIND.parse, KIND.encode

@@ -8,16 +8,13 @@ Unknown keys are ignored, so that a later version can add some. All keys of vers
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
 
-from netconsole.base.errors import bad
+from netconsole.base.documents import DocumentKind
 from netconsole.base.fact_keys import FactData
-from netconsole.base.figure import safe
-from netconsole.base.readers import read_bytes
 
 SCHEMA = "netconsole.ping-capture/1"
 MAX_BYTES = 128 * 1024 * 1024
@@ -250,29 +247,5 @@ class PingCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     """The configuration of this vantage point (docs/reference/facts.md)."""
 
 
-_decoder = msgspec.json.Decoder(PingCapture)
-
-
-def load(path: Path) -> PingCapture:
-    """A capture from an untrusted file. Raises only BadInput, in one line."""
-    return parse(read_bytes(path, MAX_BYTES), str(path))
-
-
-def parse(content: bytes, file: str) -> PingCapture:
-    """A capture from untrusted bytes. ``file`` is their name in messages. Raises BadInput."""
-    try:
-        capture = _decoder.decode(content)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        raise bad(file, where.rstrip("`").lstrip("."), f"not a ping capture: {safe(message)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise bad(file, "", f"not a ping capture, and not JSON: {safe(error)}") from None
-    if capture.schema != SCHEMA:
-        found = safe(capture.schema, 60)
-        raise bad(file, "schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
-    return capture
-
-
-def encode(capture: PingCapture) -> bytes:
-    """The JSON document. It ends with a line feed."""
-    return msgspec.json.encode(capture) + b"\n"
+KIND = DocumentKind(PingCapture, SCHEMA, "ping capture", MAX_BYTES)
+load, parse, encode = KIND.load, KIND.parse, KIND.encode

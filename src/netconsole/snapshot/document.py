@@ -6,16 +6,13 @@ Unknown keys are ignored, so that a later version can add some. All keys of vers
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from netconsole.base.errors import bad
+from netconsole.base.documents import DocumentKind
 from netconsole.base.fact_keys import FactData
-from netconsole.base.figure import safe
-from netconsole.base.readers import read_bytes
 from netconsole.ping.breakdown import Breakdown
 from netconsole.probes.polarity import Polarity
 from netconsole.telemetry.frames import ProbeStatus
@@ -218,34 +215,5 @@ def number(value: object) -> float | None:
         return None
 
 
-_decoder = msgspec.json.Decoder(Snapshot)
-
-
-def load(path: Path) -> Snapshot:
-    """A snapshot from an untrusted file. Raises only BadInput, in one line."""
-    return parse(read_bytes(path, MAX_BYTES), str(path))
-
-
-def parse(content: bytes, file: str) -> Snapshot:
-    """A snapshot from untrusted bytes. ``file`` is their name in messages. Raises BadInput."""
-    try:
-        snapshot = _decoder.decode(content)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        raise bad(file, where.rstrip("`").lstrip("."), f"not a snapshot: {safe(message)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise bad(file, "", f"not a snapshot, and not JSON: {safe(error)}") from None
-    check(snapshot, file)
-    return snapshot
-
-
-def check(snapshot: Snapshot, file: str) -> None:
-    """Raises BadInput when the document has another schema."""
-    if snapshot.schema != SCHEMA:
-        found = safe(snapshot.schema, 60)
-        raise bad(file, "schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
-
-
-def encode(snapshot: Snapshot) -> bytes:
-    """The JSON document. It ends with a line feed."""
-    return msgspec.json.encode(snapshot) + b"\n"
+KIND = DocumentKind(Snapshot, SCHEMA, "snapshot", MAX_BYTES)
+load, parse, encode = KIND.load, KIND.parse, KIND.encode
