@@ -157,6 +157,19 @@ static inline int echo_wanted(struct nc_config *config, struct echo *echo)
     return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, echo->key.source) || nc_address_wanted(config, echo->key.target);
 }
 
+/* The echo in a packet on a device of a set, if it passes the filters. Only in BTF-typed programs: it reads the packet directly. */
+static inline u32 echo_at_device(struct echo *echo, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, int sent)
+{
+    struct path_packet packet;
+
+    path_read(&packet, skb, sent, 1);
+    if (packet.broken)
+        nc_ledger_add(NC_PARSE_FAILED);
+    if (!echo_find(echo, &packet, NC_GET(skb, head), nc_data_end(skb), 0))
+        return ECHO_NONE;
+    return echo_wanted(config, echo) && nc_netns_wanted(config, dev) ? echo->kind : ECHO_NONE;
+}
+
 static inline int echo_is_another(struct echo_record *record, struct echo *echo)
 {
     return record->fingerprint && echo->fingerprint && record->fingerprint != echo->fingerprint;

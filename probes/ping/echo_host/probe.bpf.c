@@ -13,19 +13,6 @@
 #include "../../common/echo.h"
 #include "vhost.h"
 
-/* The echo in a packet on a device of a set, if it passes the filters. */
-static inline u32 echo_in(struct echo *echo, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, int sent)
-{
-    struct path_packet packet;
-
-    path_read(&packet, skb, sent, 1);
-    if (packet.broken)
-        nc_ledger_add(NC_PARSE_FAILED);
-    if (!echo_find(echo, &packet, NC_GET(skb, head), nc_data_end(skb), 0))
-        return ECHO_NONE;
-    return echo_wanted(config, echo) && nc_netns_wanted(config, dev) ? echo->kind : ECHO_NONE;
-}
-
 /* Whether requests come in by the devices of this set. */
 static inline int is_first(struct nc_config *config, struct nc_member *member)
 {
@@ -44,7 +31,7 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
 
     if (!config || !member)
         return 0;
-    kind = echo_in(&echo, config, skb, dev, 0);
+    kind = echo_at_device(&echo, config, skb, dev, 0);
     if (kind == ECHO_REQUEST && is_first(config, member))
         record = echo_begin(config, &echo, member->name);
     else if (kind == ECHO_REPLY && !is_first(config, member))
@@ -66,7 +53,7 @@ int on_send(struct bpf_raw_tracepoint_args *ctx)
 
     if (!config || !member)
         return 0;
-    kind = echo_in(&echo, config, skb, dev, 1);
+    kind = echo_at_device(&echo, config, skb, dev, 1);
     if (kind == ECHO_REQUEST && !is_first(config, member))
         record = echo_pass(&echo, point = REQUEST_OUT, member->name);
     else if (kind == ECHO_REPLY && is_first(config, member))

@@ -12,6 +12,8 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/echo.h"
+#define KVM_DELIVERIES
+#include "../../common/kvm.h"
 
 #define ECHO_VHOST (defined(HAVE_vhost_virtqueue_call_ctx) && defined(HAVE_vhost_net_virtqueue_rx_ring) && defined(HAVE_kvm_kernel_irqfd_eventfd) && \
     defined(HAVE__ioeventfd_eventfd) && defined(HAVE_tun_file_tun))
@@ -22,12 +24,6 @@
 BPF_TABLE("lru_hash", u64, struct echo_key, echo_packets, ECHO_MARKS);      /* by packet: sent on a tap */
 BPF_TABLE("lru_hash", u64, struct echo_key, echo_batches, ECHO_MARKS);      /* by socket: read by vhost */
 BPF_TABLE("lru_hash", u64, struct echo_key, echo_signals, ECHO_MARKS);      /* by eventfd: given to the guest */
-
-struct echo_delivery {      /* the eventfd whose interrupt this thread delivers */
-    u64 eventfd;
-    u64 thread;
-};
-BPF_PERCPU_ARRAY(echo_deliveries, struct echo_delivery, 1);
 
 struct echo_kick {
     u64 first_ns;           /* of the first kick that no run has answered */
@@ -130,18 +126,6 @@ int on_told(struct pt_regs *ctx, struct eventfd_ctx *context)
     return 0;
 }
 
-/* Called for every line, and with 0 for one that carries no echo: the interrupt accepted next in this thread is of that line. */
-static inline void echo_deliver(u64 eventfd)
-{
-    int zero = 0;
-    struct echo_delivery *delivery = echo_deliveries.lookup(&zero);
-
-    if (delivery) {
-        delivery->eventfd = eventfd;
-        delivery->thread = bpf_get_current_pid_tgid();
-    }
-}
-
 /* S4 */
 int on_heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
 {
@@ -154,7 +138,7 @@ int on_heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int s
     echo = echo_signals.lookup(&eventfd);
     if (echo)
         echo_irq(echo, 3);
-    echo_deliver(echo ? eventfd : 0);
+    kvm_deliver(echo ? eventfd : 0);
     return 0;
 }
 
@@ -164,19 +148,18 @@ int on_deferred(struct pt_regs *ctx, struct work_struct *work)
     struct kvm_kernel_irqfd *irqfd = (void *)work - offsetof(struct kvm_kernel_irqfd, inject);
     u64 eventfd = (u64)NC_READ(irqfd, eventfd);
 
-    echo_deliver(echo_signals.lookup(&eventfd) ? eventfd : 0);
+    kvm_deliver(echo_signals.lookup(&eventfd) ? eventfd : 0);
     return 0;
 }
 
 /* S5 */
 int on_accepted(struct bpf_raw_tracepoint_args *ctx)
 {
-    int zero = 0;
-    struct echo_delivery *delivery = echo_deliveries.lookup(&zero);
+    struct kvm_delivery *delivery = kvm_delivering();
     struct echo_key *key, copy;
     u64 eventfd;
 
-    if (!delivery || !delivery->eventfd || delivery->thread != bpf_get_current_pid_tgid())
+    if (!delivery)
         return 0;
     eventfd = delivery->eventfd;
     delivery->eventfd = 0;
@@ -191,26 +174,15 @@ int on_accepted(struct bpf_raw_tracepoint_args *ctx)
 
 /* ---- from the guest ---- */
 
-/* K1. As ioeventfd_in_range of virt/kvm/eventfd.c: KVM asks every eventfd at an address. */
+/* K1 */
 int on_kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu, struct kvm_io_device *device, u64 address, int length, void *value)
 {
     struct _ioeventfd *one = (void *)device - offsetof(struct _ioeventfd, dev);
     struct echo_kick *kick, none = {};
-    int wanted = NC_READ(one, length);
-    u64 eventfd, written = 0;
+    u64 eventfd;
 
-    if (address != NC_READ(one, addr) || (wanted && length != wanted))
+    if (!kvm_kick_is_meant(one, address, length, value))
         return 0;
-    if (wanted && !NC_READ(one, wildcard)) {
-        bpf_probe_read_kernel(&written, sizeof(written), value);    /* KVM's buffer always has 8 bytes */
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        written >>= (64 - 8 * length) & 63;
-#else
-        written &= ~0ull >> ((64 - 8 * length) & 63);
-#endif
-        if (written != NC_READ(one, datamatch))
-            return 0;
-    }
     eventfd = (u64)NC_READ(one, eventfd);
     kick = echo_kicks.lookup_or_try_init(&eventfd, &none);
     if (kick && !kick->first_ns)

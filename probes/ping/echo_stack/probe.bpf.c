@@ -16,18 +16,6 @@
 
 /* ---- at the device: BTF-typed programs ---- */
 
-static inline u32 echo_at_device(struct echo *echo, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, int sent)
-{
-    struct path_packet packet;
-
-    path_read(&packet, skb, sent, 1);
-    if (packet.broken)
-        nc_ledger_add(NC_PARSE_FAILED);
-    if (!echo_find(echo, &packet, NC_GET(skb, head), nc_data_end(skb), 0))
-        return ECHO_NONE;
-    return echo_wanted(config, echo) && nc_netns_wanted(config, dev) ? echo->kind : ECHO_NONE;
-}
-
 int on_receive(struct bpf_raw_tracepoint_args *ctx)
 {
     struct sk_buff *skb = NC_ARG(0);

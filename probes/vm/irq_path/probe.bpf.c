@@ -13,6 +13,8 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
+#define KVM_DELIVERIES
+#include "../../common/kvm.h"
 #include "../../common/tap.h"
 #include "../../common/stages.h"
 
@@ -56,13 +58,6 @@ struct interrupt {
 };
 enum { NOT_YET = 1, BEGUN };
 BPF_TABLE("lru_hash", u64, struct interrupt, interrupts, 8192);     /* by eventfd */
-
-/* The eventfd whose interrupt this thread delivers: with interrupts off, or in a kernel worker bound to its CPU. */
-struct delivery {
-    u64 eventfd;
-    u64 thread;
-};
-BPF_PERCPU_ARRAY(deliveries, struct delivery, 1);
 
 /* ---- tables ---- */
 
@@ -241,19 +236,6 @@ int told(struct pt_regs *ctx, struct eventfd_ctx *context)
 
 /* ---- S4 ---- */
 
-/* Called for every line, and with 0 for one that is not followed: the interrupt accepted next in this thread is of that line. */
-static inline void deliver(u64 eventfd)
-{
-    struct delivery *delivery;
-    int zero = 0;
-
-    delivery = deliveries.lookup(&zero);
-    if (delivery) {
-        delivery->eventfd = eventfd;
-        delivery->thread = bpf_get_current_pid_tgid();
-    }
-}
-
 int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
 {
     struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
@@ -264,7 +246,7 @@ int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync
         return 0;
     interrupt = interrupts.lookup(&eventfd);
     if (!interrupt || !interrupt->ns[2]) {
-        deliver(0);
+        kvm_deliver(0);
         return 0;
     }
     if (!interrupt->ns[3]) {
@@ -275,7 +257,7 @@ int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync
         else                    /* several routes, or none: the kernel worker delivers it */
             interrupt->awaited = NOT_YET;
     }
-    deliver(eventfd);
+    kvm_deliver(eventfd);
     return 0;
 }
 
@@ -288,20 +270,20 @@ int deferred(struct pt_regs *ctx, struct work_struct *work)
     struct queue_row *row;
 
     if (!interrupt || !interrupt->ns[3]) {
-        deliver(0);
+        kvm_deliver(0);
         return 0;
     }
     if (interrupt->awaited == BEGUN) {      /* the worker's last run delivered nothing */
         nc_ledger_add(NC_JOIN_MISSED);
         forget(interrupt);
-        deliver(0);
+        kvm_deliver(0);
         return 0;
     }
     interrupt->awaited = BEGUN;
     row = row_of(&interrupt->place, interrupt->queue);
     if (row)
         row->deferred++;
-    deliver(eventfd);
+    kvm_deliver(eventfd);
     return 0;
 }
 
@@ -354,11 +336,9 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
     struct interrupt *interrupt, done;
-    struct delivery *delivery;
-    int zero = 0;
+    struct kvm_delivery *delivery = kvm_delivering();
 
-    delivery = deliveries.lookup(&zero);
-    if (!delivery || !delivery->eventfd || delivery->thread != bpf_get_current_pid_tgid() || !config)
+    if (!delivery || !config)
         return 0;
     interrupt = interrupts.lookup(&delivery->eventfd);
     delivery->eventfd = 0;

@@ -11,6 +11,7 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
+#include "../../common/kvm.h"
 #include "../../common/tap.h"
 #include "../../common/stages.h"
 
@@ -66,36 +67,13 @@ BPF_PERCPU_ARRAY(records, struct run_event, 1);
 
 /* ---- K1 ---- */
 
-/* As ioeventfd_in_range of virt/kvm/eventfd.c: KVM asks every eventfd at an address. Legacy devices have one address for all queues. */
-static inline int is_meant(struct _ioeventfd *one, u64 address, int length, void *value)
-{
-    u64 written = 0;
-    int wanted = NC_READ(one, length);
-
-    if (address != NC_READ(one, addr))
-        return 0;
-    if (!wanted)
-        return 1;
-    if (length != wanted)
-        return 0;
-    if (NC_READ(one, wildcard))
-        return 1;
-    bpf_probe_read_kernel(&written, sizeof(written), value);    /* KVM's buffer always has 8 bytes */
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    written >>= (64 - 8 * length) & 63;
-#else
-    written &= ~0ull >> ((64 - 8 * length) & 63);
-#endif
-    return written == NC_READ(one, datamatch);
-}
-
 int kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu, struct kvm_io_device *device, u64 address, int length, void *value)
 {
     struct _ioeventfd *one = (void *)device - offsetof(struct _ioeventfd, dev);
     struct kicks *kick, none = {};
     u64 eventfd;
 
-    if (!is_meant(one, address, length, value))
+    if (!kvm_kick_is_meant(one, address, length, value))
         return 0;
     eventfd = (u64)NC_READ(one, eventfd);
     kick = kicks.lookup_or_try_init(&eventfd, &none);
