@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from netconsole.base.errors import Unable, bad
+from netconsole.base.errors import bad
 from netconsole.base.figure import safe
 from netconsole.cli.options import DONE, INTERRUPTED, UNABLE, entered, fail
 from netconsole.cli.ping_capture import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from netconsole.ping.capture import PingCapture
     from netconsole.ping.echo_log import Echo
     from netconsole.probes.manifest import Manifest
-    from netconsole.run.ping_capture import VantageRun
     from netconsole.run.ping_plan import PingPlan
 
 MAX_ECHOES_PER_S = 10_000
@@ -49,6 +48,10 @@ def run(
     at: Annotated[
         list[str] | None,
         typer.Option("--at", metavar="ROLE=HOST", help="Where a vantage point is: here, or ssh://… Repeatable."),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="ssh://[USER@]HOST", help="Look for both VMs on this host, too. Repeatable."),
     ] = None,
     inside: InsideOption = None,
     outside: OutsideOption = None,
@@ -77,35 +80,34 @@ def run(
     from netconsole.ping.capture import ROLES
     from netconsole.probes.catalogue import load_all
     from netconsole.run import ping_plan
+    from netconsole.run.ping_places import read_places
     from netconsole.run.stop import Interrupted
-    from netconsole.sources.ping_ends import read_tables
 
     duration_s = duration_of(duration)
     traffic = ping_plan.PingTraffic(count, interval_us_of(interval), size)
     between = between_of(inside, outside, "", netns, limit, None, not no_vhost)
     if output is not None and not output.is_dir():
         raise bad(output, "", "no such directory: it takes one file for each vantage point")
-    try:
-        tables = read_tables()
-    except OSError as error:
-        raise Unable(f"the devices of this host cannot be read: {safe(error.strerror or error)}") from None
     name = time.strftime("ping-%Y%m%d-%H%M%S", time.gmtime())
-    made = ping_plan.plan((sender, receiver), tables, ping_plan.at_of(at or (), ROLES), between, traffic, name, watch)
-    manifests = load_all()
-    for line in ping_plan.described(made, manifests):
-        say(line)
-    for role in made.left:
-        say(f"{role} is not reached; run there: {ping_plan.command_for(role, made)}")
-    if made.sent_at is None:
-        say(f"no echoes are sent from here; in the machine that pings: {ping_plan.ping_command(made)}")
-    if dry:
-        return DONE
-    if not yes and sys.stdin.isatty() and not typer.confirm("netconsole: begin?", default=True, err=True):
-        return INTERRUPTED
-    try:
-        captures = _measured(made, manifests, duration_s or _longest_s(made, limit))
-    except Interrupted as error:
-        return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+    places, manifests = ping_plan.at_of(at or (), ROLES), load_all()
+    with contextlib.ExitStack() as stack:
+        hosts = EnteredHosts(manifests, stack)
+        known = read_places(places, hosts.enter, host or ())
+        made = ping_plan.plan((sender, receiver), known, places, between, traffic, name, watch)
+        for line in ping_plan.described(made, manifests):
+            say(line)
+        for role in made.left:
+            say(f"{role} is not reached; run there: {ping_plan.command_for(role, made)}")
+        if made.sent_at is None:
+            say(f"no echoes are sent from here; in the machine that pings: {ping_plan.ping_command(made)}")
+        if dry:
+            return DONE
+        if not yes and sys.stdin.isatty() and not typer.confirm("netconsole: begin?", default=True, err=True):
+            return INTERRUPTED
+        try:
+            captures = _measured(made, manifests, hosts, duration_s or _longest_s(made, limit))
+        except Interrupted as error:
+            return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     _written(captures, name, output)
     if not any(one.packets for one in captures):
         return fail("no echo was seen at any vantage point: are addresses and devices right?", UNABLE)
@@ -131,35 +133,44 @@ def _longest_s(made: PingPlan, limit: str) -> float:
     return made.traffic.count * made.traffic.interval_us / 1e6 + (parse_duration(limit) or 1.0) + 30
 
 
-def _measured(made: PingPlan, manifests: Mapping[str, Manifest], duration_s: float) -> list[PingCapture]:
+class EnteredHosts:
+    """The machines of a plan: each is entered once, and closed by ``stack``."""
+
+    def __init__(self, manifests: Mapping[str, Manifest], stack: contextlib.ExitStack) -> None:
+        self._manifests = manifests
+        self._stack = stack
+        self._hosts: dict[str, AnyHost] = {}
+
+    def enter(self, place: str) -> AnyHost:
+        """The host of "here" or of an ssh:// address. Raises BadInput and Unable."""
+        from netconsole.run.ping_places import HERE
+
+        if place not in self._hosts:
+            there = entered(None if place == HERE else place, self._manifests)
+            self._hosts[place] = self._stack.enter_context(contextlib.closing(there))
+        return self._hosts[place]
+
+
+def _measured(
+    made: PingPlan, manifests: Mapping[str, Manifest], hosts: EnteredHosts, duration_s: float
+) -> list[PingCapture]:
     from netconsole.run.headless import facts
-    from netconsole.run.ping_plan import HERE
     from netconsole.run.ping_run import EchoSender
     from netconsole.run.ping_run import run as run_all
 
-    with contextlib.ExitStack() as stack:
-        hosts: dict[str, AnyHost] = {}
-        runs: list[VantageRun] = []
-        for point in made.points:
-            if point.host not in hosts:
-                there = entered(None if point.host == HERE else point.host, manifests)
-                hosts[point.host] = stack.enter_context(contextlib.closing(there))
-            runs.append(vantage_run(point.role, point.between, manifests, hosts[point.host]))
-        runs[0].log.on_echo = EchoLines(made.traffic.interval_us)
-        runs[0].session.on_news(progress(runs[0]))
-        where, target, traffic = made.sent_at, made.receiver.address, made.traffic
-        send = None
-        if where is not None:
-            if where not in hosts:
-                there = entered(None if where == HERE else where, manifests)
-                hosts[where] = stack.enter_context(contextlib.closing(there))
-            host = hosts[where]
-            send = lambda changed: EchoSender(host, target, traffic, changed)  # noqa: E731
-        of_role = {point.role: hosts[point.host] for point in made.points}
-        captures = run_all(runs, send, traffic.count, duration_s, say, lambda one: facts(of_role[one.role]))
-        for one in runs:
-            say(summary(one))
-        return captures
+    of_role = {point.role: hosts.enter(point.host) for point in made.points}
+    runs = [vantage_run(point.role, point.between, manifests, of_role[point.role]) for point in made.points]
+    runs[0].log.on_echo = EchoLines(made.traffic.interval_us)
+    runs[0].session.on_news(progress(runs[0]))
+    target, traffic = made.receiver.address, made.traffic
+    send = None
+    if made.sent_at is not None:
+        sender = hosts.enter(made.sent_at)
+        send = lambda changed: EchoSender(sender, target, traffic, changed)  # noqa: E731
+    captures = run_all(runs, send, traffic.count, duration_s, say, lambda one: facts(of_role[one.role]))
+    for one in runs:
+        say(summary(one))
+    return captures
 
 
 class EchoLines:

@@ -232,6 +232,8 @@ class PingCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     """On a host: the devices on the VM's side."""
     outside: list[str] = []
     """The devices on the side of the wire."""
+    one_host: bool = False
+    """Both ends of the ping are on this host: ``outside`` is the tap of the other VM, and no wire lies between."""
     boundary: Boundary | None = None
     attach: list[str] = []
     error_us: Annotated[float, Meta(ge=0, le=1e9)] | None = None

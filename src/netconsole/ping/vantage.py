@@ -55,6 +55,8 @@ class Between:
     limit_s: float = 1.0
     vhost: bool = True
     """Whether the stages of vhost are wanted, whose hooks all packets of all VMs pass."""
+    one_host: bool = False
+    """Whether the other end is on this host too: ``outside`` is its tap, and no wire lies between."""
 
 
 def request_of(role: Role, between: Between, manifests: Mapping[str, Manifest]) -> ProbeRequest:

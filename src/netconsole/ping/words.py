@@ -6,6 +6,8 @@ from netconsole.ping.breakdown import Breakdown, PathTime
 from netconsole.ping.model import LAYER_WORDS, STAGE_WORDS, STAGES
 
 NOTED = "To be noted: "
+ONE_HOST = "one host"
+"""The check that says that both ends are on one host."""
 LEAST_US = 0.05
 """Less is not told of."""
 STAGE_LETTERS = {stage: STAGE_WORDS[stage].partition(":")[0] for stages in STAGES.values() for stage in stages}
@@ -75,6 +77,7 @@ def sentences(breakdown: Breakdown) -> list[str]:
         more = " or more" if name in breakdown.incomplete else ""
         share = percent(100 * layers[name] / whole)
         said.append(f"By layer, most is {LAYER_WORDS[name]}: {us(layers[name])} us{more}, {share}.")
+    said += [f"{one.detail[:1].upper()}{one.detail[1:]}." for one in breakdown.checks if one.check == ONE_HOST]
     for loss in breakdown.losses[:5]:
         first = f" ({', '.join(loss.first)})" if loss.first else ""
         said.append(f"{loss.count} echo{'' if loss.count == 1 else 'es'}: {loss.where}{first}.")

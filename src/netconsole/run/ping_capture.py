@@ -130,6 +130,7 @@ def document(run: VantageRun, state: State, began: float, facts: Mapping[str, Fa
         addresses=_ends(run),
         inside=inside,
         outside=outside,
+        one_host=run.between.one_host,
         boundary="before_driver",
         attach=run.attach,
         error_us=_error_us(probe),

@@ -1,4 +1,4 @@
-"""Plans a measurement of a ping: which vantage points this host has, which are reached over ssh, and which are left.
+"""Plans a measurement of a ping: which vantage points are here, which are reached over ssh, and which are left.
 
 A vantage point that cannot be reached gets the command that captures there.
 """
@@ -13,9 +13,9 @@ from netconsole.base.errors import bad
 from netconsole.ping.capture import Role
 from netconsole.ping.vantage import VANTAGE_POINTS, VHOST, Between, programs_of
 from netconsole.probes.manifest import Manifest
-from netconsole.sources.ping_ends import HostTables, PingEnd, find
+from netconsole.run.ping_places import HERE, PlaceTables, best, find_everywhere
+from netconsole.sources.ping_ends import PingEnd
 
-HERE = "here"
 _WAY: tuple[Role, ...] = ("sender-vm", "sender-host", "receiver-host", "receiver-vm")
 _OWN_WAY: tuple[Role, ...] = ("host", "receiver-host", "receiver-vm")
 
@@ -49,6 +49,8 @@ class PingPlan:
     points: list[PlannedPoint] = field(default_factory=list)
     left: list[Role] = field(default_factory=list)
     sent_at: str | None = None
+    found: list[str] = field(default_factory=list)
+    """What was found of both ends, where and how."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -57,9 +59,13 @@ class PingPlan:
         return [end.address for end in (self.sender, self.receiver) if end.address]
 
 
+Ends = Mapping[str, PingEnd]
+"""One end of the ping, as each place knows it."""
+
+
 def plan(
     asked: tuple[str, str],
-    tables: HostTables,
+    places: PlaceTables,
     at: Mapping[Role, str],
     between: Between,
     traffic: PingTraffic,
@@ -70,32 +76,40 @@ def plan(
 
     ``at``: where a vantage point is, "here" or an ssh:// address. ``between``: devices that the user names himself.
     """
-    sender = PingEnd(HERE, is_host=True) if asked[0] == HERE else find(asked[0], tables)
-    receiver = find(asked[1], tables)
-    made = PingPlan(sender, receiver, name, traffic)
-    way = _OWN_WAY if sender.is_host else _WAY
+    senders, receivers = (find_everywhere(one, places.tables) for one in asked)
+    if asked[0] == HERE:
+        senders = {**senders, HERE: PingEnd(HERE, is_host=True)}
+    own_ping = any(end.is_host for end in senders.values())
+    made = PingPlan(senders[HERE] if asked[0] == HERE else best(senders), best(receivers), name, traffic)
+    made.found = [*_told(senders), *_told(receivers)]
+    way = _OWN_WAY if own_ping else _WAY
     for role in at:
         if role not in way:
             raise bad("--at", role, f"expected one of {', '.join(way)} for a ping from {asked[0]}")
-    wanted = replace(between, addresses=made.addresses)
-    if sender.is_vm_here and receiver.is_vm_here:
-        way = tuple(role for role in way if role != "receiver-host")
-        made.notes.append("both VMs are on this host: sender-host sees the whole way between their taps")
+    of_role = {role: at.get(role) or _found(role, senders, receivers) for role in way}
+    shared = None if between.outside else _shared_host(of_role, senders, receivers)
+    if shared is not None:
+        made.notes.append(_of_one_host(shared, senders, receivers))
+        if own_ping:  # its stack hands the echo to the bridge: there is no device where a second host would get it
+            way = tuple(role for role in way if role != "receiver-host")
+    wanted = replace(between, addresses=made.addresses, one_host=shared is not None)
     for role in way:
-        host = at.get(role) or _found(role, sender, receiver)
-        if host is None:
+        place = of_role[role]
+        why = places.unreached.get(place or "")
+        if place is None or why is not None:
             made.left.append(role)
+            made.notes += [f"{role}: {why}"] if why is not None else []
         else:
-            devices = _devices(role, sender, receiver, wanted) if host == HERE else _far(role, wanted)
-            made.points.append(PlannedPoint(role, host, devices))
+            made.points.append(PlannedPoint(role, place, _devices(role, place, senders, receivers, wanted)))
     if not made.points:
-        how = "; ".join(made.sender.how + made.receiver.how)
+        how = "; ".join([*made.sender.how, *made.receiver.how, *made.notes])
         raise bad(
             "ping run", "", f"no vantage point here ({how}); say where one is with --at ROLE=here or ROLE=ssh://…"
         )
     if not watch:
-        made.sent_at = HERE if sender.is_host else at.get("sender-vm")
-        if made.sent_at is not None and not receiver.address:
+        sent_at = (of_role.get("host") or HERE) if own_ping else at.get("sender-vm")
+        made.sent_at = None if sent_at in places.unreached else sent_at
+        if made.sent_at is not None and not made.receiver.address:
             raise bad("ping run", asked[1], "its address is not known, and echoes need one: name the address")
     return made
 
@@ -118,8 +132,7 @@ def ping_command(made: PingPlan) -> str:
 
 def described(made: PingPlan, manifests: Mapping[str, Manifest]) -> list[str]:
     """The plan in lines: what was found and how, what is attached where, and what it costs."""
-    lines = [f"{end.asked}: {how}" for end in (made.sender, made.receiver) for how in end.how]
-    lines += made.notes
+    lines = [*made.found, *made.notes]
     for point in made.points:
         manifest = manifests[VANTAGE_POINTS[point.role].probe]
         hooks = ", ".join(dict.fromkeys(_hooks(point, manifest)))
@@ -143,23 +156,62 @@ def _hooks(point: PlannedPoint, manifest: Manifest) -> list[str]:
     return names
 
 
-def _found(role: Role, sender: PingEnd, receiver: PingEnd) -> str | None:
-    is_here = {"host": sender.is_host, "sender-host": sender.is_vm_here, "receiver-host": receiver.is_vm_here}
-    return HERE if is_here.get(role) else None
+def _told(ends: Ends) -> list[str]:
+    """Step by step what was found of an end. A host that found nothing is told of only where none found more."""
+    found = {place: end for place, end in ends.items() if end.taps or end.is_host}
+    return [
+        f"{end.asked}{'' if place == HERE else f' ({place})'}: {how}"
+        for place, end in (found or ends).items()
+        for how in end.how
+    ]
 
 
-def _devices(role: Role, sender: PingEnd, receiver: PingEnd, between: Between) -> Between:
-    """Those that were found, where the user names none. If both VMs are here, the receiver's tap is the wire."""
-    if not VANTAGE_POINTS[role].has_inside:
-        return replace(between, inside=())
-    own, other = (receiver, sender) if role == "receiver-host" else (sender, receiver)
-    inside = between.inside or own.taps
-    return replace(between, inside=inside, outside=between.outside or other.taps or own.wires)
+def _found(role: Role, senders: Ends, receivers: Ends) -> str | None:
+    """The place that has the tap, or whose own address pings."""
+    if role == "host":
+        return next((place for place, end in senders.items() if end.is_host), None)
+    ends = {"sender-host": senders, "receiver-host": receivers}.get(role, {})
+    return next((place for place, end in ends.items() if end.is_vm_here), None)
 
 
-def _far(role: Role, between: Between) -> Between:
-    """Of a far machine nothing was looked up: its probe takes all taps, or all physical devices."""
-    return replace(between, inside=(), outside=(), netns=0)
+def _shared_host(of_role: Mapping[Role, str | None], senders: Ends, receivers: Ends) -> str | None:
+    """The place where both ends are: no wire lies between them. None when they are apart, or nobody knows."""
+    place = of_role.get("host") or of_role.get("sender-host")
+    if place is None or place != of_role.get("receiver-host") or not _end(receivers, place).taps:
+        return None
+    return place if _end(senders, place).taps or of_role.get("host") else None
+
+
+def _of_one_host(place: str, senders: Ends, receivers: Ends) -> str:
+    sender, receiver = senders[place], receivers[place]
+    if sender.is_host:
+        return f"the VM is on the host that pings ({place}): measured to its tap, and vhost's stages are not divided"
+    said = f"both VMs are on one host ({place}): measured from tap to tap, with no network between hosts"
+    if sender.bridge == receiver.bridge:
+        return said
+    bridges = f"{sender.bridge or 'none'} and {receiver.bridge or 'none'}"
+    return f"{said}; their bridges differ ({bridges}): if a router elsewhere lies between, its time is in B and K"
+
+
+def _end(ends: Ends, place: str) -> PingEnd:
+    return ends.get(place) or PingEnd("")
+
+
+def _devices(role: Role, place: str, senders: Ends, receivers: Ends, between: Between) -> Between:
+    """Those that were found, where the user names none; he names those of this host alone.
+
+    Nothing found: the probe takes all taps, or all physical devices. On one host, the other end's tap is the wire.
+    """
+    if place != HERE:
+        between = replace(between, inside=(), outside=(), netns=0)
+    if role in ("sender-vm", "receiver-vm"):
+        return replace(between, inside=(), one_host=False)
+    own, other = _end(senders, place), _end(receivers, place)
+    if role == "receiver-host":
+        own, other = other, own
+    outside = between.outside or (other.taps if between.one_host else own.wires) or ()
+    inside = between.inside or own.taps or () if VANTAGE_POINTS[role].has_inside else ()
+    return replace(between, inside=inside, outside=outside)
 
 
 def _shown(point: PlannedPoint, manifest: Manifest) -> str:

@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +27,8 @@ from netconsole.probes.catalogue import typed_modules
 from netconsole.probes.manifest import Manifest
 from netconsole.run.headless import facts
 from netconsole.run.ping_capture import INTERVAL_S, SETTLE_LIMIT_S, VantageRun, attached, document, next_reading
-from netconsole.run.ping_plan import HERE, PingPlan, PlannedPoint
+from netconsole.run.ping_places import HERE, HOST_ROLES, PlaceTables, read_places
+from netconsole.run.ping_plan import PingPlan, PlannedPoint
 from netconsole.run.ping_run import EchoSender
 from netconsole.run.stop import Stop
 from netconsole.session.live import LiveSession
@@ -64,6 +65,20 @@ class _Place:
     def settled(self) -> bool:
         """Whether it watches, or never will."""
         return self.phase not in ("connecting", "starting")
+
+
+def look_around(at: Mapping[Role, str], manifests: Mapping[str, Manifest], also: Sequence[str] = ()) -> PlaceTables:
+    """What this machine, the hosts of a plan and the hosts ``also`` know of its ends. Their lines are closed again.
+
+    Raises BadInput and Unable as :func:`read_places`.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def enter(place: str) -> AnyHost:
+            way = stack.enter_context(contextlib.closing(Approach(place, may_ask=False)))
+            return way.enter(typed_modules(manifests))
+
+        return read_places({role: place for role, place in at.items() if role in HOST_ROLES}, enter, also)
 
 
 class PingWatch:

@@ -394,7 +394,9 @@ class ConsoleApp(App[None]):
 
         if self._ping is None:
             self._ping = self._new_ping()
-        self.push_screen(PingScreen(self._ping, self.manifests, self.watch_ping))
+        line = self.session.connection().line
+        also = (line.address,) if line is not None else ()
+        self.push_screen(PingScreen(self._ping, self.manifests, self.watch_ping, also))
 
     def _new_ping(self) -> WizardState:
         from netconsole.tui.screens.ping_state import WizardState

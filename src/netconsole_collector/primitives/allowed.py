@@ -40,11 +40,20 @@ _UNSAFE = re.compile(rb"(?:\.\./){2}|/\.\./.*/\.\./|\0")
 """One step up is needed: /sys/class/net/NAME/device/../msi_irqs."""
 
 UNIXCTL = frozenset(
-    ("upcall/show", "coverage/read-counter", "dpctl/show", "dpctl/dump-flows", "dpif/show", "list-commands", "version")
+    (
+        "upcall/show",
+        "coverage/read-counter",
+        "dpctl/show",
+        "dpctl/dump-flows",
+        "dpif/show",
+        "fdb/show",
+        "list-commands",
+        "version",
+    )
 )
 OVSDB = frozenset(("transact",))
-_ROUTE_KINDS = frozenset((18, 38, 42, 46))
-"""RTM_GETLINK, RTM_GETQDISC, RTM_GETTCLASS, RTM_GETTFILTER (include/uapi/linux/rtnetlink.h)."""
+_ROUTE_KINDS = frozenset((18, 22, 30, 38, 42, 46))
+"""RTM_GETLINK, ADDR, NEIGH, QDISC, TCLASS and TFILTER (include/uapi/linux/rtnetlink.h)."""
 _SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
 _GENERIC, _CTRL, _GET_FAMILY = 16, 16, 3
 GETTERS: Dict[str, FrozenSet[int]] = {

@@ -14,6 +14,7 @@ from netconsole.compare import baseline
 from netconsole.ping import breakdown, capture
 from netconsole.ping.capture import PingCapture, Role
 from netconsole.probes import catalogue
+from netconsole.run.ping_places import PlaceTables
 from netconsole.run.ping_plan import PingPlan
 from netconsole.run.ping_watch import PlaceProgress
 from netconsole.snapshot import document
@@ -87,7 +88,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     FakeWatch.made = []
     made: Callable[[ConsoleApp], Callable[[PingPlan], FakeWatch]] = lambda _: FakeWatch  # noqa: E731
     monkeypatch.setattr(ConsoleApp, "watch_ping", property(made))
-    monkeypatch.setattr(ping, "read_tables", lambda: TABLES)
+    monkeypatch.setattr(ping, "look_around", lambda *_: PlaceTables({"here": TABLES}))
     yield tmp_path
 
 

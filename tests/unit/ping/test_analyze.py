@@ -115,6 +115,52 @@ def test_the_own_ping_of_a_host_has_no_vm_on_its_side() -> None:
         analyze([host, *linked(3)])
 
 
+def one_host(count: int, *roles: str) -> list[CaptureFile]:
+    """Both VMs on one host: 13 us there and 8 back from tap to tap, and 90 us beyond the receiver's tap."""
+    boot = {"clock": {"boot_id": "b"}}
+    taps = {"sender-host": (["tap1"], ["tap2"]), "receiver-host": (["tap2"], ["tap1"])}
+    found = []
+    for file, one in linked(count, kick_us=7.0):
+        document = {**json.loads(capture.encode(one)), **(boot if one.role in taps else {})}
+        if one.role in taps:
+            document["inside"], document["outside"] = taps[one.role]
+            # The second probe on the same two hooks stamps a little later.
+            document["packets"] = [echo(n, 13.2 if "rec" in one.role else 13, 90, 8) for n in range(count)]
+        if one.role == "sender-vm":
+            document["packets"] = [echo(n, 18, 160, 16) for n in range(count)]
+        if not roles or one.role in roles:
+            found.append(CaptureFile(file, capture.parse(json.dumps(document).encode(), file)))
+    return found
+
+
+def test_both_ends_on_one_host_have_no_network_between_them() -> None:
+    found = analyze(one_host(5))
+    assert not failed(found) and found.paired_packets == 5
+    assert {name: mean(found, name) for name in ("B", "K", "C+J", "D", "I", "E", "I1")} == {
+        "B": 13, "K": 8, "C+J": 0, "D": 0, "I": 0, "E": 20, "I1": 7,
+    }  # fmt: skip
+    assert found.segments["D"].what == "none: both ends are on one host"
+    assert found.parts == {"sender_host_us": 104, "physical_network_us": 0, "receiver_host_us": 90}
+    assert math.isclose(sum(one.mean_us or 0 for one in found.segments.values()), found.round_trip_us or 0)
+    assert any(text.startswith("Both ends are on one host: there is no network") for text in found.findings)
+    assert {"receiver_total_us", "between_hosts_us"}.isdisjoint(found.composites)
+    # Against the same ping over two hosts, all of the difference has its place.
+    changed = compared(analyze(linked(5, kick_us=7.0)), found)
+    assert math.fsum(one.share_pct or 0 for one in changed.segments.values()) == pytest.approx(100)
+    assert changed.segments["C+J"].difference_us == pytest.approx(32)
+
+
+def test_one_host_whose_receiving_side_nobody_captured() -> None:
+    [sender] = one_host(5, "sender-host")
+    own = capture.parse(json.dumps({**json.loads(capture.encode(sender.capture)), "one_host": True}).encode(), "s")
+    found = analyze([*one_host(5, "sender-vm", "receiver-vm"), CaptureFile("s", own)])
+    assert found.parts == {"sender_host_us": 104, "physical_network_us": 0, "receiver_host_us": 90}
+    assert found.segments["U_receiver"].contains == ["E", "I1"]
+    host = capture_of("host", [echo(n, 10, 60, 12) for n in range(5)], one_host=True)
+    pinged = analyze([host, *one_host(5, "receiver-vm")])
+    assert not failed(pinged) and pinged.parts["receiver_host_us"] == 60 and mean(pinged, "C+J") == 0
+
+
 def test_times_that_a_kernel_does_not_tell_are_in_the_remainder_and_the_others_are_kept() -> None:
     files = []
     for file, one in linked(4):

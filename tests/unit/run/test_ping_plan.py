@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +13,8 @@ from netconsole.cli.main import app
 from netconsole.ping.capture import ROLES, Role
 from netconsole.ping.vantage import Between
 from netconsole.probes import catalogue
-from netconsole.run.ping_plan import HERE, PingPlan, PingTraffic, at_of, command_for, described, ping_command, plan
+from netconsole.run.ping_places import HERE, PlaceTables
+from netconsole.run.ping_plan import PingPlan, PingTraffic, at_of, command_for, described, ping_command, plan
 from netconsole.sources.ping_ends import HostTables, PortLink
 
 LINKS = {
@@ -27,13 +29,36 @@ LINKS = {
 NEIGHBOURS = {"192.0.2.7": "52:54:00:00:00:07", "192.0.2.8": "52:54:00:00:00:08", "192.0.2.9": "52:54:00:00:00:09"}
 NICS = [("web-07", "52:54:00:00:00:07", "vnet3"), ("web-08", "52:54:00:00:00:08", "vnet4")]
 TABLES = HostTables(LINKS, neighbours=NEIGHBOURS, nics=NICS)
+FAR = "ssh://hv2"
+FAR_LINKS = {
+    link.name: link
+    for link in (
+        PortLink("tap9", "tun", master="ovs-system"),
+        PortLink("tap10", "tun", master="br7"),
+        PortLink("ovs-system", "openvswitch"),
+        PortLink("br7", "bridge"),
+        PortLink("bond0", "bond", master="ovs-system"),
+        PortLink("eno1", master="bond0", is_physical=True),
+    )
+}
+FAR_TABLES = HostTables(
+    FAR_LINKS, frozenset({"192.0.2.2"}), nics=[("db-09", NEIGHBOURS["192.0.2.9"], "tap9"), ("db-10", "", "tap10")]
+)
+"""A host of VMs whose addresses only the other host knows."""
 
 
 def made(
-    sender: str, receiver: str, at: dict[Role, str] | None = None, watch: bool = False, vhost: bool = True
+    sender: str,
+    receiver: str,
+    at: dict[Role, str] | None = None,
+    watch: bool = False,
+    far: HostTables | None = None,
+    unreached: dict[str, str] | None = None,
+    **between: Any,
 ) -> PingPlan:
-    between, traffic = Between(limit_s=2.0, vhost=vhost), PingTraffic(10, 20_000, 56)
-    return plan((sender, receiver), TABLES, at or {}, between, traffic, "run", watch)
+    places = PlaceTables({HERE: TABLES, **({FAR: far} if far else {})}, unreached or {})
+    traffic = PingTraffic(10, 20_000, 56)
+    return plan((sender, receiver), places, at or {}, Between(limit_s=2.0, **between), traffic, "run", watch)
 
 
 def test_a_vm_here_pings_one_elsewhere() -> None:
@@ -52,12 +77,61 @@ def test_a_vm_elsewhere_pings_one_here() -> None:
     assert (point.role, point.between.inside, point.between.outside) == ("receiver-host", ["vnet3"], ["eth0"])
 
 
-def test_two_vms_of_one_host_have_one_vantage_point_between_them() -> None:
+def test_two_vms_of_one_host_are_measured_from_tap_to_tap() -> None:
     found = made("web-07", "web-08")
-    [point] = found.points
-    assert (point.role, point.between.inside, point.between.outside) == ("sender-host", ["vnet3"], ["vnet4"])
+    assert [(one.role, one.between.inside, one.between.outside, one.between.one_host) for one in found.points] == [
+        ("sender-host", ["vnet3"], ["vnet4"], True),
+        ("receiver-host", ["vnet4"], ["vnet3"], True),
+    ]
     assert found.left == ["sender-vm", "receiver-vm"]
-    assert found.notes == ["both VMs are on this host: sender-host sees the whole way between their taps"]
+    assert found.notes == ["both VMs are on one host (here): measured from tap to tap, with no network between hosts"]
+    named = made("web-07", "web-08", outside=["eth0"])  # who names the wire wants it measured
+    assert {(one.between.outside[0], one.between.one_host) for one in named.points} == {("eth0", False)}
+
+
+def test_two_vms_of_one_far_host_whose_bridges_differ() -> None:
+    found = made("db-10", "db-09", {"sender-host": FAR}, far=FAR_TABLES)
+    assert [(one.role, one.host, one.between.inside) for one in found.points] == [
+        ("sender-host", FAR, ["tap10"]),
+        ("receiver-host", FAR, ["tap9"]),
+    ]
+    assert "their bridges differ (br7 and ovs-system)" in found.notes[0]
+
+
+def test_a_host_pings_its_own_vm() -> None:
+    found = made(HERE, "web-07")
+    [point] = found.points
+    assert (point.role, point.between.outside, point.between.one_host) == ("host", ["vnet3"], True)
+    assert found.left == ["receiver-vm"] and "the VM is on the host that pings (here)" in found.notes[0]
+
+
+def test_devices_of_a_far_host_are_looked_up_there() -> None:
+    found = made("web-07", "192.0.2.9", {"receiver-host": FAR}, far=FAR_TABLES)
+    [_, point] = found.points
+    assert (point.host, point.between.inside, point.between.outside) == (FAR, ["tap9"], ["eno1"])
+    told = [line for line in described(found, catalogue.load_all()) if FAR in line]
+    assert told[:2] == [
+        f"192.0.2.9 ({FAR}): {NEIGHBOURS['192.0.2.9']} is VM db-09, device tap9 (QEMU's command line and descriptors)",
+        f"192.0.2.9 ({FAR}): tap9 is in ovs-system, which leads to eno1",
+    ]
+    # A VM that is only known there is found without saying which vantage point that host is.
+    asked = made("web-07", "db-09", far=FAR_TABLES)
+    assert [(one.role, one.host) for one in asked.points] == [("sender-host", HERE), ("receiver-host", FAR)]
+    assert asked.receiver.address == "192.0.2.9"
+
+
+def test_a_far_host_pings_from_its_own_address() -> None:
+    found = made("192.0.2.2", "192.0.2.7", {"host": FAR}, far=FAR_TABLES)
+    assert [(one.role, one.host) for one in found.points] == [("host", FAR), ("receiver-host", HERE)]
+    assert found.sent_at == FAR
+
+
+def test_a_place_that_is_not_reached_is_said_and_the_others_go_on() -> None:
+    far: dict[Role, str] = {"receiver-host": FAR, "sender-vm": "ssh://vm"}
+    found = made("web-07", "192.0.2.9", far, unreached={FAR: "it asks for a password", "ssh://vm": "no python3"})
+    assert [one.role for one in found.points] == ["sender-host"] and found.sent_at is None
+    assert found.left == ["sender-vm", "receiver-host", "receiver-vm"]
+    assert found.notes == ["sender-vm: no python3", "receiver-host: it asks for a password"]
 
 
 def test_the_host_itself_pings() -> None:
@@ -76,7 +150,7 @@ def test_other_machines_are_reached_by_their_roles() -> None:
         ("sender-host", HERE),
         ("receiver-host", "ssh://hv2"),
     ]
-    # What this host knows of devices is not true of others.
+    # What this host knows of devices is not true of others, and of these nothing was looked up.
     assert [(point.between.inside, point.between.outside) for point in found.points if point.host != HERE] == [
         ((), ())
     ] * 2

@@ -16,7 +16,7 @@ from netconsole.ping.analysis.advice import advice
 from netconsole.ping.analysis.closure import checks
 from netconsole.ping.analysis.joint_clock import halves
 from netconsole.ping.analysis.losses import located
-from netconsole.ping.analysis.measure import PARTS, PathFigures, echo_time, measure, stage_time
+from netconsole.ping.analysis.measure import NO_WIRE, PARTS, PathFigures, echo_time, measure, stage_time
 from netconsole.ping.analysis.merge import CaptureFile, JoinedCaptures, join
 from netconsole.ping.analysis.times import PathFigure, combined, shown
 from netconsole.ping.breakdown import SCHEMA, Breakdown, PathTime, Vantage
@@ -37,6 +37,14 @@ from netconsole.ping.words import dominant, sentences
 
 _WIRE_WORDS = "both ways between the hosts, from driver to driver"
 _WIRE = "sender-host: between_us - receiver-host: total_us"
+_ON_ONE_HOST = {
+    "B": "request: from the tap to the other VM's tap",
+    "K": "reply: from the other VM's tap to the tap",
+    "external_sender_host_us": "beyond the other VM's tap (E to I1)",
+    **dict.fromkeys(NO_WIRE, "none: both ends are on one host"),
+}
+_OF_TWO_HOSTS = ("receiver_total_us", "external_receiver_host_us", "between_hosts_us")
+"""Times that mean nothing where both ends are on one host."""
 _AROUND: dict[PingSide, tuple[str, ...]] = {"sender": ("L", "B1"), "receiver": ("E", "I1")}
 
 
@@ -84,6 +92,7 @@ def _round_trip(figures: PathFigures) -> PathTime:
 def _segments(figures: PathFigures) -> dict[str, PathTime]:
     found = {}
     specs = {spec.name: spec for spec in figures.specs}
+    words = _ON_ONE_HOST if figures.joined.one_host else {}
     for name in PATH:
         time = figures.segments.get(name)
         if name in specs:
@@ -92,10 +101,12 @@ def _segments(figures: PathFigures) -> dict[str, PathTime]:
             why = figures.missing.get(name)
             role = figures.sender if spec.role == "sender-host" else spec.role
             formula = spec.formula.replace(spec.role, role)
-            found[name] = shown(time, True, role, spec.what, formula, figures.round_trip, why, at_most)
+            what = words.get(name, spec.what)
+            found[name] = shown(time, True, role, what, formula, figures.round_trip, why, at_most)
         elif name == WIRE:
             why = None if time else "needs a capture of both hosts"
-            found[name] = shown(time, True, "network", _WIRE_WORDS, _WIRE, figures.round_trip, why)
+            what = words.get(name, _WIRE_WORDS)
+            found[name] = shown(time, True, "network", what, _WIRE, figures.round_trip, why)
         elif name in REMAINDERS.values():
             side: PingSide = "sender" if name == REMAINDERS["sender"] else "receiver"
             if side == "receiver" or figures.sender != "host":
@@ -174,7 +185,8 @@ def _composites(figures: PathFigures) -> dict[str, PathTime]:
     for name, spec in COMPOSITES.items():
         role = figures.sender if spec.role == "sender-host" else spec.role
         time = echo_time(figures.joined, role, spec.field)
-        found[name] = shown(time, True, role, spec.what, f"{role}: {spec.field}", figures.round_trip)
+        what = _ON_ONE_HOST.get(name, spec.what) if figures.joined.one_host else spec.what
+        found[name] = shown(time, True, role, what, f"{role}: {spec.field}", figures.round_trip)
     wire = figures.segments.get(WIRE)
     found["between_hosts_us"] = shown(wire, True, "network", f"{_WIRE_WORDS} (C+J)", _WIRE, figures.round_trip)
     sides: tuple[PingSide, ...] = ("sender", "receiver")
@@ -183,7 +195,8 @@ def _composites(figures: PathFigures) -> dict[str, PathTime]:
         what = f"between the {side}'s VM and its host, both ways"
         formula = " + ".join(name for name in (REMAINDERS[side], *_AROUND[side]) if name in figures.segments)
         found[f"virtualization_{side}_us"] = shown(time, True, side, what, formula, figures.round_trip)
-    return {name: one for name, one in found.items() if one.mean_us is not None}
+    left_out = _OF_TWO_HOSTS if figures.joined.one_host else ()
+    return {name: one for name, one in found.items() if one.mean_us is not None and name not in left_out}
 
 
 def _virtualization(figures: PathFigures, side: PingSide) -> PathFigure | None:

@@ -10,7 +10,12 @@ from netconsole.ping.analysis.merge import JoinedCaptures, RoleTimes, roles_miss
 from netconsole.ping.breakdown import Breakdown, BreakdownCheck
 from netconsole.ping.capture import EchoTimes
 from netconsole.ping.model import REMAINDERS, STAGES, WIRE
+from netconsole.ping.words import ONE_HOST
 
+_ONE_HOST = (
+    "both ends are on one host: there is no network between hosts (C, D, I and J take no time), and B and K go from one"
+    " end's tap to the other's, with all that lies between"
+)
 ENOUGH = 0.95
 """Times must add up for this share of the echoes."""
 OF_MEANS = 0.01
@@ -26,6 +31,8 @@ def checks(breakdown: Breakdown, joined: JoinedCaptures) -> list[BreakdownCheck]
         BreakdownCheck("all vantage points", False, f"no capture of {role}: its segments are not known")
         for role in roles_missing(joined)
     ]
+    if joined.one_host:
+        found.append(BreakdownCheck(ONE_HOST, True, _ONE_HOST))
     for role in joined.roles.values():
         found += _of_capture(role)
     found += _sums(breakdown)

@@ -12,6 +12,8 @@ from netconsole.ping.analysis.times import PathFigure, combined, of_packets, of_
 from netconsole.ping.capture import IrqTimes, KickTimes, Role, TimeSummary
 from netconsole.ping.model import KICKS, REMAINDERS, SEGMENTS, STAGES, WIRE, PingSide, SegmentSpec
 
+NO_WIRE = (WIRE, "D", "I")
+"""What does not exist where both ends are on one host: there it takes no time."""
 PARTS = ("sender_host_us", "physical_network_us", "receiver_host_us")
 _OF_HOST = ("B", "K")
 """What the sender's side has when a host itself pings."""
@@ -57,14 +59,14 @@ def measure(joined: JoinedCaptures) -> PathFigures:
     """All times that the captures give."""
     figures = PathFigures(joined)
     for spec in figures.specs:
-        found = _segment(joined, spec)
+        found = _none(joined) if joined.one_host and spec.name in NO_WIRE else _segment(joined, spec)
         if isinstance(found, str):
             figures.missing[spec.name] = found
         else:
             figures.segments[spec.name] = found
     figures.round_trip = echo_time(joined, figures.outermost, "total_us")
     external = echo_time(joined, figures.sender, "between_us")
-    receiver = echo_time(joined, "receiver-host", "total_us")
+    receiver = external if joined.one_host else echo_time(joined, "receiver-host", "total_us")
     if figures.round_trip is not None and external is not None:
         figures.parts["sender_host_us"] = combined([figures.round_trip], [external])
     if external is not None and receiver is not None:
@@ -82,6 +84,10 @@ def measure(joined: JoinedCaptures) -> PathFigures:
             ]
             figures.segments[REMAINDERS[side]] = combined([whole], known)
     return figures
+
+
+def _none(joined: JoinedCaptures) -> PathFigure:
+    return of_packets(dict.fromkeys(joined.paired, 0.0)) if joined.paired else PathFigure(0.0, None)
 
 
 def echo_time(joined: JoinedCaptures, role: Role, field_name: str) -> PathFigure | None:

@@ -71,6 +71,8 @@ class JoinedCaptures:
     roles: dict[Role, RoleTimes]
     paired: list[EchoKey] = field(default_factory=list)
     by_packet: set[Role] = field(default_factory=set)
+    one_host: bool = False
+    """Both ends are on one host, and no wire lies between them."""
     joined_parts: set[tuple[Role, str]] = field(default_factory=set)
     """The stages (``vhost_irq``, ``vhost_kick``) that are known for every paired echo."""
     checks: list[BreakdownCheck] = field(default_factory=list)
@@ -89,6 +91,7 @@ def join(files: Sequence[CaptureFile]) -> JoinedCaptures:
     _same_run(files, joined.checks)
     _without_ids(joined)
     _same_rounds(joined)
+    _of_one_host(joined)
     _pair(joined)
     _leave_out_impossible(joined)
     _join_stages(joined)
@@ -203,6 +206,22 @@ def _shared(reference: Mapping[EchoKey, object], table: Mapping[EchoKey, object]
     return sum((id, seq + by) in reference for id, seq in table)
 
 
+def _of_one_host(joined: JoinedCaptures) -> None:
+    """Both vantage points of one host see an echo on the same two taps: what the sender's side measured counts."""
+    sender, receiver = joined.roles.get("sender-host") or joined.roles.get("host"), joined.roles.get("receiver-host")
+    if sender is None:
+        return
+    joined.one_host = sender.main.one_host or (receiver is not None and _share_taps(sender.main, receiver.main))
+    if joined.one_host and receiver is not None:
+        receiver.echoes, receiver.ended, receiver.summary = sender.echoes, sender.ended, sender.summary
+
+
+def _share_taps(sender: PingCapture, receiver: PingCapture) -> bool:
+    boots = {one.clock.boot_id if one.clock else "" for one in (sender, receiver)}
+    crossed = {*sender.outside} & {*receiver.inside} and {*sender.inside} & {*receiver.outside}
+    return len(boots) == 1 and "" not in boots and bool(crossed)
+
+
 def _pair(joined: JoinedCaptures) -> None:
     with_echoes = [role for role in joined.roles.values() if role.echoes]
     if not with_echoes:
@@ -288,5 +307,5 @@ def roles_missing(joined: JoinedCaptures) -> list[Role]:
     """The vantage points of a ping between two VMs, or from a host, that nobody captured."""
     wanted: Iterable[Role] = ("sender-vm", "sender-host", "receiver-host", "receiver-vm")
     if "host" in joined.roles:
-        wanted = ("receiver-host", "receiver-vm")
+        wanted = ("receiver-vm",) if joined.one_host else ("receiver-host", "receiver-vm")
     return [role for role in wanted if role not in joined.roles]

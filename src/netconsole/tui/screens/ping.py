@@ -18,7 +18,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Input
 
-from netconsole.base.errors import BadInput, bad
+from netconsole.base.errors import BadInput, Unable, bad
 from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
 from netconsole.compare.ping_case import baseline_case
@@ -31,8 +31,9 @@ from netconsole.ping.compared import against
 from netconsole.ping.vantage import Between
 from netconsole.probes.manifest import Manifest
 from netconsole.report.ping_file import KEPT, keep
-from netconsole.run.ping_plan import HERE, PingPlan, plan
-from netconsole.sources.ping_ends import read_tables
+from netconsole.run.ping_places import HERE
+from netconsole.run.ping_plan import PingPlan, plan
+from netconsole.run.ping_watch import look_around
 from netconsole.tui import actions
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.screens.over import wrap
@@ -93,12 +94,17 @@ class PingScreen(Screen[None]):
         state: WizardState,
         manifests: Mapping[str, Manifest],
         watch: Callable[[PingPlan], Watching] | None,
+        also: Sequence[str] = (),
     ) -> None:
-        """``watch`` makes what measures a plan; None where nothing can be, as in a replay."""
+        """``watch`` makes what measures a plan; None where nothing can be, as in a replay.
+
+        ``also``: hosts on which both ends are looked for beside this one, as ssh:// addresses.
+        """
         super().__init__()
         self.state = state
         self._manifests = manifests
         self._watch = watch
+        self._also = also
         self._watching: Watching | None = None
         self._busy = False
 
@@ -203,7 +209,8 @@ class PingScreen(Screen[None]):
         asked = values["from"], values["to"]
 
         def find() -> None:
-            made = plan(asked, read_tables(), at, between, traffic, self.state.run, watch)
+            places = look_around(at, self._manifests, self._also)
+            made = plan(asked, places, at, between, traffic, self.state.run, watch)
             self.app.call_later(self._planned, made)
 
         self._work("looking for the devices of both ends…", find)
@@ -287,10 +294,8 @@ class PingScreen(Screen[None]):
         def run() -> None:
             try:
                 work()
-            except BadInput as error:
+            except (BadInput, Unable) as error:
                 self.app.call_later(self._failed, str(error))
-            except OSError as error:
-                self.app.call_later(self._failed, f"the devices of this host cannot be read: {error.strerror}")
             except ValueError as error:  # shlex: a quotation without an end
                 self.app.call_later(self._failed, str(error))
 
