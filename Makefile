@@ -2,7 +2,7 @@
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
 
-.PHONY: run test in-turn booting starting counting computing costs terminals lint format bench fuzz lab test-lab clean
+.PHONY: run test in-turn booting starting counting computing costs terminals lint format bench fuzz mutants lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -74,6 +74,11 @@ bench: .venv/.ready-test
 # Damaged and hostile files into everything that reads one, guided by what code they reach: a minute each.
 fuzz: .venv/.ready-fuzz
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# Single-line faults, one at a time: which of them does no test notice? FILE='src/…': only that one; ARGS='--sample 0': all
+# of its mutants, not a sample (docs/design/testing.md).
+mutants: .venv/.ready-test
+	nice -n 15 $(BIN)/python -m tools.mutants $(ARGS) $(FILE)
 
 # A hypervisor of one's own: Debian's kernel under QEMU, Open vSwitch, a guest, some traffic, and the console on it.
 lab: .venv/.ready-test

@@ -1,0 +1,1 @@
+"""Mutation tests of the pure cores: `make mutants` (docs/design/testing.md)."""

@@ -1,0 +1,42 @@
+"""The pure cores, the tests that prove each of them, and the mutants that change nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_CONSOLE = {
+    "telemetry": "histogram state tables costs series ledger checkpoint source",
+    "findings": "windows of_rules of_state matches open_incident incidents rules carried",
+    "budget": "governor spending sampling ladder run_times forecast",
+    "compare": "significance judge compare metrics baseline reference sums labels facts",
+    "snapshot": "builder document balance redact",
+    "recording": "recorder writer reader player replay_session",
+    "escalation": "escalator crossings investigation",
+    "profile": "loader plan escalation_rules profile",
+    "report": "charts ticket",
+}
+_COLLECTOR = {
+    "probe": "decode tables histograms config records running device_sets followers checks ledger",
+    "names": "drop_reasons labels processes vms",
+    "types": "kernel_types btf prototypes",
+    "kernel": "rings",
+}
+CORES = [
+    *(f"src/netconsole/{room}/{name}.py" for room, names in _CONSOLE.items() for name in names.split()),
+    *(f"src/netconsole_collector/{room}/{name}.py" for room, names in _COLLECTOR.items() for name in names.split()),
+]
+
+SAME: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("same.toml").read_text())
+"""By file: the mutants that nobody can notice, each with the reason. They are not tried."""
+
+
+def tests_of(file: str) -> list[str]:
+    """The tests that prove a file: those of its room."""
+    _, package, room, _ = Path(file).parts
+    return [f"tests/unit/{room}" if package == "netconsole" else f"tests/unit/collector/{room}"]
