@@ -11,11 +11,13 @@ from netconsole.compare.compare import compare
 from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Document, Heading, ReportBlock
 from netconsole.report.of_comparison import of_comparison
-from netconsole.report.of_snapshot import NOTE, SUMMARY_ENDS, of_snapshot
+from netconsole.report.of_snapshot import NOTE, of_snapshot
+from netconsole.report.short_form import MAX_COMPARED
 from netconsole.report.to_html import to_html
 from netconsole.report.to_markdown import to_markdown
 from netconsole.snapshot.document import Snapshot, encode
-from netconsole.snapshot.redact import Redactor, user_key
+from netconsole.snapshot.redact import Redactor
+from netconsole.snapshot.redact_key import user_key
 
 ReferenceSnapshots = tuple[list[Snapshot], list[str]]
 
@@ -48,19 +50,19 @@ def render(
             return encode(snapshot), code
         # A key that is not in the schema: readers of snapshots ignore it.
         return msgspec.json.encode({**msgspec.to_builtins(snapshot), "comparison": comparison}) + b"\n", code
-    document = of_snapshot(snapshot, manifests)
-    if comparison is not None:
-        document = _with_comparison(document, of_comparison(comparison))
+    if comparison is None:
+        document = of_snapshot(snapshot, manifests)
+    else:
+        document = _with_comparison(
+            of_snapshot(snapshot, manifests, MAX_COMPARED), of_comparison(comparison, MAX_COMPARED)
+        )
     return (to_html if form == "html" else to_markdown)(document).encode(), code
 
 
 def _with_comparison(document: Document, compared: Document) -> Document:
-    """Puts the verdict first, after the user's note. The tables of the comparison follow the summary."""
+    """Puts the verdict first, after the user's note. The tables of the comparison are behind."""
     blocks = document.blocks
     words = 2 if blocks and blocks[0] == Heading(NOTE) else 0
-    summary = 1 + blocks.index(Heading(SUMMARY_ENDS))
-    while summary < len(blocks) and not isinstance(blocks[summary], Heading):
-        summary += 1
     headings: list[ReportBlock] = [
         Heading(f"Compared with the baseline: {block.text.lower()}") if isinstance(block, Heading) else block
         for block in compared.blocks
@@ -69,5 +71,6 @@ def _with_comparison(document: Document, compared: Document) -> Document:
     return Document(
         document.title,
         f"{document.subtitle}. {compared.subtitle}",
-        [*blocks[:words], *headings[:verdict], *blocks[words:summary], *headings[verdict:], *blocks[summary:]],
+        [*blocks[:words], *headings[:verdict], *blocks[words:]],
+        [*headings[verdict:], *document.behind],
     )

@@ -1,39 +1,27 @@
-"""Replaces addresses, MACs, UUIDs and the names of hosts, VMs and processes with stable pseudonyms, also in free text.
+"""Replaces addresses, MACs, UUIDs and names of hosts, VMs, processes, devices and namespaces, also in free text.
 
 A pseudonym is an HMAC of what it stands for: the same name has the same one in every snapshot that is redacted with the
 same key, and nobody can try names without the key. What says nothing of a site stays: loopback and unspecified
-addresses, the names of kernel threads.
+addresses, the names of kernel threads, the device ``lo``.
 """
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import hmac
 import ipaddress
-import os
 import re
-import secrets
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from netconsole.base import paths
-from netconsole.base.errors import bad
 from netconsole.base.fact_keys import key as fact_key
 from netconsole.base.fact_keys import parts
-from netconsole.base.files import write_whole
-from netconsole.base.readers import read_bytes, stat_of
 from netconsole.probes.manifest import Manifest
+from netconsole.probes.meaning import BY_NAME
 from netconsole.snapshot.document import Snapshot
 
-KEY_FILE = "redact.key"
-KEY_VARIABLE = "NETCONSOLE_REDACT_KEY"
-"""A key that the user chooses, any text of at least 8 characters. Use the same one on all hosts of a ticket."""
-KEY_BYTES = 32
-_MIN_KEY = 8
 _DIGITS = 8
 _MAX_NAMES = 20_000
 _MAX_CACHE = 200_000
@@ -41,12 +29,24 @@ _MAX_CACHE = 200_000
 _PROCESS_LABELS = frozenset({"process", "comm", "task", "thread", "worker", "command"})
 _PROCESS_KINDS = ("process", "socket")
 _VM_LABELS = frozenset({"vm"})
+_DEVICE_LABELS = frozenset(name for name, meaning in BY_NAME.items() if meaning == "device")
+_NETNS_LABELS = frozenset({"netns"})
 _HOST_LABELS = ("host", "hostname", "system_id")
+_OVS_DEVICES = ("bridge", "port", "interface")
+_DEVICE_FACTS = ("master", "bridge", "tap")
+"""Properties whose value is the name of a device."""
+_FIXED = frozenset({
+    "schema", "level", "kind", "role", "by", "word", "verdict", "cause", "unit", "probe", "name", "stage", "action",
+    "began", "ended", "not_measured_since", "created",
+})  # fmt: skip
+"""Keys of incidents, of the governor's actions, of balances and of pings whose values are words of netconsole."""
 _PROCESS = re.compile(r"(.*?)(?:/\d+| \(\d+\))?$", re.DOTALL)
 _KERNEL_THREADS = re.compile(
     r"(vhost-\d+|ksoftirqd|kworker|swapper|migration|napi|irq|rcu\w*|kthreadd|idle)\b.*|\?|unknown", re.DOTALL
 )
 _NO_NAMES = frozenset({"", "-", "–", "unnamed", "localhost", "none", "null"})
+_NO_DEVICES = frozenset({"lo", "all", "default", "?", "*"})
+_NO_NAMESPACES = frozenset({"host", "other", "?"})
 
 _UUID = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])")
 _MAC = re.compile(
@@ -61,24 +61,29 @@ _WORD = re.compile(r"\w")
 
 
 class _SecretLabels(NamedTuple):
-    """The labels that name processes and VMs."""
+    """The labels that name processes, VMs, devices and network namespaces."""
 
     processes: frozenset[str] = _PROCESS_LABELS
     vms: frozenset[str] = _VM_LABELS
+    devices: frozenset[str] = _DEVICE_LABELS
+    namespaces: frozenset[str] = _NETNS_LABELS
 
     @classmethod
     def union(cls, *others: _SecretLabels) -> _SecretLabels:
         """The usual labels, and those of ``others``."""
-        processes = _PROCESS_LABELS.union(*(one.processes for one in others))
-        return cls(processes, _VM_LABELS.union(*(one.vms for one in others)))
+        return cls(*(frozenset().union(*kind) for kind in zip(cls(), *others, strict=True)))
 
 
 def _secret_labels(manifest: Manifest) -> _SecretLabels:
-    """The labels that name processes and VMs by a probe's manifest, with the fields of its events."""
+    """The labels that name something by a probe's manifest, with the fields of its events."""
     keys = [*(one.key for one in manifest.tables.values()), *(one.key for one in manifest.histograms.values())]
     columns = [column for key in (*keys, *manifest.events.values()) for column in key]
-    processes = [one.name for one in columns if one.shown_as in _PROCESS_KINDS or one.stands_for == "process"]
-    return _SecretLabels(frozenset(processes), frozenset(one.name for one in columns if one.shown_as == "vm"))
+    return _SecretLabels(
+        frozenset(one.name for one in columns if one.shown_as in _PROCESS_KINDS or one.stands_for == "process"),
+        frozenset(one.name for one in columns if one.shown_as == "vm"),
+        frozenset(one.name for one in columns if one.stands_for == "device"),
+        frozenset(one.name for one in columns if one.stands_for == "netns"),
+    )
 
 
 class Redactor:
@@ -87,17 +92,20 @@ class Redactor:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._names: dict[str, str] = {}
+        self._places: dict[str, str] = {}
+        """Names of devices and network namespaces, with what they are."""
         self._pattern: re.Pattern[str] | None = None
         self._cache: dict[str, str] = {}
 
     def snapshot(self, snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> Snapshot:
-        """The redacted snapshot. ``manifests`` say which labels of a probe are processes and VMs."""
+        """The redacted snapshot. ``manifests`` say which labels of a probe name something."""
         self.learn(snapshot, manifests)
         document = msgspec.to_builtins(snapshot)
         document["note"] = self._any(document["note"])
         document["host"] = self._any(document["host"])
-        for name in ("cost", "governor", "incidents", "ping", "balance"):
-            document[name] = self._any(document[name])
+        document["cost"] = self._any(document["cost"])
+        for name in ("governor", "incidents", "ping", "balance"):
+            document[name] = self._record(document[name])
         for probe in document["probes"].values():
             for name in ("why", "attach", "tables", "events", "cost"):
                 if name in probe:
@@ -112,24 +120,20 @@ class Redactor:
         return msgspec.convert(document, Snapshot)
 
     def learn(self, snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> None:
-        """Learns the names in a snapshot: its host, its VMs and its processes."""
+        """Learns the names in a snapshot: its host, VMs, processes, devices and network namespaces."""
         secret = {name: _secret_labels(manifest) for name, manifest in (manifests or {}).items()}
         anywhere = _SecretLabels.union(*(secret[name] for name in snapshot.probes if name in secret))
         host = snapshot.host.name
         self._add("host", (host, host.partition(".")[0], host.partition(".")[2]))
         for fact, data in snapshot.facts.items():
-            where = parts(fact)
-            if where[0] == "vm" and len(where) > 2:
-                self._add("vm", (where[1], where[1].partition(" #")[0]))
-            elif where[-1] in _HOST_LABELS and isinstance(data.value, str):
-                self._add("host", (data.value,))
-            elif where[0] == "netns" and where[-1] == "process" and isinstance(data.value, str):
-                self._learn_process(data.value)
+            self._learn_fact(parts(fact), data.value)
         for one in snapshot.ping.captures if snapshot.ping is not None else ():
             self._add("vm" if one.role.endswith("vm") else "host", (one.host,))
         for incident in snapshot.incidents or ():
             for labels in (incident.where, *(proof.labels for proof in incident.evidence)):
                 self._learn_labels(labels, anywhere)
+        for stage in snapshot.balance or ():
+            self._learn_labels({"device": stage.device, "netns": stage.netns}, anywhere)
         for name, probe in snapshot.probes.items():
             own = _SecretLabels.union(*([secret[name]] if name in secret else []))
             for rows in (*probe.tables.values(), probe.events):
@@ -138,10 +142,14 @@ class Redactor:
             for histogram in probe.histograms.values():
                 for part in (histogram, *histogram.by):
                     self._learn_labels(part.labels, own)
+        for place, kind in self._places.items():  # last: a device may have the name of a VM or process
+            self._add(kind, (place,))
         self._cache.clear()
         # The longest name first: a name may be a part of another name.
         names = sorted(self._names, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(_bounded, names)), re.IGNORECASE) if names else None
+        whole = ("device-", "netns-")
+        patterns = [_bounded(name, self._names[name].startswith(whole)) for name in names]
+        self._pattern = re.compile("|".join(patterns), re.IGNORECASE) if names else None
 
     def text(self, text: str) -> str:
         """The text with pseudonyms for all addresses, and for the names that were learned."""
@@ -166,19 +174,59 @@ class Redactor:
             return [self._any(item) for item in value]
         return value
 
+    def _record(self, value: Any) -> Any:
+        """As :meth:`_any`, of a record of ours: its fixed words stay, also where something has the same name."""
+        if isinstance(value, dict):
+            return {
+                name: item if name in _FIXED else (self._any if name in ("labels", "where") else self._record)(item)
+                for name, item in value.items()
+            }
+        return [self._record(item) for item in value] if isinstance(value, list) else self._any(value)
+
     def _fact_key(self, name: str) -> str:
         area, *rest = parts(name)
         return fact_key(area, *(self.text(part) for part in rest))
 
-    def _learn_labels(self, row: dict[str, Any], labels: _SecretLabels) -> None:
-        for label in labels.vms:  # a recording has no facts that would name its VMs
-            vm = row.get(label)
-            if isinstance(vm, str):
-                self._add("vm", (vm,))
+    def _learn_fact(self, where: list[str], value: object) -> None:
+        area, *rest = where
+        if area == "vm" and len(rest) > 1:
+            self._add("vm", (rest[0], rest[0].partition(" #")[0]))
+        elif (area in ("nic", "tc") and len(rest) > 1) or (area == "ovs" and len(rest) > 2 and rest[0] in _OVS_DEVICES):
+            self._learn_device(rest[0] if area != "ovs" else rest[1])
+        if isinstance(value, str):
+            if where[-1] in _HOST_LABELS:
+                self._add("host", (value,))
+            elif area == "netns":
+                self._learn_process(value) if where[-1] == "process" else self._learn_namespace(value)
+            elif where[-1] in _DEVICE_FACTS and area in ("nic", "ovs", "vm"):
+                self._learn_device(value)
+
+    def _learn_labels(self, row: Mapping[str, Any], labels: _SecretLabels) -> None:
+        # A recording has no facts that would name its VMs and devices: its rows do.
+        for names, learn in (
+            (labels.vms, self._learn_vm),
+            (labels.devices, self._learn_device),
+            (labels.namespaces, self._learn_namespace),
+        ):
+            for label in names:
+                if isinstance(value := row.get(label), str):
+                    learn(value)
         for label in labels.processes:
             value = row.get(label)
             if isinstance(value, str):
                 self._learn_process(value)
+
+    def _learn_vm(self, name: str) -> None:
+        self._add("vm", (name,))
+
+    def _learn_device(self, name: str) -> None:
+        if name not in _NO_DEVICES and not name.isdecimal():
+            self._places.setdefault(name, "device")
+
+    def _learn_namespace(self, name: str) -> None:
+        """Learns a name. A namespace without one is told by its inode, a number of this boot."""
+        if name not in _NO_NAMESPACES and not name.isdecimal():
+            self._places.setdefault(name, "netns")
 
     def _learn_process(self, value: str) -> None:
         named = _PROCESS.match(value)
@@ -233,35 +281,8 @@ class Redactor:
         return f"{kind}-{digest.hexdigest()[:_DIGITS]}"
 
 
-def user_key() -> bytes:
-    """The key of $NETCONSOLE_REDACT_KEY, else of the user's configuration. If there is none, makes one (mode 0600)."""
-    given = os.environ.get(KEY_VARIABLE, "")
-    if given:
-        if len(given) < _MIN_KEY:
-            raise bad(KEY_VARIABLE, "", f"expected {_MIN_KEY} characters or more: a short key can be guessed")
-        return hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
-    path = paths.user_config() / KEY_FILE
-    if stat_of(path) is None:
-        _make_key(path)
-    try:
-        key = binascii.unhexlify(read_bytes(path, 1024).strip())
-    except binascii.Error:
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise bad(path, "", f"expected {2 * KEY_BYTES} hexadecimal digits; remove the file to have a new key made")
-    return key
-
-
-def _make_key(path: Path) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise bad(path.parent, "", f"cannot make this directory: {(error.strerror or '').lower()}") from None
-    write_whole(path, secrets.token_hex(KEY_BYTES).encode() + b"\n")
-
-
-def _bounded(name: str) -> str:
-    """The pattern for a name. It matches whole words only, when the name may be a part of other words."""
-    distinctive = len(name) >= 4 and not name.isalpha()
+def _bounded(name: str, is_word: bool) -> str:
+    """The pattern for a name. It matches whole words only, when ``is_word`` or it may be a part of other words."""
+    distinctive = len(name) >= 4 and not name.isalpha() and not is_word
     quoted = re.escape(name)
     return quoted if distinctive else rf"(?<![^\W_]){quoted}(?![^\W_])"

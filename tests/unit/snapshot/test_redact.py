@@ -19,7 +19,7 @@ from netconsole.base.fact_keys import key
 from netconsole.compare.compare import compare
 from netconsole.probes.catalogue import shipped
 from netconsole.report import of_comparison, of_snapshot, to_html, to_markdown, to_text
-from netconsole.snapshot import redact
+from netconsole.snapshot import redact_key
 from netconsole.snapshot.document import Snapshot, encode
 from netconsole.snapshot.redact import Redactor
 from tests.support import made_up
@@ -144,19 +144,19 @@ def test_any_text_is_survived(text: str) -> None:
 
 def test_the_key_is_made_once_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv(redact.KEY_VARIABLE, raising=False)
-    made = redact.user_key()
-    path = tmp_path / "netconsole" / redact.KEY_FILE
+    monkeypatch.delenv(redact_key.KEY_VARIABLE, raising=False)
+    made = redact_key.user_key()
+    path = tmp_path / "netconsole" / redact_key.KEY_FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert redact.user_key() == made
+    assert redact_key.user_key() == made
     path.write_text("no key")
     with pytest.raises(BadInput, match="hexadecimal digits"):
-        redact.user_key()
-    monkeypatch.setenv(redact.KEY_VARIABLE, "ticket-4711")
-    assert len(redact.user_key()) == redact.KEY_BYTES
-    monkeypatch.setenv(redact.KEY_VARIABLE, "short")
+        redact_key.user_key()
+    monkeypatch.setenv(redact_key.KEY_VARIABLE, "ticket-4711")
+    assert len(redact_key.user_key()) == redact_key.KEY_BYTES
+    monkeypatch.setenv(redact_key.KEY_VARIABLE, "short")
     with pytest.raises(BadInput, match="8 characters or more"):
-        redact.user_key()
+        redact_key.user_key()
 
 
 def test_what_a_manifest_calls_a_process_or_a_vm_is_one_whatever_its_label() -> None:
@@ -174,3 +174,30 @@ def test_what_a_manifest_calls_a_process_or_a_vm_is_one_whatever_its_label() -> 
     assert row["processed"] == 1 and "(17)" in str(row["owner"])
     assert not {"payrolld", "vm-of-acme"} & set(re.findall(r"[a-z-]+", str(row)))
     assert Redactor(KEY).snapshot(snapshot).probes["mine"].tables["cpus"] == rows, "nobody says what they are"
+
+
+def test_devices_and_namespaces_have_one_stand_in_each_through_the_whole_document() -> None:
+    document = made_up.document(1, samples=30, facts={"nic/vnet3/master": "br-acme", "netns/4026532290/name": "acme"})
+    document["host"]["name"] = "hv-017"
+    where = {"device": "vnet3", "netns": "acme", "queue": 0}
+    document["note"] = "vnet3 of acme, and vnet30, on br-acme; lo is fine"
+    evidence = [{"probe": "kernel_drops", "kind": "table", "name": "drops", "labels": {"device": "vnet3"}}]
+    document["incidents"] = [
+        {"level": "!!", "cause": "tap-full", "what": "vnet3: its ring was full", "where": where, "evidence": evidence}
+    ]
+    document["balance"] = [{"stage": "qdisc", "device": "vnet3", "netns": "acme"}]
+    # A process that is called as a word of ours changes no word of ours.
+    document["probes"]["kernel_drops"]["tables"]["sockets"] = [{"process": "table", "netns": "acme", "device": "lo"}]
+    hidden = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot))
+    [incident], [stage] = hidden.incidents or [], hidden.balance or []
+    device, netns = incident.where["device"], incident.where["netns"]
+    assert str(device).startswith("device-") and str(netns).startswith("netns-")
+    assert incident.what == f"{device}: its ring was full" and incident.evidence[0].labels == {"device": device}
+    assert incident.evidence[0].kind == "table" and incident.cause == "tap-full"
+    assert (stage.device, stage.netns, stage.stage) == (device, netns, "qdisc")
+    assert f"nic/{device}/master" in hidden.facts and hidden.note is not None
+    bridge = hidden.facts[f"nic/{device}/master"].value
+    assert hidden.note == f"{device} of {netns}, and vnet30, on {bridge}; lo is fine"
+    [socket] = hidden.probes["kernel_drops"].tables["sockets"]
+    assert (socket["netns"], socket["device"]) == (netns, "lo") and str(socket["process"]).startswith("process-")
+    assert device in {row["device"] for row in hidden.probes["link_rates"].tables["links"]}

@@ -41,7 +41,7 @@ _HINTS = {
     "note": "what you see or suspect, for the reader",
     "form": "json: can be compared and loaded; md: for a ticket; html: a page with charts",
     "file": "a new file; nothing is overwritten",
-    "redact": "yes: replace addresses, MACs, names of host, VMs and processes by pseudonyms",
+    "redact": "yes: pseudonyms for addresses, MACs, host, VMs, processes, devices, namespaces",
 }
 
 Step = Literal["asking", "measuring", "writing"]
