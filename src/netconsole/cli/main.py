@@ -9,13 +9,14 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import click
 import typer
 
 from netconsole.base.errors import BadInput, Unable
 from netconsole.base.figure import safe
-from netconsole.cli import calibrate, compare, measure, record, replay
+from netconsole.cli import calibrate, compare, measure, record, replay, usage
 from netconsole.cli.options import (
     BAD_USAGE,
     DONE,
@@ -34,6 +35,9 @@ from netconsole.cli.probes import probes_app
 from netconsole.cli.profiles import profiles_app
 from netconsole.host import machine
 
+COMPLETE = "_NETCONSOLE_COMPLETE"
+"""What a shell sets to ask for completions, as Click and Typer name it."""
+
 app = typer.Typer(help="Shows live where a virtualisation host loses or delays packets.", **SETTINGS)
 app.callback(invoke_without_command=True)(measure.console)
 app.add_typer(probes_app, name="probes")
@@ -50,6 +54,7 @@ app.command()(measure.snapshot)
 def main() -> None:
     """The console script."""
     _open_closed_streams()
+    _prepare_completion()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -63,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
     except BadInput as error:
         return fail(str(error), BAD_USAGE)
     except click.ClickException as error:
-        return fail(f"{error.format_message()} (netconsole --help)", BAD_USAGE)
+        return fail(usage.told(error), BAD_USAGE)
     except Unable as error:
         return fail(str(error), UNABLE)
     except (KeyboardInterrupt, click.Abort):
@@ -84,10 +89,15 @@ def _commands() -> click.Command:
 
 
 @app.command()
-def doctor(as_json: JsonOption = False, host: HostOption = None) -> int:
-    """Show what this host can do: privileges, BCC, kernel types, and where each probe attaches."""
+def doctor(
+    as_json: JsonOption = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every attach point of every probe.")] = False,
+    host: HostOption = None,
+) -> int:
+    """Show what works on this host, what does not and why, and what would help."""
     from netconsole.probes.catalogue import load_all
     from netconsole.run import doctor as examination
+    from netconsole.run import doctor_text
 
     with approach(host) as way:
         manifests = load_all()
@@ -95,8 +105,20 @@ def doctor(as_json: JsonOption = False, host: HostOption = None) -> int:
     if as_json:
         print_json(report.as_json())
     else:
-        print(examination.text(report))
+        print(doctor_text.verbose(report) if verbose else doctor_text.brief(report))
     return DONE if report.ok else UNABLE
+
+
+def _prepare_completion() -> None:
+    """Where a shell asks for completions: its script and the answers are Typer's. Click would say ``bash_source``."""
+    asked = os.environ.get(COMPLETE, "")
+    if not asked:
+        return
+    from typer.completion import completion_init
+
+    completion_init()
+    shell, _, what = asked.partition("_")
+    os.environ[COMPLETE] = f"{what}_{shell}" if what in ("source", "complete") else asked
 
 
 def _drop_output() -> None:

@@ -35,10 +35,26 @@ SETTINGS: dict[str, Any] = {
 }
 """Of every Typer application."""
 
-ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME|FILE", help="The profile to run.")]
+
+def _profile_names() -> list[str]:
+    from netconsole.profile.loader import available
+
+    return list(available())
+
+
+def _probe_names() -> list[str]:
+    from netconsole.probes.catalogue import load_all
+
+    return sorted(load_all())
+
+
+ProfileOption = Annotated[
+    str,
+    typer.Option("--profile", metavar="NAME|FILE", help="The profile to run.", autocompletion=_profile_names),
+]
 ProbeOption = Annotated[
     list[str] | None,
-    typer.Option("--probe", metavar="NAME", help="Run only this probe. Repeatable."),
+    typer.Option("--probe", metavar="NAME", help="Run only this probe. Repeatable.", autocompletion=_probe_names),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
 HostOption = Annotated[

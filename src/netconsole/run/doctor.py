@@ -7,9 +7,7 @@ itself cannot run. Nothing stays behind on the host.
 from __future__ import annotations
 
 import json
-import os
 import sys
-import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +18,6 @@ import msgspec
 
 import netconsole
 from netconsole.base.errors import BadInput
-from netconsole.base.figure import safe
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.far.program import Gone, ProgramProcess
 from netconsole.host import identity
@@ -29,8 +26,7 @@ from netconsole.probes.catalogue import Catalogue, load_all
 SCHEMA = "netconsole.doctor/1"
 LIMIT_S = 600.0
 """Enough to compile all probes one after another on a busy machine without hardware virtualisation."""
-COLUMNS = 80
-_NAME_WIDTH = 18
+RUNNING = ("attached", "degraded")
 _MAX_OUTPUT = 4 * 1024 * 1024
 
 
@@ -78,9 +74,14 @@ class Report:
     """Whether it is of another host than the console's."""
 
     @property
+    def running(self) -> list[str]:
+        """The probes that measure, wholly or partly."""
+        return [name for name, probe in self.probes.items() if probe.state in RUNNING]
+
+    @property
     def ok(self) -> bool:
         """Whether the console can be used here: the collector runs, and at least one BPF probe does."""
-        running = any(probe.programs and probe.state in ("attached", "degraded") for probe in self.probes.values())
+        running = any(probe.programs and probe.state in RUNNING for probe in self.probes.values())
         return running and not self.broken
 
     def as_json(self) -> dict[str, Any]:
@@ -113,32 +114,6 @@ def examine(manifests: Catalogue | None = None, host: AnyHost = THIS_HOST) -> Re
             probes[manifest.name] = ProbeResult("unsupported", why or "the collector gave no answer for this probe")
     about = answer.host or msgspec.to_builtins(identity.describe())
     return Report(about, {**own, **answer.capabilities}, dict(sorted(probes.items())), broken, host.about is not None)
-
-
-def text(report: Report) -> str:
-    """The report as text of 80 columns: what works, what does not, why, and what would help."""
-    about = report.host
-    lines = _entry("host", f"{about.get('name')}, kernel {about.get('kernel')}, {about.get('os')}")
-    lines += ["", "This host"]
-    for name, capability in report.capabilities.items():
-        words = [capability.why or ""] if capability.why else []
-        lines += _entry(name.replace("_", " "), " ".join([_word(capability.ok), *words]))
-        if capability.help and not capability.ok:
-            lines += _entry("", f"→ {capability.help}")
-    lines += ["", "Probes"]
-    for name, probe in report.probes.items():
-        lines += _entry(name, " ".join(filter(None, [_state(probe.state), probe.why])))
-        for program in probe.programs:
-            if program.attach:
-                lines += _entry("", f"{program.name}: {program.attach}")
-            else:
-                lines += _entry("", f"{program.name}: not attached; tried {_tried(program.tried) or 'nothing'}")
-        if probe.help:
-            lines += _entry("", f"→ {probe.help}")
-    for problem in report.broken:
-        lines += _entry("broken", problem)
-    lines += ["", *textwrap.wrap(_verdict(report), COLUMNS)]
-    return "\n".join(lines)
 
 
 def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | None]:
@@ -195,42 +170,3 @@ def _try_source(name: str, host: AnyHost) -> ProbeResult:
         source.close()
         target.close()
     return ProbeResult("attached", "read by the console, without BPF")
-
-
-def _verdict(report: Report) -> str:
-    running = [name for name, probe in report.probes.items() if probe.state in ("attached", "degraded")]
-    verdict = f"{len(running)} of {len(report.probes)} probes run here."
-    if report.ok:
-        return verdict
-    if not report.is_far and os.geteuid() != 0:
-        return f"{verdict} Probes in the kernel need root: run this with sudo to see which of them run."
-    return f"{verdict} The reasons are above."
-
-
-def _entry(name: str, what: str) -> list[str]:
-    return textwrap.wrap(
-        safe(what, 600),
-        COLUMNS,
-        initial_indent=f"  {name:{_NAME_WIDTH}} ",
-        subsequent_indent=" " * (_NAME_WIDTH + 5),
-        break_on_hyphens=False,
-    )
-
-
-def _word(ok: bool) -> str:
-    return "ok" if ok else "NO"
-
-
-def _state(state: str) -> str:
-    return {"attached": "ok", "degraded": "partly:", "unsupported": "NO:", "failed": "FAILED:"}.get(state, state)
-
-
-def _tried(tried: Sequence[Any]) -> str:
-    """The points that failed. The collector sends texts, or pairs of point and reason."""
-    return ", ".join(one if isinstance(one, str) else ": ".join(map(str, _values(one))) for one in tried)
-
-
-def _values(one: object) -> Sequence[object]:
-    if isinstance(one, Mapping):
-        return [value for value in one.values() if value]
-    return list(one) if isinstance(one, (list, tuple)) else [one]

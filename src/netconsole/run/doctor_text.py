@@ -1,0 +1,143 @@
+"""What `netconsole doctor` found, as text of 80 columns: on one screen, each reason once; or everything."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from netconsole.base.figure import safe
+from netconsole.run.doctor import ProbeResult, Report
+
+COLUMNS = 80
+_NAME_WIDTH = 18
+_HEAD_WIDTH = 9
+MORE = "netconsole doctor --verbose shows every attach point."
+
+
+def brief(report: Report) -> str:
+    """What works, what does not and why, each reason once, and what would help."""
+    about = report.host
+    lines = _paragraph("host", f"{about.get('name')}, kernel {about.get('kernel')}, {about.get('os')}")
+    lines += _of_host(report)
+    works = [name for name, probe in report.probes.items() if probe.state == "attached"]
+    lines += _paragraph(
+        "works", f"{len(works)} of {len(report.probes)} probes: {', '.join(works)}" if works else "nothing"
+    )
+    for state, head in (("degraded", "partly"), ("", "NO")):
+        for why, (names, helps) in _by_reason(report, state).items():
+            lines += _paragraph(head, f"{', '.join(names)}: {why}")
+            lines += [line for help_ in helps for line in _paragraph("", f"→ {help_}")]
+    for problem in report.broken:
+        lines += _paragraph("broken", problem)
+    return "\n".join([*lines, "", *textwrap.wrap(f"{_verdict(report)} {MORE}", COLUMNS)])
+
+
+def _of_host(report: Report) -> Iterator[str]:
+    """The capabilities: those that are there in a line, each that is not with its reason."""
+    fine = [name.replace("_", " ") for name, one in report.capabilities.items() if one.ok]
+    yield from _paragraph("can", ", ".join(fine) or "nothing")
+    for name, one in report.capabilities.items():
+        if not one.ok:
+            yield from _paragraph("cannot", f"{name.replace('_', ' ')}: {one.why or 'no reason known'}")
+            yield from _paragraph("", f"→ {one.help}") if one.help else ()
+
+
+def _by_reason(report: Report, state: str) -> dict[str, tuple[list[str], list[str]]]:
+    """The probes that do not run (or in part), and what would help them, by why."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for name, probe in report.probes.items():
+        if probe.state == "attached" or (probe.state == "degraded") != (state == "degraded"):
+            continue
+        names, helps = found.setdefault(_reason(probe), ([], []))
+        names.append(name)
+        if probe.help and probe.help not in helps:
+            helps.append(probe.help)
+    return dict(sorted(found.items(), key=lambda one: -len(one[1][0])))
+
+
+def _reason(probe: ProbeResult) -> str:
+    """The one reason why all its missing programs could not be attached; where there are several, what it says."""
+    reasons = {
+        str(one["why"])
+        for program in probe.programs
+        if not program.attach
+        for one in program.tried
+        if isinstance(one, Mapping) and one.get("why")
+    }
+    return reasons.pop() if len(reasons) == 1 else probe.why or "no reason known"
+
+
+def _paragraph(head: str, what: str) -> list[str]:
+    return textwrap.wrap(
+        safe(what, 2000),
+        COLUMNS,
+        initial_indent=f"{head:{_HEAD_WIDTH}} ",
+        subsequent_indent=" " * (_HEAD_WIDTH + 1 + 2 * bool(head)),
+        break_on_hyphens=False,
+    )
+
+
+def verbose(report: Report) -> str:
+    """Every capability, every probe, and every attach point."""
+    about = report.host
+    lines = _entry("host", f"{about.get('name')}, kernel {about.get('kernel')}, {about.get('os')}")
+    lines += ["", "This host"]
+    for name, capability in report.capabilities.items():
+        words = [capability.why or ""] if capability.why else []
+        lines += _entry(name.replace("_", " "), " ".join([_word(capability.ok), *words]))
+        if capability.help and not capability.ok:
+            lines += _entry("", f"→ {capability.help}")
+    lines += ["", "Probes"]
+    for name, probe in report.probes.items():
+        lines += _entry(name, " ".join(filter(None, [_state(probe.state), probe.why])))
+        for program in probe.programs:
+            if program.attach:
+                lines += _entry("", f"{program.name}: {program.attach}")
+            else:
+                lines += _entry("", f"{program.name}: not attached; tried {_tried(program.tried) or 'nothing'}")
+        if probe.help:
+            lines += _entry("", f"→ {probe.help}")
+    for problem in report.broken:
+        lines += _entry("broken", problem)
+    lines += ["", *textwrap.wrap(_verdict(report), COLUMNS)]
+    return "\n".join(lines)
+
+
+def _verdict(report: Report) -> str:
+    verdict = f"{len(report.running)} of {len(report.probes)} probes run here."
+    if report.ok:
+        return verdict
+    if not report.is_far and os.geteuid() != 0:
+        return f"{verdict} Probes in the kernel need root: run this with sudo to see which of them run."
+    return f"{verdict} The reasons are above."
+
+
+def _entry(name: str, what: str) -> list[str]:
+    return textwrap.wrap(
+        safe(what, 600),
+        COLUMNS,
+        initial_indent=f"  {safe(name):{_NAME_WIDTH}} ",
+        subsequent_indent=" " * (_NAME_WIDTH + 5),
+        break_on_hyphens=False,
+    )
+
+
+def _word(ok: bool) -> str:
+    return "ok" if ok else "NO"
+
+
+def _state(state: str) -> str:
+    return {"attached": "ok", "degraded": "partly:", "unsupported": "NO:", "failed": "FAILED:"}.get(state, state)
+
+
+def _tried(tried: Sequence[Any]) -> str:
+    """The points that failed. The collector sends texts, or pairs of point and reason."""
+    return ", ".join(one if isinstance(one, str) else ": ".join(map(str, _values(one))) for one in tried)
+
+
+def _values(one: object) -> Sequence[object]:
+    if isinstance(one, Mapping):
+        return [value for value in one.values() if value]
+    return list(one) if isinstance(one, (list, tuple)) else [one]

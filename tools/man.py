@@ -1,0 +1,96 @@
+"""Makes the manual page from the help of the commands themselves: python -m tools.man docs/reference/netconsole.1"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import typer
+
+import netconsole
+from netconsole.cli.main import app
+
+_HEAD = """netconsole shows live where a virtualisation host loses or delays packets. Without a command it opens
+the console: it measures with BPF programs that count in the kernel, within the budget of its profile, and removes them
+when it ends. It changes no setting of the host."""
+_FILES = (
+    ("$XDG_CONFIG_HOME/netconsole", "profiles, keys, the key of pseudonyms"),
+    ("$XDG_DATA_HOME/netconsole", "baselines"),
+)
+_EXAMPLES = (
+    ("netconsole", "opens the console with the profile summary"),
+    ("netconsole doctor", "says what works on this host, what does not and why, and what would help"),
+    ("netconsole snapshot --duration 30s --note 'web-07 is slow' -o ticket.md", "measures 30 s, and writes a report"),
+    ("netconsole compare now.json quiet", "says what changed since the baseline quiet"),
+    ("netconsole --host ssh://root@hv-017", "the same, of another host; nothing is installed there"),
+)
+_EXIT = (
+    ("0", "done"),
+    ("1", "done, and something was found: a regression, a broken budget"),
+    ("2", "wrong usage, or a file that cannot be used"),
+    ("3", "this host cannot do it: privileges, a feature of the kernel, BCC"),
+    ("130", "interrupted"),
+)
+_ENVIRONMENT = (
+    ("NETCONSOLE_PYTHON", "the interpreter of the system, which has bcc"),
+    ("NETCONSOLE_REDACT_KEY", "the key of pseudonyms: the same text on all hosts of a ticket"),
+    ("NO_COLOR", "no colours"),
+)
+
+
+def text() -> str:
+    """The page in troff."""
+    command = typer.main.get_command(app)
+    assert isinstance(command, click.Group)
+    lines = [
+        f'.TH NETCONSOLE 1 "" "netconsole {netconsole.__version__}" "User Commands"',
+        ".SH NAME", "netconsole \\- live troubleshooting console for the network of virtualisation hosts",
+        ".SH SYNOPSIS", ".B netconsole", "[\\fIOPTIONS\\fR] [\\fICOMMAND\\fR]",
+        ".SH DESCRIPTION", _plain(_HEAD),
+        ".SH OPTIONS", *_options(command, click.Context(command, info_name="netconsole")),
+        ".SH COMMANDS", *_commands(command, "netconsole"),
+        ".SH EXIT STATUS", *_pairs(_EXIT),
+        ".SH ENVIRONMENT", *_pairs(_ENVIRONMENT),
+        ".SH FILES",
+        *_pairs(_FILES),
+        ".SH EXAMPLES", *_pairs(_EXAMPLES),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _commands(group: click.Group, path: str) -> Iterator[str]:
+    for name, command in sorted(group.commands.items()):
+        context = click.Context(command, info_name=f"{path} {name}")
+        usage = " ".join(command.collect_usage_pieces(context))
+        yield f".SS {_plain(f'{path} {name} {usage}')}"
+        yield _plain(" ".join((command.help or "").split()))
+        yield from _options(command, context)
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{path} {name}")
+
+
+def _options(command: click.Command, context: click.Context) -> Iterator[str]:
+    for one in command.get_params(context):
+        record = one.get_help_record(context)
+        if record is not None and "--help" not in one.opts:
+            yield from _pairs((record,))
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for head, words in pairs:
+        yield ".TP"
+        yield f"\\fB{_plain(head)}\\fR"
+        yield _plain(" ".join(words.split()))
+
+
+def _plain(text: str) -> str:
+    """Text that troff takes as it is."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"(?m)^([.'])", r"\\&\1", escaped)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(text())
