@@ -99,6 +99,13 @@ def elapsed(seconds: float | None) -> str:
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
+def lasted(seconds: float) -> str:
+    """How long something lasted: 22 s, 12 min, 3.5 h."""
+    if seconds < 600:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+
+
 def safe(text: object, limit: int = 256) -> str:
     """Any outside text as printable text, at most ``limit`` characters (a cut ends in ``…``).
 

@@ -114,7 +114,7 @@ def _prepare_completion() -> None:
     asked = os.environ.get(COMPLETE, "")
     if not asked:
         return
-    from typer.completion import completion_init
+    from typer._completion_classes import completion_init
 
     completion_init()
     shell, _, what = asked.partition("_")

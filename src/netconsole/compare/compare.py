@@ -44,6 +44,7 @@ from netconsole.compare.metrics import (
     flatten,
     metric_key,
 )
+from netconsole.compare.sentences import sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
 from netconsole.probes.manifest import Manifest
@@ -97,7 +98,9 @@ def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str
     shown = ranked[:MAX_FINDINGS]
     explained = explained_by([one.metric for one in shown], changes, now.manifests)
     findings = [
-        _finding(rank, one, rank <= len(certain), parts.get(one.metric.identity), facts)
+        _finding(
+            rank, one, rank <= len(certain), parts.get(one.metric.identity), facts, now.manifests.get(one.metric.probe)
+        )
         for rank, (one, facts) in enumerate(zip(shown, explained, strict=True), 1)
     ]
     ranks: dict[str, list[int]] = {}
@@ -373,8 +376,11 @@ def _verdict(directions: Sequence[Direction], facts_changed: bool) -> Verdict:
     return "changed" if directions or facts_changed else "same"
 
 
-def _finding(rank: int, one: Judged, significant: bool, part: Part | None, facts: list[str]) -> Finding:
+def _finding(
+    rank: int, one: Judged, significant: bool, part: Part | None, facts: list[str], manifest: Manifest | None
+) -> Finding:
     shown = one.stands_for
+    details = _details(one, significant, part)
     shape = shown.name == "shape"
     return Finding(
         rank=rank,
@@ -387,7 +393,8 @@ def _finding(rank: int, one: Judged, significant: bool, part: Part | None, facts
         spread=shown.spread,
         significant=significant,
         direction=direction_of(one),
-        why=_why(one, significant, part),
+        why="; ".join([_figures(one), *details]),
+        what=sentence(one, manifest, details),
         statistic=shown.name,
         figures=[
             Figure(figure.name, figure.baseline, figure.current, figure.spread)
@@ -399,27 +406,32 @@ def _finding(rank: int, one: Judged, significant: bool, part: Part | None, facts
     )
 
 
-def _why(one: Judged, significant: bool, part: Part | None) -> str:
-    """A finding in one sentence: baseline and current figure, ratio, spread, and its share of a larger change."""
+def _figures(one: Judged) -> str:
+    """Baseline and current figure, ratio and spread."""
     shown = one.stands_for
     if shown.name == "shape":
-        text = f"the shape of the distribution changed by {one.distance:.2f} log2 units, its percentiles did not"
-    else:
-        name = "" if shown.name in ("rate", "value") else f"{shown.name} "
-        text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
-        if shown.ratio is not None:
-            text += f" (×{figure.number(shown.ratio)})"
-        if shown.spread:
-            text += f", the baseline's spread is {said(shown.spread, one.unit)}"
-        if one.share is not None and direction_of(one) == "worse":
-            text += f"; {figure.number(100 * one.share)} % of the packets of its device"
-    if part is not None and part[1] > 0:
-        text += f"; {min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}"
-    if one.metric.is_rest:
-        text += "; rows that are benign or not comparable are left out"
-    if not significant:
-        text += "; may be chance"
+        return f"the shape of the distribution changed by {one.distance:.2f} log2 units, its percentiles did not"
+    name = "" if shown.name in ("rate", "value") else f"{shown.name} "
+    text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
+    if shown.ratio is not None:
+        text += f" (×{figure.number(shown.ratio)})"
+    if shown.spread:
+        text += f", the baseline's spread is {said(shown.spread, one.unit)}"
     return text
+
+
+def _details(one: Judged, significant: bool, part: Part | None) -> list[str]:
+    """What belongs to a change besides its figures: its share, of what it is a part, and whether it may be chance."""
+    found = []
+    if one.stands_for.name != "shape" and one.share is not None and direction_of(one) == "worse":
+        found.append(f"{figure.number(100 * one.share)} % of the packets of its device")
+    if part is not None and part[1] > 0:
+        found.append(f"{min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}")
+    if one.metric.is_rest:
+        found.append("rows that are benign or not comparable are left out")
+    if not significant:
+        found.append("may be chance")
+    return found
 
 
 def _side(snapshot: Snapshot, name: str) -> Side:

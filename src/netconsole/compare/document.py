@@ -49,6 +49,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     distance: float | None = None
     facts: list[str] = []
     """Keys of changed facts that may explain it."""
+    what: str = ""
+    """The change in a sentence: what, where, from how much to how much."""
 
 
 class FactChange(msgspec.Struct, frozen=True):

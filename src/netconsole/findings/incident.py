@@ -76,6 +76,7 @@ def _data(one: Incident) -> IncidentData:
         ended=None if one.ended_ns is None else utc(one.ended_ns),
         total=one.total,
         peak_per_s=None if one.total is None or one.peak is None else round(one.peak, 3),
+        peak=None if one.total is not None or one.peak is None else round(one.peak, 3),
         share_pct=None if one.share_pct is None else round(one.share_pct, 3),
         unit=one.unit,
         evidence=[EvidenceData(proof.probe, _KINDS[proof.kind], proof.name, dict(proof.key)) for proof in one.evidence],
@@ -90,8 +91,7 @@ def told(one: Incident) -> str:
     """The sentence, and of an incident that is over how much it was: ``… up to 955/s …; 21 010 packets in 22 s``."""
     if one.ended_ns is None or one.total is None:
         return one.sentence
-    lasted_s = (one.ended_ns - one.since_ns) / 1e9 + 1
-    lasted = f"{lasted_s:.0f} s" if lasted_s < 600 else f"{lasted_s / 60:.0f} min"
+    lasted = figure.lasted((one.ended_ns - one.since_ns) / 1e9 + 1)
     total = figure.count(one.total, one.at_least)
     return f"{one.sentence}; {total} {one.unit} in {lasted}"
 

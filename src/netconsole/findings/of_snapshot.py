@@ -32,6 +32,7 @@ class Highlight:
     text: str
     next: str
     weight: float
+    commands: tuple[str, ...] = ()
 
 
 def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Highlight]:
@@ -41,7 +42,7 @@ def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[
     probe that is not among ``manifests`` by its counters alone: what is worse when it goes up.
     """
     if snapshot.incidents is not None:
-        return [_of_incident(one) for one in snapshot.incidents][:MAX_SHOWN]
+        return [_of_incident(one, snapshot.created[:10]) for one in snapshot.incidents][:MAX_SHOWN]
     found: list[Highlight] = []
     for name, probe in snapshot.probes.items():
         if probe.status not in MEASURED:
@@ -51,12 +52,26 @@ def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[
     return sorted(found, key=lambda one: (one.level != "!!", -one.weight, one.text))[:MAX_SHOWN]
 
 
-def _of_incident(one: IncidentData) -> Highlight:
-    parts = [one.what, f"since {one.began}" if one.ended is None else f"from {one.began} to {one.ended}"]
+def _of_incident(one: IncidentData, day: str) -> Highlight:
+    """``…; from 21:00:03 to 21:00:25 (22 s): 21 010 packets, at most 955/s``. Times are UTC."""
+    began, ended, blind = (_clock(at, day) for at in (one.began, one.ended, one.not_measured_since))
+    when = f"from {began} to {ended}" if one.ended else f"since {began}" if one.began else ""
+    when += f" ({figure.lasted(one.duration_s)})" if when and one.duration_s is not None else ""
+    when += f", not measured since {blind}" if one.not_measured_since and not one.ended else ""
+    much = ""
     if one.total is not None:
-        parts.append(f"{figure.count(one.total, one.at_least)} {one.unit}, at most {figure.number(one.peak_per_s)}/s")
-    advice = " ".join([*one.next, *(f"`{command}`" for command in one.commands)])
-    return Highlight(one.level, one.evidence[0].probe if one.evidence else "", "; ".join(parts), advice, 0.0)
+        much = f"{figure.count(one.total, one.at_least)} {one.unit}".rstrip()
+        much += f", at most {figure.number(one.peak_per_s)}/s" if one.peak_per_s is not None else ""
+    elif one.peak is not None:
+        much = f"at most {figure.quantity(one.peak, one.unit)}"
+    text = "; ".join(part for part in (one.what, ": ".join(filter(None, (when, much)))) if part)
+    probe = one.evidence[0].probe if one.evidence else ""
+    return Highlight(one.level, probe, text, " ".join(one.next), 0.0, tuple(one.commands))
+
+
+def _clock(at: str | None, day: str) -> str:
+    """The time of day, with the day where it is another one."""
+    return "" if at is None else at[11:19] if at[:10] == day else at
 
 
 def _by_rules(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest) -> list[Highlight]:

@@ -24,11 +24,12 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
-    """One line of a summary: a word for its state (ok, !, !!, ?, worse …), a sentence, and what to do next."""
+    """One line of a summary: a word for its state (ok, !, !!, ?, worse …), a sentence, and what to do and run next."""
 
     word: str
     text: str
     more: str = ""
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,20 @@ class ScaledPath:
     bars: list[ScaledBar]
 
 
+SHORT_LINES = 40
+"""What a reader of a ticket sees of Markdown before opening the rest."""
+
 ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve | ScaledPath
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole report. ``subtitle`` says what was measured, when and how long."""
+    """A whole report. ``subtitle`` says what was measured, when and how long; ``behind`` is for who wants to know more.
+
+    A document with something behind has at most SHORT_LINES lines before it.
+    """
 
     title: str
     subtitle: str
     blocks: list[ReportBlock]
+    behind: list[ReportBlock] = field(default_factory=list)

@@ -9,7 +9,9 @@ from netconsole.base import figure
 from netconsole.probes.polarity import TIME_UNITS
 from netconsole.report.blocks import Bars, Curve, ScaledPath
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 150, 8, 34, 22
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 174, 8, 34, 46
+_LETTER, _LINE = 7.0, 12
+"""What a letter of a label takes at most, and a line of them."""
 _MAX_TICKS = 6
 
 
@@ -37,15 +39,20 @@ def bars(chart: Bars) -> str:
     for tick in _ticks(first, last):
         text = escape(_quantity(tick, chart.unit))
         parts.append(f'<line x1="{x(tick):.1f}" y1="{base}" x2="{x(tick):.1f}" y2="{base + 4}"/>')
-        parts.append(f'<text x="{x(tick):.1f}" y="{base + 16}" text-anchor="middle">{text}</text>')
-    last_end = -1.0
+        half = _LETTER * len(text) / 2
+        anchor = "start" if x(tick) < half else "end" if x(tick) > _WIDTH - half else "middle"
+        parts.append(f'<text x="{x(tick):.1f}" y="{base + 16}" text-anchor="{anchor}">{text}</text>')
+    ends: list[float] = []
     for name, value in sorted(chart.marks.items(), key=lambda mark: mark[1]):
         text = escape(f"{name} {_quantity(value, chart.unit)}")
         at = x(value)
-        parts.append(f'<line class="mark" x1="{at:.1f}" y1="{_TOP - 6}" x2="{at:.1f}" y2="{base}"/>')
-        left = max(min(at + 2, _WIDTH - 7.0 * len(text)), last_end)
-        parts.append(f'<text x="{left:.1f}" y="{_TOP - 8}">{text}</text>')
-        last_end = left + 7.0 * len(text) + 4
+        left = min(at + 2, _WIDTH - _LETTER * len(text))
+        # The label stands in the lowest line where it has room, and so it is never cut.
+        line = next((number for number, end in enumerate(ends) if end <= left), len(ends))
+        ends[line : line + 1] = [left + _LETTER * len(text)]
+        y = _TOP - 8 - _LINE * line
+        parts.append(f'<line class="mark" x1="{at:.1f}" y1="{y + 2}" x2="{at:.1f}" y2="{base}"/>')
+        parts.append(f'<text x="{left:.1f}" y="{y}">{text}</text>')
     samples = figure.count(sum(count for _, _, count in chart.buckets))
     parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 3}">{samples} samples</text>')
     return _svg(chart.title, parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from netconsole.base import figure
 from netconsole.compare.document import Comparison, Condition, Finding, Side, said
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
@@ -9,6 +11,7 @@ from netconsole.report.blocks import Document, Heading, Note, ReportBlock, Summa
 MAX_CHANGES = 100
 MAX_LEFT_OUT = 50
 MAX_SUMMARY = 10
+MAX_CAUSES = 3
 _VERDICTS = {
     "same": "Same: nothing changed beyond chance.",
     "changed": "Changed: figures or settings changed, but nothing is worse beyond chance.",
@@ -16,22 +19,18 @@ _VERDICTS = {
 }
 
 
-def of_comparison(comparison: Comparison) -> Document:
-    """The report of a comparison."""
+def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
+    """The report of a comparison; at most so many lines say what changed before its tables."""
     certain = [finding for finding in comparison.findings if finding.significant]
     uncertain = [finding for finding in comparison.findings if not finding.significant]
     blocks: list[ReportBlock] = [
         Heading("Verdict"),
         Note(f"{_VERDICTS[comparison.verdict]} {comparison.compared} figures compared."),
     ]
+    lines = [*_causes(comparison), *(SummaryLine(_word(one), f"{one.rank}. {one.what}") for one in certain)]
+    if lines:
+        blocks.append(SummaryLines(lines[:most]))
     if certain:
-        blocks.append(
-            SummaryLines(
-                [SummaryLine(_word(one), f"{one.rank}. {one.metric}: {one.why}", _causes(one)) for one in certain][
-                    :MAX_SUMMARY
-                ]
-            )
-        )
         blocks += [Heading("Findings"), _table(certain)]
     if comparison.findings_omitted:
         blocks.append(Note(f"{comparison.findings_omitted} more findings are in the JSON document."))
@@ -107,11 +106,12 @@ def _word(finding: Finding) -> str:
     return {"worse": "!! worse", "better": "ok better", "different": "! different"}[finding.direction]
 
 
-def _causes(finding: Finding) -> str:
-    if not finding.facts:
-        return ""
-    more = f" and {len(finding.facts) - 3} more" if len(finding.facts) > 3 else ""
-    return f"changed configuration that may explain it: {', '.join(finding.facts[:3])}{more}"
+def _causes(comparison: Comparison) -> Iterator[SummaryLine]:
+    """Settings that changed and may explain what did: what explains the strongest change first."""
+    causes = sorted((one for one in comparison.facts_changed if one.may_explain), key=lambda one: one.may_explain)
+    for one in causes[:MAX_CAUSES]:
+        text = f"{one.fact}: {_value(one.baseline)} before, {_value(one.current)} now"
+        yield SummaryLine("cause?", f"{text}; it may explain finding {_numbers(one.may_explain)}")
 
 
 def _numbers(ranks: list[int]) -> str:

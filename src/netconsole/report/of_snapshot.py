@@ -1,24 +1,12 @@
-"""A snapshot as a report: first what stands out, the budget and what was not measured; then the figures."""
+"""A snapshot as a report: the short form first (what stands out, the cost, what was not measured); then the figures."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from netconsole.base import figure
-from netconsole.budget.spending import (
-    LINKS_BYTES,
-    LINKS_PACKETS,
-    LINKS_PROBE,
-    LINKS_TABLE,
-    MIN_PACKETS_PER_S,
-    PACKETS_PROBE,
-    PACKETS_TABLE,
-    PACKETS_VALUE,
-    stand_for,
-)
-from netconsole.findings.of_snapshot import standing_out, value_at
+from netconsole.findings.of_snapshot import value_at
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
 from netconsole.report.blocks import (
@@ -34,6 +22,17 @@ from netconsole.report.blocks import (
 )
 from netconsole.report.of_ping import ping_blocks
 from netconsole.report.of_samples import samples
+from netconsole.report.short_form import (
+    MAX_GAPS,
+    MAX_OVER,
+    MAX_STANDING_OUT,
+    budget_rows,
+    first,
+    gaps,
+    kept,
+    standing_out_lines,
+    sum_of,
+)
 from netconsole.snapshot.document import (
     MEASURED,
     ColumnData,
@@ -56,16 +55,17 @@ FACT_AREAS = (
 )  # fmt: skip
 """A report lists the facts of these areas, in this order. The JSON document has all facts."""
 MAX_FACTS = 300
-_NOT_OF_A_SNAPSHOT = ("action", "record_mb_per_min")
-"""Parts of a budget that a snapshot does not measure."""
 NOTE = "Note"
 """The heading above the user's note."""
-SUMMARY_ENDS = "Not measured"
-"""The last heading of the summary. Tables follow it."""
 
 
-def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None) -> Document:
-    """The report of a snapshot. From ``manifests`` come titles, rules for findings, and what a probe cannot see."""
+def of_snapshot(
+    snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = None, most: int = MAX_STANDING_OUT
+) -> Document:
+    """The report of a snapshot; at most so many lines say what stands out before the rest.
+
+    From ``manifests`` come titles, rules for findings, and what a probe cannot see.
+    """
     manifests = manifests or {}
     host = snapshot.host
     subtitle = (
@@ -73,86 +73,52 @@ def of_snapshot(snapshot: Snapshot, manifests: Mapping[str, Manifest] | None = N
         f"kernel {host.kernel} ({host.arch}), {host.os}, {figure.count(host.cpus)} CPUs; "
         f"netconsole {snapshot.netconsole}"
     )
+    blocks: list[ReportBlock] = [Heading(NOTE), Note(" ".join(snapshot.note.split()))] if snapshot.note else []
+    lines = standing_out_lines(snapshot, manifests)
+    blocks += [Heading("What stands out"), *first(lines, most)]
+    blocks += [Heading("What watching cost"), *first(kept(snapshot), MAX_OVER)]
+    blocks += [Heading("Not measured"), *first(gaps(snapshot), MAX_GAPS)]
+    return Document(f"netconsole snapshot of {host.name}", subtitle, blocks, _behind(snapshot, manifests, lines[most:]))
+
+
+def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[SummaryLine]) -> list[ReportBlock]:
+    """All tables, histograms and settings."""
     blocks: list[ReportBlock] = []
-    if snapshot.note:
-        blocks += [Heading(NOTE), Note(snapshot.note)]
-    blocks += [Heading("What stands out"), SummaryLines(_summary(snapshot, manifests))]
-    blocks += [Heading("Budget"), *_budget(snapshot)]
-    blocks += [Heading(SUMMARY_ENDS), *_not_measured(snapshot)]
+    if others:
+        blocks += [Heading("What else stands out"), SummaryLines(others)]
     if snapshot.ping is not None:
         blocks += [Heading("A ping between two VMs"), *ping_blocks(snapshot.ping, formulas=False)]
     for name, probe in snapshot.probes.items():
         if probe.status in MEASURED:
             blocks += _probe(name, probe, snapshot, manifests.get(name))
-    blocks += [Heading("What watching cost"), *_cost(snapshot)]
+    blocks += [Heading("Budget"), *_budget(snapshot)]
+    blocks += [Heading("Cost by probe"), *_cost(snapshot)]
+    blocks += _not_measured(snapshot)
     blocks += _cannot_see(snapshot, manifests)
     if snapshot.governor:
         blocks += [Heading("Actions of the governor"), _rows(snapshot.governor)]
     if snapshot.facts:
         blocks += [Heading("Configuration of the host"), *_facts(snapshot)]
-    return Document(f"netconsole snapshot of {host.name}", subtitle, blocks)
-
-
-def _summary(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[SummaryLine]:
-    lines = [SummaryLine(one.level, one.text, one.next) for one in standing_out(snapshot, manifests)]
-    for name, probe in snapshot.probes.items():
-        missed = {entry: n for entry, n in probe.ledger.items() if n and entry in LEDGER_COUNTS}
-        if missed:
-            what = ", ".join(f"{entry} {figure.count(n)}" for entry, n in missed.items())
-            lines.append(SummaryLine("?", f"{name}: counts are a lower bound (≥): {what}"))
-    measured = [name for name, probe in snapshot.probes.items() if probe.status in MEASURED]
-    if not lines and measured:
-        lines.append(SummaryLine("ok", f"nothing stands out in {len(measured)} probes: {', '.join(measured)}"))
-    return lines or [SummaryLine("?", "no probe measured anything")]
+    return blocks
 
 
 def _budget(snapshot: Snapshot) -> Iterator[ReportBlock]:
-    cost, rows = snapshot.cost, []
-    user = _sum(cost, "cpu_pct")
-    memory = _sum(cost, "pss_kb")
-    measured = {
-        "kernel_cpu_pct": ("time in the kernel, of one core", number(cost.get("kernel_cpu_pct")), "%"),
-        "user_cpu_pct": ("console and collector, of one core", user, "%"),
-        "memory_mb": ("memory of console and collector", None if memory is None else memory / 1024, "MB"),
-        "events_per_s": ("events submitted per second", number(cost.get("events_per_s")), ""),
-        "ns_per_packet": ("time in the kernel for each packet (from 10 000/s on)", _ns_per_packet(snapshot), "ns"),
-    }
-    for name, limit in snapshot.profile.budget.items():
-        if name in _NOT_OF_A_SNAPSHOT or limit is None or isinstance(limit, str):
-            continue
-        what, value, unit = measured.get(name, (name, None, ""))
-        state = "? not measured" if value is None else "! over" if value > limit else "ok"
-        rows.append([what, figure.quantity(value, unit), figure.quantity(number(limit), unit), state])
+    rows = list(budget_rows(snapshot))
     if rows:
         yield TextTable(["what", "measured", "budget", "state"], rows, frozenset({1, 2}))
     else:
         yield Note("The profile sets no budget.")
 
 
-def _ns_per_packet(snapshot: Snapshot) -> float | None:
-    """Kernel time for each packet that the kernel receives. None when there are too few packets, as in the console."""
-    packets = _total(snapshot, PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE)
-    sizes = [_total(snapshot, LINKS_PROBE, LINKS_TABLE, name) for name in (LINKS_BYTES, LINKS_PACKETS)]
-    per_s = packets * stand_for(*sizes) / (seconds(snapshot, PACKETS_PROBE) or 1.0)
-    kernel_pct = number(snapshot.cost.get("kernel_cpu_pct"))
-    return None if kernel_pct is None or per_s < MIN_PACKETS_PER_S else kernel_pct / 100 * 1e9 / per_s
-
-
-def _total(snapshot: Snapshot, name: str, table: str, value: str) -> float:
-    """The sum of all rows of a table."""
-    probe = snapshot.probes.get(name)
-    return sum(number(row.get(value)) or 0.0 for row in (probe.tables.get(table, ()) if probe else ()))
-
-
 def _not_measured(snapshot: Snapshot) -> Iterator[ReportBlock]:
-    rows = []
-    for name, probe in snapshot.probes.items():
-        if probe.status != "attached":
-            rows.append([name, probe.status, probe.why or "no reason given"])
+    rows = [
+        [name, probe.status, probe.why or "no reason given"]
+        for name, probe in snapshot.probes.items()
+        if probe.status != "attached"
+    ]
     if rows:
+        yield Heading("Probes that did not measure, or not all")
         yield TextTable(["probe", "state", "why"], rows)
-    else:
-        yield Note("Every probe of the profile was attached.")
 
 
 def _cannot_see(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[ReportBlock]:
@@ -261,8 +227,8 @@ def _cost(snapshot: Snapshot) -> Iterator[ReportBlock]:
         ["what", "measured"],
         [
             ["in the kernel, of one core", figure.percent(number(cost.get("kernel_cpu_pct")))],
-            ["collector and console, of one core", figure.percent(_sum(cost, "cpu_pct"))],
-            ["collector and console, memory (PSS)", figure.memory(_sum(cost, "pss_kb"))],
+            ["collector and console, of one core", figure.percent(sum_of(cost, "cpu_pct"))],
+            ["collector and console, memory (PSS)", figure.memory(sum_of(cost, "pss_kb"))],
             ["the whole machine's CPUs", figure.percent(number(cost.get("machine_cpu_pct")))],
             ["events suppressed", figure.number(number(cost.get("suppressed")))],
             ["events lost", figure.number(number(cost.get("lost")))],
@@ -311,13 +277,3 @@ def _text(value: object) -> str:
     if isinstance(value, list):
         return " < ".join(map(str, value))
     return str(value)
-
-
-def _sum(cost: Mapping[str, Any], name: str) -> float | None:
-    """The sum over console and collector, of those that are known. None when neither is."""
-    known = []
-    for process in ("collector", "console"):
-        with contextlib.suppress(AttributeError):
-            known.append(number(cost.get(process, {}).get(name)))
-    values = [value for value in known if value is not None]
-    return sum(values) if values else None

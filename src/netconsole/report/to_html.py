@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape as _escape
 
 from netconsole.base.figure import safe
@@ -29,7 +30,7 @@ h2{font-size:1.15em;margin:1.8em 0 .5em;border-bottom:1px solid #8888}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;margin:.5em 0;font-size:.92em}
 th,td{padding:.15em .8em .15em 0;text-align:left;vertical-align:top;border-bottom:1px solid #8883}
-td{overflow-wrap:anywhere;min-width:4em}
+td{overflow-wrap:break-word;max-width:38em}
 td:first-child{min-width:9em}
 td.n:first-child{min-width:2em}
 th{white-space:nowrap}
@@ -60,12 +61,13 @@ h2{break-after:avoid}
 td,td:first-child{min-width:2em}
 }
 """
-_CLASSES = {"!!": "act", "!": "look", "?": "look"}
+_PART = re.compile(r"([/,=_])(?=\w)")
+_CLASSES = {"!!": "act", "!": "look", "?": "look", "cause?": "look"}
 
 
 def to_html(document: Document) -> str:
     """The report as a whole HTML document."""
-    body = "\n".join(text for text in map(_block, document.blocks) if text)
+    body = "\n".join(text for text in map(_block, (*document.blocks, *document.behind)) if text)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -102,7 +104,8 @@ def _block(block: ReportBlock) -> str:
 def _line(line: SummaryLine) -> str:
     kind = _CLASSES.get(line.word.split(" ")[0], "")
     more = f'<span class="more">{escape(line.more, 1000)}</span>' if line.more else ""
-    return f'<li class="{kind}"><b>{escape(line.word)}</b> {escape(line.text, 1000)}{more}</li>'
+    run = "".join(f'<span class="more"><code>{escape(command, 1000)}</code></span>' for command in line.commands)
+    return f'<li class="{kind}"><b>{escape(line.word)}</b> {escape(line.text, 1000)}{more}{run}</li>'
 
 
 def _table(table: TextTable) -> str:
@@ -116,4 +119,9 @@ def _table(table: TextTable) -> str:
 
 def _cell(tag: str, text: str, column: int, table: TextTable) -> str:
     kind = ' class="n"' if column in table.numeric else ""
-    return f"<{tag}{kind}>{escape(text)}</{tag}>"
+    return f"<{tag}{kind}>{escape(text) if kind else _breakable(escape(text))}</{tag}>"
+
+
+def _breakable(escaped: str) -> str:
+    """A long key may go on in the next line after one of its parts, and not in the middle of a word."""
+    return _PART.sub(r"\1<wbr>", escaped)

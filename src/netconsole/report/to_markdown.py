@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from netconsole.base.figure import safe
 from netconsole.report.blocks import (
@@ -29,12 +30,23 @@ _ENTITY = re.compile("|".join(map(re.escape, _ENTITIES)))
 
 def to_markdown(document: Document) -> str:
     """The report as Markdown. It ends with a line feed."""
-    parts = [f"# {escape(document.title)}", "", escape(document.subtitle, 1000)]
-    for block in document.blocks:
-        lines = _block(block)
-        if lines:
-            parts += ["", *lines]
+    parts = [f"# {escape(document.title)}", "", escape(document.subtitle, 1000), *_blocks(document.blocks)]
+    behind = _blocks(document.behind)
+    if behind:
+        # A viewer that knows no HTML shows it all.
+        parts += [
+            "",
+            "<details>",
+            f"<summary>Everything else: {len(behind)} lines</summary>",
+            *behind,
+            "",
+            "</details>",
+        ]
     return "\n".join(parts) + "\n"
+
+
+def _blocks(blocks: Iterable[ReportBlock]) -> list[str]:
+    return [line for block in blocks if (lines := _block(block)) for line in ("", *lines)]
 
 
 def escape(text: str, limit: int = 500) -> str:
@@ -66,7 +78,16 @@ def _block(block: ReportBlock) -> list[str]:
 
 def _line(line: SummaryLine) -> str:
     more = f" → {escape(line.more, 1000)}" if line.more else ""
-    return f"- **{escape(line.word)}** {escape(line.text, 1000)}{more}"
+    commands = "".join(f" {_code(command)}" for command in line.commands)
+    return f"- **{escape(line.word)}** {escape(line.text, 1000)}{more}{commands}"
+
+
+def _code(text: str) -> str:
+    """A command as code, whatever backticks it holds. A link in it would be none."""
+    shown = safe(text, 1000)
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    pad = " " if shown[:1] in ("`", "") or shown[-1:] == "`" or (shown[0] == shown[-1] == " ") else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
 
 
 def _table(table: TextTable) -> list[str]:

@@ -25,7 +25,7 @@ MAX_COLUMN = 72
 def to_text(document: Document, columns: int | None = None) -> str:
     """The report as text. It ends with a line feed. ``columns``: sentences are wrapped to so many."""
     parts = [safe(document.title), safe(document.subtitle, 1000)]
-    for block in document.blocks:
+    for block in (*document.blocks, *document.behind):
         parts.extend(_block(block))
     if columns is not None:
         parts = [line for part in parts for line in _wrapped(part, columns)]
@@ -60,7 +60,8 @@ def _block(block: ReportBlock) -> list[str]:
 
 def _line(line: SummaryLine) -> list[str]:
     first = f"{safe(line.word):<2} {safe(line.text, 1000)}"
-    return [first, f"   {safe(line.more, 1000)}"] if line.more else [first]
+    more = [f"   {safe(line.more, 1000)}"] if line.more else []
+    return [first, *more, *(f"   $ {safe(command, 1000)}" for command in line.commands)]
 
 
 def _table(table: TextTable) -> list[str]:

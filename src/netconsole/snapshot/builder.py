@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+import msgspec
+
 import netconsole
 from netconsole.base.fact_keys import FactData
 from netconsole.host.identity import describe
@@ -36,6 +38,7 @@ from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import HistogramsState, RowKey, RowState, TableState
 
+_UTC = "%Y-%m-%dT%H:%M:%SZ"
 NEVER_SETTLED = "was not attached in time"
 MAX_PARTS = 20
 """Of a row's history: enough to tell a steady loss from a burst."""
@@ -125,7 +128,7 @@ def build(
         clock={"start_unix_ns": since.wall_ns, "start_monotonic_ns": since.mono_ns, **_far_clock(line)},
         note=note,
         probes=probes,
-        incidents=None if incidents is None else list(incidents),
+        incidents=None if incidents is None else [_timed(one, wall_ns) for one in incidents],
         balance=balance(probes),
         cost=_cost(state, probes, since, duration_ns),
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
@@ -143,7 +146,17 @@ def _far_clock(line: LineState | None) -> dict[str, int | None]:
 
 def utc(wall_ns: int) -> str:
     """A time in the format of the documents: 2026-11-20T21:00:00Z."""
-    return datetime.fromtimestamp(wall_ns / 1e9, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(wall_ns / 1e9, timezone.utc).strftime(_UTC)
+
+
+def _timed(one: IncidentData, end_ns: int) -> IncidentData:
+    """With its duration: until it ended, was no longer measured, or the measurement ended."""
+    if one.began is None:
+        return one
+    began, ended = (
+        datetime.strptime(at, _UTC) for at in (one.began, one.ended or one.not_measured_since or utc(end_ns))
+    )
+    return msgspec.structs.replace(one, duration_s=max(0.0, (ended - began).total_seconds()))
 
 
 def _span(source: SourceState, since_ns: int, otherwise_ns: int) -> int:

@@ -161,6 +161,10 @@ class IncidentData(msgspec.Struct, frozen=True):
     commands: list[str] = []
     at_least: bool = False
     not_measured_since: str | None = None
+    duration_s: Seconds | None = None
+    """From its begin to its end; to the end of the measurement where it went on, and no longer than it was measured."""
+    peak: float | None = None
+    """The largest value in ``unit``, of what is no count."""
 
 
 class BalanceData(msgspec.Struct, frozen=True, rename={"entered": "in", "left": "out"}):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.cli import main as cli
+from netconsole.cli.options import BAD_USAGE
 from tests.conftest import CANNOT
 from tools import man
 
@@ -35,7 +36,7 @@ MANUAL = Path(__file__).parents[3] / "docs/reference/netconsole.1"
 def test_a_word_that_is_nearly_right_is_told_the_right_one_once(
     typed: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(typed.split()) == cli.BAD_USAGE
+    assert cli.run(typed.split()) == BAD_USAGE
     assert capsys.readouterr().err == f"netconsole: {said}\n"
 
 

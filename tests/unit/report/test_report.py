@@ -20,8 +20,18 @@ from netconsole.base.figure import safe
 from netconsole.compare.compare import compare
 from netconsole.findings.of_snapshot import value_at
 from netconsole.probes.catalogue import load_all
-from netconsole.report import Document, of_comparison, of_snapshot, to_html, to_markdown, to_text
-from netconsole.report.blocks import Bars, Curve, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
+from netconsole.report import Document, of_comparison, of_snapshot, ticket, to_html, to_markdown, to_text
+from netconsole.report.blocks import (
+    SHORT_LINES,
+    Bars,
+    Curve,
+    Heading,
+    Note,
+    ReportBlock,
+    SummaryLine,
+    SummaryLines,
+    TextTable,
+)
 from netconsole.report.of_samples import samples
 from netconsole.report.to_markdown import escape
 from netconsole.snapshot.document import HistogramData, Snapshot, load
@@ -112,6 +122,8 @@ def test_html_has_no_element_or_attribute_from_a_name(documents: list[Document])
         "span",
         "div",
         "table",
+        "code",
+        "wbr",
     }
     allowed |= {"thead", "tbody", "tr", "th", "td", "figure", "figcaption", "svg", "rect", "line", "text", "polyline"}
     for document in documents:
@@ -128,7 +140,9 @@ def test_markdown_renders_every_name_as_text(documents: list[Document]) -> None:
     renderer = MarkdownIt("commonmark").enable("table").enable("strikethrough")
     for document in documents:
         shown = Shown(renderer.render(to_markdown(document)))
-        assert shown.elements <= {"h1", "h2", "p", "ul", "li", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+        assert shown.elements <= {"h1", "h2", "p", "ul", "li", "strong", "code", "details", "summary"} | {
+            "table", "thead", "tbody", "tr", "th", "td",
+        }  # fmt: skip
         for name in HOSTILE:
             assert re.sub(r"\s+", " ", safe(name)) in re.sub(r"\s+", " ", shown.text)
 
@@ -182,12 +196,47 @@ def test_a_browser_shows_the_names_and_runs_nothing(documents: list[Document], t
 def test_the_answer_comes_first() -> None:
     report = of_snapshot(load(VERSION_1), load_all())
     headings = [block.text for block in report.blocks if isinstance(block, Heading)]
-    assert headings[:4] == ["Note", "What stands out", "Budget", "Not measured"]
+    assert headings == ["Note", "What stands out", "What watching cost", "Not measured"]
     text = to_text(report)
     assert "vnet3: 2.00k/s dropped because the tap's ring was full" in text
     assert "vhost_net is not loaded on this host" in text
     assert "web-07 is slow since 20:55" in text
     assert text.index("tap's ring was full") < text.index("KERNEL DROPS")
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_a_ticket_says_all_that_matters_in_40_lines_whatever_went_wrong(compared: bool) -> None:
+    document = made_up.document(77, wait_us=200, drops_per_s=50, samples=200)
+    document["note"] = "slow since 20:55\n\nand only web-07"
+    document["profile"]["budget"] = {"kernel_cpu_pct": 1.0, "user_cpu_pct": 1.0, "memory_mb": 1.0, "events_per_s": 1.0}
+    usage = {"cpu_pct": 9.0, "rss_kb": 9000, "pss_kb": 8000}
+    document["cost"] = {"kernel_cpu_pct": 9.0, "events_per_s": 9.0, "console": usage, "collector": usage}
+    for number in range(30):
+        document["probes"][f"probe{number}"] = {"status": "failed", "why": f"reason {number % 10}"}
+    times = {"began": "2026-11-22T21:00:03Z", "ended": "2026-11-22T21:00:25Z", "duration_s": 22.0}
+    document["created"] = "2026-11-22T21:00:00Z"
+    counts = {"total": 21010, "peak_per_s": 955.0, "unit": "packets"}
+    incident = {"level": "!!", "cause": "ring-full", "next": ["look"], **times, **counts}
+    document["incidents"] = [
+        {**incident, "what": f"vnet{n} loses", "commands": [f"ip link show vnet{n}"]} for n in range(20)
+    ]
+    snapshot = msgspec.convert(document, Snapshot)
+    against = ([made_up.snapshot(1, samples=200)], ["monday.json"]) if compared else None
+    page = ticket.render(snapshot, "md", load_all(), against)[0].decode()
+    short, opens, behind = page.partition("<details>")
+    assert opens and len(short.splitlines()) <= SHORT_LINES
+    lasted = (
+        "vnet0 loses; from 21:00:03 to 21:00:25 (22 s): 21\u202f010 packets, at most 955/s → look `ip link show vnet0`"
+    )
+    for told in (
+        "slow since 20:55 and only web-07",
+        lasted,
+        "over the budget",
+        "probe0, probe10, probe20: failed: reason 0",
+    ):
+        assert told in short, told
+    assert "vnet19 loses" in behind and "probe29" in behind and "vnet19 loses" not in short
+    assert compared == ("Regressed" in short)
 
 
 def test_nothing_that_is_unknown_is_shown_as_zero_and_losses_are_marked() -> None:
@@ -232,7 +281,13 @@ def test_a_comparison_says_verdict_causes_and_what_was_left_out() -> None:
     current = made_up.snapshot(77, wait_us=100, samples=500, facts={fact: "off"})
     text = to_text(of_comparison(compare(current, [made_up.snapshot(1, samples=500)], ["monday.json"])))
     assert "Regressed: something is worse beyond chance." in text
-    assert f"changed configuration that may explain it: {fact}" in text
+    verdict = text[: text.index("FINDINGS")]
+    cause, worst = (
+        verdict.index(f"cause? {fact}: on before, off now; it may explain finding 1"),
+        verdict.index("!! worse 1. "),
+    )
+    assert cause < worst, "the cause comes first"
+    assert re.search(r"!! worse 1\. (P99|P90|P50|Mean) of wait on vnet3, queue \d rose from \S+ us to \S+ us", verdict)
     assert "baseline: monday.json, hv-017" in text
     assert "a gauge needs a baseline of three snapshots or more" in text
 
