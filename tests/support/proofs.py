@@ -27,7 +27,7 @@ def proofs(root: Path = TESTS) -> dict[str, dict[str, list[str]]]:
         if "mark.proves(" not in text:
             continue
         tree = ast.parse(text)
-        words = set(re.findall(r"\w+", _without_markers(text, tree)))
+        words = set(re.findall(r"\w+", _without_markers(text, tree) + _brought(tree)))
         for test, probe, name in _marked(path, tree):
             last = name.rpartition(".")[2]
             if not name.startswith(("findings.", "modes.")) and last not in words:
@@ -55,6 +55,13 @@ def _markers(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Call]:
         for one in node.decorator_list
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "proves"
     ]
+
+
+def _brought(tree: ast.Module) -> str:
+    """The text of what a test takes from tests/support: data and steps that several share."""
+    names = [node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
+    paths = [TESTS.parent / f"{name.replace('.', '/')}.py" for name in names if name.startswith("tests.support.")]
+    return "\n".join(path.read_text() for path in paths if path.exists())
 
 
 def _without_markers(text: str, tree: ast.Module) -> str:

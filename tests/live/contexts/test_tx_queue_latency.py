@@ -10,16 +10,15 @@ from collections.abc import Callable
 import pytest
 
 from netconsole_collector.kernel.cpus import possible_cpus
+from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import place_of
-from tests.support.live.contexts.packets import ICMP, TCP, Flow, MadeUpHost
+from tests.support.live.contexts.packets import TCP, Flow, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
 
 PROBE = "tx_queue_latency"
 Load = Callable[..., UnattachedProbe]
 
 MS = 1_000_000
-NETNS = 4_026_500_001
-OTHER_NETNS = NETNS + 1
 GOLDEN = 0x9E3779B97F4A7C15
 WAYS = 4
 OK, DROPPED, BUSY, NO_BUFFERS = 0, 1, 0x10, -105
@@ -126,7 +125,7 @@ def test_a_wait_that_is_overwritten_is_missed(load: Load) -> None:
     content = bytes(at) + host.shaped.to_bytes(size, sys.byteorder)
     sets: dict[int, list[int]] = {}
     while max(map(len, sets.values()), default=0) <= WAYS:
-        area = probe.memory.bytes(content)
+        area = probe.memory.keep(content)
         key = (area + host.shaped * GOLDEN) % (1 << 64)
         sets.setdefault(key * GOLDEN % (1 << 64) >> 52, []).append(area)
     crowd = max(sets.values(), key=len)
@@ -221,37 +220,6 @@ def test_what_a_driver_returns_is_counted_by_its_code(load: Load) -> None:
         probe.run("returned", skb, DROPPED, host.shaped + 8)  # of a packet that is not followed, with an unknown place
         probe.read()
         assert probe.counters()["refused"] - before == more, knobs
-
-
-FLOWS = (
-    Flow(),
-    Flow("192.0.2.9", "192.0.2.1", 2222, 1111),
-    Flow("198.51.100.7", "203.0.113.1", 5, 6, TCP),
-    Flow("198.51.100.7", "203.0.113.1", protocol=ICMP),
-    Flow("2001:db8::1", "2001:db8::2", 7, 8),
-    Flow("2001:db8:1::1", "2001:db8::1", 7, 9, TCP),
-)
-FILTERS: list[tuple[dict[str, str | int], set[int]]] = [
-    ({}, {0, 1, 2, 3, 4, 5}),
-    ({"address": "192.0.2.1"}, {0, 1}),
-    ({"address": "192.0.2.8/29"}, {1}),
-    ({"address": "203.0.113.0/24"}, {2, 3}),
-    ({"address": "2001:db8::1"}, {4, 5}),
-    ({"address": "2001:db8::/48"}, {4, 5}),
-    ({"address": "2001:db8:1::/48"}, {5}),
-    ({"port": 1111}, {0, 1}),
-    ({"port": 8}, {4}),
-    ({"port": 7}, {4, 5}),
-    ({"protocol": "tcp"}, {2, 5}),
-    ({"protocol": "icmp"}, {3}),
-    ({"protocol": "17", "port": 2222}, {0, 1}),
-    ({"protocol": "tcp", "address": "2001:db8::1"}, {5}),
-    ({"device": "eth0"}, {0, 1, 2, 3, 4, 5}),
-    ({"device": "eth1"}, set()),
-    ({"netns": NETNS}, {0, 1, 2, 3, 4, 5}),
-    ({"netns": OTHER_NETNS}, set()),
-    ({"netns": NETNS, "device": "eth0", "port": 9}, {5}),
-]
 
 
 @pytest.mark.proves("tx_queue_latency", "knobs.{device,address,port,protocol,netns}")

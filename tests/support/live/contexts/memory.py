@@ -11,7 +11,7 @@ from ctypes import addressof, create_string_buffer
 from typing import TypeAlias
 
 from netconsole_collector.kernel import bpf_maps, loading, syscalls
-from netconsole_collector.types.btf import STRUCT, UNION, Btf
+from netconsole_collector.types.btf import ENUM, ENUM64, STRUCT, UNION, Btf
 
 SIZE = 1 << 20
 _PROG_TEST_RUN = 10
@@ -77,6 +77,12 @@ def _member(types: Btf, record: int, name: str) -> tuple[int, int]:
     raise KeyError(f"no member {name}")
 
 
+def enumerator(enum: str, name: str) -> int:
+    """The value of a name of an enum. Raises KeyError."""
+    types = kernel_types()
+    return dict(types.enumerators(types.named(enum, (ENUM, ENUM64))[0]))[name]
+
+
 def size_of(name: str) -> int:
     """Bytes of a structure."""
     record = kernel_types().record(name)
@@ -122,7 +128,7 @@ class KernelMemory:
         self._base = address_of(self._fd)
         self._is_changed = True
 
-    def bytes(self, content: bytes) -> int:
+    def keep(self, content: bytes) -> int:
         """Puts them somewhere; the address."""
         at = self._used
         self._used += (len(content) + _ALIGNED - 1) // _ALIGNED * _ALIGNED
@@ -133,7 +139,7 @@ class KernelMemory:
 
     def make(self, name: str, members: Members, room: int = 0) -> int:
         """A structure of zeros but for these members, with ``room`` bytes after it; the address."""
-        address = self.bytes(bytes(size_of(name) + room))
+        address = self.keep(bytes(size_of(name) + room))
         self.change(name, address, members)
         return address
 
@@ -145,6 +151,12 @@ class KernelMemory:
             assert len(raw) <= size, path
             at = address - self._base + offset
             self._bytes[at : at + size] = raw.ljust(size, b"\0")
+        self._is_changed = True
+
+    def put(self, address: int, content: bytes) -> None:
+        """Bytes into an object that is there."""
+        at = address - self._base
+        self._bytes[at : at + len(content)] = content
         self._is_changed = True
 
     def pointers(self, name: str, address: int, *paths: str) -> list[int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 from dataclasses import dataclass
 
-from tests.support.live.contexts.memory import KernelMemory, Members, size_of
+from tests.support.live.contexts.memory import KernelMemory, Members, place_of, size_of
 
 HEADROOM = 64
 ETHERNET = 14
@@ -50,7 +51,7 @@ class MadeUpHost:
 
     def net(self, inode: int) -> int:
         """A network namespace, with the table of its devices by index."""
-        heads = self.memory.bytes(bytes(8 * INDEX_HASH))
+        heads = self.memory.keep(bytes(8 * INDEX_HASH))
         return self.memory.make("net", {"ns.inum": inode, "dev_index_head": heads})
 
     def device(self, name: str, net: int, index: int = 1, members: Members | None = None) -> int:
@@ -62,6 +63,16 @@ class MadeUpHost:
         self.memory.change("net_device", device, {"_tx": queue})
         self.discipline(device, enqueues=False)
         return device
+
+    def chain(self, net: int, devices: list[int]) -> None:
+        """Devices whose indices fall into one place of the namespace's table, in this order."""
+        (heads,) = self.memory.pointers("net", net, "dev_index_head")
+        (index,) = self.memory.pointers("net_device", devices[0], "ifindex")
+        node = place_of("net_device", "index_hlist")[0]
+        nodes = [device + node for device in devices]
+        self.memory.put(heads + index % INDEX_HASH * 8, nodes[0].to_bytes(8, sys.byteorder))
+        for device, following in zip(devices, [*nodes[1:], 0], strict=True):
+            self.memory.change("net_device", device, {"index_hlist.next": following})
 
     def discipline(self, device: int, enqueues: bool, of_queue: bool = True) -> None:
         """Gives it a root qdisc; of_queue: which is that of its first queue, too (else: mq)."""
@@ -79,7 +90,7 @@ class MadeUpHost:
         """An Ethernet frame of any kind; the address of its sk_buff."""
         content = MACS + struct.pack(">H", ethertype) + packet
         room = (HEADROOM + len(content) + 7) // 8 * 8
-        head = self.memory.bytes((bytes(HEADROOM) + content).ljust(room, b"\0") + bytes(size_of("skb_shared_info")))
+        head = self.memory.keep((bytes(HEADROOM) + content).ljust(room, b"\0") + bytes(size_of("skb_shared_info")))
         return self.memory.make(
             "sk_buff",
             {

@@ -1,0 +1,307 @@
+"""kernel_drops on packets of the test's own: what counts, under which labels, and what is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netconsole_collector.kernel.cpus import possible_cpus
+from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
+from tests.support.live.contexts.memory import Members, enumerator
+from tests.support.live.contexts.packets import ARP, IPV4, IPV6, TCP, VLAN, Flow, MadeUpHost
+from tests.support.live.contexts.unattached import UnattachedProbe
+
+PROBE = "kernel_drops"
+Load = Callable[..., UnattachedProbe]
+
+WINDOW_SHIFT = 27
+"""A window of the circuit breaker is 2^27 ns of the monotonic clock (docs/design/governor.md)."""
+GRANT = 64
+
+
+def reason(name: str) -> int:
+    return enumerator("skb_drop_reason", f"SKB_DROP_REASON_{name}")
+
+
+def symbol(name: str) -> int:
+    """Where a function of this kernel lies."""
+    lines = (line.split() for line in Path("/proc/kallsyms").read_text().splitlines())
+    return next(int(words[0], 16) for words in lines if words[2] == name)
+
+
+class Drops(MadeUpHost):
+    """A device in a namespace, and the probe to which packets are dropped there."""
+
+    def __init__(self, probe: UnattachedProbe) -> None:
+        super().__init__(probe.memory)
+        self.probe = probe
+        self.net_ = self.net(NETNS)
+        self.eth0 = self.device("eth0", self.net_, 2)
+
+    def drop(self, skb: int, why: str = "QDISC_DROP", sock: int = 0, location: int = 0x1000) -> None:
+        self.probe.run("drop", skb, location, reason(why), sock)
+
+    def rows(self, *labels: str) -> dict[Any, int]:
+        """Counts by these labels."""
+        self.probe.read()
+        found: dict[Any, int] = {}
+        for row in self.probe.rows("drops"):
+            key = tuple(row[label] for label in labels) if len(labels) > 1 else row[labels[0]]
+            found[key] = found.get(key, 0) + row["count"]
+        return found
+
+
+@pytest.mark.proves(
+    "kernel_drops",
+    "counters.drops",
+    "tables.drops.{location,device,netns,reason,class,provenance,ethertype,protocol,hook,count}",
+    "modes.summary",
+)
+def test_a_drop_has_its_place_its_reason_and_its_protocol(load: Load) -> None:
+    probe = load(PROBE)
+    host = Drops(probe)
+    eth1 = host.device("eth1", host.net(OTHER_NETNS), 3)
+    receives = symbol("ip_rcv")
+    host.drop(host.packet(Flow(), host.eth0), "NO_SOCKET", location=receives + 4)
+    for _ in range(3):
+        host.drop(host.packet(Flow("2001:db8::1", "2001:db8::2", protocol=TCP), eth1), "FULL_RING", location=receives)
+    host.drop(host.frame(ARP, bytes(28), eth1), "NOT_SPECIFIED", location=receives)
+    consumed = enumerator("skb_drop_reason", "SKB_CONSUMED")
+    probe.run("drop", host.packet(Flow(), host.eth0), receives, consumed, 0)
+    labels = ("location", "device", "netns", "reason", "class", "provenance", "ethertype", "protocol", "hook")
+    assert host.rows(*labels) == {
+        ("ip_rcv", "eth0", str(NETNS), "NO_SOCKET", "benign", "kernel", "IPv4", "UDP", "none"): 1,
+        ("ip_rcv", "eth1", str(OTHER_NETNS), "FULL_RING", "suspicious", "kernel", "IPv6", "TCP", "none"): 3,
+        ("ip_rcv", "eth1", str(OTHER_NETNS), "NOT_SPECIFIED", "suspicious", "kernel", "ARP", "not IP", "none"): 1,
+    }
+    assert probe.counters() == {"drops": 5} and probe.ledger() == {}
+
+
+def test_the_device_of_a_packet_at_a_socket_is_where_it_came_in(load: Load) -> None:
+    """By its index among devices of one place of the table, in the namespace of the socket."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    net = host.net(OTHER_NETNS)
+    devices = [host.device(f"eth{number}", net, 5 + 256 * number) for number in range(4)]
+    host.chain(net, devices)
+    sock = probe.memory.make("tcp_sock", {"inet_conn.icsk_inet.sk.__sk_common.skc_net.net": net})
+    for number in (0, 1, 2, 2, 3):
+        host.drop(host.packet(Flow(), 0, {"skb_iif": 5 + 256 * number}), "SOCKET_RCVBUFF", sock)
+    host.drop(host.packet(Flow(), 0, {"skb_iif": 5 + 256, "sk": sock}), "SOCKET_RCVBUFF")
+    host.drop(host.packet(Flow(), 0, {"skb_iif": 5 + 256 * 4}), "SOCKET_RCVBUFF", sock)
+    host.drop(host.packet(Flow(), 0), "SOCKET_RCVBUFF", sock)
+    # A node of a tree where a device was: its queues do not point back.
+    node = probe.memory.make("net_device", {"name": b"rb_node", "_tx": probe.memory.make("netdev_queue", {})})
+    host.drop(host.packet(Flow(), node, {"next": 1, "skb_iif": 5}), "SOCKET_RCVBUFF", sock)
+    host.drop(host.packet(Flow(), host.eth0, {"next": 1}), "SOCKET_RCVBUFF", sock)
+    here = str(OTHER_NETNS)
+    assert host.rows("device", "netns") == {
+        ("eth0", here): 2,
+        ("eth1", here): 2,
+        ("eth2", here): 2,
+        ("eth3", here): 1,
+        ("", here): 2,
+        ("eth0", str(NETNS)): 1,
+    }
+
+
+LOCAL, FORWARDED, LOCAL6 = 0x80000000, 0, 0x80000000
+BRIDGED, TUNNELLED = 0x10, 0x80
+
+
+def test_a_firewall_s_hook_follows_from_what_was_done_to_the_packet(load: Load) -> None:
+    probe = load(PROBE)
+    host = Drops(probe)
+    memory = probe.memory
+    lo = host.device("lo", host.net_, 1, {"flags": 8})
+    to_me, through = (memory.make("rtable", {"rt_flags": flags}) for flags in (LOCAL, FORWARDED))
+    to_me6, through6 = (memory.make("rt6_info", {"rt6i_flags": flags}) for flags in (LOCAL6, 0))
+    of_bridge, of_tunnel = (memory.make("rtable", {"dst.flags": flags}) for flags in (BRIDGED, TUNNELLED))
+    v6, group = Flow("2001:db8::1", "2001:db8::2"), Flow("2001:db8::1", "ff02::1")
+    cases: list[tuple[str, Flow, int, Members]] = [
+        ("prerouting", Flow(), host.eth0, {"skb_iif": 2}),
+        ("prerouting", Flow(), host.eth0, {"skb_iif": 2, "_skb_refdst": of_tunnel | 1}),
+        ("none", Flow(), host.eth0, {"skb_iif": 9}),
+        ("none", Flow(), host.eth0, {"skb_iif": 2, "_skb_refdst": of_bridge}),
+        ("input", Flow(), host.eth0, {"skb_iif": 2, "_skb_refdst": to_me | 1}),
+        ("input", v6, host.eth0, {"skb_iif": 2, "_skb_refdst": to_me6}),
+        ("input", group, host.eth0, {"skb_iif": 2, "_skb_refdst": through6}),
+        ("forward", Flow(), host.eth0, {"skb_iif": 2, "_skb_refdst": through}),
+        ("forward", v6, host.eth0, {"skb_iif": 2, "_skb_refdst": through6}),
+        ("postrouting", Flow(), host.eth0, {"skb_iif": 3, "_skb_refdst": through}),
+        ("prerouting or input", Flow(), lo, {"skb_iif": 1, "_skb_refdst": to_me}),
+        ("output", Flow(), 0, {"_skb_refdst": through}),
+        ("none", Flow(), 0, {}),
+    ]
+    expected: dict[str, int] = {}
+    for hook, flow, device, members in cases:
+        host.drop(host.packet(flow, device, members), "NETFILTER_DROP")
+        host.drop(host.packet(flow, device, members), "IP_RPFILTER")
+        expected[hook] = expected.get(hook, 0) + 1
+    found = host.rows("reason", "hook")
+    assert {hook: count for (why, hook), count in found.items() if why == "NETFILTER_DROP"} == expected
+    assert {hook for why, hook in found if why != "NETFILTER_DROP"} == {"none"}
+
+
+def test_a_message_between_processes_is_no_packet(load: Load) -> None:
+    probe = load(PROBE)
+    host = Drops(probe)
+    for family in (1, 2):
+        sock = probe.memory.make("tcp_sock", {"inet_conn.icsk_inet.sk.__sk_common.skc_family": family})
+        host.drop(probe.memory.make("sk_buff", {"sk": sock, "network_header": 0xFFFF, "mac_header": 0xFFFF}))
+    assert host.rows("protocol") == {"AF_UNIX": 1, "not IP": 1}
+
+
+@pytest.mark.proves("kernel_drops", "knobs.{device,address,port,protocol,netns}", "modes.counters", "ledger.unlisted")
+def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
+    probe = load(PROBE)
+    host = Drops(probe)
+    packets = [host.packet(flow, host.eth0) for flow in FLOWS]
+    counted = unlisted = 0
+    for mode in ("summary", "counters", "details"):
+        for knobs, wanted in FILTERS:
+            probe.set(mode, **knobs)
+            for number, skb in enumerate(packets):
+                before = probe.running._maps["nc_counters"].sum_of(0)
+                host.drop(skb)
+                passed = probe.running._maps["nc_counters"].sum_of(0) - before
+                assert passed == (number in wanted), (mode, knobs, FLOWS[number])
+                counted += passed
+                unlisted += passed if mode == "counters" else 0
+    assert sum(host.rows("reason").values()) == counted - unlisted
+    ledger = probe.ledger()
+    assert ledger["unlisted"] == unlisted and "unaccounted" not in ledger
+
+
+@pytest.mark.proves("kernel_drops", "ledger.{map_full,parse_failed}")
+def test_what_finds_no_room_or_cannot_be_read_is_counted(load: Load) -> None:
+    probe = load(PROBE, drops=1)
+    host = Drops(probe)
+    for why in ("QDISC_DROP", "NO_SOCKET", "QDISC_DROP", "XDP"):
+        host.drop(host.packet(Flow(), host.eth0), why)
+    assert host.rows("reason") == {"QDISC_DROP": 2}
+    assert probe.counters() == {"drops": 4} and probe.ledger() == {"map_full": 2}
+
+    probe = load(PROBE)
+    host = Drops(probe)
+    whole, whole6 = Flow().packet(), Flow("2001:db8::1", "2001:db8::2").packet()
+    for ethertype, packet in (
+        (IPV4, b"\x55" + whole[1:]),
+        (IPV4, b"\x44" + whole[1:]),
+        (IPV4, whole[:19]),
+        (IPV6, b"\x40" + whole6[1:]),
+        (IPV6, whole6[:39]),
+        (IPV6, whole6[:6] + b"\x3c" + whole6[7:42]),  # an extension that is cut
+        (VLAN, b"\0"),
+    ):
+        host.drop(host.frame(ethertype, packet, host.eth0))
+    host.drop(host.frame(IPV4, whole[:20], host.eth0))  # without ports, for which nobody asks
+    assert host.rows("protocol") == {"unparsed": 7, "UDP": 1}
+    assert probe.ledger() == {"parse_failed": 7}
+
+
+@pytest.mark.proves(
+    "kernel_drops",
+    "events.drop.{mono_ns,location,device,netns,hook,reason,ethertype,protocol,source,target,source_port,target_port}",
+    "events.drop.{vlan,length_bytes,cpu,stack}",
+    "modes.details",
+)
+def test_an_event_is_the_packet(load: Load) -> None:
+    probe = load(PROBE)
+    host = Drops(probe)
+    probe.set("details", events_per_s=100_000)
+    route = probe.memory.make("rtable", {"rt_flags": LOCAL})
+    routed: Members = {"skb_iif": 2, "_skb_refdst": route}
+    flows = Flow(vlan=7), Flow("2001:db8::1", "2001:db8::2", 53, 4444, TCP)
+    skbs = [host.packet(flows[0], host.eth0, routed, payload=60), host.packet(flows[1], host.eth0, payload=100)]
+    moments = []
+    for skb in skbs:
+        before = time.monotonic_ns()
+        host.drop(skb, "NETFILTER_DROP", location=symbol("ip_rcv"))
+        moments.append((before, time.monotonic_ns()))
+    probe.read()
+    events = probe.events()
+    for event, flow, (low, high), length in zip(events, flows, moments, (102, 162), strict=True):
+        assert low <= event["mono_ns"] <= high
+        assert (event["location"], event["device"], event["netns"]) == ("ip_rcv", "eth0", str(NETNS))
+        assert (event["source"], event["source_port"]) == (flow.source, flow.source_port)
+        assert (event["target"], event["target_port"]) == (flow.target, flow.target_port)
+        assert (event["vlan"], event["length_bytes"], event["cpu"]) == (flow.vlan, length, 0)
+        assert (event["reason"], event["class"]) == ("NETFILTER_DROP", "benign")
+        assert any("test_run" in frame for frame in event["stack"])  # what really runs the program here
+    assert [(one["ethertype"], one["protocol"], one["hook"]) for one in events] == [
+        ("IPv4", "UDP", "input"),
+        ("IPv6", "TCP", "none"),
+    ]
+    assert probe.ledger() == {"seen": 2, "submitted": 2}
+
+
+@pytest.mark.proves("kernel_drops", "knobs.{events_per_s,flows_one_in}", "ledger.{suppressed,unsampled}")
+def test_events_keep_their_budget_and_some_flows_are_whole(load: Load) -> None:
+    probe = load(PROBE)
+    host = Drops(probe)
+    drop = probe.prepare("drop", host.packet(Flow(), host.eth0), 0x1000, reason("XDP"), 0)
+    per_cpu = 200
+    probe.set("details", events_per_s=per_cpu * len(possible_cpus()))
+    began = time.monotonic_ns()
+    for _ in range(120):  # a quarter of a second's worth at once: 50
+        drop()
+    earned = (time.monotonic_ns() - began) * per_cpu / 1e9
+    probe.read()
+    made = probe.ledger()
+    assert made["seen"] == 120 == made["submitted"] + made["suppressed"]
+    assert 50 <= made["submitted"] <= 50 + earned + 1
+
+    probe = load(PROBE)
+    host = Drops(probe)
+    probe.set("details", events_per_s=1e9, flows_one_in=4)
+    ways = [(Flow(source_port=1000 + n), Flow("192.0.2.2", "192.0.2.1", 2222, 1000 + n)) for n in range(400)]
+    for skb in [host.packet(flow, host.eth0) for pair in ways for flow in pair]:
+        host.drop(skb)
+    probe.read()
+    seen = {(event["source"], event["source_port"], event["target_port"]) for event in probe.events()}
+    of_pairs = [[(flow.source, flow.source_port, flow.target_port) in seen for flow in pair] for pair in ways]
+    assert all(one == other for one, other in of_pairs), "both directions of a flow or none"
+    sampled = sum(one for one, _ in of_pairs)
+    assert 60 < sampled < 140  # of 400 one in 4: five standard deviations
+    ledger = probe.ledger()
+    assert ledger["unsampled"] == ledger["suppressed"] == 2 * (400 - sampled) and ledger["seen"] == 800
+
+
+def in_one_window(calls: Callable[[], None]) -> bool:
+    """Runs them from the beginning of a window of the circuit breaker on; whether it has ended meanwhile."""
+    window = (time.monotonic_ns() >> WINDOW_SHIFT) + 1
+    while time.monotonic_ns() >> WINDOW_SHIFT < window:
+        pass
+    calls()
+    return time.monotonic_ns() >> WINDOW_SHIFT == window
+
+
+@pytest.mark.proves("kernel_drops", "knobs.rows_per_s", "ledger.breaker")
+def test_the_circuit_breaker_bounds_runs_of_a_window(load: Load) -> None:
+    """134 ms of what a second may have, up to the end of a grant of 64 runs: rows, and the details of 20000/s."""
+    for mode, knobs, most, runs in (("summary", {"rows_per_s": 2000}, 268, 1000), ("details", {}, 2684, 4000)):
+        for _ in range(50):
+            probe = load(PROBE)
+            host = Drops(probe)
+            drop = probe.prepare("drop", host.packet(Flow(), host.eth0), 0x1000, reason("XDP"), 0)
+            probe.set(mode, **knobs)
+
+            def calls(drop: Callable[[], int] = drop, runs: int = runs) -> None:
+                for _ in range(runs):
+                    drop()
+
+            if in_one_window(calls):
+                break
+        listed = sum(host.rows("reason").values())
+        ledger = probe.ledger()
+        assert probe.counters() == {"drops": runs} and "unaccounted" not in ledger
+        if mode == "summary":
+            assert most <= listed <= most + GRANT and ledger == {"unlisted": runs - listed}
+        else:
+            assert listed == runs and most <= runs - ledger["breaker"] <= most + GRANT
+            assert ledger["seen"] == runs
