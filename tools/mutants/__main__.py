@@ -1,5 +1,7 @@
 """Which single-line faults in a pure core would no test notice? `make mutants`, or `make mutants FILE=src/…/x.py`.
 
+Or in the C of a probe: `make mutants FILE=probes/…/probe.bpf.c`, as root.
+
 Prints the score of each file and what survived (docs/design/testing.md). Without FILE: all cores. Ends with 1 when less
 than GOAL of a file is noticed.
 """
@@ -13,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from tools.mutants.c_trial import try_c
 from tools.mutants.changes import mutants
 from tools.mutants.cores import CORES, SAME, tests_of
 from tools.mutants.trial import Trial
@@ -50,13 +53,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools.mutants", description=__doc__)
     parser.add_argument("files", nargs="*", metavar="FILE", help="files of src/; all cores without")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="mutants of one file, 0 for all of them")
+    parser.add_argument("--quick", action="store_true", help="of a probe: only tests that run its programs themselves")
     asked = parser.parse_args()
     files = asked.files or CORES
+    if len(files) == 1 and files[0].startswith("probes/"):
+        return 0 if try_c(files[0], asked.sample, asked.quick) >= GOAL_PCT else 1
     if len(files) == 1:
         return 0 if try_file(files[0], asked.sample) else 1
     failed = 0
     for file in files:  # each in a process of its own: what one has imported is in nobody's way
         command = [sys.executable, "-m", "tools.mutants", "--sample", str(asked.sample), file]
+        command += ["--quick"] if asked.quick else []
         failed |= subprocess.run(command).returncode
     return failed
 
