@@ -185,6 +185,31 @@ class FindingSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DropPlaceSpec:
+    """Rows of a table that count packets which died: where, why, and what else counts the same packets.
+
+    ``at``, ``say``, ``by`` and ``same_as`` name labels in braces. Two that share a word of ``same_as`` at one place
+    (no label of ``by`` differs) count the same packets. The one with the higher ``fine`` tells them.
+    """
+
+    table: str
+    value: str
+    stage: str
+    at: str
+    say: str
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by: Mapping[str, str] = field(default_factory=dict)
+    same_as: tuple[str, ...] = ()
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Words that stand for others of ``same_as``, with their labels filled in."""
+    fine: int = 0
+    rest: bool = False
+    """It counts other packets, too: what the finer ones do not explain is told as a line of its own."""
+    left_out: bool = False
+    """These rows are no dead packets."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlaceSpec:
     """One place of a pane: what of the probe stands there. ``kind`` is empty for all its tables and histograms."""
 
@@ -234,6 +259,7 @@ class Manifest:
     records: Mapping[str, RecordSpec]
     events: Mapping[str, tuple[ColumnSpec, ...]]
     findings: tuple[FindingSpec, ...]
+    drop_places: tuple[DropPlaceSpec, ...]
     topic: str
     """What its findings are about, in a word."""
     panes: tuple[PlaceSpec, ...]

@@ -20,6 +20,7 @@ from netconsole.probes.manifest import (
     AttachSpec,
     ColumnSpec,
     CounterSpec,
+    DropPlaceSpec,
     FindingSpec,
     GovernedSpec,
     HistogramSpec,
@@ -53,7 +54,7 @@ FINDING_WORDS = ("rate", "total", "value", "unit")
 _WORDS = ("name", "version", "title", "summary", "cannot_see")
 _SECTIONS = (
     "probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "records", "events",
-    "findings", "panes", "governed_by", "losses",
+    "findings", "drop_places", "panes", "governed_by", "losses",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
@@ -106,6 +107,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         records={key: _record(item, knobs) for key, item in _named(root.table("records"))},
         events={key: _event(item) for key, item in _named(root.table("events"))},
         findings=tuple(_finding(item, tables, histograms) for item in root.tables("findings")),
+        drop_places=tuple(_drop_place(item, tables) for item in root.tables("drop_places")),
         topic=_word(probe, "topic", name.replace("_", " ")),
         panes=_panes(root, name, tables, histograms),
         governed_by=tuple(_governed(item) for item in root.tables("governed_by")),
@@ -412,6 +414,33 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
         share_of=item.text("share_of", "", ("", *gauges)),
         commands=tuple(commands),
     )
+
+
+def _drop_place(item: Checker, tables: Mapping[str, TableSpec]) -> DropPlaceSpec:
+    item.only(("table", "value", "stage", "at", "say", "where", "by", "same_as", "aliases", "fine", "rest", "left_out"))
+    name = item.text("table", None, tuple(tables))
+    labels = tables[name].labels if name in tables else ()
+    values = [column.name for column in tables[name].value if column.kind == "sum"] if name in tables else []
+    where, by, aliases = item.table("where"), item.table("by"), item.table("aliases")
+    where.only(labels, "label")
+    spec = DropPlaceSpec(
+        table=name,
+        value=item.text("value", None, values),
+        stage=_word(item, "stage", ""),
+        at=item.text("at", ""),
+        say=item.text("say", "" if item.boolean("left_out") else None),
+        where={key: _alternatives(where, key) for key in where.values},
+        by=_texts_by_name(by),
+        same_as=tuple(item.texts("same_as")),
+        aliases={key: tuple(aliases.texts(key)) for key in aliases.values},
+        fine=item.integer("fine", 0, 0, 9) or 0,
+        rest=item.boolean("rest"),
+        left_out=item.boolean("left_out"),
+    )
+    for key, texts in (("at", [spec.at]), ("say", [spec.say]), ("by", [*spec.by.values()]), ("same_as", spec.same_as)):
+        for text in texts:
+            _check_sentence(item, key, text, labels)
+    return spec
 
 
 def _alternatives(where: Checker, label: str) -> tuple[str, ...]:

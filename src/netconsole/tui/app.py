@@ -37,6 +37,7 @@ from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
 from netconsole.tui import actions
 from netconsole.tui.panes.catalogue import panes
+from netconsole.tui.panes.drops.places import DropPlaceKey
 from netconsole.tui.panes.overview.against_baseline import Key as AgainstKey
 from netconsole.tui.panes.overview.header import Pause, stated_age_s
 from netconsole.tui.panes.overview.stands_out import IncidentKey
@@ -457,7 +458,7 @@ class ConsoleApp(App[None]):
 
     def on_line_table_opened(self, message: LineTable.Opened) -> None:
         key = message.key
-        subject = key.subject if isinstance(key, IncidentKey) else key
+        subject = key.subject if isinstance(key, (IncidentKey, DropPlaceKey)) else key
         if isinstance(key, AgainstKey):
             subject = self._subject_of(key.metric)
         if isinstance(subject, Subject):
@@ -494,7 +495,7 @@ class ConsoleApp(App[None]):
         if self.screen is not self._main:
             return None
         key = self._main.cursor_key()
-        subject = key.subject if isinstance(key, IncidentKey) else key
+        subject = key.subject if isinstance(key, (IncidentKey, DropPlaceKey)) else key
         return subject if isinstance(subject, Subject) else None
 
     def action_investigate(self) -> None:

@@ -18,6 +18,7 @@ from netconsole.tui import actions
 from netconsole.tui.panes.catalogue import Pane, PlacedBlock, left_out
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.cost import budget
+from netconsole.tui.panes.drops import places
 from netconsole.tui.panes.overview import header, stands_out
 from netconsole.tui.panes.overview.header import Pause
 from netconsole.tui.scene.scene import Scene, Subject
@@ -212,7 +213,7 @@ class MainScreen(Screen[None]):
         """The probe of the row under the cursor, else of the table in front."""
         table = self.table()
         key = self.cursor_key()
-        subject = key.subject if isinstance(key, stands_out.IncidentKey) else key
+        subject = key.subject if isinstance(key, (stands_out.IncidentKey, places.DropPlaceKey)) else key
         if isinstance(subject, Subject) and subject.probe:
             return subject.probe
         placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)

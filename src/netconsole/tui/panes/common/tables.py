@@ -154,7 +154,7 @@ def _row_cells(
     for value in spec.value:
         cells.update(_value_cells(row, value, lower_bound))
     total = row.total(spec.sort)
-    cells["total"] = Cell(_total(total, lower_bound), total)
+    cells["total"] = Cell(total_cell(total, lower_bound), total)
     cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
     if scene.comparison is not None:
         value = next(one for one in spec.value if one.name == spec.sort)
@@ -348,7 +348,7 @@ def _history(table: TableState, key: RowKey, spec: TableSpec) -> list[float | No
     return [None if value is None else value / NS_PER_PERCENT for value in values]
 
 
-def _total(total: int | None, lower_bound: bool) -> str:
+def total_cell(total: int | None, lower_bound: bool) -> str:
     """All digits where they fit into the column; a count that was cut would be a wrong one."""
     exact = figure.count(total, lower_bound)
     return exact if figure.width(exact) <= TOTAL_COLUMNS else figure.number(total, lower_bound)

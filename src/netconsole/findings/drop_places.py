@@ -1,0 +1,206 @@
+"""Where packets die on this host: one line each place, with what several probes count of the same packets as one.
+
+The manifests say which rows count dead packets, and by which words two of them count the same (``drop_places``). The
+finest source comes first; what a coarser one counts beyond it is told only where it is clearly more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from netconsole.base import figure
+from netconsole.findings.causes import ANYWHERE
+from netconsole.findings.match import Level
+from netconsole.findings.rules import fits
+from netconsole.findings.windows import Family
+from netconsole.probes.manifest import DropPlaceSpec, Manifest
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import RowKey
+
+CLEARLY_MORE = 0.1
+"""Sources are read some milliseconds apart, and begin some seconds apart: the rest of a coarse one is told from this
+share of its rate on ..."""
+MOSTLY_UNSEEN = 0.5
+"""... or of its total."""
+HOST = "host"
+_LEVELS: Mapping[str, Level] = {"benign": "ok", "unknown": "?"}
+_MAX_NAME = 64
+
+
+class CountedRow(NamedTuple):
+    """A row of a table, with the value that counts dead packets. ``per_s``: None is not known."""
+
+    family: Family
+    key: RowKey
+    labels: Mapping[str, Label]
+    total: int
+    per_s: float | None
+    at_least: bool
+
+
+@dataclass(slots=True)
+class DropPlace:
+    """A place where packets die. ``total`` is since its sources began; ``rows`` prove it, the largest of each first."""
+
+    spec: DropPlaceSpec
+    at: str
+    say: str
+    level: Level
+    total: int
+    per_s: float | None
+    at_least: bool
+    rows: list[CountedRow]
+    by: Mapping[str, str]
+    words: frozenset[str]
+    counted: Counter[Family] = field(default_factory=Counter)
+    """What each source counts of it."""
+    rates: dict[Family, float] = field(default_factory=dict)
+
+    @property
+    def best(self) -> CountedRow:
+        """The row that says most."""
+        return self.rows[0]
+
+    @property
+    def stage(self) -> str:
+        """A word for where it is: qdisc, socket, tap, firewall …"""
+        return self.spec.stage
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """What it is found by again in the next interval."""
+        return self.stage, self.at, self.say
+
+
+_Group: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], frozenset[str], Level]
+
+
+def of_state(state: State, manifests: Mapping[str, Manifest]) -> list[DropPlace]:
+    """All places where packets have died, what nobody wants first, then by rate and total."""
+    return drop_places(_rows_of(state, manifests), manifests)
+
+
+def drop_places(rows: Iterable[CountedRow], manifests: Mapping[str, Manifest]) -> list[DropPlace]:
+    """The places that these rows tell of, ranked."""
+    candidates: list[DropPlace] = []
+    by_probe: dict[str, list[CountedRow]] = defaultdict(list)
+    for row in rows:
+        by_probe[row.family.probe].append(row)
+    for name, manifest in manifests.items():
+        candidates += _candidates(manifest, by_probe.get(name, []))
+    candidates.sort(key=lambda one: -one.spec.fine)
+    found: list[DropPlace] = []
+    by_word: dict[str, list[DropPlace]] = defaultdict(list)
+    for place in candidates:
+        same = _same(place, by_word)
+        if len(same) == 1 and not place.spec.rest:
+            _take(same[0], place)
+            continue
+        if same and not _is_more(place, same):
+            for one in same:
+                one.rows += place.rows
+            continue
+        found.append(place)
+        for word in place.words:
+            by_word[word].append(place)
+    return sorted(found, key=_rank)
+
+
+def _rows_of(state: State, manifests: Mapping[str, Manifest]) -> Iterator[CountedRow]:
+    for name, manifest in manifests.items():
+        probe = state.probes.get(name)
+        if probe is None:
+            continue
+        lower_bound = bool(probe.at_least())
+        for family in {(spec.table, spec.value) for spec in manifest.drop_places}:
+            table = probe.tables.get(family[0])
+            for row in table.rows.values() if table is not None else ():
+                count = row.counts.get(family[1])
+                if count is not None and count.total:
+                    yield CountedRow(
+                        Family(name, *family), row.key, row.labels, count.total, count.per_s, lower_bound
+                    )  # fmt: skip
+
+
+def _candidates(manifest: Manifest, rows: Iterable[CountedRow]) -> Iterator[DropPlace]:
+    """What one probe alone tells: rows that only differ in what no line says are one."""
+    groups: dict[tuple[int, _Group], list[CountedRow]] = defaultdict(list)
+    for row in rows:
+        fitting = [
+            at
+            for at, spec in enumerate(manifest.drop_places)
+            if (spec.table, spec.value) == (row.family.table, row.family.value) and fits(spec, row.labels)
+        ]
+        if fitting and not manifest.drop_places[fitting[-1]].left_out:
+            groups[fitting[-1], _group(manifest.drop_places[fitting[-1]], row.labels)].append(row)
+    for (number, (at, say, by, words, level)), members in groups.items():
+        members.sort(key=lambda row: -row.total)
+        total = sum(row.total for row in members)
+        rates = [row.per_s for row in members if row.per_s is not None]
+        per_s = sum(rates) if rates else None
+        family = members[0].family
+        yield DropPlace(
+            manifest.drop_places[number], at, say, level, total, per_s, any(row.at_least for row in members),
+            members, dict(by), words, Counter({family: total}), {family: per_s or 0.0},
+        )  # fmt: skip
+
+
+def _group(spec: DropPlaceSpec, labels: Mapping[str, Label]) -> _Group:
+    named = {name: figure.safe(value, _MAX_NAME) if value not in ANYWHERE else "" for name, value in labels.items()}
+    at = _filled(spec.at, named).strip()
+    netns = named.get("netns", HOST)
+    if netns not in ("", HOST):
+        at = f"{at} (netns {netns})" if at else f"netns {netns}"
+    by = tuple((name, _filled(text, named)) for name, text in spec.by.items())
+    words = {word for word in (_filled(text, named) for text in spec.same_as) if word}
+    words |= {name for name, known in spec.aliases.items() if words.intersection(known)}
+    return at, _filled(spec.say, named).strip(), by, frozenset(words), _LEVELS.get(str(labels.get("class")), "!")
+
+
+def _filled(text: str, named: Mapping[str, str]) -> str:
+    """With the labels of a row; one that it has not (of an older recording) is empty."""
+    return text.format_map(defaultdict(str, named))
+
+
+def _same(place: DropPlace, by_word: Mapping[str, list[DropPlace]]) -> list[DropPlace]:
+    """The finer places that hold packets which this one counts, too."""
+    found = {id(one): one for word in place.words for one in by_word.get(word, ())}
+    return [one for one in found.values() if one.spec is not place.spec and _fits_place(one.by, place.by)]
+
+
+def _fits_place(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return all(not value or not other.get(name) or other[name] == value for name, value in one.items())
+
+
+def _take(known: DropPlace, other: DropPlace) -> None:
+    """Another source of the same packets: the one that saw most says how many."""
+    for family, total in other.counted.items():
+        known.counted[family] += total
+        known.rates[family] = known.rates.get(family, 0.0) + other.rates[family]
+    known.total = max(known.counted.values())
+    if known.per_s is not None or other.per_s is not None:
+        known.per_s = max(known.rates.values())
+    known.rows += other.rows
+
+
+def _is_more(place: DropPlace, same: Iterable[DropPlace]) -> bool:
+    """Whether a coarse place clearly counts more than the finer ones. Then it becomes the rest of it."""
+    total = place.total - sum(one.total for one in same)
+    rate = (place.per_s or 0.0) - sum(one.per_s or 0.0 for one in same)
+    moves_on = rate > 0 and rate >= CLEARLY_MORE * (place.per_s or 0.0)
+    if total <= 0 or not (moves_on or total >= MOSTLY_UNSEEN * place.total):
+        return False
+    place.total = total
+    place.per_s = None if place.per_s is None else max(0.0, rate)
+    place.counted = Counter({place.best.family: total})
+    place.rates = {place.best.family: place.per_s or 0.0}
+    return True
+
+
+def _rank(place: DropPlace) -> tuple[bool, bool, float, int, tuple[str, str, str]]:
+    is_wanted = place.level == "ok"
+    return is_wanted, not place.per_s, -(place.per_s or 0.0), -place.total, place.name

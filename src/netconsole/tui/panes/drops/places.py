@@ -1,0 +1,110 @@
+"""Where packets die: one ranked list over all probes, one line each place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from netconsole.base import figure
+from netconsole.findings.drop_places import DropPlace, of_state
+from netconsole.findings.senders import Senders
+from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, TOTAL_COLUMNS, Block, total_cell
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
+from netconsole.tui.widgets.look import LEVEL_TONES, Tone
+
+NAME = "drop-places"
+COLUMNS = (
+    TableColumn("level", "", 2),
+    TableColumn("rate", "pkts/s", 7, right=True),
+    TableColumn("total", "total", TOTAL_COLUMNS, right=True, spare=1),
+    TableColumn("place", "place", 20, grow=3, most=40),
+    TableColumn("cause", "cause", 18, grow=4, most=64),
+    TableColumn("sender", "first sender", 15, grow=1, most=28, spare=2),
+    TableColumn("history", "trend", 10, spare=9, grow=1, most=SPARK),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlaceKey:
+    """The key of a place's row: the cursor stays with the place, whichever of its rows is the largest by now."""
+
+    name: tuple[str, str, str]
+    subject: Subject = field(compare=False)
+
+
+class PlacesOfScene:
+    """The places of the last scene that was asked for: title and rows are of one."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Scene, list[DropPlace]] | None = None
+
+    def of(self, scene: Scene) -> list[DropPlace]:
+        """Those that lose most now first; what nobody wanted last."""
+        if self._last is None or self._last[0] is not scene:
+            self._last = (scene, of_state(scene.state, scene.manifests))
+        return self._last[1]
+
+
+def block() -> Block:
+    """The block of the places."""
+    known = PlacesOfScene()
+    return Block(
+        NAME,
+        lambda scene: _title(known.of(scene)),
+        COLUMNS,
+        lambda scene: rows(scene, known.of(scene)),
+        _note,
+    )
+
+
+def rows(scene: Scene, places: Sequence[DropPlace]) -> list[TableRow]:
+    """A row for each place."""
+    senders = Senders(scene.state)
+    return [_row(scene, senders, place) for place in places[:MAX_ROWS]]
+
+
+def _row(scene: Scene, senders: Senders, place: DropPlace) -> TableRow:
+    best = place.best
+    subject = Subject(best.family.probe, "table", best.family.table, best.key)
+    return TableRow(DropPlaceKey(place.name, subject), partial(_cells, scene, senders, place))
+
+
+def _cells(scene: Scene, senders: Senders, place: DropPlace) -> dict[str, Cell]:
+    where = f"{place.stage} {place.at}".strip()
+    sender = senders.first(place)
+    tone: Tone = "" if place.per_s else "dim"
+    return {
+        "level": Cell(place.level, place.level, LEVEL_TONES[place.level]),
+        "rate": Cell(figure.number(place.per_s, place.at_least), place.per_s, tone),
+        "total": Cell(total_cell(place.total, place.at_least), place.total),
+        "place": Cell(where, where, tone),
+        "cause": Cell(place.say, place.say, tone),
+        "sender": Cell(sender or figure.UNKNOWN, sender, tone),
+        "history": Cell("", history=partial(_history, scene, place)),
+    }
+
+
+def _history(scene: Scene, place: DropPlace) -> list[float | None]:
+    """Of the row that says most."""
+    best = place.best
+    probe = scene.state.probes.get(best.family.probe)
+    table = probe.tables.get(best.family.table) if probe is not None else None
+    return table.history(best.key, best.family.value, SPARK) if table is not None else []
+
+
+def _title(places: Sequence[DropPlace]) -> str:
+    lost = [place for place in places if place.level != "ok"]
+    now = sum(place.per_s or 0.0 for place in lost)
+    at_least = any(place.at_least for place in lost)
+    total = figure.count(sum(place.total for place in lost), at_least)
+    return f"Where packets die · {figure.number(now, at_least)}/s, {total} in total, at {len(lost)} places"
+
+
+def _note(scene: Scene) -> str:
+    measuring = [
+        name for name, one in scene.manifests.items()
+        if one.drop_places and (state := scene.state.probes.get(name)) is not None and state.measuring
+    ]  # fmt: skip
+    return f"nothing has died so far, by {len(measuring)} sources" if measuring else "nothing is measured yet"
