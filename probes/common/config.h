@@ -11,8 +11,19 @@
 #define NC_F_DETAILS 64u
 #define NC_F_COUNTERS 128u  /* nothing but counters */
 #define NC_F_BREAKER 256u   /* the runs of a window are bounded */
+#define NC_F_ENDS 512u      /* what the ends of a flow have to be, together */
+#define NC_F_ONE_WAY 1024u  /* ... in one direction */
+#define NC_F_VLAN 2048u
+#define NC_F_ETHERTYPE 4096u
 #define NC_F_PLACE (NC_F_DEVICE | NC_F_NETNS)
-#define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL)
+#define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL | NC_F_VLAN | NC_F_ETHERTYPE)
+
+struct nc_end {
+    u64 address[2];
+    u64 mask[2];        /* zeros: any address */
+    u16 port;           /* 0: any */
+    u16 pad[3];
+};
 
 struct nc_config {
     u32 flags;          /* NC_F_*: a filter that is not set costs nothing */
@@ -23,7 +34,8 @@ struct nc_config {
     u16 port;           /* host byte order */
     u8 protocol;
     u8 flow_shift;      /* details of one flow in 2 to the power of this */
-    u8 pad[4];
+    u16 vlan;
+    u16 ethertype;
     u64 threshold_ns;
     u64 event_every_ns; /* budget of events: each CPU may send one in so many ns */
     u64 event_burst_ns; /* and may save up so much */
@@ -32,6 +44,7 @@ struct nc_config {
     u64 rows_runs;      /* so many runs may do more than count; 0: all */
     u64 bound_ns;       /* so much time all runs may take; 0: no bound */
     u64 own[4];         /* knobs of this probe alone: read them by nc_knob */
+    struct nc_end ends[2];      /* NC_F_ENDS: the source and the target; without NC_F_ONE_WAY also the other way round */
 };
 BPF_ARRAY(nc_config, struct nc_config, 1);
 

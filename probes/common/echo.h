@@ -154,6 +154,8 @@ static inline u32 echo_find(struct echo *echo, struct path_packet *packet, unsig
 
 static inline int echo_wanted(struct nc_config *config, struct echo *echo)
 {
+    if (!nc_ends_wanted(config, echo->key.source, echo->key.target, 0, 0))
+        return 0;
     return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, echo->key.source) || nc_address_wanted(config, echo->key.target);
 }
 

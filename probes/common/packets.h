@@ -213,12 +213,40 @@ static inline int nc_address_wanted(struct nc_config *config, u64 *address)
     return !((address[0] ^ config->address[0]) & config->mask[0] || (address[1] ^ config->address[1]) & config->mask[1]);
 }
 
-/* Does the flow pass the filters? Address and port may be those of either end. */
+static inline int nc_end_wanted(struct nc_end *end, u64 *address, u16 port)
+{
+    return !((address[0] ^ end->address[0]) & end->mask[0] || (address[1] ^ end->address[1]) & end->mask[1]) &&
+        (!end->port || end->port == port);
+}
+
+/* Are both ends of a flow as the filter wants them? */
+static inline int nc_ends_wanted(struct nc_config *config, u64 *source, u64 *target, u16 source_port, u16 target_port)
+{
+    if (!(config->flags & NC_F_ENDS))
+        return 1;
+    if (nc_end_wanted(&config->ends[0], source, source_port) && nc_end_wanted(&config->ends[1], target, target_port))
+        return 1;
+    return !(config->flags & NC_F_ONE_WAY) && nc_end_wanted(&config->ends[0], target, target_port) &&
+        nc_end_wanted(&config->ends[1], source, source_port);
+}
+
+/* Does a port filter that names no end let these pass? */
+static inline int nc_port_wanted(struct nc_config *config, u16 source_port, u16 target_port)
+{
+    return !config->port || source_port == config->port || target_port == config->port;
+}
+
+/* Does the flow pass the filters? A single address or port may be that of either end. */
 static inline int nc_flow_wanted(struct nc_config *config, struct nc_flow *flow)
 {
     if (config->flags & NC_F_PROTOCOL && flow->l4 != config->protocol)
         return 0;
-    if (config->flags & NC_F_PORT && flow->source_port != config->port && flow->target_port != config->port)
+    if (config->flags & NC_F_PORT && !nc_port_wanted(config, flow->source_port, flow->target_port))
+        return 0;
+    if (config->flags & (NC_F_VLAN | NC_F_ETHERTYPE) &&
+        ((config->vlan && flow->vlan != config->vlan) || (config->ethertype && flow->ethertype != config->ethertype)))
+        return 0;
+    if (!nc_ends_wanted(config, flow->source, flow->target, flow->source_port, flow->target_port))
         return 0;
     return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, flow->source) || nc_address_wanted(config, flow->target);
 }

@@ -89,7 +89,11 @@ static inline int wanted(struct nc_config *config, struct socket_key *key)
         return 0;
     if (config->flags & NC_F_PROTOCOL && key->l4 != config->protocol)
         return 0;
-    if (config->flags & NC_F_PORT && key->port != config->port && key->peer_port != config->port)
+    if (config->flags & NC_F_PORT && !nc_port_wanted(config, key->port, key->peer_port))
+        return 0;
+    /* A socket sends and receives: of one direction its peer is the source or the target. */
+    if (!nc_ends_wanted(config, key->address, key->peer, key->port, key->peer_port) &&
+        !nc_ends_wanted(config, key->peer, key->address, key->peer_port, key->port))
         return 0;
     return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, key->address) || nc_address_wanted(config, key->peer);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -21,19 +22,40 @@ NetnsOption = Annotated[
     str | None, typer.Option("--netns", metavar="NAME|INODE", help="Only this network namespace; host: the host's.")
 ]
 AddressOption = Annotated[
-    str | None, typer.Option("--address", metavar="ADDRESS[/N]", help="Only packets from or to this address.")
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="A[/N][,B]",
+        help="Only packets from or to A; A,B: between both; from:A, to:B, from:A,to:B: in this direction.",
+    ),
 ]
-PortOption = Annotated[int | None, typer.Option("--port", metavar="PORT", help="Only packets from or to this port.")]
+PortOption = Annotated[
+    str | None,
+    typer.Option(
+        "--port", metavar="P[,Q]", help="The same with ports; in the order of the addresses, if those are two."
+    ),
+]
 ProtocolOption = Annotated[
     str | None, typer.Option("--protocol", metavar="L4", help="Only tcp, udp, icmp, icmpv6, sctp or a number.")
+]
+VlanOption = Annotated[int | None, typer.Option("--vlan", metavar="ID", help="Only packets with this outer tag.")]
+EthertypeOption = Annotated[
+    str | None, typer.Option("--ethertype", metavar="NUMBER", help="Only this kind of frame, such as 0x0806 for ARP.")
 ]
 
 
 def given(
-    device: str | None, netns: str | None, address: str | None, port: int | None, protocol: str | None
+    device: str | None,
+    netns: str | None,
+    address: str | None,
+    port: str | None,
+    protocol: str | None,
+    vlan: int | None = None,
+    ethertype: str | None = None,
 ) -> dict[str, str | int]:
     """The filters that were given, by the names of their knobs."""
-    values = {"device": device, "netns": netns, "address": address, "port": port, "protocol": protocol}
+    values: dict[str, str | int | None] = {"device": device, "netns": netns, "address": address, "port": port}
+    values |= {"protocol": protocol, "vlan": vlan, "ethertype": ethertype}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -48,7 +70,7 @@ def narrowed(
 
     wanted: dict[str, Scalar] = {}
     for name, text in filters.items():
-        value = _inode(str(text), is_far) if name == "netns" else text
+        value: Scalar = _inode(str(text), is_far) if name == "netns" else _number(name, text)
         if (why := refusal(name, value, value)) is not None:
             raise bad(f"--{name}", "", why)
         if not any(name in manifests[probe].knobs for probe in profile.probes):
@@ -59,6 +81,15 @@ def narrowed(
         for probe, choice in profile.probes.items()
     }
     return replace(profile, filters={**profile.filters, **wanted}, probes=probes)
+
+
+def _number(name: str, text: str | int) -> str | int:
+    """A port or an EtherType as profiles have it, where the text is a number: 53, 0x0806."""
+    if name not in ("port", "ethertype") or not isinstance(text, str):
+        return text
+    if text.isdecimal() and len(text) <= 5:
+        return int(text)
+    return int(text, 16) if re.fullmatch("0x[0-9a-fA-F]{1,4}", text) else text
 
 
 def _of(manifest: Manifest, wanted: Mapping[str, Scalar]) -> dict[str, Scalar]:

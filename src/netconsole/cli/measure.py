@@ -11,13 +11,23 @@ import typer
 from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import safe
 from netconsole.cli import replay
-from netconsole.cli.filters import AddressOption, DeviceOption, NetnsOption, PortOption, ProtocolOption, given
+from netconsole.cli.filters import (
+    AddressOption,
+    DeviceOption,
+    EthertypeOption,
+    NetnsOption,
+    PortOption,
+    ProtocolOption,
+    VlanOption,
+    given,
+)
 from netconsole.cli.options import (
     DONE,
     INTERRUPTED,
     UNABLE,
     ForceOption,
     HostOption,
+    IntervalOption,
     ProbeOption,
     ProfileOption,
     approach,
@@ -25,6 +35,7 @@ from netconsole.cli.options import (
     enter,
     fail,
     has_terminal,
+    interval_of,
 )
 from netconsole.run import preflight
 from netconsole.run.preflight import DEFAULT_PROFILE
@@ -49,15 +60,18 @@ def console(
     address: AddressOption = None,
     port: PortOption = None,
     protocol: ProtocolOption = None,
+    vlan: VlanOption = None,
+    ethertype: EthertypeOption = None,
+    interval: IntervalOption = None,
     force: ForceOption = False,
     host: HostOption = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> int:
     """Open the live console."""
     if context.invoked_subcommand is not None:
-        belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe}
+        belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe, "--interval": interval}
         belongs |= {"--baseline": baseline, "--record": record, "--force": force, "--host": host}
-        belongs |= {f"--{name}": True for name in given(device, netns, address, port, protocol)}
+        belongs |= {f"--{name}": True for name in given(device, netns, address, port, protocol, vlan, ethertype)}
         for name, is_given in belongs.items():
             if is_given:
                 raise bad(name, "", f"write it after the command: netconsole {context.invoked_subcommand} {name} …")
@@ -69,14 +83,15 @@ def console(
         return DONE
     if not has_terminal():
         raise bad("terminal", "", "the console needs one; `netconsole snapshot` measures without")
-    against = None
+    interval_s, against = interval_of(interval), None
     if baseline is not None:
         from netconsole.compare.baseline import resolve
 
         against = baseline, resolve(baseline)[0]
+    filters = given(device, netns, address, port, protocol, vlan, ethertype)
     with approach(host) as way:
         try:
-            manifests, chosen, requests = choose(profile, probe, host, given(device, netns, address, port, protocol))
+            manifests, chosen, requests = choose(profile, probe, host, filters)
         except Unable as error:
             shown = replay.offer(str(error))
             if shown is None:
@@ -97,7 +112,7 @@ def console(
             modes = {request.name: request.mode for request in requests}
             header = describe(chosen, modes, manifests, host=reach.describe(there))
             recorder = Recorder(record, header, chosen.budget)
-        with live_run(now, chosen, manifests, later=later, host=there) as live:
+        with live_run(now, chosen, manifests, later=later, host=there, interval_s=interval_s) as live:
             if recorder is not None:
                 live.session.attach(recorder)
             reads = partial(facts, there), against, recorder
@@ -127,6 +142,9 @@ def snapshot(
     address: AddressOption = None,
     port: PortOption = None,
     protocol: ProtocolOption = None,
+    vlan: VlanOption = None,
+    ethertype: EthertypeOption = None,
+    interval: IntervalOption = None,
     force: ForceOption = False,
     host: HostOption = None,
 ) -> int:
@@ -136,6 +154,9 @@ def snapshot(
     duration_s = parse_duration(duration)
     if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
+    interval_s = interval_of(interval)
+    if interval is not None and interval_s > duration_s:
+        raise bad("--interval", "", f"expected at most the duration, {duration_s:g} s: a figure needs a whole interval")
     from netconsole.base import output as out
     from netconsole.snapshot.document import FORMATS
 
@@ -145,8 +166,9 @@ def snapshot(
         from netconsole.report import ticket
 
         reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype)
     with approach(host) as way:
-        manifests, chosen, requests = choose(profile, probe, host, given(device, netns, address, port, protocol))
+        manifests, chosen, requests = choose(profile, probe, host, filters)
         from netconsole.run import headless
         from netconsole.run.assembly import live_run
         from netconsole.run.stop import Interrupted
@@ -156,11 +178,12 @@ def snapshot(
         every_s = headless.statistics_every_s(duration_s)
         try:
             with live_run(
-                start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s, host=there
-            ) as live:
+                start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s, host=there,
+                interval_s=interval_s,
+            ) as live:  # fmt: skip
                 facts = partial(headless.facts, there)
                 what = manifests, chosen, duration_s, facts, live.enforcer, note and note[:MAX_NOTE]
-                taken = headless.measure(live.session, *what)
+                taken = headless.measure(live.session, *what, interval_s)
         except Interrupted as error:
             return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     from netconsole.report import ticket  # late: what writes reports takes memory that the measuring does without

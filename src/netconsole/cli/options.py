@@ -25,6 +25,7 @@ FOUND = 1
 BAD_USAGE = 2
 UNABLE = 3
 INTERRUPTED = 130
+LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.1, 60.0
 
 FORCE_HELP = "Start even if the forecast is over the budget."
 SETTINGS: dict[str, Any] = {
@@ -61,6 +62,9 @@ HostOption = Annotated[
     str | None,
     typer.Option("--host", metavar="ssh://[USER@]HOST[:PORT]", help="Measure that host. Nothing is installed there."),
 ]
+IntervalOption = Annotated[
+    str | None, typer.Option("--interval", metavar="TIME", help="From reading to reading, 100ms to 60s. Default: 1s.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -88,6 +92,16 @@ def choose(
     if host is None:
         require(requests)
     return manifests, chosen, requests
+
+
+def interval_of(text: str | None) -> float:
+    """Seconds from one reading to the next. Raises BadInput."""
+    from netconsole.base.figure import parse_duration, safe
+
+    seconds = 1.0 if text is None else parse_duration(text)
+    if seconds is None or not LEAST_INTERVAL_S <= seconds <= MOST_INTERVAL_S:
+        raise bad("--interval", "", f'expected a time from 100ms to 60s such as "1s", found "{safe(text, 40)}"')
+    return seconds
 
 
 def approach(host: str | None) -> contextlib.closing[Approach]:

@@ -11,7 +11,16 @@ import typer
 
 from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import memory, safe
-from netconsole.cli.filters import AddressOption, DeviceOption, NetnsOption, PortOption, ProtocolOption, given
+from netconsole.cli.filters import (
+    AddressOption,
+    DeviceOption,
+    EthertypeOption,
+    NetnsOption,
+    PortOption,
+    ProtocolOption,
+    VlanOption,
+    given,
+)
 from netconsole.cli.options import (
     BAD_USAGE,
     DONE,
@@ -19,11 +28,13 @@ from netconsole.cli.options import (
     INTERRUPTED,
     ForceOption,
     HostOption,
+    IntervalOption,
     ProbeOption,
     ProfileOption,
     approach,
     choose,
     enter,
+    interval_of,
 )
 from netconsole.run import preflight
 from netconsole.run.preflight import DEFAULT_PROFILE
@@ -68,6 +79,9 @@ def record(
     address: AddressOption = None,
     port: PortOption = None,
     protocol: ProtocolOption = None,
+    vlan: VlanOption = None,
+    ethertype: EthertypeOption = None,
+    interval: IntervalOption = None,
     force: ForceOption = False,
     host: HostOption = None,
 ) -> int:
@@ -86,18 +100,22 @@ def record(
     duration_s = None if duration is None else parse_duration(duration)
     if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
+    interval_s = interval_of(interval)
     max_bytes, max_s = bounds(max_size, max_time)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype)
     with approach(host) as way:
-        manifests, chosen, requests = choose(profile, probe, host, given(device, netns, address, port, protocol))
+        manifests, chosen, requests = choose(profile, probe, host, filters)
         there = enter(way, manifests)
         start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
         modes = {request.name: request.mode for request in start.requests}
         header = describe(chosen, modes, manifests, note and note[:MAX_NOTE], reach.describe(there))
         recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
         try:
-            with live_run(start.requests, chosen, manifests, left_out=start.left_out, host=there) as live:
+            with live_run(
+                start.requests, chosen, manifests, left_out=start.left_out, host=there, interval_s=interval_s
+            ) as live:
                 attached = headless.record(
-                    live.session, recorder, duration_s, live.enforcer, Incidents(manifests, chosen.budget)
+                    live.session, recorder, duration_s, live.enforcer, Incidents(manifests, chosen.budget), interval_s
                 )
         except Interrupted as error:
             kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from netconsole.base.checker import shown
 from netconsole.telemetry.frames import Scalar
+from netconsole_collector.probe import ends
 
-FILTERS = ("device", "address", "port", "protocol", "netns")
+FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype")
 """Knobs that a profile may set for all probes at once."""
 PROTOCOLS = ("tcp", "udp", "icmp", "icmpv6", "sctp")
 MAX_DEVICE_BYTES = 15
@@ -23,8 +24,9 @@ MAX_EVENTS_PER_S = 100_000
 """More sampled events than this are not a sample any more: they cost what the aggregates were made to save."""
 
 _INTEGERS = {
-    "port": (0, 65535),
     "netns": (0, 2**32 - 1),
+    "vlan": (0, 4094),
+    "ethertype": (0, 65535),
     "events_per_s": (0, MAX_EVENTS_PER_S),
     "flows_one_in": (1, 65536),
 }
@@ -41,10 +43,12 @@ _UNITS = {
 }
 _HINTS = {
     "device": "name of an interface; empty: all",
-    "address": "address or prefix; empty: all",
-    "port": "either end; 0: all",
+    "address": "A; A,B; from:A,to:B; empty: all",
+    "port": "P; P,Q; from:P,to:Q; 0: all",
     "protocol": "tcp, udp, icmp, icmpv6, sctp or a number; empty: all",
     "netns": "inode of the network namespace; 0: all",
+    "vlan": "id of the outer tag; 0: all",
+    "ethertype": "number, after VLAN tags: 2054 is ARP; 0: all",
     "events_per_s": "budget of sampled events in mode details",
     "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
     "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
@@ -98,7 +102,12 @@ def _expected(knob: str, value: object, default: Scalar) -> str | None:
     if knob == "device":
         return None if _is_device(value) else f"the name of an interface, at most {MAX_DEVICE_BYTES} bytes"
     if knob == "address":
-        return None if _is_prefix(value) else "an address or a prefix, such as 192.0.2.7 or 2001:db8::/32"
+        return None if _are_ends(value, _is_prefix) else "an address or a prefix, such as 192.0.2.7, A,B or from:A,to:B"
+    if knob == "port":
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        is_text = isinstance(value, str) and not value.isdecimal()
+        is_port = (is_number or is_text) and _are_ends(value, _is_port)
+        return None if is_port else "a whole number from 0 to 65535, P,Q or from:P,to:Q"
     if knob == "protocol":
         return None if _is_protocol(value) else f"{', '.join(PROTOCOLS)} or a number from 0 to 255"
     if knob.endswith(DEVICES_SUFFIX):
@@ -144,11 +153,21 @@ def _is_device_pattern(word: str) -> bool:
     return "*" not in stem and _is_device(stem) and (bool(stem) or word == "*")
 
 
-def _is_prefix(value: object) -> bool:
-    if not isinstance(value, str):
+def _are_ends(value: object, is_one: Callable[[str], bool]) -> bool:
+    if not isinstance(value, (str, int)) or not str(value).isascii() or (isinstance(value, int) and value < 0):
         return False
-    if value == "":
-        return True
+    try:
+        named = ends.parse(value)
+    except ends.EndsError:
+        return False
+    return all(is_one(text) for text in named[:3] if text)
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 5 and 0 < int(text) <= 65535
+
+
+def _is_prefix(value: str) -> bool:
     try:
         ipaddress.ip_network(value, strict=False)
     except ValueError:

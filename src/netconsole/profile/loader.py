@@ -248,7 +248,7 @@ def _contradictions(section: Checker, knobs: Mapping[str, Scalar]) -> None:
     if protocol in _PORTLESS and port:
         section.wrong("port", f"contradicts protocol {shown(protocol)}, which has no ports")
     if isinstance(address, str) and address:
-        version = 6 if ":" in address else 4
+        version = 6 if address.replace("from:", "").replace("to:", "").count(":") else 4
         if (protocol == "icmp" and version == 6) or (protocol == "icmpv6" and version == 4):
             section.wrong("address", f"contradicts protocol {shown(protocol)}: this is an IPv{version} address")
 

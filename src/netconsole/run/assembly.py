@@ -37,13 +37,14 @@ def live_run(
     later: Sequence[ProbeRequest] = (),
     every_s: float = SELDOM_EVERY_MS / 1000,
     host: AnyHost = THIS_HOST,
+    interval_s: float = 1.0,
 ) -> Iterator[LiveRun]:
     """A run of ``requests``. It is closed at the end of the ``with``, whatever happened.
 
     ``left_out``: probes that do not start, and why. ``later``: probes that start when there is room for them.
-    ``every_s``: see :func:`session_of`. ``host``: the one that is measured.
+    ``every_s``: see :func:`session_of`. ``host``: the one that is measured. ``interval_s``: from reading to reading.
     """
-    session = session_of(requests, profile, manifests, every_s, host)
+    session = session_of(requests, profile, manifests, every_s, host, interval_s)
     enforcer = Enforcer(session, profile, manifests, host)
     enforcer.leave_out(left_out or {})
     DeferredStart(session, enforcer, manifests, later, host).start()
@@ -62,12 +63,14 @@ def session_of(
     manifests: Mapping[str, Manifest],
     every_s: float = SELDOM_EVERY_MS / 1000,
     host: AnyHost = THIS_HOST,
+    interval_s: float = 1.0,
 ) -> LiveSession:
     """A session on a host. Run times are sampled as often as the profile's budget needs, else every ``every_s``."""
     machine.before_pct()  # from here on we cause load ourselves
     return LiveSession(
         host,
         requests,
+        interval_s,
         statistics_every_s=every_s,
         is_often=needs_windows(profile),
         per_count=store.per_count(manifests) if host.about is None else None,  # calibrated on this machine

@@ -47,6 +47,7 @@ def measure(
     facts: Callable[[], Mapping[str, FactData]] | None = None,
     enforcer: Enforcer | None = None,
     note: str | None = None,
+    interval_s: float = 1.0,
 ) -> Snapshot:
     """Run ``session`` for ``duration_s`` after every probe is attached or was refused, then close it.
 
@@ -64,7 +65,7 @@ def measure(
         if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
         # Begin and end with whole intervals, so that everything in between is counted exactly.
-        _next_interval(session, stop)
+        _next_interval(session, stop, interval_s)
         if stop.requested:
             raise Interrupted("ended while the probes were starting")
         _say_refused(session)
@@ -74,9 +75,11 @@ def measure(
         _say(f"measuring with {count} probes for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         until_ns = start.mono_ns + round(duration_s * 1e9)
         # Tolerate half an interval: ten intervals of 0.9996 s are enough for 10 s.
-        reached = stop.wait(lambda: _end_ns(session) >= until_ns - _interval_ns(session) // 2, duration_s + 10)
+        reached = stop.wait(
+            lambda: _end_ns(session) >= until_ns - _interval_ns(session) // 2, duration_s + interval_s + 10
+        )
         if not reached:
-            _next_interval(session, stop)
+            _next_interval(session, stop, interval_s)
         read = facts() if facts is not None else {}
         line = session.connection().line
         with session.view() as state:
@@ -91,6 +94,7 @@ def record(
     duration_s: float | None,
     enforcer: Enforcer | None = None,
     incidents: Incidents | None = None,
+    interval_s: float = 1.0,
 ) -> bool:
     """Record ``session`` for ``duration_s`` after every probe is attached or was refused, then close both.
 
@@ -115,7 +119,7 @@ def record(
         _say(f"recording to {figure.safe(recorder.progress.path)} {length}")
         stop.wait(lambda: recorder.progress.ended is not None, duration_s or _FOR_EVER_S)
         if recorder.progress.ended is None:
-            _next_interval(session, stop)
+            _next_interval(session, stop, interval_s)
         return attached
 
 
@@ -152,10 +156,10 @@ def _say_refused(session: Session) -> bool:
     return not own or any(own)
 
 
-def _next_interval(session: Session, stop: Stop) -> None:
+def _next_interval(session: Session, stop: Stop, interval_s: float) -> None:
     """Wait for the end of the current interval."""
     before = _closed(session)
-    stop.wait(lambda: _closed(session) > before, LAST_INTERVAL_LIMIT_S, stoppable=False)
+    stop.wait(lambda: _closed(session) > before, LAST_INTERVAL_LIMIT_S + interval_s - 1, stoppable=False)
 
 
 def _leading(state: State) -> tuple[int, int, int]:

@@ -4,16 +4,19 @@ import ipaddress
 import struct
 from typing import Any, Dict, List, Optional
 
-CONFIG_BYTES = 144
-_LAYOUT = struct.Struct("=II16s16s16sHBB4xQQQQQQ4Q")
+from netconsole_collector.probe import ends
+
+CONFIG_BYTES = 224
+_LAYOUT = struct.Struct("=II16s16s16sHBBHHQQQQQQ4Q16s16sH6x16s16sH6x")
 _BUDGET_BYTES = 24
 """struct nc_budget of events.h: one slot of the per-CPU map nc_budget."""
 
-F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER = (
-    1 << bit for bit in range(9)
-)
+(
+    F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER,
+    F_ENDS, F_ONE_WAY, F_VLAN, F_ETHERTYPE,
+) = (1 << bit for bit in range(13))  # fmt: skip
 
-FILTERS = ("device", "address", "port", "protocol", "netns")
+FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype")
 COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in")
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
 MAX_OWN = 4
@@ -70,14 +73,17 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> b
     flags = 0
     device = _device(knobs.get("device"))
     flags |= F_DEVICE if device else 0
-    network = _network(knobs.get("address"))
-    flags |= F_ADDRESS if network else 0
-    port = _number(knobs, "port", 65535)
-    flags |= F_PORT if port else 0
+    addresses, ports = _ends(knobs, "address"), _ends(knobs, "port")
+    flags |= F_ADDRESS if addresses != ends.NO_ENDS else 0
+    flags |= F_PORT if ports != ends.NO_ENDS else 0
+    flags |= F_ENDS if any((addresses.first, addresses.second, ports.first, ports.second)) else 0
+    flags |= F_ONE_WAY if addresses.is_one_way or ports.is_one_way else 0
     protocol = _protocol(knobs.get("protocol"))
     flags |= F_PROTOCOL if protocol is not None else 0
     netns = _number(knobs, "netns", 0xFFFFFFFF)
     flags |= F_NETNS if netns else 0
+    vlan, ethertype = _number(knobs, "vlan", 4094), _number(knobs, "ethertype", 65535)
+    flags |= (F_VLAN if vlan else 0) | (F_ETHERTYPE if ethertype else 0)
     threshold_ns = int(_real(knobs, "threshold_us") * _NS_PER_US)
     flags |= F_THRESHOLD if threshold_ns else 0
     events_per_s = _real(knobs, "events_per_s")
@@ -94,11 +100,12 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> b
         flags,
         netns,
         device,
-        network[0] if network else b"",
-        network[1] if network else b"",
-        port,
+        *_network(addresses.single),
+        _port(ports.single),
         protocol or 0,
         _flow_shift(knobs),
+        vlan,
+        ethertype,
         threshold_ns,
         every_ns,
         # The bucket compares "too early by more than burst": the first event of a burst is free.
@@ -107,6 +114,10 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> b
         rows_runs,
         max(1, int(bound_pct / 100 * _WINDOW_NS)) if flags & F_DETAILS and bound_pct else 0,
         *(own + [0] * (MAX_OWN - len(own))),
+        *_network(addresses.first),
+        _port(ports.first),
+        *_network(addresses.second),
+        _port(ports.second),
     )
 
 
@@ -141,18 +152,35 @@ def _device(value: Any) -> bytes:
     return raw
 
 
-def _network(value: Any) -> "Optional[List[bytes]]":
-    """Address and mask. IPv4 is written as ::ffff:a.b.c.d."""
-    if not value:
-        return None
+def _ends(knobs: Dict[str, Any], name: str) -> ends.FlowEnds:
+    value = knobs.get(name)
+    if name == "port" and isinstance(value, str) and value.isdecimal():
+        raise KnobError("knob port: expected a whole number from 0 to 65535, P,Q or from:P,to:Q")
     try:
-        network = ipaddress.ip_network(str(value), strict=False)  # a number would be taken as an address
+        return ends.parse(value)
+    except ends.EndsError:
+        raise KnobError("knob {}: expected one, A,B or from:A,to:B".format(name)) from None
+
+
+def _network(value: str) -> List[bytes]:
+    """Address and mask; none: of zeros, which every address passes. IPv4 is written as ::ffff:a.b.c.d."""
+    if not value:
+        return [b"", b""]
+    try:
+        network = ipaddress.ip_network(value, strict=False)
     except ValueError:
         raise KnobError("knob address: expected an address or a prefix, such as 192.0.2.7 or 2001:db8::/32") from None
     packed, mask = network.network_address.packed, network.netmask.packed
     if network.version == 4:
         return [bytes(10) + b"\xff\xff" + packed, b"\xff" * 12 + mask]
     return [packed, mask]
+
+
+def _port(value: str) -> int:
+    """A port; 0: any."""
+    if value and not (value.isdecimal() and len(value) <= 5 and int(value) <= 65535):
+        raise KnobError("knob port: expected a whole number from 0 to 65535")
+    return int(value or 0)
 
 
 def _protocol(value: Any) -> Optional[int]:

@@ -165,6 +165,10 @@ def test_every_drop_is_submitted_suppressed_or_lost(drops: Measurement, wire: Wi
         (lambda wire: {"address": "192.0.2.0/30"}, 1.0),
         (lambda wire: {"address": "192.0.2.128/25"}, 0.0),
         (lambda wire: {"address": "2001:db8::/32"}, 0.0),
+        (lambda wire: {"address": ",".join(wire.ADDRESSES[::-1]), "port": f"to:{CLOSED_PORT}"}, 0.0),
+        (lambda wire: {"address": ",".join(wire.ADDRESSES)}, 1.0),
+        (lambda wire: {"address": "from:{},to:{}".format(*wire.ADDRESSES), "port": f"to:{CLOSED_PORT}"}, 0.5),
+        (lambda wire: {"address": "to:{},from:{}".format(*wire.ADDRESSES)}, 0.0),
         (lambda wire: {"netns": wire.b.inode}, 1.0),
         (lambda wire: {"netns": wire.a.inode}, 0.0),
         (lambda wire: {"device": wire.DEVICES[1], "port": CLOSED_PORT, "protocol": "17", "netns": wire.b.inode}, 0.5),
@@ -247,6 +251,17 @@ def test_headers_are_read(drops: Measurement, wire: Wire, name: str) -> None:
     assert [(f["source_port"], f["target_port"], f["vlan"], f["protocol"]) for f in mine] == [
         (*ports, vlan, protocol)
     ] * 3
+
+
+@pytest.mark.proves("kernel_drops", "knobs.{vlan,ethertype}")
+@pytest.mark.parametrize(("knobs", "counts"), [({"vlan": 42}, 3), ({"ethertype": 0x0806}, 4), ({"vlan": 43}, 0)])
+def test_vlan_and_ethertype_filter(
+    drops: Measurement, wire: Wire, knobs: dict[str, frames.Scalar], counts: int
+) -> None:
+    drops.set(PROBE, **knobs)
+    shed_large(wire)
+    send_frames(wire.a, wire.DEVICES[0], [FRAMES["VLAN"][0]] * 3 + [FRAMES["ARP"][0]] * 4)
+    assert counted(drops, wire.a, device=wire.DEVICES[0]) == counts
 
 
 def expected_protocol(frame: bytes) -> tuple[str, bool]:

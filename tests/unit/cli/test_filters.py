@@ -19,9 +19,10 @@ def test_every_probe_with_the_knob_is_narrowed_also_where_the_profile_says_anoth
     profile = Profile(
         "p", filters={"port": 1}, probes={**PROFILE.probes, "socket_drops": ProbeChoice(knobs={"port": 2})}
     )
-    chosen = narrowed(profile, MANIFESTS, given("lo", "7", None, 53, "udp"), is_far=False)
+    chosen = narrowed(profile, MANIFESTS, given("lo", "7", "10.0.0.1,10.0.0.2", "53", "udp"), is_far=False)
     knobs = {one.name: one.knobs for one in plan(chosen, MANIFESTS)}
     assert [knobs["kernel_drops"][name] for name in ("device", "netns", "port", "protocol")] == ["lo", 7, 53, "udp"]
+    assert knobs["socket_drops"]["address"] == "10.0.0.1,10.0.0.2"
     assert knobs["socket_drops"]["port"] == 53 and "device" not in knobs["socket_drops"]
     assert plan(narrowed(chosen, MANIFESTS, {"port": 8}, False), MANIFESTS, ["kernel_drops"])[0].knobs["port"] == 8
 
@@ -31,7 +32,10 @@ def test_every_probe_with_the_knob_is_narrowed_also_where_the_profile_says_anoth
     [
         ({"device": "x" * 16}, "--device: expected the name of an interface"),
         ({"address": "10.0.0.300"}, "--address: expected an address or a prefix"),
+        ({"address": "10.0.0.1,"}, "--address: expected an address or a prefix"),
+        ({"address": "from:10.0.0.1,10.0.0.2"}, "--address: expected an address or a prefix"),
         ({"port": 70000}, "--port: expected a whole number from 0 to 65535"),
+        ({"port": "to:x"}, "--port: expected a whole number from 0 to 65535"),
         ({"protocol": "tpc"}, "--protocol: expected tcp, udp"),
         ({"netns": "no-such-\x1b[2J"}, "--netns: no network namespace is named"),
     ],

@@ -13,7 +13,7 @@ import pytest
 from netconsole_collector.probe import config
 
 HEADER = Path(__file__).resolve().parents[4] / "probes" / "common" / "config.h"
-SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
+SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "struct nc_end": 40}
 
 
 def members() -> dict[str, tuple[int, int]]:
@@ -21,8 +21,10 @@ def members() -> dict[str, tuple[int, int]]:
     body = re.search(r"struct nc_config \{(.*?)\n\};", HEADER.read_text("utf-8"), re.DOTALL)
     assert body is not None
     at, found = 0, {}
-    for kind, name, count in re.findall(r"^\s*(u8|u16|u32|u64) (\w+)(?:\[(\d+)\])?;", body.group(1), re.MULTILINE):
-        at += -at % SIZES[kind]
+    for kind, name, count in re.findall(
+        r"^\s*(u8|u16|u32|u64|struct nc_end) (\w+)(?:\[(\d+)\])?;", body.group(1), re.MULTILINE
+    ):
+        at += -at % min(8, SIZES[kind])
         found[name] = (at, SIZES[kind] * int(count or 1))
         at += found[name][1]
     found["end"] = (at + -at % 8, 0)
@@ -44,7 +46,8 @@ def test_the_size_is_that_of_the_header() -> None:
 
 def test_flags_are_those_of_the_header() -> None:
     text = HEADER.read_text("utf-8")
-    for name in ("DEVICE", "ADDRESS", "PORT", "PROTOCOL", "NETNS", "THRESHOLD", "DETAILS", "COUNTERS", "BREAKER"):
+    names = "DEVICE ADDRESS PORT PROTOCOL NETNS THRESHOLD DETAILS COUNTERS BREAKER ENDS ONE_WAY"
+    for name in names.split():
         value = re.search(rf"#define NC_F_{name} (\d+)u", text)
         assert value is not None
         assert getattr(config, f"F_{name}") == int(value.group(1))
@@ -80,6 +83,30 @@ def test_an_address_is_a_prefix(text: str, inside: str, outside: str) -> None:
 
     assert matches(inside)
     assert not matches(outside)
+
+
+def ends_of(raw: bytes) -> list[tuple[bytes, int]]:
+    """Address and port of both ends."""
+    return [(raw[at : at + 16], number(raw[at + 32 : at + 34])) for at in (0, 40)]
+
+
+def test_both_ends_of_a_flow_in_either_direction_or_one() -> None:
+    a, b = (bytes(10) + b"\xff\xff" + ipaddress.ip_address(text).packed for text in ("10.0.0.1", "10.0.0.2"))
+    found = packed(address="10.0.0.1,10.0.0.2", port="4000, 53")
+    assert ends_of(found["ends"]) == [(a, 4000), (b, 53)]
+    assert number(found["flags"]) == config.F_ADDRESS | config.F_PORT | config.F_ENDS
+    assert not any(found["mask"]) and not any(found["port"])
+    found = packed(address="to:10.0.0.2,from:10.0.0.1", port=53)
+    assert ends_of(found["ends"]) == [(a, 0), (b, 0)]
+    assert number(found["port"]) == 53
+    assert number(found["flags"]) == config.F_ADDRESS | config.F_PORT | config.F_ENDS | config.F_ONE_WAY
+    assert ends_of(packed(port="to:53")["ends"]) == [(bytes(16), 0), (bytes(16), 53)]
+
+
+@pytest.mark.parametrize("knobs", [{"port": "1,2,3"}, {"port": "53,to:54"}, {"address": "from:"}, {"address": "a,"}])
+def test_what_names_no_ends_is_refused(knobs: dict[str, Any]) -> None:
+    with pytest.raises(config.KnobError):
+        packed(**knobs)
 
 
 def test_numbers_land_where_the_program_reads_them() -> None:
