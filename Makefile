@@ -16,7 +16,7 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
-# Every test is of one stage, by its marker (tests/conftest.py). What takes whole processors comes first: `booting`. Then,
+# Every test is of one stage, by its marker (tests/conftest.py); what is `long` too is for `make test-lab` alone. What takes whole processors comes first: `booting`. Then,
 # side by side because they wait most of the time: `starting` (two files at a time) and `counting` (one test at a time).
 # In the time that all of these leave (SCHED_IDLE): `computing`. Last: `costs`, beside `terminals`, which only wait.
 TOGETHER := $(MAKE) --no-print-directory --jobs --keep-going --output-sync=target
@@ -41,22 +41,22 @@ in-turn: .venv/.ready-test
 	exit $$failed
 
 booting: .venv/.ready-test
-	$(PYTEST) -m booting --durations=10 tests/lab
+	$(PYTEST) -m 'booting and not long' --durations=10 tests/lab
 
 counting: .venv/.ready-test
-	$(PYTEST) -m counting --durations=20 tests/live
+	$(PYTEST) -m 'counting and not long' --durations=20 tests/live
 
 costs: .venv/.ready-test
-	$(PYTEST) -m costs --durations=10 tests/live
+	$(PYTEST) -m 'costs and not long' --durations=10 tests/live
 
 terminals: .venv/.ready-test
-	$(PYTEST) -m terminals --durations=5 tests/tui
+	$(PYTEST) -m 'terminals and not long' --durations=5 tests/tui
 
 starting: .venv/.ready-test
-	$(PYTEST) -m starting -n logical --dist loadfile --no-loadscope-reorder --durations=10 tests/live/console tests/live
+	$(PYTEST) -m 'starting and not long' -n logical --dist loadfile --no-loadscope-reorder --durations=10 tests/live/console tests/live
 
 computing: .venv/.ready-test
-	chrt --idle 0 $(PYTEST) -m computing -n logical --durations=10
+	chrt --idle 0 $(PYTEST) -m 'computing and not long' -n logical --durations=10
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check

@@ -20,10 +20,10 @@ CANNOT = "cannot run here: "
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks for the stage that -m asks for
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test is of exactly one stage."""
+    """Every test is of exactly one stage; one with a parameter that is ``long``, of that as well."""
     for item in items:
         stages = {mark.name for mark in item.iter_markers() if mark.name in STAGES}
-        if len(stages) > 1:
+        if len(stages - {"long"}) > 1:
             raise pytest.UsageError(f"{item.nodeid}: of several stages: {', '.join(sorted(stages))}")
         if not stages:
             item.add_marker(USUAL_STAGE[item.path.relative_to(TESTS).parts[0]])

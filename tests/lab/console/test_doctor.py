@@ -13,12 +13,12 @@ import pytest
 
 from netconsole_collector.compile.compiled import Compiled, decode
 from tests.lab.kernels.compiled import KEPT_INSIDE, compile_all, kept_inside, shipped
-from tests.lab.kernels.fetch import kernels
+from tests.lab.kernels.each import EACH
 from tests.lab.network.testbed import Testbed
 from tests.lab.pytest_inside import console_command
 
 pytestmark = [
-    pytest.mark.parametrize("testbed", [kernel.name for kernel in kernels()], indirect=True),
+    pytest.mark.parametrize("testbed", EACH, indirect=True),
 ]
 
 REFERENCES = Path(__file__).with_name("references")

@@ -12,8 +12,9 @@ from netconsole.probes import catalogue as probes
 from netconsole_collector.kernel import attach
 from netconsole_collector.types import btf, kernel_types, prototypes
 from tests.lab.kernels.btf import KernelBtf, btf_files
+from tests.lab.kernels.each import EACH
 from tests.lab.kernels.elf import Elf
-from tests.lab.kernels.fetch import Kernel, fetch, kernel_named, kernels
+from tests.lab.kernels.fetch import fetch, kernel_named
 from tests.lab.kernels.image import decompress, unpack_image
 from tests.lab.machine.errors import LabUnavailable
 from tests.lab.machine.hypervisor import CHECKOUT
@@ -26,11 +27,10 @@ REFERENCES = CHECKOUT / "tests" / "lab" / "console" / "references"
 VM_PATH = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 
 
-@pytest.fixture(scope="module", params=kernels(), ids=lambda kernel: kernel.name)
+@pytest.fixture(scope="module", params=EACH)
 def files(request: pytest.FixtureRequest) -> KernelBtf:
-    kernel: Kernel = request.param
     try:
-        return btf_files(fetch(kernel))
+        return btf_files(fetch(kernel_named(request.param)))
     except LabUnavailable as error:
         pytest.skip(str(error))
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.kernels.fetch import Kernel, cache_dir, fetch, kernel_named
+from tests.lab.kernels.archive import cache_dir
+from tests.lab.kernels.fetch import Kernel, fetch, kernel_named
 from tests.lab.machine.errors import LabUnavailable
 from tests.lab.machine.hypervisor import CHECKOUT
 from tests.lab.machine.initramfs import Archive, load_order
@@ -19,15 +20,19 @@ from tests.lab.machine.initramfs import Archive, load_order
 pytestmark = pytest.mark.computing
 
 KERNEL = Kernel("test", "linux-image-9.9.0-*-test", "9p")
+OF_A_SUITE = Kernel("later", "linux-image-9.*-later", "9p", suite="newer")
 
 APT_CACHE = """#!/bin/sh
 cat "$ARCHIVE/names"
 """
 APT_GET = """#!/bin/sh
-[ "$1" = download ] || exit 0
-for package; do :; done
-echo "$package" >>"$ARCHIVE/downloads"
-cp "$ARCHIVE/$package.deb" . || { echo "E: Unable to locate package $package" >&2; exit 100; }
+if [ "$1" = indextargets ]; then echo "http://archive.invalid/debian sid"; exit; fi
+while [ "$1" ] && [ "$1" != download ]; do shift; done
+[ "$1" ] && shift
+for package; do
+    echo "$package" >>"$ARCHIVE/downloads"
+    cp "$ARCHIVE/$package.deb" . || { echo "E: Unable to locate package $package" >&2; exit 100; }
+done
 """
 
 
@@ -44,20 +49,11 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     names = [f"linux-image-9.9.0-{number}-test" for number in (9, 10)]
+    directory.mkdir()
     for name in names:
-        content = tmp_path / name
         version = name.removeprefix("linux-image-")
-        (content / "lib" / "modules" / version).mkdir(parents=True)
-        (content / "boot").mkdir()
-        (content / "boot" / f"vmlinuz-{version}").write_text(name)
-        (content / "DEBIAN").mkdir()
-        (content / "DEBIAN" / "control").write_text(
-            f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@invalid>\nDescription: test\n"
-        )
-        directory.mkdir(exist_ok=True)
-        subprocess.run(
-            ["dpkg-deb", "-b", str(content), str(directory / f"{name}.deb")], check=True, capture_output=True
-        )
+        files = {f"lib/modules/{version}/modules.order": "", f"boot/vmlinuz-{version}": name}
+        build(name, files, directory)
     others = ["linux-image-9.9.0-11-test-dbg", "linux-image-9.9.0-12-cloud-test"]
     (directory / "names").write_text("\n".join(names + others) + "\n")
     (directory / "downloads").touch()
@@ -65,6 +61,20 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ARCHIVE", str(directory))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return directory
+
+
+def build(package: str, files: dict[str, str], directory: Path) -> None:
+    """A Debian package with these files."""
+    content = directory.parent / package
+    for name, text in files.items():
+        (content / name).parent.mkdir(parents=True, exist_ok=True)
+        (content / name).write_text(text)
+    (content / "DEBIAN").mkdir(parents=True)
+    (content / "DEBIAN" / "control").write_text(
+        f"Package: {package}\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@invalid>\nDescription: test\n"
+    )
+    archived = str(directory / f"{package}.deb")
+    subprocess.run(["dpkg-deb", "-b", str(content), archived], check=True, capture_output=True)
 
 
 def downloads(archive: Path) -> list[str]:
@@ -76,6 +86,21 @@ def test_newest_by_number_and_of_the_right_flavour(archive: Path) -> None:
     assert tree.version == "9.9.0-10-test"
     assert tree.image.read_text() == "linux-image-9.9.0-10-test"
     assert (tree.modules / "modules.dep").exists()
+
+
+def test_a_later_kernel_of_another_suite_comes_in_parts(archive: Path) -> None:
+    names = [f"linux-{kind}-9.10.2-later" for kind in ("image", "base", "binary", "modules")]
+    build(names[0], {"usr/share/doc/empty": ""}, archive)
+    build(names[1], {"usr/lib/modules/9.10.2-later/modules.builtin": ""}, archive)
+    build(names[2], {"usr/lib/modules/9.10.2-later/vmlinuz": "an image"}, archive)
+    build(names[3], {"usr/lib/modules/9.10.2-later/modules.order": ""}, archive)
+    (archive / "names").write_text("\n".join([*names, "linux-image-9.9.20-later"]) + "\n")
+    tree = fetch(OF_A_SUITE)
+    assert (tree.version, tree.image.read_text()) == ("9.10.2-later", "an image")
+    assert (tree.modules / "modules.dep").exists()
+    assert "http://archive.invalid/debian newer main" in (cache_dir() / "apt/newer/sources").read_text()
+    assert fetch(OF_A_SUITE) == tree
+    assert downloads(archive) == names
 
 
 def test_parallel_runs_download_once(archive: Path) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.kernels.fetch import KernelTree, fetch, kernels
+from tests.lab.kernels.each import USUAL
+from tests.lab.kernels.fetch import KernelTree, fetch, kernel_named
 from tests.lab.kernels.image import bootable
 from tests.lab.kernels.qemu import qemu
 from tests.lab.machine import initramfs
@@ -47,7 +48,7 @@ machine.run("sleep", "1000", limit_s=1000)
 def tree() -> KernelTree:
     """The first kernel's. All that the tests below use is in the cache then."""
     try:
-        trees = [fetch(kernel) for kernel in kernels()]
+        trees = [fetch(kernel_named(kernel)) for kernel in USUAL]
         qemu()
     except LabUnavailable as error:
         pytest.skip(str(error))
@@ -93,7 +94,7 @@ def hanging(tree: KernelTree) -> tuple[Future[Machine], Future[Machine]]:
 
 
 @pytest.mark.usefixtures("hanging")
-@pytest.mark.parametrize("kernel", [kernel.name for kernel in kernels()])
+@pytest.mark.parametrize("kernel", USUAL)
 @pytest.mark.parametrize("moment", ["booting", "running"])
 def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: KernelTree, tmp_path: Path) -> None:
     """SIGKILL at any moment: no process, mount or file of ours is left, neither by 9p nor by virtiofs."""
@@ -118,7 +119,7 @@ def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: Kern
 
 
 @pytest.mark.last_of_its_kernel  # nobody has a use for the machine afterwards
-@pytest.mark.parametrize("testbed", [kernels()[-1].name], indirect=True)
+@pytest.mark.parametrize("testbed", USUAL[-1:], indirect=True)
 def test_machine_dies_with_its_supervisor(testbed: Testbed) -> None:
     """Of the kernel whose files come from servers of their own: they end too."""
     machine = testbed.hypervisor

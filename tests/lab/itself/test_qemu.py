@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.kernels.fetch import cache_dir
+from tests.lab.kernels.archive import cache_dir
 from tests.lab.kernels.qemu import PROGRAM, qemu
 from tests.lab.machine.accelerator import SLOW, SOUND
 
@@ -71,8 +71,8 @@ def test_the_backport_is_fetched_once_where_threads_cannot_be_trusted(archive: P
         assert Path(chosen.program) == cache_dir() / "qemu" / "tree" / "usr" / "bin" / PROGRAM
         assert chosen.accelerator == SOUND
         assert chosen.firmware[:2] == ("-L", str(cache_dir() / "qemu" / "tree" / "usr" / "share" / "qemu"))
-    wanted = [f"{package}/sid-backports" for package in ("qemu-system-x86", "qemu-system-data", "seabios")]
-    assert downloads(archive) == wanted
+    assert downloads(archive) == ["qemu-system-x86", "qemu-system-data", "seabios"]
+    assert "http://archive.invalid/debian sid-backports main" in (cache_dir() / "apt/backports/sources").read_text()
     assert sorted(path.name for path in (cache_dir() / "qemu").iterdir()) == ["lock", "tree"]
 
 

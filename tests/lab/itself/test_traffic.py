@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from tests.lab.kernels.fetch import kernels
+from tests.lab.kernels.each import EACH
 from tests.lab.network.testbed import Testbed
 
-on_every_kernel = pytest.mark.parametrize("testbed", [kernel.name for kernel in kernels()], indirect=True)
+on_every_kernel = pytest.mark.parametrize("testbed", EACH, indirect=True)
 pytestmark = [pytest.mark.booting, on_every_kernel]
 
 COUNT = 5000  # many rings full

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.kernels.elf import Elf
-from tests.lab.kernels.fetch import KernelTree, cache_dir, locked
+from tests.lab.kernels.fetch import KernelTree
 from tests.lab.kernels.image import decompress, unpack_image, write_whole
 from tests.lab.machine.initramfs import load_order
 

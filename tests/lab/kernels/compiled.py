@@ -26,8 +26,9 @@ from netconsole_collector.compile.compiled import Compiled
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.probe.spec import spec_problem
+from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.kernels.btf import btf_files
-from tests.lab.kernels.fetch import KernelTree, cache_dir, locked
+from tests.lab.kernels.fetch import KernelTree
 from tests.lab.machine.errors import LabError, LabUnavailable
 from tests.lab.machine.hypervisor import CHECKOUT, CPUS, Hypervisor
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.lab.kernels import archive
+from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.machine.errors import LabUnavailable
 
 if sys.version_info >= (3, 11):
@@ -22,8 +21,9 @@ else:
     import tomli as tomllib
 
 KERNELS_FILE = Path(__file__).with_name("kernels.toml")
-APT_LIMIT_S = 300
-UNPACK_LIMIT_S = 120
+IMAGE = "linux-image-"
+PARTS = ("linux-base-", "linux-binary-", "linux-modules-")
+"""What a kernel's package is called, and what it consists of from 6.19 on: lists of modules, the image, modules."""
 SHARES = ("9p", "virtiofs")
 
 
@@ -34,6 +34,8 @@ class Kernel:
     name: str
     package: str
     share: str
+    suite: str = ""
+    long: bool = False
     untyped: Sequence[str] = ()
 
 
@@ -71,14 +73,6 @@ def kernel_named(name: str) -> Kernel:
     raise LabUnavailable(f"no kernel {name!r} in {KERNELS_FILE.name}; it has {', '.join(k.name for k in kernels())}")
 
 
-def cache_dir() -> Path:
-    """Where unpacked kernels and what is made from them are kept; shared by all checkouts of one user."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    path = Path(base) / "netconsole" / "lab"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def fetch(kernel: Kernel) -> KernelTree:
     """The newest kernel of this entry, from the cache or downloaded now; safe when several test runs fetch at once.
 
@@ -87,7 +81,8 @@ def fetch(kernel: Kernel) -> KernelTree:
     for program in ("dpkg", "depmod"):
         if _find(program) is None:
             raise LabUnavailable(f"{program} is missing (Debian packages dpkg and kmod)")
-    package = _newest(kernel.package, _known_to_apt(kernel.package))
+    packages = _packages(kernel)
+    package = packages[0] if packages else None
     trees = cache_dir() / "kernels"
     trees.mkdir(exist_ok=True)
     with locked(trees / "lock"):
@@ -98,22 +93,14 @@ def fetch(kernel: Kernel) -> KernelTree:
             try:
                 if package is None:
                     raise LabUnavailable(f"apt knows no package {kernel.package} (try: apt-get update)")
-                _download_and_unpack(package, trees)
+                _download_and_unpack(packages, kernel.suite, trees)
             except LabUnavailable:
                 if cached is None:
                     raise
                 package = cached
         tree = trees / package
-    version = package.removeprefix("linux-image-")
+    version = package.removeprefix(IMAGE)
     return KernelTree(kernel, version, tree)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock; the kernel drops it when the holder dies, however it dies."""
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _find(program: str) -> str | None:
@@ -121,56 +108,48 @@ def _find(program: str) -> str | None:
     return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
-def _newest(pattern: str, names: list[str]) -> str | None:
+def _newest(pattern: str, names: Sequence[str]) -> str | None:
+    """`*` stands for numbers, with dots between them."""
     before, after = (re.escape(part) for part in pattern.split("*"))
-    numbered = [(int(match[1]), name) for name in names if (match := re.fullmatch(rf"{before}(\d+){after}", name))]
+    matches = [(re.fullmatch(rf"{before}([0-9]+(?:\.[0-9]+)*){after}", name), name) for name in names]
+    numbered = [([int(number) for number in match[1].split(".")], name) for match, name in matches if match]
     return max(numbered)[1] if numbered else None
 
 
-def _known_to_apt(pattern: str) -> list[str]:
-    names = _apt("apt-cache", "pkgnames", pattern.split("*")[0])
-    if not names and os.geteuid() == 0:
-        # A fresh machine has no package lists at all. Of two test runs the second waits for those of the first.
-        with locked(cache_dir() / "lists.lock"):
-            names = _apt("apt-cache", "pkgnames", pattern.split("*")[0])
-            if not names:
-                _apt("apt-get", "update", "-qq")
-                names = _apt("apt-cache", "pkgnames", pattern.split("*")[0])
-    return names
-
-
-def _apt(*command: str) -> list[str]:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=APT_LIMIT_S, check=False)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
+def _packages(kernel: Kernel) -> list[str]:
+    """The newest of this entry, and what it consists of since 6.19. Nothing, if apt knows none."""
+    image = _newest(kernel.package, archive.known(kernel.package.split("*")[0], kernel.suite))
+    if image is None:
         return []
-    return done.stdout.split() if done.returncode == 0 else []
+    version = image.removeprefix(IMAGE)
+    names = [part + version for part in PARTS]
+    return [image, *(name for name in names if kernel.suite and name in archive.known(name, kernel.suite))]
 
 
-def _download_and_unpack(package: str, trees: Path) -> None:
+def _download_and_unpack(packages: Sequence[str], suite: str, trees: Path) -> None:
     """Whole or not at all: the tree gets its name by a rename when it is complete."""
     work = Path(tempfile.mkdtemp(prefix="unpacking-", dir=trees))
     try:
-        run(["apt-get", "download", "-qq", package], work, APT_LIMIT_S)
-        archives = list(work.glob("*.deb"))
-        if len(archives) != 1:
-            raise LabUnavailable(f"apt-get download {package} left {len(archives)} archives instead of one")
         tree = work / "tree"
-        run(["dpkg", "-x", str(archives[0]), str(tree)], work, UNPACK_LIMIT_S)
+        archive.unpack(archive.download(packages, work, suite), tree)
+        version = packages[0].removeprefix(IMAGE)
+        _in_usual_places(tree, version)
         depmod = _find("depmod")
         assert depmod is not None
-        run([depmod, "-b", str(tree), package.removeprefix("linux-image-")], work, UNPACK_LIMIT_S)
-        tree.rename(trees / package)
+        archive.run([depmod, "-b", str(tree), version], work, archive.UNPACK_LIMIT_S)
+        tree.rename(trees / packages[0])
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def run(command: list[str], cwd: Path, limit_s: float) -> None:
-    """Runs a command of the package manager; raises LabUnavailable with the last line that it said."""
-    try:
-        subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=limit_s, check=True)
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr or error.stdout).strip().splitlines()[-1:] or ["no message"]
-        raise LabUnavailable(f"{' '.join(command[:3])}: {last[0]}") from error
-    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        raise LabUnavailable(str(error)) from error
+def _in_usual_places(tree: Path, version: str) -> None:
+    """Later packages have their modules below /usr, and the image among them."""
+    later = tree / "usr" / "lib" / "modules"
+    if not later.is_dir():
+        return
+    (tree / "lib").mkdir(exist_ok=True)
+    later.rename(tree / "lib" / "modules")
+    (tree / "boot").mkdir(exist_ok=True)
+    image = tree / "lib" / "modules" / version / "vmlinuz"
+    if image.exists():
+        image.rename(tree / "boot" / f"vmlinuz-{version}")

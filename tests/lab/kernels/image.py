@@ -11,7 +11,8 @@ import struct
 import subprocess
 from pathlib import Path
 
-from tests.lab.kernels.fetch import KernelTree, cache_dir, locked
+from tests.lab.kernels.archive import cache_dir, locked
+from tests.lab.kernels.fetch import KernelTree
 from tests.lab.machine.errors import LabUnavailable
 
 # Documentation/arch/x86/boot.rst: fields of the setup header of a bzImage.

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.lab.kernels.fetch import APT_LIMIT_S, UNPACK_LIMIT_S, cache_dir, locked, run
+from tests.lab.kernels import archive
+from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.machine.accelerator import SOUND, accelerator
 from tests.lab.machine.errors import LabUnavailable
 
@@ -17,7 +18,6 @@ PROGRAM = "qemu-system-x86_64"
 PACKAGES = ("qemu-system-x86", "qemu-system-data", "seabios")  # the program, and the firmware that it loads
 FIRMWARE = ("share/qemu", "share/seabios")
 MORE_FIRMWARE = ("/usr/share/qemu", "/usr/lib/ipxe/qemu")  # what the machine's own QEMU brought, of any version
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 @dataclass(frozen=True)
@@ -64,36 +64,9 @@ def backport() -> Path:
 
 def _download(tree: Path) -> None:
     """Whole or not at all: the tree gets its name by a rename when it is complete."""
-    archive, release = _archive()
-    suite = f"{release}-backports"
     work = Path(tempfile.mkdtemp(prefix="unpacking-", dir=tree.parent))
     try:
-        # Lists of its own: nothing of this machine's apt is changed.
-        (work / "lists" / "partial").mkdir(parents=True)
-        signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-        (work / "sources").write_text(f"deb {signed}{archive} {suite} main\n")
-        options = [f"Dir::Etc::sourcelist={work}/sources", "Dir::Etc::sourceparts=/dev/null", f"Dir::Cache={work}"]
-        apt = ["apt-get", "-qq"]
-        for option in (*options, f"Dir::State::lists={work}/lists", "APT::Sandbox::User=root"):
-            apt += ["-o", option]
-        run([*apt, "update"], work, APT_LIMIT_S)
-        run([*apt, "download", *(f"{package}/{suite}" for package in PACKAGES)], work, APT_LIMIT_S)
-        for package in work.glob("*.deb"):
-            run(["dpkg", "-x", str(package), str(work / "tree")], work, UNPACK_LIMIT_S)
+        archive.unpack(archive.download(PACKAGES, work, archive.BACKPORTS), work / "tree")
         (work / "tree").rename(tree)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _archive() -> tuple[str, str]:
-    """Address and release of the archive that this machine installs from."""
-    command = ["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE)", "Created-By: Packages"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=APT_LIMIT_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise LabUnavailable(f"apt-get indextargets: {error}") from error
-    for line in said.splitlines():
-        site, _, release = line.partition(" ")
-        if release.isalpha():  # not bookworm-updates
-            return site, release
-    raise LabUnavailable("apt knows no archive")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab.kernels.fetch import cache_dir
+from tests.lab.kernels.archive import cache_dir
 from tests.support.terminal_process import alive
 
 GONE = (FileNotFoundError, ProcessLookupError)

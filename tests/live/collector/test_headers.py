@@ -17,8 +17,9 @@ from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import cpus
+from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.kernels.btf import btf_files
-from tests.lab.kernels.fetch import cache_dir, fetch, kernel_named, locked
+from tests.lab.kernels.fetch import fetch, kernel_named
 from tests.lab.machine.errors import LabUnavailable
 from tests.support.live.collector_driver import PYTHON
 

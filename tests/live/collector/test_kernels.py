@@ -7,16 +7,16 @@ import functools
 import pytest
 
 from tests.lab.kernels.compiled import compile_for, shipped
-from tests.lab.kernels.fetch import KernelTree, fetch, kernel_named, kernels
+from tests.lab.kernels.each import EACH, USUAL
+from tests.lab.kernels.fetch import KernelTree, fetch, kernel_named
 from tests.lab.machine.errors import LabUnavailable
 
 pytestmark = pytest.mark.computing
 
-KERNELS = [kernel.name for kernel in kernels()]
 SHIPPED = shipped()
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", EACH)
 @pytest.mark.parametrize("probe", SHIPPED)
 def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str) -> None:
     """With BTF-typed programs, where the probe has them there, and without.
@@ -28,7 +28,7 @@ def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str)
     try:
         tree = tree_of(kernel)
         typed = compile_for(tree, command).programs
-        if typed.direct and kernel == KERNELS[0]:
+        if typed.direct and kernel == USUAL[0]:
             assert not compile_for(tree, command, plain=True).programs.direct
     except LabUnavailable as error:
         pytest.skip(str(error))
