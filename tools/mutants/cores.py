@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -32,11 +33,17 @@ CORES = [
     *(f"src/netconsole_collector/{room}/{name}.py" for room, names in _COLLECTOR.items() for name in names.split()),
 ]
 
+_OF_DOCUMENTS = "test_documented.py"
+"""Proves constants alone."""
+
 SAME: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("same.toml").read_text())
 """By file: the mutants that nobody can notice, each with the reason. They are not tried."""
 
 
 def tests_of(file: str) -> list[str]:
-    """The tests that prove a file: those of its room."""
-    _, package, room, _ = Path(file).parts
-    return [f"tests/unit/{room}" if package == "netconsole" else f"tests/unit/collector/{room}"]
+    """The tests that prove a file: those of its room that name it, or all of its room when none does."""
+    _, package, room, name = Path(file).with_suffix("").parts
+    tests = Path("tests/unit", room) if package == "netconsole" else Path("tests/unit/collector", room)
+    names = re.compile(rf"{package}\.{room}(\.| import .*\b){name}\b")
+    found = [str(path) for path in sorted(tests.rglob("test_*.py")) if names.search(path.read_text("utf-8"))]
+    return found if any(not path.endswith(_OF_DOCUMENTS) for path in found) else [str(tests)]

@@ -114,16 +114,42 @@ def test_what_ours_takes_is_of_the_measured_host_alone_when_the_console_is_elsew
     assert spending.user_cpu_pct(State()) is None and spending.memory_kb(State()) is None
 
 
+def test_a_console_elsewhere_is_the_one_that_does_not_count() -> None:
+    state = measured()
+    state.console.pss_kb = 70 * 1024
+    state.is_far = True
+    assert spending.memory_kb(state) == 50 * 1024
+
+
 def test_a_typical_share_is_the_lower_median_of_ten_intervals() -> None:
     """One dear interval (a compile, a jump in a replay) is not typical."""
     state = State()
-    for second, ms in enumerate([900, 20, 20, 30, 30, 10, 10, 20, 400, 30, 40, 50], 1):
+    for second, ms in enumerate([5, 999, 20, 30, 70, 10, 60, 40, 400, 80, 50, 90], 1):
         stamp: Stamp = {"seq": second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
         usage = frames.Usage(cpu_ns=ms * 1_000_000, rss_kb=1000, pss_kb=None)
         state.apply(frames.Cost(**stamp, interval_ns=SECOND_NS, usage=usage))
-    # The last ten: 20 30 30 10 10 20 400 30 40 50.
-    assert spending.steady_cpu_pct(state.collector) == pytest.approx(3.0)
+    # The last ten in order: 10 20 30 40 50 60 70 80 90 400.
+    assert spending.steady_cpu_pct(state.collector) == pytest.approx(5.0)
     assert spending.memory_kb(state) == 1000, "RSS where PSS is not known"
+
+
+def test_the_statistics_were_on_as_long_as_for_the_probe_that_had_them_longest() -> None:
+    state = measured()
+    window = frames.Statistics(window_ns=SECOND_NS // 20, interval_ns=SECOND_NS, estimated=False)
+    stamp: Stamp = {"seq": 400, "mono_ns": 2 * SECOND_NS, "wall_ns": 0}
+    state.apply(frames.Status(**stamp, probe="late", state="attached", mode="summary"))
+    program = frames.Program("one", "here", 10, 1000, 0)
+    state.apply(frames.Cost(**stamp, probe="late", interval_ns=SECOND_NS, programs=[program], statistics=window))
+    assert spending.duty_pct(state) == pytest.approx(10)
+
+
+def test_how_much_busier_the_machine_is_needs_both_figures() -> None:
+    state = measured()
+    (row,) = state.probes["self_cost"].tables["machine"].rows.values()
+    row.gauges["before_cpu_pct"] = None
+    assert spending.machine_change_pct(state) is None
+    row.gauges.update(before_cpu_pct=10.0, machine_cpu_pct=None)
+    assert spending.machine_change_pct(state) is None
 
 
 def test_events_of_an_escalation_have_a_limit_of_their_own() -> None:
