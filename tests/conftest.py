@@ -1,12 +1,14 @@
-"""What all tiers share: the stage in which `make test` runs a test, and that a skip is a failure in CI."""
+"""What all tiers share: the stage of a test, which may be run again, and that a skip is a failure in CI."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import pytest
+
+from tests.support.reruns import cause, may_run_again
 
 STAGES = ("computing", "booting", "starting", "counting", "costs", "terminals", "long")
 """When `make test` runs a test (see the Makefile); ``long`` is for `make test-lab` alone."""
@@ -27,6 +29,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: of several stages: {', '.join(sorted(stages))}")
         if not stages:
             item.add_marker(USUAL_STAGE[item.path.relative_to(TESTS).parts[0]])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """No test is run again that may not be (tests/support/reruns.py)."""
+    for item in session.items:
+        if item.get_closest_marker("flaky") is None:
+            continue
+        if not may_run_again(item.path.relative_to(TESTS), item.get_closest_marker("proves") is not None):
+            raise pytest.UsageError(f"{item.nodeid}: may not be run again: it proves a value, or nothing disturbs it")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell every further run, and what it was for."""
+    if lines := summary_of_reruns(terminalreporter.stats.get("rerun", ())):
+        terminalreporter.section("run again, and why")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+def summary_of_reruns(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """One line for each failed run that was followed by another one."""
+    return [f"{report.nodeid}: {cause(report)}" for report in reports]
 
 
 @pytest.hookimpl(wrapper=True)

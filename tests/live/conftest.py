@@ -12,12 +12,9 @@ from tests.support.live.collector_driver import PYTHON, Driver
 from tests.support.live.measurement import Measurement
 from tests.support.live.network import Namespace, Wire
 from tests.support.live.path import Host
+from tests.support.reruns import ATTEMPTS_MORE, may_run_again
 
-ATTEMPTS_MORE = 2
 HERE = Path(__file__).parent
-NEVER_AGAIN = ("collector/test_cleanup", "console/test_cleanup", "contexts/")
-"""Files whose tests may not fail even once: what is left behind is left behind, and nothing takes anything away from
-programs that a test runs itself."""
 LAST = ("test_calibrate.py", "test_forecast.py", "test_governor.py")
 """What things cost is measured when most of what `make test` runs beside this has ended."""
 
@@ -25,10 +22,10 @@ LAST = ("test_calibrate.py", "test_forecast.py", "test_governor.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A machine that others use takes packets, runs of programs (SEEN) or seconds away: what fails is tried again.
 
-    A probe that counts wrong does so every time. The summary names what needed a further attempt.
+    A probe that counts wrong does so every time. What proves a value is never tried again (tests/support/reruns.py).
     """
     for item in items:
-        if item.path.is_relative_to(HERE) and not str(item.path.relative_to(HERE)).startswith(NEVER_AGAIN):
+        if may_run_again(item.path.relative_to(HERE.parent), item.get_closest_marker("proves") is not None):
             item.add_marker(pytest.mark.flaky(reruns=ATTEMPTS_MORE))
     items.sort(key=lambda item: item.path.is_relative_to(HERE) and item.path.name in LAST)
 

@@ -1,0 +1,37 @@
+"""A test that proves a value is never run again, and every further run of another one is told with its cause."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import pytest
+
+from tests.conftest import summary_of_reruns
+from tests.support.reruns import may_run_again
+
+
+@pytest.mark.parametrize(
+    ("file", "proves", "again"),
+    [
+        ("live/probes/test_kernel_drops.py", False, True),
+        ("live/probes/test_kernel_drops.py", True, False),
+        ("live/contexts/test_softirq_health.py", False, False),
+        ("live/console/test_cleanup.py", False, False),
+        ("live/collector/test_cleanup.py", False, False),
+        ("unit/budget/test_governor.py", False, False),
+        ("tui/test_widgets.py", False, False),
+        ("lab/probes/test_tun.py", False, False),
+    ],
+)
+def test_only_what_the_machine_can_disturb_and_what_proves_nothing_may_run_again(
+    file: str, proves: bool, again: bool
+) -> None:
+    assert may_run_again(PurePath(file), proves) is again
+
+
+def test_each_further_run_is_told_with_its_cause() -> None:
+    def failed(name: str, text: str) -> pytest.TestReport:
+        return pytest.TestReport(name, ("a.py", 1, "test"), {}, "rerun", text, "call")
+
+    lines = summary_of_reruns([failed("a.py::one", "assert 3 == 4\n  because of this"), failed("a.py::two", "late")])
+    assert lines == ["a.py::one: assert 3 == 4 because of this", "a.py::two: late"]
