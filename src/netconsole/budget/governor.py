@@ -305,13 +305,13 @@ class Governor:
         position = self._probes[name]
         position.at = at
         self._note_move(position, at_s)
+        because = f"low for {position.settle_s:g} s: {_WORDS['kernel_cpu_pct']}"
         if position.raised_s is not None and at_s - position.raised_s > RELAPSE_S + position.settle_s:
             position.settle_s = SETTLE_S
         position.raised_s = at_s
         total = _total(_cost(reading, "kernel_cpu_pct") for reading in readings.values())
         limit = self._budget.kernel_cpu_pct
         says = f"back to {position.rung.mode}" if at == 0 else f"partly back: {position.rung.says}"
-        because = f"low for {position.settle_s:g} s: {_WORDS['kernel_cpu_pct']}"
         return [Decision(BudgetAction(at_s, name, says, because, total, limit), position.rung)]
 
     def _room(self, name: str, position: _Position, readings: Mapping[str, Reading]) -> tuple[int, float] | None:

@@ -1,0 +1,250 @@
+"""The governor step by step: worked examples of docs/design/governor.md, at its limits and one step beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole.budget.governor import Decision, Governor, Reading
+from netconsole.budget.ladder import Rung, ladder
+from netconsole.profile.profile import Budget, Enforcement
+
+DETAILS = ladder("details", {"events_per_s": 100, "threshold_us": 0}, ("counters", "summary", "details"))
+"""Costs 1, 0.97, 0.95, 0.85, 0.5 and 0 of the kernel time."""
+
+
+def governor(action: Enforcement = "degrade", **probes: tuple[Rung, ...]) -> Governor:
+    one = Governor(Budget(kernel_cpu_pct=2.0, action=action))
+    for name, rungs in (probes or {"drops": DETAILS}).items():
+        one.add(name, rungs)
+    return one
+
+
+def said(moves: list[Decision]) -> list[tuple[str, str]]:
+    return [(move.action.probe, move.action.action) for move in moves]
+
+
+def cost(pct: float) -> dict[str, Reading]:
+    return {"drops": Reading(pct, 0.0)}
+
+
+# ---- down ----
+
+
+@pytest.mark.parametrize(
+    ("pct", "action"),
+    [(2.0, []), (2.001, ["details → summary"]), (2.117, ["details → summary"]), (2.119, ["counters alone"]),
+     (3.599, ["counters alone"]), (3.601, ["detached"])],
+)  # fmt: skip
+def test_as_many_steps_are_given_up_as_bring_it_to_nine_tenths_of_the_limit(pct: float, action: list[str]) -> None:
+    """2.117 x 0.85 and 3.599 x 0.5 are just below 1.8."""
+    moves = governor().observe(1.0, cost(pct))
+    assert [move.action.action for move in moves] == action
+    for move in moves:
+        assert (move.action.at_s, move.action.measured, move.action.limit) == (1.0, pct, 2.0)
+        assert move.action.because == "kernel time of all probes, % of one core"
+
+
+def test_after_two_actions_that_were_not_enough_the_third_one_detaches() -> None:
+    one = governor(drops=(*DETAILS[:5], Rung("counters", "less", 0.4, 0.0), DETAILS[5]))
+    actions = [said(one.observe(float(second), cost(2.05))) for second in (1, 2, 3, 4)]
+    assert actions == [
+        [("drops", "details → summary")],
+        [("drops", "counters alone")],
+        [("drops", "detached")],
+        [("", "over the budget, and nothing more can be given up")],
+    ]
+
+
+def test_the_dearest_of_several_goes_first_and_then_the_next() -> None:
+    one = governor(a=DETAILS, b=DETAILS)
+    readings = {"a": Reading(2.0, 0.0), "b": Reading(1.9, 0.0)}
+    # 2.0 x 0.5 + 1.9 = 2.9; then b is dearer: 1.0 + 1.9 x 0.5 = 1.95; then a again: 0 + 0.95.
+    assert said(one.observe(1.0, readings)) == [("a", "detached"), ("b", "counters alone")]
+
+
+def test_figures_that_come_within_half_a_second_were_measured_before() -> None:
+    one = governor()
+    assert one.observe(1.0, cost(2.1))
+    assert one.observe(1.49, cost(2.1)) == []
+    assert one.observe(1.5, cost(2.1))
+
+
+@pytest.mark.parametrize(("events", "acts"), [(100.0, False), (125.0, False), (125.1, True)])
+def test_a_burst_is_up_to_a_quarter_above_the_limit(events: float, acts: bool) -> None:
+    one = Governor(Budget(events_per_s=100, action="degrade"))
+    one.add("drops", DETAILS)
+    assert bool(one.observe(1.0, {"drops": Reading(0.1, events)})) is acts
+
+
+def test_a_burst_that_ended_is_forgotten() -> None:
+    one = Governor(Budget(events_per_s=100, action="degrade"))
+    one.add("drops", DETAILS)
+    for second, events in enumerate([110, 110, 90, 110, 110], 1):
+        assert one.observe(float(second), {"drops": Reading(0.1, events)}) == []
+    assert one.observe(6.0, {"drops": Reading(0.1, 110.0)})
+
+
+def test_what_is_pinned_is_named_when_it_alone_is_left() -> None:
+    one = governor(a=DETAILS, b=DETAILS)
+    one.pin("b", 0.0)
+    readings = {"a": Reading(0.5, 0.0), "b": Reading(2.5, 0.0)}
+    assert said(one.observe(1.0, readings)) == [
+        ("a", "detached"),
+        ("", "over the budget, and only pinned probes are left: b"),
+    ]
+    assert one.observe(2.0, {"b": Reading(2.5, 0.0)}) == [], "said once"
+    assert (one.pinned, set(one.lowered)) == (frozenset("b"), {"a"})
+
+
+def test_a_stop_needs_two_intervals_and_is_final() -> None:
+    one = governor("stop")
+    assert one.observe(1.0, cost(2.1)) == []
+    assert said(one.observe(2.0, cost(2.1))) == [("drops", "stopped")]
+    assert all(not one.observe(float(second), cost(0.0)) for second in range(3, 200))
+
+
+def test_a_warning_is_said_once_and_taken_back_from_nine_tenths_on() -> None:
+    one = governor("warn")
+    over = [("", "over the budget; the profile only asks for a warning")]
+    assert said(one.observe(1.0, cost(2.1))) == over
+    assert one.observe(2.0, cost(2.1)) == one.observe(3.0, cost(1.9)) == one.observe(4.0, cost(1.81)) == []
+    assert said(one.observe(5.0, cost(1.8))) == [("", "within the budget again")]
+    assert one.observe(6.0, cost(1.8)) == []
+    assert said(one.observe(7.0, cost(2.1))) == over
+
+
+def test_our_own_processes_are_told_of_after_ten_intervals_above_their_limit() -> None:
+    one = Governor(Budget(user_cpu_pct=5.0, action="degrade"))
+    over, at = {"user_cpu_pct": 5.1}, {"user_cpu_pct": 5.0}
+    told = [bool(one.observe(float(second), {}, over)) for second in range(1, 13)]  # type: ignore[arg-type]
+    assert told == [False] * 9 + [True, False, False]
+    assert one.observe(20.0, {}, at) == []  # type: ignore[arg-type]
+    told = [bool(one.observe(float(second), {}, over)) for second in range(21, 32)]  # type: ignore[arg-type]
+    assert told == [False] * 9 + [True, False]
+
+
+# ---- up ----
+
+
+def lowered(pct: float, at_s: float = 1.0) -> Governor:
+    one = governor()
+    assert said(one.observe(at_s, cost(pct))) == [("drops", "counters alone")]
+    return one
+
+
+@pytest.mark.parametrize(
+    ("pct", "says", "mode"),
+    [(0.6, "back to details", "details"), (0.61, "partly back: 100 → 25 events/s", "details"),
+     (0.7, "partly back: details → summary", "summary")],
+)  # fmt: skip
+def test_it_comes_back_as_far_as_six_tenths_of_the_limit_allow(pct: float, says: str, mode: str) -> None:
+    """From half of the cost: 0.6 becomes 1.2 in details, and 0.7 becomes 1.19 in summary."""
+    one = lowered(3.5)
+    for second in range(2, 12):
+        assert one.observe(float(second), cost(pct)) == []
+    (move,) = one.observe(12.0, cost(pct))
+    assert move.rung is not None and (move.action.action, move.rung.mode) == (says, mode)
+    assert move.action.because.startswith("low for 10 s")
+    assert (move.action.measured, move.action.limit) == (pct, 2.0)
+
+
+def test_where_there_is_no_room_nothing_comes_back() -> None:
+    one = lowered(3.5)
+    assert all(not one.observe(float(second), cost(0.75)) for second in range(2, 100))
+
+
+def test_the_time_of_room_begins_anew_after_an_interval_without() -> None:
+    one = lowered(3.5)
+    for second in range(2, 9):
+        one.observe(float(second), cost(0.1))
+    one.observe(9.0, cost(1.3))
+    assert all(not one.observe(float(second), cost(0.1)) for second in range(10, 20))
+    assert one.observe(20.0, cost(0.1))
+
+
+def until_back(one: Governor, second: int) -> int:
+    """The second in which it is back, when it is calm from this one on."""
+    while not one.observe(float(second), cost(0.0)):
+        second += 1
+    return second
+
+
+@pytest.mark.parametrize(("again_s", "waits_s"), [(41, 20), (42, 10)])
+def test_what_is_given_up_again_within_thirty_seconds_waits_twice_as_long(again_s: int, waits_s: int) -> None:
+    one = lowered(3.5)
+    assert until_back(one, 2) == 12
+    one.observe(float(again_s), cost(3.5))
+    assert until_back(one, again_s + 1) == again_s + 1 + waits_s
+
+
+def test_waiting_is_forgotten_after_it_went_well_and_the_reason_says_the_time_that_it_was_low() -> None:
+    one = lowered(3.5)
+    until_back(one, 2)
+    one.observe(20.0, cost(3.5))
+    assert until_back(one, 21) == 41
+    one.observe(100.0, cost(3.5))  # 59 s later: no relapse
+    for second in range(101, 121):
+        assert one.observe(float(second), cost(0.0)) == []
+    (move,) = one.observe(121.0, cost(0.0))
+    assert move.action.because.startswith("low for 20 s")
+    one.observe(200.0, cost(3.5))
+    assert until_back(one, 201) == 211, "ten seconds again"
+
+
+def test_of_several_the_one_that_adds_least_comes_back_first_and_one_at_a_time() -> None:
+    one = governor(a=DETAILS, b=DETAILS)
+    one.observe(1.0, {"a": Reading(3.0, 0.0), "b": Reading(2.9, 0.0)})
+    assert len(one.lowered) == 2
+    low = {"a": Reading(0.0, 0.0), "b": Reading(0.0, 0.0)}
+    back = [move.action.probe for second in range(2, 40) for move in one.observe(float(second), low) if move.rung]
+    assert back[:2] == ["a", "b"]
+    assert [len(one.observe(float(second), low)) for second in range(40, 42)] == [0, 0]
+
+
+def test_a_detached_probe_comes_back_by_one_step_to_be_measured() -> None:
+    one = governor()
+    one.observe(1.0, cost(5.0))
+    assert one.lowered["drops"].mode == "off"
+    (move,) = [move for second in range(2, 13) for move in one.observe(float(second), {})]
+    assert move.rung is not None and move.rung.mode == "counters"
+    assert (move.action.action, move.action.measured) == ("partly back: counters alone", None)
+
+
+def test_while_one_limit_is_exceeded_nothing_comes_back() -> None:
+    one = Governor(Budget(kernel_cpu_pct=2.0, events_per_s=100, action="degrade"))
+    one.add("drops", DETAILS)
+    one.add("other", ladder("summary", {}, ("summary",)), pinned=True)
+    one.observe(1.0, cost(3.5))
+    busy = {"drops": Reading(0.0, 0.0), "other": Reading(0.0, 110.0)}
+    moves = [move for second in range(2, 60) for move in one.observe(float(second), busy)]
+    assert all(move.rung is None for move in moves)
+
+
+# ---- the ladder ----
+
+
+def test_every_step_of_a_ladder_has_its_knobs_and_its_share() -> None:
+    assert ladder("details", {"events_per_s": 100, "threshold_us": 50}, ("counters", "summary", "details")) == (
+        Rung("details", "details", 1.0, 1.0),
+        Rung("details", "100 → 25 events/s", 0.97, 0.25, {"events_per_s": 25}),
+        Rung("details", "threshold 50 → 200 µs", 0.95, 0.125, {"events_per_s": 25, "threshold_us": 200}),
+        Rung("summary", "details → summary", 0.85, 0.0),
+        Rung("counters", "counters alone", 0.5, 0.0),
+        Rung("off", "detached", 0.0, 0.0),
+    )
+    assert ladder("summary", {}, ("counters", "summary"), counts_by_fewer=True)[1].kernel_share == 0.1
+    assert [one.mode for one in ladder("counters", {}, ("counters",))] == ["counters", "off"]
+
+
+@pytest.mark.parametrize(("events", "says"), [(5, []), (6, ["6 → 5 events/s"]), (24, ["24 → 6 events/s"])])
+def test_five_events_a_second_are_the_least(events: int, says: list[str]) -> None:
+    rungs = ladder("details", {"events_per_s": events}, ("summary", "details"))
+    assert [one.says for one in rungs if "events/s" in one.says] == says
+    if says:
+        assert rungs[1].events_share == int(says[0].split()[2]) / events
+
+
+@pytest.mark.parametrize(("flows", "fewer"), [(1, 8), (2, 16), (16384, 65536), (65535, 65536)])
+def test_details_of_fewer_flows_are_of_an_eighth_and_of_one_in_65536_at_least(flows: int, fewer: int) -> None:
+    rungs = ladder("details", {"flows_one_in": flows}, ("summary", "details"))
+    assert rungs[1] == Rung("details", f"details of 1 flow in {fewer}", 0.95, 0.5, {"flows_one_in": fewer})
