@@ -31,7 +31,7 @@ def test_only_what_the_machine_can_disturb_and_what_proves_nothing_may_run_again
 
 def test_each_further_run_is_told_with_its_cause() -> None:
     def failed(name: str, text: str) -> pytest.TestReport:
-        return pytest.TestReport(name, ("a.py", 1, "test"), {}, "rerun", text, "call")
+        return pytest.TestReport(name, ("a.py", 1, "test"), {}, "failed", text, "call")
 
     lines = summary_of_reruns([failed("a.py::one", "assert 3 == 4\n  because of this"), failed("a.py::two", "late")])
     assert lines == ["a.py::one: assert 3 == 4 because of this", "a.py::two: late"]

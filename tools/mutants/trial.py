@@ -7,6 +7,7 @@ that reach its lines. What runs when the module is imported (constants, defaults
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib
 import importlib.abc
@@ -15,6 +16,7 @@ import importlib.util
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +28,7 @@ import pytest
 
 from tools.mutants.changes import Mutant
 from tools.mutants.forked import forked
-from tools.mutants.watch import Chosen, Quick, Watch
+from tools.mutants.watch import REACHED, Chosen, Quick, Watch, watched
 
 CONSOLE = ("netconsole", "netconsole_collector")
 PATIENCE_S = 10.0
@@ -63,7 +65,9 @@ class Trial:
     def survivors(self, mutants: Sequence[Mutant]) -> list[Mutant]:
         """Those that no test notices. Raises SystemExit when a test fails without a fault."""
         with tempfile.NamedTemporaryFile("r") as kept:
-            code = forked(lambda: _pytest(self._tests, _Collected(self._path, mutants, Path(kept.name))), 3600)
+            code = forked(
+                lambda: _pytest(self._tests, _Collected(self._path, self._module, mutants, Path(kept.name))), 3600
+            )
             text = kept.read()
         if code or not text:
             raise SystemExit(f"{self._path}: its tests fail without a fault (pytest ended with {code})")
@@ -94,26 +98,28 @@ class Trial:
 class _Collected(Quick):
     """Plugin of pytest: in place of running the collected tests, runs those that reach a mutant, in a fork for each."""
 
-    def __init__(self, path: Path, mutants: Sequence[Mutant], kept: Path) -> None:
-        self._path, self._mutants, self._kept = path, mutants, kept
+    def __init__(self, path: Path, module: str, mutants: Sequence[Mutant], kept: Path) -> None:
+        self._path, self._module, self._mutants, self._kept = path, module, mutants, kept
         self._failed = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        watch = Watch(str(self._path))
+        watch = Watch()
         session.config.pluginmanager.register(watch)
         with tempfile.NamedTemporaryFile("r") as noted:
 
-            def watched() -> int:
-                watch.begin()
-                code = self._run(session.items)
-                watch.end()
-                Path(noted.name).write_text(json.dumps([watch.cpu_s, watch.tests_of]))
+            def run() -> int:
+                vars(sys.modules[self._module])[REACHED] = watch.reach
+                change(self._path, watched(self._path.read_text()))
+                began_s = time.process_time()
+                code = self._run(session.items, watch.took_s)
+                Path(noted.name).write_text(json.dumps([time.process_time() - began_s, watch.tests_of, watch.took_s]))
                 return code
 
-            if forked(watched, _BASELINE_S):
+            if forked(run, _BASELINE_S):
                 raise pytest.UsageError("a test fails without a fault")
-            cpu_s, tests_of = json.loads(noted.read())
+            cpu_s, tests_of, took_s = json.loads(noted.read())
+        session.items.sort(key=lambda one: took_s[one.nodeid])  # what is quick and notices saves the others
         session.config.pluginmanager.unregister(watch)
         known = _Known(tests_of, cpu_s, [], [], [])
         for number, mutant in enumerate(self._mutants):
@@ -136,22 +142,25 @@ class _Collected(Quick):
 
     def _tried(self, mutant: Mutant, items: Sequence[pytest.Item], cpu_s: float) -> int:
         def run() -> int:
-            return self._run(items) if change(self._path, mutant) else _NOT_HERE
+            return self._run(items) if change(self._path, mutant.tree) else _NOT_HERE
 
         return forked(run, cpu_s)
 
-    def _run(self, items: Sequence[pytest.Item]) -> int:
-        """0 when all of them pass; ends with the first that does not."""
+    def _run(self, items: Sequence[pytest.Item], took_s: dict[str, float] | None = None) -> int:
+        """0 when all of them pass; ends with the first that does not. ``took_s`` gets the CPU time of each."""
         for item, following in zip(items, [*items[1:], None], strict=True):
+            began_s = time.process_time()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if took_s is not None:
+                took_s[item.nodeid] = time.process_time() - began_s
             if self._failed:
                 return 1
         return 0
 
 
-def change(path: Path, mutant: Mutant) -> bool:
-    """Gives the functions of an imported module the code of a mutant. False when one cannot take it."""
-    found = {(one.co_name, one.co_firstlineno): one for one in _codes(compile(mutant.tree, str(path), "exec"))}
+def change(path: Path, tree: ast.Module) -> bool:
+    """Gives the functions of an imported module the code of another tree. False when one cannot take it."""
+    found = {(one.co_name, one.co_firstlineno): one for one in _codes(compile(tree, str(path), "exec"))}
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == str(path):
             code = found[function.__code__.co_name, function.__code__.co_firstlineno]
