@@ -195,6 +195,8 @@ static inline int account(struct sk_buff *skb, struct net_device *dev, int is_se
         return 0;
     path_read(&packet, skb, is_sent, 1);
     path_flow_of(&flow, &packet, skb);
+    if (flow.l4 == NC_L4_UNPARSED)
+        nc_ledger_add(NC_PARSE_FAILED);
     if (!nc_flow_wanted(config, &flow))
         return 0;
     packets = path_packets(skb, &packet);

@@ -106,3 +106,16 @@ class MadeUpHost:
                 **(members or {}),
             },
         )
+
+    def arrived(self, skb: int) -> int:
+        """The same packet as it is received: its driver has taken the link header off."""
+        data, length = self.memory.pointers("sk_buff", skb, "data", "len")
+        self.memory.change("sk_buff", skb, {"data": data + ETHERNET, "len": length - ETHERNET})
+        return skb
+
+    def merged(self, skb: int, size: int) -> int:
+        """The same packet as GRO or the sender's stack left it: of segments with so many bytes of payload."""
+        head, end = self.memory.pointers("sk_buff", skb, "head", "end")
+        offset, length = place_of("skb_shared_info", "gso_size")
+        self.memory.put(head + end + offset, size.to_bytes(length, sys.byteorder))
+        return skb
