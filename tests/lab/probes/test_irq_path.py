@@ -62,6 +62,7 @@ def test_stages_of_each_interrupt_are_its_total(testbed: Testbed, vm_path: Insid
     assert len({fields["gsi"] for fields in events}) == 1, "one queue, one interrupt line"
 
 
+@pytest.mark.proves("irq_path", "tables.queues.{packets,polled_packets,interrupts,polled_batches}")
 def test_a_flood_is_coalesced_or_polled_but_never_lost(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     flood(testbed.hypervisor, testbed.guests[0].card.at.ip, FLOOD)
@@ -113,6 +114,8 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: Insi
 
 
 @pytest.mark.parametrize("probe", ["irq_path", "tx_kick_path"])
+@pytest.mark.proves("irq_path", "modes.summary")
+@pytest.mark.proves("tx_kick_path", "modes.summary")
 def test_summary_submits_no_event(testbed: Testbed, vm_path: InsideMeasurement, probe: str) -> None:
     vm_path.set(probe, "summary")
     try:

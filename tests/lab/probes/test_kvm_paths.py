@@ -92,6 +92,7 @@ def test_a_flood_is_counted_to_the_packet(testbed: Testbed, vm_path: InsideMeasu
     assert sum(after[stage].sum for stage in STAGES) == after["total"].sum
 
 
+@pytest.mark.proves("kvm_irqs", "tables.lines.{wakeups,msi,at_once,accepted,vm}", "modes.summary")
 def test_interrupts_are_those_that_vhost_sent(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     ping(testbed.hypervisor, testbed.guests[0], PINGS)
@@ -108,6 +109,7 @@ def test_interrupts_are_those_that_vhost_sent(testbed: Testbed, vm_path: InsideM
 
 
 @pytest.mark.parametrize("options", [(), ("legacy-lines",)], ids=["messages", "IO-APIC"])
+@pytest.mark.proves("irq_path", "tables.queues.{interrupts,packets,device}")
 def test_lines_that_need_a_kernel_worker(
     testbed: Testbed, vm_path: InsideMeasurement, options: tuple[str, ...]
 ) -> None:

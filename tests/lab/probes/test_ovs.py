@@ -52,6 +52,16 @@ def test_everything_attaches(collector: InsideMeasurement) -> None:
 
 
 @pytest.mark.parametrize("what", ["tcp", "udp", "icmp", "udp6", "icmp6", "garbage", "vlan", "qinq"])
+@pytest.mark.proves(
+    "ovs_upcalls",
+    "tables.upcalls.{upcalls,packets,answered,kind,port}",
+    "histograms.latency.{kind,port}",
+    "tables.cpus.upcalls",
+    "tables.handlers.answered",
+    "tables.flows.vlan",
+    "ledger.parse_failed",
+    "modes.summary",
+)
 def test_n_new_flows_are_n_upcalls_each_answered_once(wires: Wires, collector: InsideMeasurement, what: str) -> None:
     """Also of frames whose headers lie: the datapath's own parser judges them, and their count is in the ledger."""
     collector.begin()
@@ -75,6 +85,7 @@ def test_n_new_flows_are_n_upcalls_each_answered_once(wires: Wires, collector: I
     assert vlans == {42 if what in ("vlan", "qinq") else 0}
 
 
+@pytest.mark.proves("ovs_upcalls", "tables.flows.{upcalls,source,target_port}")
 def test_new_flows_of_a_guest_are_upcalls_of_its_port(testbed: Testbed, collector: InsideMeasurement) -> None:
     guest, missed = testbed.guests[0], testbed.ovs.upcalls()["missed"]
     collector.begin()
@@ -89,6 +100,7 @@ def test_new_flows_of_a_guest_are_upcalls_of_its_port(testbed: Testbed, collecto
     assert collector.total("ovs_upcalls", "flows", "upcalls", source=guest.card.at.ip, target_port=9) == GUEST_FLOWS
 
 
+@pytest.mark.proves("ovs_upcalls", "tables.upcalls.{upcalls,packets,kind}", "tables.cpus.kind")
 def test_what_a_flow_sends_to_user_space_is_of_kind_action(wires: Wires, collector: InsideMeasurement) -> None:
     """Without a controller ovs-vswitchd keeps such packets: nobody waits for an answer."""
     rule = "priority=100,udp,in_port=va,tp_dst=8888"
@@ -170,6 +182,9 @@ def test_garbage_neither_miscounts_nor_trips(wires: Wires, collector: InsideMeas
     assert collector.statuses == statuses, "none was tripped"
 
 
+@pytest.mark.proves(
+    "ovs_drops", "counters.drops", "tables.drops.{count,port,reason,class}", "tables.flows.{count,source,target_port}"
+)
 def test_a_flow_that_drops_is_told_from_silence_and_each_packet_it_drops_is_counted(
     wires: Wires, collector: InsideMeasurement
 ) -> None:
@@ -225,6 +240,7 @@ def test_a_port_that_does_not_take_a_packet_is_told_from_one_that_it_is_too_larg
     assert dropped(collector, OUTPUT_FAILS[change]) == DROPPED
 
 
+@pytest.mark.proves("ovs_drops", "tables.drops.{count,reason}")
 def test_what_a_meter_drops_is_what_it_says(wires: Wires, collector: InsideMeasurement) -> None:
     hypervisor = wires.hypervisor
     openflow = ("ovs-ofctl", "-O", "OpenFlow13")
@@ -253,6 +269,7 @@ def test_connections_over_a_zone_s_limit_are_drops_of_conntrack(wires: Wires, co
     assert dropped(collector, "OVS_DROP_CONNTRACK") == NEW_FLOWS - CONNECTIONS
 
 
+@pytest.mark.proves("ovs_upcalls", "tables.upcalls.{failed,unanswered,late}", "tables.failures.{count,error,port}")
 def test_a_stopped_switch_owes_every_answer_and_gives_them_late(wires: Wires, collector: InsideMeasurement) -> None:
     pid = wires.hypervisor.read_file(VSWITCHD).decode().strip()
     collector.begin()
@@ -284,6 +301,7 @@ def test_a_handler_that_is_gone_is_named(wires: Wires, collector: InsideMeasurem
     assert upcalls(collector)["failed"] == NEW_FLOWS
 
 
+@pytest.mark.proves("ovs_upcalls", "tables.failures.{datapath,port,error,count}")
 def test_the_trap_of_no_handler_is_named(wires: Wires, collector: InsideMeasurement) -> None:
     """A datapath whose ports have no upcall socket, as of a switch that was started too early."""
     wires.hypervisor.shell("ovs-vsctl del-port va; ovs-dpctl add-dp deaf; ovs-dpctl add-if deaf va")

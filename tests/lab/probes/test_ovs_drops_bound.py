@@ -97,6 +97,7 @@ def assert_accounted(collector: InsideMeasurement, drops: int) -> None:
     assert made["seen"] == drops == made["submitted"] + made["suppressed"] + made["lost"]
 
 
+@pytest.mark.proves("ovs_drops", "ledger.{unlisted,breaker}")
 def test_the_time_that_rows_and_events_take_is_bounded_in_the_kernel(
     testbed: Testbed, collector: InsideMeasurement
 ) -> None:
@@ -124,6 +125,7 @@ def test_without_a_bound_every_drop_is_in_a_row(testbed: Testbed, collector: Ins
     assert collector.ledger(PROBE, "unlisted") == 0
 
 
+@pytest.mark.proves("ovs_drops", "knobs.flows_one_in", "ledger.{unsampled,suppressed}", "events.drop.source_port")
 def test_details_of_some_flows_are_whole(testbed: Testbed, collector: InsideMeasurement) -> None:
     collector.set(PROBE, "details", events_per_s=100_000, flows_one_in=ONE_IN)
     collector.begin()

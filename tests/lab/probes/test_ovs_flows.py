@@ -92,6 +92,7 @@ def reader(testbed: Testbed) -> Iterator[Reader]:
     one.process.wait()
 
 
+@pytest.mark.proves("ovs_flows", "tables.datapaths.{hits,misses,lost}")
 def test_lookups_and_ports_are_exact(testbed: Testbed, reader: Reader) -> None:
     before, dpctl = reader.read(), testbed.ovs.upcalls()
     testbed.guests[0].send_udp(MANY, testbed.bridge, port=PORT)
@@ -108,6 +109,7 @@ def test_lookups_and_ports_are_exact(testbed: Testbed, reader: Reader) -> None:
     assert rx == MANY
 
 
+@pytest.mark.proves("ovs_flows", "tables.datapaths.handlers")
 def test_gauges_of_the_flow_table(testbed: Testbed, reader: Reader) -> None:
     reader.read()
     testbed.guests[0].send_udp(MANY, testbed.bridge, port=PORT)

@@ -79,6 +79,8 @@ def test_a_run_that_went_on_when_it_was_attached_is_not_counted_in_part(
             assert vm_path.command(command="unload", probe=name).ok
 
 
+@pytest.mark.proves("vhost_queues", "tables.queues.{packets,buffers,bytes,device,direction}")
+@pytest.mark.proves("tun_queues", "tables.queues.{packets,taken,bytes,device}")
 def test_k_pings_are_k_packets_in_each_direction(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     before = tap(testbed)
@@ -100,6 +102,7 @@ def test_k_pings_are_k_packets_in_each_direction(testbed: Testbed, vm_path: Insi
     assert ring.counts["ring_full"] == 0
 
 
+@pytest.mark.proves("vhost_queues", "tables.queues.vm", "tables.workers.{vm,device}")
 def test_rows_carry_the_name_of_the_vm(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     ping(testbed.hypervisor, testbed.guests[0], 1)
     vm_path.settle()
@@ -145,6 +148,7 @@ def test_batches_of_the_guest_are_counted_packet_by_packet(testbed: Testbed, vm_
     assert row.counts["suppressed"] > 0, "a guest that polls wants no interrupts"
 
 
+@pytest.mark.proves("vhost_queues", "tables.queues.{unsignalled_buffers,depth_buffers,buffers}")
 def test_a_guest_that_wants_no_interrupts(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """Packet by packet: each batch is one interrupt, or one that is suppressed, as the guest wants."""
     with Peer(testbed.hypervisor) as peer:
@@ -168,6 +172,7 @@ def test_a_guest_that_wants_no_interrupts(testbed: Testbed, vm_path: InsideMeasu
         assert row.gauges["depth_buffers"] == RING_BUFFERS - 2 * OFFERED
 
 
+@pytest.mark.proves("vhost_queues", "tables.queues.signals")
 def test_a_guest_that_names_its_next_interrupt(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """By the index of a used buffer, as drivers do today: the batch that passes it is an interrupt, and no other."""
     with Peer(testbed.hypervisor, "event-index") as peer:
@@ -185,6 +190,7 @@ def test_a_guest_that_names_its_next_interrupt(testbed: Testbed, vm_path: Inside
         assert 0 < (row.gauges["unsignalled_buffers"] or 0) <= OFFERED // 2
 
 
+@pytest.mark.proves("vhost_queues", "tables.queues.{starving,unanswered}")
 def test_a_guest_that_does_not_react_is_told_from_one_that_polls(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """By an event index it gets one interrupt and, while it does not move the index, no more: as if it wanted none."""
     with Peer(testbed.hypervisor, "event-index") as peer:
@@ -203,6 +209,8 @@ def test_a_guest_that_does_not_react_is_told_from_one_that_polls(testbed: Testbe
         assert vhost(vm_path, "rx", DEVICE).gauges["starving"] == 1
 
 
+@pytest.mark.proves("tun_queues", "tables.queues.{tcp_gso,bytes,packets}")
+@pytest.mark.proves("vhost_queues", "tables.queues.{buffers,bytes}")
 def test_packets_of_many_segments(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """Whole where the guest takes them so: one packet of several buffers. Cut by the host's stack where it does not."""
     with Peer(testbed.hypervisor) as peer:
@@ -224,6 +232,7 @@ def test_packets_of_many_segments(testbed: Testbed, vm_path: InsideMeasurement) 
             assert ring.counts["bytes"] == row.counts["bytes"] == sent
 
 
+@pytest.mark.proves("tun_queues", "tables.spread.{flows,queue,device}")
 def test_flows_of_a_queue(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """As many as the host's hashes tell apart, never more than there are."""
 
@@ -247,6 +256,7 @@ def test_flows_of_a_queue(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.until(lambda: len(seen("vnet1")) == 2, "flows on both queues")
 
 
+@pytest.mark.proves("tun_queues", "tables.queues.{ring_full,taken,stuck}")
 def test_a_guest_that_gives_no_more_buffers(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """What it offered is used, the tap's ring filled, the rest dropped, to the packet; and that it is stuck is told."""
     with Peer(testbed.hypervisor) as peer:
@@ -278,6 +288,7 @@ def test_a_guest_that_gives_no_more_buffers(testbed: Testbed, vm_path: InsideMea
     vm_path.assert_whole("vhost_queues", "tun_queues")
 
 
+@pytest.mark.proves("vhost_queues", "tables.queues.detached")
 def test_a_paused_machine(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """QEMU takes the queues away from vhost: that is told, and every packet that then finds the ring full."""
     guest = testbed.guests[0]
@@ -296,6 +307,7 @@ def test_a_paused_machine(testbed: Testbed, vm_path: InsideMeasurement) -> None:
 
 
 @pytest.mark.parametrize("queue", [0, 1])
+@pytest.mark.proves("vhost_queues", "tables.queues.queue")
 def test_queues_of_one_device_are_apart(testbed: Testbed, vm_path: InsideMeasurement, queue: int) -> None:
     vm_path.begin()
     testbed.guests[1].send_udp(SENT, testbed.bridge, port=9, queue=queue)

@@ -90,6 +90,7 @@ def test_everything_attaches(collector: InsideMeasurement) -> None:
     assert status.state == "attached", (status.why, status.missing)
 
 
+@pytest.mark.proves("virtio_guest", "tables.queues.{packets,interrupts,queue}", "modes.summary")
 def test_polls_packets_and_interrupts_are_exact(
     hypervisor: Hypervisor, collector: InsideMeasurement, cards: tuple[str, str]
 ) -> None:
@@ -108,6 +109,7 @@ def test_polls_packets_and_interrupts_are_exact(
     assert row.labels["queue"] == 0
 
 
+@pytest.mark.proves("virtio_guest", "tables.queues.{device,direction,netns}")
 def test_both_ends_are_apart(hypervisor: Hypervisor, collector: InsideMeasurement, cards: tuple[str, str]) -> None:
     """Each device is named with its namespace."""
     near, far = cards

@@ -50,6 +50,7 @@ def test_a_guest_that_sleeps_is_neither_paused_nor_stopped(testbed: Testbed, rea
     assert states(testbed, reader) == {guest.name: [] for guest in testbed.guests}
 
 
+@pytest.mark.proves("vm_states", "tables.machines.{vm,paused,stopped}", "modes.summary")
 def test_a_paused_guest_and_a_stopped_process(testbed: Testbed, reader: Process) -> None:
     first, second = testbed.guests
     with paused(first), frozen(testbed.hypervisor, second):

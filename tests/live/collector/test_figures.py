@@ -141,6 +141,7 @@ def test_a_row_that_finds_no_room_is_counted(driver: Driver) -> None:
     assert ledger["unaccounted"].total == 0
 
 
+@pytest.mark.proves("collector", "ledger.evicted")
 def test_idle_rows_make_room_and_are_counted_as_evicted(driver: Driver) -> None:
     spec = calls_spec()
     spec["tables"]["calls"]["max_rows"] = 64
@@ -187,6 +188,7 @@ def test_idle_rows_of_an_array_stay(driver: Driver) -> None:
     assert of(frames.Cost, final(driver))[-1].ledger["evicted"].total == 0
 
 
+@pytest.mark.proves("collector", "ledger.unaccounted")
 def test_a_counter_without_rows_shows_as_unaccounted(driver: Driver) -> None:
     command = load_command()
     command["source"] = command["source"].replace("nc_add(&value->count, 1);", "")

@@ -58,6 +58,7 @@ def read(probe: RunningProbe) -> tuple[int, dict[str, int]]:
     return sum(body["kind"] == "event" for body in bodies), counts
 
 
+@pytest.mark.proves("collector", "ledger.shed")
 def test_a_buffer_that_nobody_reads_refuses_and_every_refusal_is_counted(probe: RunningProbe) -> None:
     call(42, MANY)
     probe.detach()

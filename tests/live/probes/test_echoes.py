@@ -60,6 +60,7 @@ def seen(points: Vantages, role: Role, count: int) -> list[Echo]:
 
 
 @pytest.mark.parametrize(("source", "target"), [(A, B), (A6, B6)])
+@pytest.mark.proves("echo_host", "records.echoes.{source,target,id,seq}", "modes.summary")
 def test_every_echo_has_its_record_at_both_hosts(hosts: Vantages, net: TwoHosts, source: str, target: str) -> None:
     sent = net.send(target, SOME, EVERY_MS)
     sender, receiver = (seen(hosts, role, SOME) for role in HOSTS)

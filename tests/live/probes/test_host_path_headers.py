@@ -130,6 +130,9 @@ def host(bridged: Host) -> Host:
 
 
 @pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.proves(
+    "host_path", "tables.flows.{protocol,source,target,source_port,target_port,vlan}", "ledger.parse_failed"
+)
 def test_the_innermost_flow_is_found(path: Measurement, host: Host, name: str) -> None:
     frame, seen = FRAMES[name]
     watch = Watch(path, **SETS)
@@ -152,6 +155,7 @@ TUNNELS = {
 
 
 @pytest.mark.parametrize("name", TUNNELS)
+@pytest.mark.proves("host_path", "knobs.{tunnel_flow,address,port}")
 def test_where_it_is_asked_for_the_flow_is_the_tunnel_s(path: Measurement, host: Host, name: str) -> None:
     seen, other = TUNNELS[name], FRAMES["IPv6"][0]
     assert seen.target

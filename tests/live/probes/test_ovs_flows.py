@@ -47,6 +47,9 @@ def all_rows(source: OvsFlows, make: FrameMaker) -> dict[str, list[Row]]:
     raise AssertionError("no full table")
 
 
+@pytest.mark.proves(
+    "ovs_flows", "tables.ports.{rx_packets,tx_packets,port,bridge}", "tables.datapaths.{datapath,kind}", "modes.summary"
+)
 def test_every_packet_is_a_hit_or_a_miss(switch: Vswitchd, source: OvsFlows) -> None:
     make = FrameMaker()
     switch.appctl("dpctl/del-flows", f"netdev@{DATAPATH}")
@@ -70,6 +73,7 @@ def test_every_packet_is_a_hit_or_a_miss(switch: Vswitchd, source: OvsFlows) -> 
     assert {row.labels["bridge"] for row in found["ports"] if row.labels["port"] in PORTS} == {BRIDGE}
 
 
+@pytest.mark.proves("ovs_flows", "tables.vswitchd.process")
 def test_threads_and_answers_of_the_process(switch: Vswitchd, source: OvsFlows) -> None:
     (row,) = all_rows(source, FrameMaker())["vswitchd"]
     assert row.labels == {"process": f"ovs-vswitchd/{switch.pid}"}

@@ -70,6 +70,7 @@ SENT: dict[str, Callable[[], list[bytes]]] = {
 
 
 @pytest.mark.parametrize("counter", SENT)
+@pytest.mark.proves("protocol_counters", "tables.counters.{netns,counter,count}", "modes.summary")
 def test_wrong_packets_are_counted_by_the_protocol_that_drops_them(wire: Wire, counter: str) -> None:
     losses = Losses(wire)
     try:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from netconsole.sources.base import FULL_EVERY, FrameMaker
 from netconsole.sources.links import Links
 from netconsole.sources.own_cost import OwnCost
@@ -38,6 +40,7 @@ print(json.dumps({row.labels["device"]: {name: one.delta for name, one in row.co
 """
 
 
+@pytest.mark.proves("link_rates", "tables.links.{device,netns,tx_packets,qdisc_drops}", "modes.summary")
 def test_link_rates_tell_what_a_device_sent_from_what_its_qdisc_shed(wire: Wire) -> None:
     wire.shape(rate="1mbit", burst="2kb", limit="20kb")
     reader = wire.a.start(READ_TWICE, wire.a.name, python=PYTHON)
@@ -87,6 +90,11 @@ class Reader:
         return self.rows[namespace.name, device].counts[name].total
 
 
+@pytest.mark.proves(
+    "link_rates",
+    "tables.links.{no_carrier,peer_down,carrier_lost,carrier_lost_to_peer,admin_down,lost_to_peer}",
+    "tables.links.{carrier_losses,carrier_changes}",
+)
 def test_what_is_sent_without_a_carrier_is_counted_and_the_peer_named(wire: Wire) -> None:
     here, there = wire.DEVICES
     with Reader() as reader:
@@ -113,6 +121,7 @@ def test_what_is_sent_without_a_carrier_is_counted_and_the_peer_named(wire: Wire
         assert reader.total(wire.a, here, "carrier_changes") == 2
 
 
+@pytest.mark.proves("link_rates", "tables.links.{qdisc,shaper,qdisc_rate}")
 def test_the_rate_of_a_shaper_is_told(wire: Wire) -> None:
     with Reader() as reader:
         wire.shape(rate="5mbit", burst="2kb", limit="20kb")
@@ -172,6 +181,7 @@ def test_a_namespace_that_only_a_process_has_is_read_until_it_ends(wire: Wire) -
         process.wait()
 
 
+@pytest.mark.proves("softnet", "tables.cpus.processed", "modes.summary")
 def test_softnet_lies_between_two_readings_of_the_kernels_own_count(wire: Wire) -> None:
     source, make = Softnet(), FrameMaker()
     outside = received()
@@ -191,6 +201,7 @@ def received() -> int:
     return sum(int(line.split()[0], 16) for line in Path("/proc/net/softnet_stat").read_text().splitlines())
 
 
+@pytest.mark.proves("socket_groups", "tables.sockets.{inode,process,port,drops}", "modes.summary")
 def test_the_idle_siblings_of_a_dropping_socket_are_seen() -> None:
     group = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

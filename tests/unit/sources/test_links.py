@@ -187,11 +187,14 @@ def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Row]:
     return {(row.labels["device"], row.labels["netns"]): row for row in table.rows}
 
 
+@pytest.mark.proves("link_rates", "tables.links.{rx_packets,rx_bytes,rx_errors,rx_drops,tx_bytes,tx_errors,tx_drops}")
 def test_interfaces_are_read_whatever_they_are_called() -> None:
     read = dict(parse_devices(DEVICES).values())
     assert read["lo"] == (10, 1000, 1, 2, 20, 2000, 3, 4)
     assert list(read) == ["lo", "[bold]x", "eth0:1"]
-    assert dict(zip(COUNTS, read["lo"], strict=False))["tx_drops"] == 4
+    received = {"rx_packets": 10, "rx_bytes": 1000, "rx_errors": 1, "rx_drops": 2}
+    sent = {"tx_packets": 20, "tx_bytes": 2000, "tx_errors": 3, "tx_drops": 4}
+    assert dict(zip(COUNTS, read["lo"], strict=False)) == received | sent
 
 
 def test_a_name_cannot_pass_for_another_interface() -> None:
@@ -397,6 +400,7 @@ def test_a_link_that_somebody_sets_down_is_not_without_carrier_and_does_not_flap
     assert one.carrier.flaps == 0
 
 
+@pytest.mark.proves("link_rates", "tables.links.flaps")
 def test_flaps_within_one_interval_are_counted_and_told_for_a_minute() -> None:
     one = Watched(link())
     one.read(losses=3, drops=5)

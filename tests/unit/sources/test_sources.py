@@ -78,6 +78,18 @@ def test_softnet_knows_old_and_new_layouts() -> None:
     assert list(parse_softnet(new)) == [(5, (16, 1, 2, 3, 4))]
 
 
+@pytest.mark.proves("softnet", "tables.cpus.{cpu,processed,dropped,time_squeeze,received_rps,flow_limit}")
+def test_each_column_of_softnet_is_what_the_kernel_writes_there(tmp_path: Path) -> None:
+    """net/core/net-procfs.c, softnet_seq_show: each line has all counts of a CPU, whose number is the 13th."""
+    source, maker = Softnet(Here(tmp_path)), FrameMaker()
+    for text in ("1 1 1 0 0 0 0 0 0 1 1 0 5\n", "11 3 4 9 9 9 9 9 9 6 7 9 5\n"):
+        below(tmp_path, SOFTNET).write_text(text)
+        (row,) = rows(source.read(maker)).values()
+    assert row.labels["cpu"] == 5
+    added = {name: one.delta for name, one in row.counts.items()}
+    assert added == {"processed": 0x10, "dropped": 2, "time_squeeze": 3, "received_rps": 5, "flow_limit": 6}
+
+
 @pytest.mark.parametrize(("online", "cpus"), [("0-1,4", [0, 1, 4]), ("0-3,8-9", [0, 1, 2, 3]), ("", [0, 1, 2])])
 def test_where_the_kernel_names_no_cpu_the_lines_are_those_that_are_online(
     tmp_path: Path, online: str, cpus: list[int]
