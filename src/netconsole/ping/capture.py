@@ -150,7 +150,7 @@ class KickSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class VhostKick(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From the guest's kick to the tap: on the sender's host the request (B1), on the receiver's the reply (I1)."""
+    """From the guest's kick to the tap: on the sender's host the request (I1), on the receiver's the reply (B1)."""
 
     packets: Annotated[list[KickTimes], Meta(max_length=MAX_ECHOES)] = []
     summary: KickSummary | None = None

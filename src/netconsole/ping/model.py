@@ -41,24 +41,24 @@ _IRQ: Layer = "virtualization_measured_us"
 _KICK: Layer = "virtualization_kick_us"
 SEGMENTS = (
     SegmentSpec("A", "sender-vm", "echo", "request_us", "request: from the socket to the driver", _VM),
-    SegmentSpec("B1", "sender-host", "vhost_kick", "total", "request: from the guest's kick to the tap", _KICK),
+    SegmentSpec("I1", "sender-host", "vhost_kick", "total", "request: from the guest's kick to the tap", _KICK),
     SegmentSpec("B", "sender-host", "echo", "request_us", "request: from the tap to the wire", _HOST),
     SegmentSpec("D", "receiver-host", "echo", "request_us", "request: from the wire to the tap", _HOST),
     SegmentSpec("E", "receiver-host", "vhost_irq", "total", "request: from the tap to the guest's interrupt", _IRQ),
     SegmentSpec("F", "receiver-vm", "echo", "request_us", "request: from the driver to ICMP", _VM),
     SegmentSpec("G", "receiver-vm", "echo", "between_us", "the guest makes its reply", _VM),
     SegmentSpec("H", "receiver-vm", "echo", "reply_us", "reply: from ICMP to the driver", _VM),
-    SegmentSpec("I1", "receiver-host", "vhost_kick", "total", "reply: from the guest's kick to the tap", _KICK),
+    SegmentSpec("B1", "receiver-host", "vhost_kick", "total", "reply: from the guest's kick to the tap", _KICK),
     SegmentSpec("I", "receiver-host", "echo", "reply_us", "reply: from the tap to the wire", _HOST),
     SegmentSpec("K", "sender-host", "echo", "reply_us", "reply: from the wire to the tap", _HOST),
     SegmentSpec("L", "sender-host", "vhost_irq", "total", "reply: from the tap to the guest's interrupt", _IRQ),
     SegmentSpec("M", "sender-vm", "echo", "reply_us", "reply: from the driver to the socket", _VM),
 )
-"""In the order of the way, without the wire (C and J)."""
+"""In the order of the way, without the wire (C and J). I1 is the kick of the request, and B1 that of the reply."""
 KICKS = ("B1", "I1")
 """Segments that a breakdown has only if a capture has them: old measurements keep their keys and sums."""
 
-PATH = ("A", "U_sender", "B1", "B", WIRE, "D", "E", "U_receiver", "F", "G", "H", "I1", "I", "K", "L", "M")
+PATH = ("A", "U_sender", "I1", "B", WIRE, "D", "E", "U_receiver", "F", "G", "H", "B1", "I", "K", "L", "M")
 """The order in which a breakdown is drawn. A remainder lies on the request's way and on the reply's."""
 
 LAYERS = (
@@ -119,7 +119,7 @@ COMPOSITES = {
     "external_sender_host_us": CompositeSpec("sender-host", "between_us", "beyond the sender's host (C to J)"),
     "receiver_total_us": CompositeSpec("receiver-host", "total_us", "the receiver's host with its VM (D to I)"),
     "external_receiver_host_us": CompositeSpec(
-        "receiver-host", "between_us", "the receiver's VM and the virtualization around it (E to I1)"
+        "receiver-host", "between_us", "the receiver's VM and the virtualization around it (E to B1)"
     ),
     "receiver_vm_us": CompositeSpec("receiver-vm", "total_us", "inside the receiver's VM (F+G+H)"),
     "beyond_sender_vm_us": CompositeSpec("sender-vm", "between_us", "beyond the sender's VM"),

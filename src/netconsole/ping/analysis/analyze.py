@@ -40,12 +40,12 @@ _WIRE = "sender-host: between_us - receiver-host: total_us"
 _ON_ONE_HOST = {
     "B": "request: from the tap to the other VM's tap",
     "K": "reply: from the other VM's tap to the tap",
-    "external_sender_host_us": "beyond the other VM's tap (E to I1)",
+    "external_sender_host_us": "beyond the other VM's tap (E to B1)",
     **dict.fromkeys(NO_WIRE, "none: both ends are on one host"),
 }
 _OF_TWO_HOSTS = ("receiver_total_us", "external_receiver_host_us", "between_hosts_us")
 """Times that mean nothing where both ends are on one host."""
-_AROUND: dict[PingSide, tuple[str, ...]] = {"sender": ("L", "B1"), "receiver": ("E", "I1")}
+_AROUND: dict[PingSide, tuple[str, ...]] = {"sender": ("L", "I1"), "receiver": ("E", "B1")}
 
 
 def analyze(files: Sequence[CaptureFile]) -> Breakdown:

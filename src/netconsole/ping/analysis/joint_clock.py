@@ -25,8 +25,8 @@ _TSC = 1 << 64
 SLEW = 500e-6
 """NTP may speed up or slow down a clock by this share; two points measure it, one does not."""
 _ENDS: tuple[tuple[PingSide, Role, Role, str, str], ...] = (
-    ("sender", "sender-vm", "sender-host", "B1", "L"),
-    ("receiver", "receiver-vm", "receiver-host", "I1", "E"),
+    ("sender", "sender-vm", "sender-host", "I1", "L"),
+    ("receiver", "receiver-vm", "receiver-host", "B1", "E"),
 )
 _KICK_WORDS = {
     "sender": "request: from the guest's driver to the {to}",
