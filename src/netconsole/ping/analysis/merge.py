@@ -94,6 +94,7 @@ def join(files: Sequence[CaptureFile]) -> JoinedCaptures:
     _of_one_host(joined)
     _pair(joined)
     _leave_out_impossible(joined)
+    _leave_out_partial(joined)
     _join_stages(joined)
     return joined
 
@@ -261,6 +262,21 @@ def _leave_out_impossible(joined: JoinedCaptures) -> None:
     detail = f"{len(impossible)} echoes left out ({', '.join(named(impossible))}): {why}: a clock was set"
     joined.checks.append(BreakdownCheck("clock", False, detail))
     joined.paired = [key for key in joined.paired if key not in impossible]
+
+
+def _leave_out_partial(joined: JoinedCaptures) -> None:
+    """A few echoes without their middle: a kprobe does not run while its CPU is in another BPF program or map call.
+
+    A kernel that never tells the middle of an echo keeps all of them.
+    """
+    for role in joined.by_packet:
+        rows = joined.roles[role].echoes
+        whole = [key for key in joined.paired if None not in (rows[key].request_us, rows[key].between_us)]
+        missing = len(joined.paired) - len(whole)
+        if missing and len(whole) >= MUCH * len(joined.paired):
+            detail = f"{missing} of {len(joined.paired)} echoes left out: {role} has only their total"
+            joined.checks.append(BreakdownCheck("echoes are whole", True, detail))
+            joined.paired = whole
 
 
 def _join_stages(joined: JoinedCaptures) -> None:
