@@ -171,13 +171,14 @@ def vantage_run(role: Role, between: Between, manifests: Mapping[str, Manifest],
     from netconsole.ping.echo_log import EchoLog
     from netconsole.ping.vantage import request_of
     from netconsole.run.ping_capture import INTERVAL_S, VantageRun
+    from netconsole.run.tsc_points import TscPoints
     from netconsole.session.live import LiveSession
 
     request = request_of(role, between, manifests)
     if host.address is None:
         require([request])
     session = LiveSession(host, [request], INTERVAL_S)
-    return VantageRun(role, between, session, EchoLog(between.addresses))
+    return VantageRun(role, between, session, EchoLog(between.addresses), tsc=TscPoints(host))
 
 
 def progress(run: VantageRun) -> Callable[[object], None]:

@@ -18,6 +18,7 @@ from netconsole.ping.echo_log import Echo, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between
 from netconsole.ping.watched import notes, watched
 from netconsole.run.stop import Interrupted, Stop, signals
+from netconsole.run.tsc_points import TscPoints
 from netconsole.session.protocol import Recordable, Session
 from netconsole.telemetry.state import ProbeState, State
 
@@ -54,6 +55,8 @@ class VantageRun:
     """The attach points of the probe, once it runs."""
     id: int | None = None
     """ICMP's id of the echoes that are meant; None: any."""
+    tsc: TscPoints | None = None
+    """None: nobody wants its clock related to others."""
 
     @property
     def probe(self) -> str:
@@ -73,6 +76,11 @@ class VantageRun:
     def finished(self) -> int:
         """Echoes of which nothing more is awaited."""
         return sum(outcome != "unfinished" for _, outcome in self.outcomes())
+
+    def relate_clock(self) -> None:
+        """Read the TSC of its machine, and on a host what KVM adds for the VM behind the devices inside."""
+        if self.tsc is not None:
+            self.tsc.read(_devices(self)[0])
 
     def clock_ns(self) -> int:
         """The measured host's monotonic clock when its figures were read last."""
@@ -100,11 +108,13 @@ def capture(
         run.attach = attached(run)
         began = time.time()
         read = facts()  # before the first echo: reading them takes CPU time
+        run.relate_clock()
         say(f"watching as {run.role}: {', '.join(run.attach)}")
         if on_begin is not None:
             on_begin()
         stop.wait(lambda: _is_over(run, ending), ending.duration_s or _FOR_EVER_S)
         next_reading(run, stop)
+        run.relate_clock()
         with run.session.view() as state:
             return document(run, state, began, read)
 
@@ -135,8 +145,11 @@ def document(run: VantageRun, state: State, began: float, facts: Mapping[str, Fa
         attach=run.attach,
         error_us=_error_us(probe),
         clock=CaptureClock(
-            boot_id=host.boot_id if host else "", wall=[WallPoint(ns, unix_ns) for ns, unix_ns in run.log.clocks]
+            boot_id=host.boot_id if host else "",
+            tsc=run.tsc.points if run.tsc else [],
+            wall=[WallPoint(ns, unix_ns) for ns, unix_ns in run.log.clocks],
         ),
+        guest_tsc=run.tsc.guest if run.tsc else None,
         ledger=_ledger(run, probe),
         notes=_notes(run, probe),
         facts=dict(facts),
@@ -212,8 +225,10 @@ def _notes(run: VantageRun, probe: ProbeState) -> list[str]:
     connection = run.session.connection()
     if connection.phase == "lost":
         found.append(f"the collector was lost, and the capture ended: {safe(connection.why or 'no reason known')}")
-    wire = run.log.devices[1].keys() | run.log.devices[2].keys()
-    if len(run.log) and not VANTAGE_POINTS[run.role].has_inside and not wire:
+    point = VANTAGE_POINTS[run.role]
+    first, last = (0, 3) if point.receiver else (1, 2)
+    wire = run.log.devices[first].keys() | run.log.devices[last].keys()
+    if len(run.log) and not point.has_inside and not wire:
         asked = " ".join(run.between.outside) or "kind:physical"
         found.append(f"no echo left or came back by {safe(asked)}: name the device that they take with --outside")
     fragments = sum(bool(echo.flags) for echo in run.log.echoes())

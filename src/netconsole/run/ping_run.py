@@ -102,6 +102,8 @@ def run(
         running = _running(runs, say)
         began = time.time()
         known = {one.role: facts(one) for one in running}
+        for one in running:
+            one.relate_clock()
         say(f"watching at {', '.join(one.role for one in running)}")
         if sender is None:
             stop.wait(lambda: _seen(running, count), duration_s)
@@ -110,6 +112,7 @@ def run(
         captures = []
         for one in running:
             next_reading(one, stop)
+            one.relate_clock()
             with one.session.view() as state:
                 captures.append(document(one, state, began, known[one.role]))
         return captures

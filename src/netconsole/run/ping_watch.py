@@ -31,6 +31,7 @@ from netconsole.run.ping_places import HERE, HOST_ROLES, PlaceTables, read_place
 from netconsole.run.ping_plan import PingPlan, PlannedPoint
 from netconsole.run.ping_run import EchoSender
 from netconsole.run.stop import Stop
+from netconsole.run.tsc_points import TscPoints
 from netconsole.session.live import LiveSession
 
 PlacePhase = Literal["connecting", "starting", "watching", "ended", "failed"]
@@ -145,7 +146,7 @@ class PingWatch:
         if host.address is None:
             require([request])
         session = LiveSession(host, [request], INTERVAL_S)
-        run = VantageRun(point.role, point.between, session, EchoLog(point.between.addresses))
+        run = VantageRun(point.role, point.between, session, EchoLog(point.between.addresses), tsc=TscPoints(host))
         session.attach(run.log)
         place.phase = "starting"
         with contextlib.closing(session):
@@ -156,11 +157,13 @@ class PingWatch:
             run.attach = attached(run)
             began = time.time()
             known = self._read_facts(host)
+            run.relate_clock()
             place.run, place.why, place.phase = run, ", ".join(run.attach), "watching"
             self._until(lambda: session.connection().phase in ("lost", "ended"), float("inf"), self._over)
             if self._dropped.is_set():
                 return
             next_reading(run, Stop())
+            run.relate_clock()
             if self._sender is not None:
                 run.id = self._sender.id
             with session.view() as state:

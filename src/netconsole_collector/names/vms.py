@@ -56,6 +56,11 @@ class Vms:
             owners = {vm for vm in owners if vm.netns == netns}
         return next(iter(owners)).name if len(owners) == 1 else None
 
+    def owners(self, devices: List[str]) -> List[Vm]:
+        """The VMs that have queues of these taps, now."""
+        self._scan()
+        return sorted(set().union(*(self._taps.get(device, set()) for device in devices)))
+
     def of_process(self, pid: int) -> Optional[str]:
         """Name of the VM whose QEMU has this pid. None when the process is no QEMU."""
         if pid not in self._vms:
