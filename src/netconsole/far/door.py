@@ -11,6 +11,7 @@ from netconsole.far import address
 from netconsole.far.compiling import FarCompiler, cannot_compile_for
 from netconsole.far.host import THIS_HOST, AnyHost, FarHost
 from netconsole.far.kernels import KernelStore
+from netconsole.far.ssh import SshLine
 
 _LOCKED = "confidentiality"
 
@@ -18,11 +19,11 @@ _LOCKED = "confidentiality"
 class Approach:
     """Logs in to the host of ``--host`` while the caller does something else; None is this machine. Raises BadInput.
 
-    ``may_ask``: ssh and sudo may ask on the terminal.
+    ``may_ask``: ssh and sudo may ask on the terminal. ``line``: not the system's ssh.
     """
 
-    def __init__(self, text: str | None, may_ask: bool) -> None:
-        self._host = None if text is None else FarHost(address.parse(text))
+    def __init__(self, text: str | None, may_ask: bool, line: SshLine | None = None) -> None:
+        self._host = None if text is None else FarHost(address.parse(text), line)
         self._may_ask = may_ask
         self._why: Unable | None = None
         self._login = threading.Thread(target=self._connect, name="login", daemon=True)

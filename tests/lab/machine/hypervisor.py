@@ -96,10 +96,13 @@ class Hypervisor(Machine):
             self.close()
             raise
 
+    tree_inside = "/run/kernel"
+    """Where the files of its kernel's package are inside, and what a test has put beside them before (l1_init.sh)."""
+
     @property
     def image_inside(self) -> str:
         """Its own kernel's image, as the guests need it (l1_init.sh)."""
-        return f"/run/kernel/boot/{self._image.name}"
+        return f"{self.tree_inside}/boot/{self._image.name}"
 
     def shell(self, script: str, limit_s: float = COMMAND_LIMIT_S) -> str:
         """Runs a shell script that stops at the first failing command; returns what it printed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from tests.lab.machine.errors import LabUnavailable
 MODULES_DIR = "modules"
 
 
-def build(tree: KernelTree, init: str, modules: list[str]) -> bytes:
+def build(tree: KernelTree, init: str, modules: list[str], files: Mapping[str, bytes] | None = None) -> bytes:
     """A cpio archive with /init, /bin/busybox, and the modules unpacked as /modules/NN-NAME.ko, numbered in load order.
 
-    `init` is the text of a busybox shell script. Modules that are built into the kernel are left out.
+    `init` is the text of a busybox shell script. Modules that are built into the kernel are left out. `files` are more
+    of them by name. The kernel also takes several such archives one after the other.
     Raises LabUnavailable when there is no static busybox or a module does not exist.
     """
     busybox = shutil.which("busybox")
@@ -34,6 +36,8 @@ def build(tree: KernelTree, init: str, modules: list[str]) -> bytes:
         name = path.name.partition(".")[0]
         archive.file(f"{MODULES_DIR}/{number:02}-{name}.ko", decompress(path.read_bytes()), 0o644)
     archive.file("init", init.encode(), 0o755)
+    for name, content in (files or {}).items():
+        archive.file(name, content, 0o644)
     return archive.close()
 
 
