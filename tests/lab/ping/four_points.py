@@ -85,7 +85,7 @@ class FourPoints:
         traffic = PingTraffic(count, interval_ms * 1000)
         for run in self.runs:
             if run.tsc is not None:
-                run.tsc.points = run.tsc.points[-1:]  # the clocks of emulated machines do not drift at one rate for long
+                run.tsc.points = run.tsc.points[-1:]  # emulated clocks do not drift at one rate for long
         began = time.time()
         with (
             fault or contextlib.nullcontext() as cost,
