@@ -20,7 +20,7 @@ ANSWER_S = 20.0
 _MAX_BYTES = 65536
 
 
-class _Answer(msgspec.Struct):
+class _TscAnswer(msgspec.Struct):
     points: list[TscPoint]
     guest: GuestTsc | None = None
 
@@ -36,7 +36,7 @@ class TscPoints:
     def read(self, taps: Sequence[str] = ()) -> None:
         """One more point; and of a host what KVM adds for the VM of these taps. Waits for a Python to start there."""
         with contextlib.suppress(Unable, Gone, msgspec.MsgspecError):
-            answer = msgspec.json.decode(_said(self._host, taps), type=_Answer)
+            answer = msgspec.json.decode(_said(self._host, taps), type=_TscAnswer)
             self.points = [*self.points[:1], *answer.points[:1]]
             self.guest = answer.guest or self.guest
 
