@@ -1,0 +1,97 @@
+"""What a probe costs, and what it missed: sums over windows, the last window, and which entries make a lower bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netconsole.telemetry import frames
+from netconsole.telemetry.costs import MAX_PROGRAMS, ProbeCost, ProgramCost
+from netconsole.telemetry.frames import Count, Program, Statistics
+
+SECOND = 1_000_000_000
+WINDOW = Statistics(window_ns=SECOND // 10, interval_ns=SECOND, estimated=False)
+
+
+def frame(*programs: Program, statistics: Statistics | None = WINDOW, **values: Any) -> frames.Cost:
+    return frames.Cost(
+        seq=1,
+        mono_ns=1,
+        wall_ns=1,
+        probe="p",
+        interval_ns=SECOND,
+        programs=list(programs),
+        statistics=statistics,
+        **values,
+    )
+
+
+def test_the_last_window_and_the_sums_of_all_are_told_apart() -> None:
+    cost = ProbeCost()
+    cost.apply(frame(Program("a", "here", 10, 1_000_000, 0), Program("b", "there", 0, 0, 3), maps_kb=7))
+    assert cost.kernel_cpu_pct == pytest.approx(1.0), "1 ms of a window of 100 ms"
+    assert cost.estimated, "a window is a part of the interval"
+    assert (cost.elapsed_ns, cost.maps_kb, cost.measurable) == (SECOND, 7, True)
+    a, b = cost.programs["a"], cost.programs["b"]
+    assert (a.last_ns_per_run, a.last_cpu_pct) == (100_000.0, pytest.approx(1.0))
+    assert (b.last_ns_per_run, b.ns_per_run, b.cpu_pct, b.missed) == (None, None, 0.0, 3)
+    cost.apply(frame(Program("a", "elsewhere", 30, 9_000_000, 0)))
+    assert cost.kernel_cpu_pct == pytest.approx(9.0)
+    assert (a.ns_per_run, a.cpu_pct) == (250_000.0, pytest.approx(5.0))
+    assert (a.last_ns_per_run, a.attach) == (300_000.0, "elsewhere")
+    assert cost.sums() == {"a": (2 * SECOND // 10, 40, 10_000_000), "b": (SECOND // 10, 0, 0)}
+
+
+def test_programs_of_a_probe_add_up() -> None:
+    cost = ProbeCost()
+    cost.apply(frame(Program("a", "here", 1, 1_000_000, 0), Program("b", "there", 1, 2_000_000, 0)))
+    assert cost.kernel_cpu_pct == pytest.approx(3.0)
+
+
+def test_without_a_window_the_last_figure_stays_and_without_statistics_nothing_is_measurable() -> None:
+    cost = ProbeCost()
+    cost.apply(frame(Program("a", "here", 1, 1_000_000, 0)))
+    closed = Statistics(window_ns=0, interval_ns=SECOND, estimated=False)
+    cost.apply(frame(Program("a", "here", 0, 0, 0), statistics=closed))
+    assert cost.kernel_cpu_pct == pytest.approx(1.0) and cost.measurable
+    assert cost.programs["a"].window_ns == SECOND // 10
+    cost.apply(frame(Program("a", "here", 0, 0, 0), statistics=None))
+    assert not cost.measurable and cost.kernel_cpu_pct == pytest.approx(1.0)
+    assert cost.elapsed_ns == 3 * SECOND
+
+
+def test_statistics_that_are_always_on_are_no_estimate() -> None:
+    cost = ProbeCost()
+    whole = Statistics(window_ns=SECOND, interval_ns=SECOND, estimated=False)
+    cost.apply(frame(Program("a", "here", 1, 1_000_000, 0), statistics=whole))
+    assert not cost.estimated and cost.kernel_cpu_pct == pytest.approx(0.1)
+    cost.apply(frame(statistics=Statistics(window_ns=SECOND, interval_ns=SECOND, estimated=True)))
+    assert cost.estimated and cost.kernel_cpu_pct == 0.0, "a window in which nothing ran"
+
+
+def test_a_program_before_its_first_window_costs_what_nobody_knows() -> None:
+    one = ProgramCost("a", "here")
+    assert (one.ns_per_run, one.cpu_pct, one.last_cpu_pct, one.last_ns_per_run) == (None, None, None, None)
+    assert ProbeCost().kernel_cpu_pct is None
+
+
+def test_no_more_programs_are_kept_than_a_probe_can_have() -> None:
+    cost = ProbeCost()
+    cost.apply(frame(*(Program(f"p{number}", "here", 1, 1, 0) for number in range(MAX_PROGRAMS + 5))))
+    assert len(cost.programs) == MAX_PROGRAMS == 64
+
+
+@pytest.mark.parametrize(
+    "entry", ["missed", "map_full", "evicted", "join_missed", "parse_failed", "unaccounted", "unlisted"]
+)
+def test_entries_that_make_counts_a_lower_bound(entry: str) -> None:
+    cost = ProbeCost(ledger={entry: Count(0, 5), "lost": Count(1, 9)})
+    assert cost.counts_lost() == {entry: 5} and cost.samples_lost() == {"lost": 9}
+
+
+@pytest.mark.parametrize("entry", ["suppressed", "breaker", "lost", "stack_failed", "shed", "unmeasured", "unsampled"])
+def test_entries_that_only_make_samples_a_share(entry: str) -> None:
+    cost = ProbeCost(ledger={entry: Count(2, 5), "missed": Count(0, 0)})
+    assert cost.counts_lost() == {} and cost.samples_lost() == {entry: 5}
+    assert cost.unmeasured == (2 if entry == "unmeasured" else 0)
