@@ -46,6 +46,7 @@ def test_large_counts_are_approximated_to_a_few_percent(k: int, n: int) -> None:
 def test_the_ends_of_a_binomial_are_certain() -> None:
     assert binomial_tail(5, 5, 0.3) == binomial_tail(6, 5, 0.3) == binomial_tail(0, 5, 0.0) == 1.0
     assert binomial_tail(4, 5, 1.0) == binomial_tail(4, 5, 1.5) == 0.0
+    assert binomial_tail(4.2, 4.9, 0.5) == binomial_tail(3.5, 3.9, 0.5) == 1.0
     assert binomial_tail(4.5, 4.9, 0.5) == 1.0, "rounded up, all of them are at most that"
     assert binomial_tail(1.2, 5.0, 0.5) == pytest.approx(exact_tail(2, 5, Fraction(1, 2)))
     assert binomial_tail(1.0, 4.2, 0.5) == pytest.approx(exact_tail(1, 5, Fraction(1, 2)))
@@ -95,6 +96,7 @@ def test_no_more_than_two_thousand_samples_count() -> None:
     assert EFFECTIVE_SAMPLES == 2000
     assert share_p(20_000, 200_000, 30_000, 200_000) == pytest.approx(share_p(200, 2000, 300, 2000))
     assert share_p(200, 2000, 300, 2000, burst=4.0) == pytest.approx(share_p(50, 500, 75, 500))
+    assert share_p(0, 0, 0, 10) == share_p(0, 10, 0, 0) == 1.0
     assert share_p(5, 0, 5, 10) == share_p(5, 10, 5, 0) == share_p(0, 9, 0, 9) == share_p(9, 9, 9, 9) == 1.0
 
 
@@ -177,6 +179,8 @@ def test_shapes_are_tested_by_kolmogorov_and_smirnov() -> None:
     x = (root + 0.12 + 0.11 / root) * 0.2
     expected = 2 * sum((-1) ** (k - 1) * math.exp(-2 * k * k * x * x) for k in range(1, 40))
     assert shape_p(first, second) == pytest.approx(expected)
+    # Three halves of a unit: the second term of the sum counts too.
+    assert shape_p([(1.0, 1.0, 10)], [(1.0, 1.0, 7), (2.0, 2.0, 3)]) == pytest.approx(0.675, abs=0.01)
     assert shape_p(first, first) == 1.0 == shape_p(first, []) == shape_p([], first)
     assert shape_p(first, second, floor=3.0) == 1.0
     large = (

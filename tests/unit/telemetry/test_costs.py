@@ -34,11 +34,11 @@ def test_the_last_window_and_the_sums_of_all_are_told_apart() -> None:
     assert cost.estimated, "a window is a part of the interval"
     assert (cost.elapsed_ns, cost.maps_kb, cost.measurable) == (SECOND, 7, True)
     a, b = cost.programs["a"], cost.programs["b"]
-    assert (a.last_ns_per_run, a.last_cpu_pct) == (100_000.0, pytest.approx(1.0))
+    assert a.last_ns_per_run == 100_000.0 and a.last_cpu_pct == pytest.approx(1.0)
     assert (b.last_ns_per_run, b.ns_per_run, b.cpu_pct, b.missed) == (None, None, 0.0, 3)
     cost.apply(frame(Program("a", "elsewhere", 30, 9_000_000, 0)))
     assert cost.kernel_cpu_pct == pytest.approx(9.0)
-    assert (a.ns_per_run, a.cpu_pct) == (250_000.0, pytest.approx(5.0))
+    assert a.ns_per_run == 250_000.0 and a.cpu_pct == pytest.approx(5.0)
     assert (a.last_ns_per_run, a.attach) == (300_000.0, "elsewhere")
     assert cost.sums() == {"a": (2 * SECOND // 10, 40, 10_000_000), "b": (SECOND // 10, 0, 0)}
 
@@ -54,10 +54,12 @@ def test_without_a_window_the_last_figure_stays_and_without_statistics_nothing_i
     cost.apply(frame(Program("a", "here", 1, 1_000_000, 0)))
     closed = Statistics(window_ns=0, interval_ns=SECOND, estimated=False)
     cost.apply(frame(Program("a", "here", 0, 0, 0), statistics=closed))
-    assert cost.kernel_cpu_pct == pytest.approx(1.0) and cost.measurable
+    assert cost.kernel_cpu_pct == pytest.approx(1.0)
+    assert (cost.measurable, cost.estimated) == (True, True)
     assert cost.programs["a"].window_ns == SECOND // 10
     cost.apply(frame(Program("a", "here", 0, 0, 0), statistics=None))
-    assert not cost.measurable and cost.kernel_cpu_pct == pytest.approx(1.0)
+    assert (cost.measurable, cost.estimated) == (False, True)
+    assert cost.kernel_cpu_pct == pytest.approx(1.0)
     assert cost.elapsed_ns == 3 * SECOND
 
 
@@ -65,9 +67,10 @@ def test_statistics_that_are_always_on_are_no_estimate() -> None:
     cost = ProbeCost()
     whole = Statistics(window_ns=SECOND, interval_ns=SECOND, estimated=False)
     cost.apply(frame(Program("a", "here", 1, 1_000_000, 0), statistics=whole))
-    assert not cost.estimated and cost.kernel_cpu_pct == pytest.approx(0.1)
+    assert (cost.measurable, cost.estimated) == (True, False)
+    assert cost.kernel_cpu_pct == pytest.approx(0.1)
     cost.apply(frame(statistics=Statistics(window_ns=SECOND, interval_ns=SECOND, estimated=True)))
-    assert cost.estimated and cost.kernel_cpu_pct == 0.0, "a window in which nothing ran"
+    assert (cost.estimated, cost.kernel_cpu_pct) == (True, 0.0), "a window in which nothing ran"
 
 
 def test_a_program_before_its_first_window_costs_what_nobody_knows() -> None:

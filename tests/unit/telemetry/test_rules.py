@@ -44,34 +44,38 @@ def costly(stream: Stream, pct: float, window_ns: int = SECOND // 10) -> None:
     stream.cost(programs=[Program("a", "here", 1, round(pct / 100 * window_ns), 0)], statistics=window)
 
 
+def kernel(state: State) -> tuple[float | None, bool, bool]:
+    """In-kernel time, whether it is estimated, and whether it is calibrated."""
+    return state.kernel_cpu_pct, state.kernel_cpu_estimated, state.kernel_cpu_calibrated
+
+
 def test_in_kernel_time_is_that_of_the_probes_that_measure() -> None:
     state = State()
-    assert state.kernel_cpu_pct is None and not state.kernel_cpu_estimated
+    assert kernel(state) == (None, False, False)
     stream = Stream(state)
     stream.hello()
     stream.status()
-    assert state.kernel_cpu_pct is None, "before the first window"
+    assert kernel(state) == (None, False, False), "before the first window"
     costly(stream, 2.0)
-    assert state.kernel_cpu_pct == pytest.approx(2.0) and state.kernel_cpu_estimated
-    assert not state.kernel_cpu_calibrated
+    assert kernel(state) == (2.0, True, False)
     stream.status("degraded")
-    assert state.kernel_cpu_pct == pytest.approx(2.0)
-    for ended in ("failed", "off", "unsupported", "compiling"):
-        stream.status(ended)  # type: ignore[arg-type]
-        assert state.kernel_cpu_pct is None and not state.kernel_cpu_estimated
+    assert kernel(state) == (2.0, True, False)
+    ended: tuple[frames.ProbeStatus, ...] = ("failed", "off", "unsupported", "compiling")
+    for status in ended:
+        stream.status(status)
+        assert kernel(state) == (None, False, False)
 
 
 def test_where_the_kernel_tells_nothing_a_count_costs_what_was_calibrated_in_this_mode(stream: Stream) -> None:
-    probe = stream.state.probes["p"]
+    state, probe = stream.state, stream.state.probes["p"]
     probe.per_count = {("p", "summary"): ("packets", 500.0)}
     stream.counters(packets=(20_000, 20_000))
-    assert probe.kernel_cpu_pct is None, "the kernel measures, and has not yet"
+    assert kernel(state) == (None, False, False), "the kernel measures, and has not yet"
     stream.cost(statistics=None)
-    assert probe.kernel_cpu_pct == pytest.approx(1.0) and probe.is_calibrated
-    probe.per_count = {("p", "details"): ("packets", 500.0)}
-    assert probe.kernel_cpu_pct is None and not probe.is_calibrated
-    probe.per_count = {("p", "summary"): ("bytes", 500.0)}
-    assert probe.kernel_cpu_pct is None
+    assert kernel(state) == (1.0, True, True)
+    for other in (("p", "details"), "packets"), (("p", "summary"), "bytes"):
+        probe.per_count = {other[0]: (other[1], 500.0)}
+        assert kernel(state) == (None, False, False)
 
 
 @pytest.mark.parametrize(
@@ -89,29 +93,31 @@ def test_a_probe_measures_or_has_been_refused_or_is_waited_for(
 
 def test_counters_are_exact_although_rows_lack_what_was_not_listed(stream: Stream) -> None:
     probe = stream.state.probes["p"]
-    stream.cost(ledger={"unlisted": Count(1, 1)})
-    assert probe.counters_are_exact and probe.at_least() == {"unlisted": 1}
-    stream.cost(ledger={"unlisted": Count(0, 1), "missed": Count(1, 1)})
-    assert not probe.counters_are_exact
-    stream.cost(ledger={"lost": Count(1, 4)})
-    assert probe.at_least() == {} and stream.state.ledger_totals() == {"lost": 4}
+
+    def exact(**ledger: Count) -> tuple[bool, dict[str, int]]:
+        stream.cost(ledger=ledger)
+        return probe.counters_are_exact, probe.at_least()
+
+    assert exact(unlisted=Count(1, 1)) == (True, {"unlisted": 1})
+    assert exact(unlisted=Count(0, 1), missed=Count(1, 1)) == (False, {"missed": 1, "unlisted": 1})
+    assert exact(lost=Count(1, 4)) == (True, {})
+    assert stream.state.ledger_totals() == {"lost": 4}
 
 
 # ---- time ----
 
 
 def test_the_time_that_has_passed_ends_with_the_last_whole_interval() -> None:
-    state = State()
-    assert state.elapsed_s is None and state.age_s(5) is None
-    stream = Stream(state)
+    stream, found = Stream(State()), []
+    found.append((stream.state.elapsed_s, stream.state.age_s(103 * SECOND)))
     stream.hello()
-    assert state.elapsed_s is None
-    stream.end()
-    assert state.elapsed_s == 0.0
-    stream.end()
-    assert state.elapsed_s == 1.0
-    assert (state.age_s(103 * SECOND), state.age_s(90 * SECOND)) == (2.0, 0.0)
-    assert (state.first_mono_ns, state.first_wall_ns) == (100 * SECOND, 100 * SECOND + 5)
+    found.append((stream.state.elapsed_s, stream.state.age_s(103 * SECOND)))
+    for _ in range(2):
+        stream.end()
+        found.append((stream.state.elapsed_s, stream.state.age_s(103 * SECOND)))
+    assert found == [(None, None), (None, None), (0.0, 3.0), (1.0, 2.0)]
+    assert stream.state.age_s(90 * SECOND) == 0.0
+    assert (stream.state.first_mono_ns, stream.state.first_wall_ns) == (100 * SECOND, 100 * SECOND + 5)
 
 
 def test_a_rate_needs_a_difference_and_a_time() -> None:

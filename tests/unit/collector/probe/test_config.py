@@ -204,6 +204,49 @@ def test_what_cannot_be_set_is_refused(knobs: dict[str, Any]) -> None:
         config.pack("summary", knobs, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "most", "above"),
+    [
+        ("port", 65535, 65536),
+        ("netns", 0xFFFFFFFF, 0x100000000),
+        ("protocol", "255", "256"),
+        ("flows_one_in", 65536, 65537),
+        ("events_per_s", 1e9, 1.001e9),
+        ("threshold_us", 1e9, 1.001e9),
+        ("rows_per_s", 1e9, 1.001e9),
+        ("own", (1 << 63) - 1, 1 << 63),
+        ("device", "fifteen-bytes-1", "sixteen-bytes-12"),
+    ],
+)
+def test_the_largest_value_is_taken_and_the_next_one_refused(name: str, most: Any, above: Any) -> None:
+    assert len(config.pack("summary", {name: most}, 1)) == config.CONFIG_BYTES
+    with pytest.raises(config.KnobError, match=name if name != "own" else "own"):
+        config.pack("summary", {name: above}, 1)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "per_s", "every_ns", "burst"),
+    [(1, 50, 20_000_000, 12), (2, 50, 40_000_000, 6), (4, 50, 80_000_000, 3), (8, 100, 80_000_000, 3),
+     (1, 256, 3_906_250, 64), (1, 1000, 1_000_000, 64), (1, 3, 333_333_333, 1), (1, 8, 125_000_000, 2)],
+)  # fmt: skip
+def test_each_cpu_has_its_share_of_the_events_and_saves_up_a_quarter_of_a_second(
+    cpus: int, per_s: int, every_ns: int, burst: int
+) -> None:
+    found = packed("details", cpus=cpus, events_per_s=per_s)
+    assert number(found["event_every_ns"]) == every_ns
+    assert number(found["event_burst_ns"]) == every_ns * (burst - 1), "the first event of a burst is free"
+
+
+def test_a_mask_is_of_the_prefix_alone() -> None:
+    assert packed(address="192.0.2.0/24")["mask"] == b"\xff" * 15 + b"\0"
+    assert packed(address="2001:db8::/32")["mask"] == b"\xff" * 4 + bytes(12)
+    assert packed(address="192.0.2.7")["address"] == bytes(10) + b"\xff\xff\xc0\x00\x02\x07"
+
+
+def test_a_new_budget_counts_at_once_on_every_cpu() -> None:
+    assert config.empty_budget(3) == bytes(72)
+
+
 def test_unknown_modes_and_knobs_are_refused_by_name() -> None:
     with pytest.raises(config.KnobError, match="loud"):
         config.pack("loud", {}, 1)
