@@ -27,6 +27,8 @@ PACKETS_PROBE, PACKETS_TABLE, PACKETS_VALUE = "softnet", "cpus", "processed"
 """Where packets are counted: all that the kernel receives on any interface of any namespace."""
 LINKS_PROBE, LINKS_TABLE, LINKS_BYTES, LINKS_PACKETS = "link_rates", "links", "rx_bytes", "rx_packets"
 """Where their size is known."""
+FEW_EVENTS_PER_S = 10.0
+"""So many events over their limit cost nothing that can be measured, and are no news."""
 FULL_BYTES = 1514.0
 """What a wire carries of one packet at most, jumbo frames aside. A larger one stands for several: GRO merged them, or
 nobody has cut it yet."""
@@ -47,7 +49,7 @@ class Spending:
             return "no limit"
         if self.measured is None:
             return "?"
-        if self.measured > self.limit:
+        if self.measured > self.limit + (FEW_EVENTS_PER_S if self.name == "events_per_s" else 0.0):
             return "over"
         # A limit of 0 (no events at all) has no "near".
         return "near" if self.limit and self.measured >= NEAR * self.limit else "ok"

@@ -58,9 +58,9 @@ def of_status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
     moving = {name: ledger[name].delta for name in LEDGER_FAULTS if name in ledger and ledger[name].delta}
     if moving:
         what = ", ".join(f"{figure.number(delta)} {name.replace('_', ' ')}" for name, delta in moving.items())
+        sentence = f"{title}: {what} in the last interval, so its counts are too low"
         yield Match(
-            evidence, "lower-bound", "?", _fixed(f"{title}: counts are a lower bound: {what} in this interval"), 0.0,
-            float(sum(moving.values())), place,
+            evidence, "lower-bound", "?", _fixed(sentence), 0.0, float(sum(moving.values())), place,
             next="The ledger of the probe says what was missed; docs/reference/frames.md explains it.",
         )  # fmt: skip
 
@@ -70,7 +70,7 @@ def of_costs(state: State, budget: Budget) -> Iterator[Match]:
         if one.word == "over":
             unit, of = _COSTS[one.name]
             what = f"{figure.number(one.measured)}{unit} {of}{_dearest(state, one)}"
-            sentence = f"watching costs {what}; budget {figure.number(one.limit)}{unit}"
+            sentence = f"netconsole uses {what}; its budget is {figure.number(one.limit)}{unit}"
             yield Match(
                 Evidence("collector", ""), f"over-budget-{one.name}", "!", _fixed(sentence), 0.0, 0.0,
                 next="Switch off or filter the most expensive probe (pane Cost), or take a smaller profile.",
@@ -83,7 +83,7 @@ _COSTS: dict[Limit, tuple[str, str]] = {
     "ns_per_packet": (" ns", "of kernel time per received packet"),
     "user_cpu_pct": (" %", "of a core in console and collector"),
     "memory_mb": (" MB", "in console and collector"),
-    "events_per_s": (" events/s", "from the probes"),
+    "events_per_s": (" events/s", "of its probes"),
 }
 
 

@@ -95,6 +95,10 @@ class ProbeCost(Saved):
         """Ledger entries, if any, that make the probe's counts a lower bound (≥)."""
         return self._entries(LEDGER_COUNTS)
 
+    def counts_lost_now(self) -> set[str]:
+        """Ledger entries that make the counts of the last interval a lower bound. An unknown one counts as one."""
+        return {name for name in LEDGER_COUNTS if name in self.ledger and self.ledger[name].delta != 0}
+
     @property
     def unmeasured(self) -> int:
         """Counted in the last interval but in no histogram, to save cost (docs/reference/frames.md)."""

@@ -115,6 +115,16 @@ class ProbeState(Saved):
         """Whether its counters are exact, even if rows lack ``unlisted`` counts (docs/reference/frames.md)."""
         return not self.at_least().keys() - {"unlisted"}
 
+    @property
+    def lacks_now(self) -> bool:
+        """Whether the rates of its rows are lower bounds, because the last interval lacks something."""
+        return bool(self.cost.counts_lost_now())
+
+    @property
+    def counters_lack_now(self) -> bool:
+        """The same of its counters."""
+        return bool(self.cost.counts_lost_now() - {"unlisted"})
+
     def counter_history(self, name: str, count: int = SAMPLES) -> list[float | None]:
         """Samples per second of a counter, oldest first; None is unknown."""
         counter = self.counters.get(name)

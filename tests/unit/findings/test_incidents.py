@@ -345,7 +345,7 @@ def test_what_costs_more_than_its_budget_is_a_finding(stream: Stream, manifests:
     stream.end()
     assert matches(stream.state, manifests, Budget(kernel_cpu_pct=5.0)) == []
     (one,) = matches(stream.state, manifests, Budget(kernel_cpu_pct=2.0))
-    assert said(one) == "watching costs 5 % of a core in the kernel, most of it p (5 %); budget 2 %"
+    assert said(one) == "netconsole uses 5 % of a core in the kernel, most of it p (5 %); its budget is 2 %"
 
 
 def test_when_nothing_stands_out_it_says_what_was_looked_at(stream: Stream, manifests: dict[str, Manifest]) -> None:

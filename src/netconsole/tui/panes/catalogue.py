@@ -205,7 +205,7 @@ def _blocks(manifest: Manifest, place: PlaceSpec, probes: Sequence[str]) -> list
     if place.kind == "drawn":
         return [(place.tab, drawn.BLOCKS[place.name](probes))]
     if place.kind == "table":
-        return [(place.tab, table_block(manifest, place.name))]
+        return [(place.tab, table_block(manifest, place.name, brief=place.pane == "overview"))]
     if place.kind == "histogram":
         return [(place.tab, histogram_block(manifest, place.name))]
     names = [(name, table_block) for name in manifest.tables] + [

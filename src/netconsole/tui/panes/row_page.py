@@ -143,9 +143,8 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
     yield [(f"{_INDENT}{'first seen':<14}", "dim"), (events.clock(row.first_seen_ns)[:8], "")]
     yield [(f"{_INDENT}{'last active':<14}", "dim"), (events.clock(row.last_active_ns)[:8], "")]
     yield []
-    lower_bound = bool(state.at_least())
     for value in value_columns(spec):
-        yield _value(row, value.name, value.unit, value.kind == "max", lower_bound)
+        yield _value(row, value.name, value.unit, value.kind == "max", state)
     yield []
     if scene.comparison is not None:
         reference = scene.comparison.reference
@@ -155,7 +154,7 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
     yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", "")
 
 
-def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: bool) -> Line:
+def _value(row: RowState, name: str, unit: str, is_gauge: bool, state: ProbeState) -> Line:
     head: Piece = (f"{_INDENT}{name:<18} ", "dim")
     if is_gauge:
         return [head, (figure.quantity(row.gauges.get(name), unit), "strong")]
@@ -163,12 +162,12 @@ def _value(row: RowState, name: str, unit: str, is_gauge: bool, lower_bound: boo
     rate = row.per_s(name)
     if unit == "ns":
         share = None if rate is None else rate / 1e7
-        written, whole = figure.percent(share, lower_bound), figure.duration(total)
+        written, whole = figure.percent(share, state.lacks_now), figure.duration(total)
         return [head, (figure.fit(written, 16), "strong"), (f" of a core, {whole} in total", "")]
     return [
         head,
-        (figure.fit(figure.rate(rate, unit, lower_bound), 22), "strong"),
-        (f" {figure.count(total, lower_bound)} in total", ""),
+        (figure.fit(figure.rate(rate, unit, state.lacks_now), 22), "strong"),
+        (f" {figure.count(total, bool(state.at_least()))} in total", ""),
     ]
 
 

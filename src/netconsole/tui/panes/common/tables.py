@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +21,9 @@ SPARK = 24
 """Samples (one an interval) that a sparkline in a table shows at most; it takes the room that is left."""
 MAX_ROWS = 2000
 """Rows of one table that are drawn; more than anyone reads, few enough to sort every second."""
+
+QUIET_AFTER_NS = 60 * 10**9
+"""On the overview a row that has counted nothing for so long makes room for others."""
 
 TOTAL_COLUMNS = 9
 """Totals below ten million with all their digits."""
@@ -86,8 +89,8 @@ class Block:
         return (*self.columns[:at], *baseline_cells.COLUMNS, *self.columns[at:])
 
 
-def table_block(manifest: Manifest, name: str) -> Block:
-    """The block of a probe's table."""
+def table_block(manifest: Manifest, name: str, brief: bool = False) -> Block:
+    """The block of a probe's table. ``brief``: rows that have stood still for a minute make room."""
     spec = manifest.tables[name]
     probe = manifest.name
     holds_times = any(value.unit == "ns" for value in spec.value)
@@ -95,8 +98,10 @@ def table_block(manifest: Manifest, name: str) -> Block:
         name=f"{probe}-{name}",
         title=lambda scene: _title(scene, manifest, spec.title or manifest.title, spec.counter, holds_times),
         columns=tuple(_table_columns(spec)),
-        rows=lambda scene: table_rows(scene, probe, name, spec),
-        note=lambda scene: _why_not_in_mode(scene, probe, spec.modes) or why_silent(scene, probe),
+        rows=lambda scene: table_rows(scene, probe, name, spec, brief),
+        note=lambda scene: (
+            _why_not_in_mode(scene, probe, spec.modes) or _quiet(scene, probe, name) or why_silent(scene, probe)
+        ),
         probe=probe,
     )
 
@@ -107,6 +112,13 @@ def _why_not_in_mode(scene: Scene, probe: str, modes: Sequence[Mode]) -> str:
     if state is None or not state.measuring or state.mode in modes:
         return ""
     return f"not watched in mode {state.mode}, to save cost; it is in mode {' and '.join(modes)}"
+
+
+def _quiet(scene: Scene, probe: str, name: str) -> str:
+    """What to say where all rows made room."""
+    state = scene.state.probes.get(probe)
+    table = state.tables.get(name) if state else None
+    return f"nothing for a minute; {len(table.rows)} quiet rows are in its pane" if table and table.rows else ""
 
 
 def histogram_block(manifest: Manifest, name: str) -> Block:
@@ -123,19 +135,23 @@ def histogram_block(manifest: Manifest, name: str) -> Block:
     )
 
 
-def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec) -> list[TableRow]:
-    """All rows, those that are worth most first: suspicious before benign, then by rate, then by total."""
+def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool = False) -> list[TableRow]:
+    """The rows, those that are worth most first: suspicious before benign, then by rate, then by total."""
     state = scene.state.probes.get(probe)
     table = state.tables.get(name) if state else None
     if state is None or table is None or state.mode not in spec.modes:
         return []
-    lower_bound = bool(state.at_least())
-    ranked = sorted(table.rows.values(), key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
+    lower_bounds = state.lacks_now, bool(state.at_least())
+    rows: Iterable[RowState] = table.rows.values()
+    if brief:
+        since_ns = (scene.state.sources[state.source].closed_wall_ns or 0) - QUIET_AFTER_NS
+        rows = [row for row in rows if row.moving or row.last_active_ns >= since_ns or not row.counts]
+    ranked = sorted(rows, key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
     labels = spec.labels
     return [
         TableRow(
             Subject(probe, "table", name, row.key),
-            partial(_row_cells, scene, state, table, row, spec, labels, lower_bound),
+            partial(_row_cells, scene, state, table, row, spec, labels, lower_bounds),
         )
         for row in ranked
     ]
@@ -148,13 +164,14 @@ def _row_cells(
     row: RowState,
     spec: TableSpec,
     labels: Sequence[str],
-    lower_bound: bool,
+    lower_bounds: tuple[bool, bool],
 ) -> dict[str, Cell]:
+    """``lower_bounds``: of what the last interval counted, and of all since the start."""
     cells = {label: _label_cell(spec.label(label), row.labels.get(label)) for label in labels}
     for value in spec.value:
-        cells.update(_value_cells(row, value, lower_bound))
+        cells.update(_value_cells(row, value, lower_bounds[0]))
     total = row.total(spec.sort)
-    cells["total"] = Cell(total_cell(total, lower_bound), total)
+    cells["total"] = Cell(total_cell(total, lower_bounds[1]), total)
     cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
     if scene.comparison is not None:
         value = next(one for one in spec.value if one.name == spec.sort)
@@ -180,7 +197,7 @@ def _histogram_cells(
     scene: Scene, probe: ProbeState, group: HistogramsState, one: HistogramState, spec: HistogramSpec
 ) -> dict[str, Cell]:
     cells = {label: _label_cell(spec.label(label), one.labels.get(label)) for label in _key_names(spec)}
-    lower_bound = bool(probe.at_least() or probe.cost.unmeasured)
+    lower_bound = bool(probe.lacks_now or probe.cost.unmeasured)
     cells["n"] = Cell(figure.number(one.per_s, lower_bound), one.per_s)
     for title, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
         value = one.percentile(percent, "delta") if one.delta.count else None
@@ -224,10 +241,8 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
     count = state.counters[counter].count if counter in state.counters else None
     if count is not None and counter is not None:
         unit = manifest.counters[counter].unit
-        lower_bound = not state.counters_are_exact
-        parts.append(
-            f"{figure.rate(count.per_s, unit, lower_bound)}, {figure.count(count.total, lower_bound)} in total"
-        )
+        rate = figure.rate(count.per_s, unit, state.counters_lack_now)
+        parts.append(f"{rate}, {figure.count(count.total, not state.counters_are_exact)} in total")
     if holds_times and state.cost.unmeasured:
         timed = sum(one.delta.count for group in state.histograms.values() for one in group.rows.values())
         parts.append(f"≈ {figure.number(100 * timed / (timed + state.cost.unmeasured))} % timed")
@@ -272,7 +287,7 @@ def _value_head(value: ColumnSpec) -> str:
         return _head(value.name)
     if value.unit == "ns":
         return f"{_head(value.name)} %"
-    return f"{value.unit or value.name}/s" if value.name == "count" else f"{_head(value.name)}/s"
+    return f"{_head(value.unit or value.name)}/s" if value.name == "count" else f"{_head(value.name)}/s"
 
 
 def _label_columns(spec: TableSpec | HistogramSpec, labels: Sequence[str]) -> list[TableColumn]:

@@ -75,14 +75,21 @@ def _places(host: Host, profile: str) -> list[Line]:
 def second_line(scene: Scene, pane: str, levels: Mapping[str, str], width: int) -> Line:
     """The panes with their keys, those that need attention marked; at the right what all this costs."""
     costs = [[*budget.headline(scene), (" ", "")], budget.short_headline(scene), budget.shortest_headline(scene)]
-    for tabs in (_tabs(pane, levels, True), _tabs(pane, levels, False)):
-        for right in costs:
-            if cells(tabs) + 1 + cells(right) <= width:
+    # Names before the cost, which the pane Cost has; in 80 columns they stand close to their keys.
+    tries = [
+        (_tabs(pane, levels, " "), costs),
+        (_tabs(pane, levels, ""), [*costs, []]),
+        (_tabs(pane, levels, None), costs),
+    ]
+    for tabs, rights in tries:
+        for right in rights:
+            if cells(tabs) + bool(right) + cells(right) <= width:
                 return spread(tabs, right, width)
-    return spread(_tabs(pane, levels, False), [], width)  # the panes' keys come before the cost: pane Cost has it
+    return spread(_tabs(pane, levels, None), [], width)
 
 
-def _tabs(pane: str, levels: Mapping[str, str], titles: bool) -> list[Piece]:
+def _tabs(pane: str, levels: Mapping[str, str], between: str | None) -> list[Piece]:
+    """The panes by key and name, with this between the two; None: only the name of the pane in front."""
     pieces: list[Piece] = [(" ", "")]
     for action in actions.ACTIONS:
         if not action.id.startswith("pane."):
@@ -91,7 +98,9 @@ def _tabs(pane: str, levels: Mapping[str, str], titles: bool) -> list[Piece]:
         number = action.keys.partition(",")[0]
         here = name == pane
         level = levels.get(name, "")
-        title = f" {action.title}" if titles or here else ""
+        title = (
+            f" {action.title}" if between is None and here else "" if between is None else f"{between}{action.title}"
+        )
         tone: Tone = "here" if here else ""
         pieces += [(f"{number}{title}", tone), (level, "act" if level == "!!" else "look"), (" ", "")]
     return pieces[:-1]

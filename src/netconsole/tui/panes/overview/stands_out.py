@@ -31,7 +31,7 @@ def block() -> Block:
     columns = (
         TableColumn("level", "", 2),
         TableColumn("topic", "", 9, spare=2),
-        TableColumn("say", "", 44, grow=6),
+        TableColumn("say", "", 60, grow=6),
         TableColumn("since", "", 14, spare=1),
         TableColumn("history", "", 16, spare=3, grow=1, most=SPARK),
     )

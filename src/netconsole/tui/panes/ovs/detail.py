@@ -95,13 +95,13 @@ def _ranked(
     """The largest rows of the probe with their rate and total; nothing when there is none."""
     if not rows:
         return
-    at_least = bool(scene.state.probes[probe].at_least())
+    state = scene.state.probes[probe]
     ordered = sorted(rows, key=lambda row: (-(row.per_s(value) or 0.0), -(row.total(value) or 0)))
     left = f", {len(rows) - MOST} more" if len(rows) > MOST else ""
     yield [(f"  {title}{left}", "head")]
     for row in ordered[:MOST]:
-        rate = figure.fit(f"{figure.number(row.per_s(value), at_least)}/s", _FIGURE_COLUMNS, right=True)
-        total = figure.fit(figure.count(row.total(value), at_least), _FIGURE_COLUMNS, right=True)
+        rate = figure.fit(f"{figure.number(row.per_s(value), state.lacks_now)}/s", _FIGURE_COLUMNS, right=True)
+        total = figure.fit(figure.count(row.total(value), bool(state.at_least())), _FIGURE_COLUMNS, right=True)
         yield [(f"  {rate}", "strong"), (f" {total} in all  ", "dim"), (what(row), "")]
     yield []
 

@@ -194,7 +194,7 @@ def _is_of(scene: Scene, key: object, way: Way) -> bool:
 
 
 def _way_and_stages(scene: Scene, way: Way) -> Iterator[TableRow]:
-    at_least = bool(scene.state.probes[way.probe].at_least())
+    at_least = scene.state.probes[way.probe].lacks_now
     top = Subject(way.probe, "direction", way.direction, ())
     yield TableRow(top, partial(_way_cells, scene, way, at_least))
     whole = sum(one.delta.sum for one in way.stages.values())
@@ -243,7 +243,7 @@ def _figures(delta: Buckets, total: Buckets, per_s: float | None, at_least: bool
 
 def _device_cells(scene: Scene, way: Way, one: HistogramState) -> dict[str, Cell]:
     state = scene.state.probes[way.probe]
-    cells = _figures(one.delta, one.total, one.per_s, bool(state.at_least()))
+    cells = _figures(one.delta, one.total, one.per_s, state.lacks_now)
     cells["way"] = Cell(figure.safe(way.words, 32), way.words)
     for name in ("from", "to"):
         cells[name] = Cell(figure.safe(one.labels.get(name), 64), str(one.labels.get(name)))

@@ -258,7 +258,7 @@ def _state(level: str, words: str) -> str:
 def _rate(scene: Scene, probe: str, row: RowState | None, name: str, tone: Tone = "") -> Cell:
     state = scene.state.probes.get(probe)
     value = row.per_s(name) if row else None
-    return Cell(figure.number(value, bool(state and state.at_least())), value, tone if value else "dim")
+    return Cell(figure.number(value, bool(state and state.lacks_now)), value, tone if value else "dim")
 
 
 def _depth(row: RowState | None) -> Cell:
