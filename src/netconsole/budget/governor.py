@@ -345,7 +345,7 @@ _WORDS: dict[Limited | Overhead, str] = {
     "ns_per_packet": "kernel time of all probes, ns per received packet",
     "user_cpu_pct": "CPU of console and collector, % of one core",
     "memory_mb": "memory of console and collector, MB",
-    "events_per_s": "events of all probes per second",
+    "events_per_s": "rate of all events, per second",
 }
 
 

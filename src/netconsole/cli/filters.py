@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from netconsole.telemetry.frames import Scalar
 
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="NAME", help="Only this interface.")]
+VmOption = Annotated[
+    str | None, typer.Option("--vm", metavar="NAME", help="Only the device of this VM, where it has one.")
+]
 NetnsOption = Annotated[
     str | None, typer.Option("--netns", metavar="NAME|INODE", help="Only this network namespace; host: the host's.")
 ]
@@ -52,10 +55,11 @@ def given(
     protocol: str | None,
     vlan: int | None = None,
     ethertype: str | None = None,
+    vm: str | None = None,
 ) -> dict[str, str | int]:
-    """The filters that were given, by the names of their knobs."""
+    """The filters that were given, by the names of their options: those of the knobs, and ``vm``."""
     values: dict[str, str | int | None] = {"device": device, "netns": netns, "address": address, "port": port}
-    values |= {"protocol": protocol, "vlan": vlan, "ethertype": ethertype}
+    values |= {"protocol": protocol, "vlan": vlan, "ethertype": ethertype, "vm": vm}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -69,6 +73,11 @@ def narrowed(
     from netconsole.probes.knobs import refusal
 
     wanted: dict[str, Scalar] = {}
+    filters = dict(filters)
+    if (vm := filters.pop("vm", None)) is not None:
+        if "device" in filters:
+            raise bad("--vm", "", "give --vm or --device: both say which device")
+        filters["device"] = _device_of(str(vm), is_far)
     for name, text in filters.items():
         value: Scalar = _inode(str(text), is_far) if name == "netns" else _number(name, text)
         if (why := refusal(name, value, value)) is not None:
@@ -94,6 +103,24 @@ def _number(name: str, text: str | int) -> str | int:
 
 def _of(manifest: Manifest, wanted: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {name: value for name, value in wanted.items() if name in manifest.knobs}
+
+
+def _device_of(vm: str, is_far: bool) -> str:
+    """The tap of a VM on this machine. Raises BadInput where it has none, or several."""
+    from netconsole.base.checker import close
+    from netconsole_collector.names.vms import Vms
+
+    if is_far:
+        raise bad("--vm", "", "with --host give --device: the far host's VMs are not known yet")
+    machines = Vms().taps()
+    taps = machines.get(vm)
+    if taps is None:
+        known = close(vm, sorted(machines)) if machines else "; no VM runs here"
+        raise bad("--vm", "", f'no running VM is named "{safe(vm, 40)}"{known}')
+    if len(taps) != 1:
+        found = f"{len(taps)}: {', '.join(map(safe, taps[:8]))}; give one of them with --device" if taps else "none"
+        raise bad("--vm", "", f"{safe(vm, 40)} must have one tap, and has {found}")
+    return taps[0]
 
 
 def _inode(text: str, is_far: bool) -> int:

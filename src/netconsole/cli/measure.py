@@ -19,6 +19,7 @@ from netconsole.cli.filters import (
     PortOption,
     ProtocolOption,
     VlanOption,
+    VmOption,
     given,
 )
 from netconsole.cli.options import (
@@ -56,6 +57,7 @@ def console(
         Path | None, typer.Option("--record", metavar="FILE", help="Record everything to a new file.")
     ] = None,
     device: DeviceOption = None,
+    vm: VmOption = None,
     netns: NetnsOption = None,
     address: AddressOption = None,
     port: PortOption = None,
@@ -71,7 +73,7 @@ def console(
     if context.invoked_subcommand is not None:
         belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe, "--interval": interval}
         belongs |= {"--baseline": baseline, "--record": record, "--force": force, "--host": host}
-        belongs |= {f"--{name}": True for name in given(device, netns, address, port, protocol, vlan, ethertype)}
+        belongs |= {f"--{name}": True for name in given(device, netns, address, port, protocol, vlan, ethertype, vm)}
         for name, is_given in belongs.items():
             if is_given:
                 raise bad(name, "", f"write it after the command: netconsole {context.invoked_subcommand} {name} …")
@@ -88,7 +90,7 @@ def console(
         from netconsole.compare.baseline import resolve
 
         against = baseline, resolve(baseline)[0]
-    filters = given(device, netns, address, port, protocol, vlan, ethertype)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, vm)
     with approach(host) as way:
         try:
             manifests, chosen, requests = choose(profile, probe, host, filters)
@@ -138,6 +140,7 @@ def snapshot(
     ] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Replace addresses and names by pseudonyms.")] = False,
     device: DeviceOption = None,
+    vm: VmOption = None,
     netns: NetnsOption = None,
     address: AddressOption = None,
     port: PortOption = None,
@@ -166,7 +169,7 @@ def snapshot(
         from netconsole.report import ticket
 
         reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
-    filters = given(device, netns, address, port, protocol, vlan, ethertype)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, vm)
     with approach(host) as way:
         manifests, chosen, requests = choose(profile, probe, host, filters)
         from netconsole.run import headless

@@ -19,6 +19,7 @@ from netconsole.cli.filters import (
     PortOption,
     ProtocolOption,
     VlanOption,
+    VmOption,
     given,
 )
 from netconsole.cli.options import (
@@ -75,6 +76,7 @@ def record(
         str | None, typer.Option("--note", metavar="TEXT", help="A note for the reader: what the recording shows.")
     ] = None,
     device: DeviceOption = None,
+    vm: VmOption = None,
     netns: NetnsOption = None,
     address: AddressOption = None,
     port: PortOption = None,
@@ -102,7 +104,7 @@ def record(
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
     interval_s = interval_of(interval)
     max_bytes, max_s = bounds(max_size, max_time)
-    filters = given(device, netns, address, port, protocol, vlan, ethertype)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, vm)
     with approach(host) as way:
         manifests, chosen, requests = choose(profile, probe, host, filters)
         there = enter(way, manifests)

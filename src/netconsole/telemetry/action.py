@@ -30,8 +30,10 @@ class BudgetAction:
 
 
 def describe(action: BudgetAction) -> str:
-    """An action in one sentence: ``counters alone (kernel time of all probes …: 5.03, limit 2)``."""
-    figures = "" if action.measured is None else f": {action.measured:.3g}"
-    limit = "" if action.limit is None else f", limit {action.limit:g}"
-    why = f"{action.because}{figures}{limit}"
-    return f"{action.action}: {why}" if action.measured is None else f"{action.action} ({why})"
+    """In a sentence: ``counters alone: kernel time of all probes is 5.03 % of one core, the limit is 2``."""
+    if action.measured is None:
+        return f"{action.action}: {action.because}"
+    what, comma, unit = action.because.rpartition(", ")
+    measured = f"{what} is {action.measured:.3g} {unit}" if comma else f"{unit} is {action.measured:.3g}"
+    limit = "" if action.limit is None else f", the limit is {action.limit:g}"
+    return f"{action.action}: {measured}{limit}"

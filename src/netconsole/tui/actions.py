@@ -54,6 +54,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("previous", "shift+tab,left", "Previous table", "go to the previous table or tab", "next_table(-1)", "main"),
     Hotkey("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
     Hotkey("unfilter", "escape", "Show all", "remove the filter", "unfilter", "main"),
+    Hotkey("maximise", "z", "Maximise", "this table alone; again: all of them", "maximise", "main"),
     Hotkey("knobs", "e", "Edit knobs", "change filters, budget and mode of a probe", "app.knobs", "main", "e knobs"),
     Hotkey("pin", "u", "Undo, pin", "take back what the budget reduced; again: unpin", "app.pin", "main"),
     Hotkey("table.up", "up,k", "Up", "one row up", "cursor(-1)", "table"),

@@ -69,6 +69,15 @@ class Vms:
         self._asked_in_vain = self._asked_in_vain or vm is None
         return vm.name if vm else None
 
+    def taps(self) -> Dict[str, List[str]]:
+        """The taps of every VM by its name, as of a scan now."""
+        self._scan_if_due()
+        found = {vm.name: [] for vm in self._vms.values()}  # type: Dict[str, List[str]]
+        for tap, owners in sorted(self._taps.items()):
+            for vm in owners:
+                found.setdefault(vm.name, []).append(tap)
+        return found
+
     def refresh(self) -> None:
         """Call this once in each interval. It notices VMs that have ended, and looks again for what was not found."""
         ended = [vm for vm in self._vms.values() if _started(self._path(vm.pid, "stat")) != vm.started]

@@ -604,3 +604,13 @@ async def test_only_what_changed_is_refreshed(monkeypatch: pytest.MonkeyPatch) -
         table.show([TableRow(changed.key, cells), *others], now_s=0.0, title=table.title, note=table.note)
         ((region,),) = refreshed
         assert region.height == 1 and region.width < table.size.width
+
+
+async def test_z_gives_a_table_all_lines_and_takes_them_back() -> None:
+    async with running() as one:
+        titles = ("STANDS OUT ·", "Drops ·", "Sockets ·", "─ Interfaces ─")
+        assert all(title in one.text() for title in titles)
+        alone = await one.press("tab", "z")
+        assert [title for title in titles if title in alone] == ["Drops ·"]
+        whole = await one.press("z")
+        assert all(title in whole for title in titles)

@@ -135,7 +135,7 @@ def test_an_excess_is_answered_with_a_command_that_says_why() -> None:
     session.second(3.0)
     ((what, mode, why),) = session.done
     assert (what, mode) == ("set", "counters")
-    assert why is not None and "limit 2" in why and session.state.probes[NAME].why == why
+    assert why is not None and "the limit is 2" in why and session.state.probes[NAME].why == why
     assert [(action.probe, action.measured, action.limit) for action in enforcer.actions] == [(NAME, 3.0, 2.0)]
 
 

@@ -112,7 +112,12 @@ def test_where_the_kernel_tells_no_run_times_the_calibration_stands_for_them() -
 
 def test_a_limit_of_no_events_is_kept_or_broken() -> None:
     assert named(measured(events=0), Budget(events_per_s=0))["events_per_s"].word == "ok"
-    assert named(measured(events=1), Budget(events_per_s=0))["events_per_s"].word == "over"
+    assert named(measured(events=11), Budget(events_per_s=0))["events_per_s"].word == "over"
+
+
+def test_a_few_events_are_no_news() -> None:
+    for events, limit in ((1, 0), (10, 0), (105, 100)):
+        assert named(measured(events=events), Budget(events_per_s=limit))["events_per_s"].word in ("ok", "near")
 
 
 def test_what_measuring_takes_and_what_the_machine_does_are_known() -> None:

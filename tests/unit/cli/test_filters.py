@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from netconsole.base.errors import BadInput
@@ -10,6 +12,7 @@ from netconsole.cli.main import run
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import ProbeChoice, Profile
+from netconsole_collector.names.vms import Vms
 
 MANIFESTS = {name: shipped(name) for name in ("kernel_drops", "socket_drops", "softnet")}
 PROFILE = Profile("p", probes={name: ProbeChoice() for name in MANIFESTS})
@@ -44,6 +47,22 @@ def test_what_is_no_filter_is_one_line(filters: dict[str, str | int], said: str)
     with pytest.raises(BadInput) as error:
         narrowed(PROFILE, MANIFESTS, filters, is_far=False)
     assert said in str(error.value) and "\x1b" not in str(error.value)
+
+
+def test_a_vm_stands_for_its_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    taps = {"web-07": ["vnet3"], "two": ["vnet4", "vnet5"], "none": []}
+    monkeypatch.setattr(Vms, "taps", lambda _: taps)
+    chosen = narrowed(PROFILE, MANIFESTS, given(None, None, None, None, None, vm="web-07"), is_far=False)
+    assert {one.name: one.knobs for one in plan(chosen, MANIFESTS)}["kernel_drops"]["device"] == "vnet3"
+    for vm, said in (
+        ("two", "two must have one tap, and has 2: vnet4, vnet5; give one of them with --device"),
+        ("none", "none must have one tap, and has none"),
+        ("web-7", 'no running VM is named "web-7"; did you mean "web-07"?'),
+    ):
+        with pytest.raises(BadInput, match=re.escape(said)):
+            narrowed(PROFILE, MANIFESTS, {"vm": vm}, is_far=False)
+    with pytest.raises(BadInput, match="both say which device"):
+        narrowed(PROFILE, MANIFESTS, {"vm": "web-07", "device": "lo"}, is_far=False)
 
 
 def test_a_filter_that_no_probe_has_is_refused() -> None:

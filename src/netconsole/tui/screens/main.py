@@ -51,6 +51,8 @@ class PaneView(Vertical):
         self.tabs.add_class("tabs")
         self.active = pane.blocks[0].block.name if pane.blocks else ""
         self.one_at_a_time = False
+        self.maximised = False
+        """Whether the user wants one table alone; the others are under tabs."""
         self.hidden = left_out(None, pane)
         """Blocks that are left out now: they have nothing to show."""
 
@@ -76,8 +78,9 @@ class PaneView(Vertical):
         fixed = [row[0].lines or 0 for row in there]
         low = height < sum(fixed) + LEAST_TABLE_LINES * sum(1 for lines in fixed if not lines)
         narrow = any(len(row) > 1 for row in there) and width < SIDE_BY_SIDE_COLUMNS
-        self.one_at_a_time = len(blocks) > 1 and (low or narrow)
-        self.answer_first = self.one_at_a_time and rows > 1 and bool(fixed[0]) and height >= 2 * LEAST_TABLE_LINES + 4
+        self.one_at_a_time = len(blocks) > 1 and (low or narrow or self.maximised)
+        roomy = height >= 2 * LEAST_TABLE_LINES + 4 and not self.maximised
+        self.answer_first = self.one_at_a_time and rows > 1 and bool(fixed[0]) and roomy
         if self.active in self.hidden or (self.answer_first and self.active == blocks[0].block.name):
             self.active = blocks[1 if self.answer_first else 0].block.name
         self.tabs.display = self.one_at_a_time
@@ -294,6 +297,16 @@ class MainScreen(Screen[None]):
             view.turn(step)
             self._lay_out()
             self.set_focus(next((table for _, table in list(view.tables_shown())[::-1]), None))
+        self._redraw()
+
+    def action_maximise(self) -> None:
+        """Gives all lines to the table with the focus, or all tables their lines again."""
+        table = self.table()
+        self.view.maximised = not self.view.maximised
+        if table is not None:
+            self.view.active = table.name or self.view.active
+        self._lay_out()
+        self.set_focus(table)
         self._redraw()
 
     def action_filter(self) -> None:

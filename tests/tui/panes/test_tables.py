@@ -1,0 +1,57 @@
+"""Rows of any table: a lower bound is one as long as something is missing, and what stands still makes room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netconsole.probes.catalogue import shipped
+from netconsole.session.protocol import Connection
+from netconsole.tui.panes.common.tables import Block, table_block
+from netconsole.tui.scene.scene import Scene
+from tests.support.fake_collector import Scenario
+from tests.support.tui.played import PROFILE, PlayedSession
+
+DROPS = "kernel_drops"
+MANIFESTS = {DROPS: shipped(DROPS)}
+
+
+def row(device: str, delta: int, total: int) -> dict[str, Any]:
+    labels = {"reason": "NO_SOCKET", "location": "udp_rcv", "device": device, "class": "benign", "provenance": "kernel"}
+    return {"labels": labels, "counts": {"count": (delta, total)}}
+
+
+def interval(missed: int, *rows: dict[str, Any]) -> Scenario:
+    """An interval in which so many runs were missed; they are ``total`` after the first."""
+    made = Scenario().counters(DROPS, drops=(8, 80)).table(DROPS, "drops", list(rows))
+    ledger = {"missed": {"delta": missed, "total": 2}}
+    return made.frame("cost", DROPS, interval_ns=10**9, ledger=ledger).end()
+
+
+def shown(session: PlayedSession, block: Block) -> dict[str, tuple[str, str]]:
+    """Rate and total by device."""
+    scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
+    rows = [one.cells for one in block.rows(scene)]
+    return {one["device"].text: (one["count"].text, one["total"].text) for one in rows}
+
+
+def test_a_rate_is_a_lower_bound_only_in_the_interval_that_lacks_something() -> None:
+    session, block = PlayedSession(Scenario().hello().status(DROPS)), table_block(MANIFESTS[DROPS], "drops")
+    session.play(interval(2, row("eth0", 8, 80)))
+    assert shown(session, block) == {"eth0": ("≥8", "≥80")}
+    session.play(interval(0, row("eth0", 8, 88)))
+    assert shown(session, block) == {"eth0": ("8", "≥88")}
+    scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
+    assert block.title(scene) == "Drops · 8 packets/s, ≥80 in total"
+
+
+def test_on_the_overview_rows_that_stand_still_for_a_minute_make_room() -> None:
+    session = PlayedSession(Scenario().hello().status(DROPS))
+    brief, whole = table_block(MANIFESTS[DROPS], "drops", brief=True), table_block(MANIFESTS[DROPS], "drops")
+    session.play(interval(0, row("eth0", 8, 80), row("eth1", 1, 1)))
+    for tick in range(61):
+        session.play(interval(0, row("eth0", 1, 81 + tick)))
+    assert shown(session, brief).keys() == {"eth0"} and shown(session, whole).keys() == {"eth0", "eth1"}
+    for _ in range(61):
+        session.play(interval(0))
+    scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
+    assert brief.rows(scene) == [] and brief.note(scene) == "nothing for a minute; 2 quiet rows are in its pane"
