@@ -357,7 +357,7 @@ async def test_knobs_are_checked_as_in_a_profile_and_set_on_the_running_probe() 
         form = one.app.screen
         form.query_one("#knob-port", Input).value = "99999"
         text = await one.press("enter")
-        assert "port: expected a whole number from 0 to 65535, found 99999" in text
+        assert "port: expected a whole number from 0 to 65535, P,Q or from:P,to:Q, found 99999" in text
         assert one.session.asked == []
         form.query_one("#knob-port", Input).value = "443"
         form.query_one("#knob-mode", Input).value = "details"
