@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,8 +22,8 @@ from netconsole.budget.enforcer import Enforcer
 from netconsole.escalation import crossings
 from netconsole.escalation.crossings import Crossing
 from netconsole.escalation.investigation import EVENTS_PER_S, FOR_S, KERNEL_CPU_PCT, Investigation
+from netconsole.escalation.namespaces import NamespaceInodes
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.host.reach import namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
 from netconsole.profile.plan import plan
@@ -85,7 +84,7 @@ class Escalator:
 
         ``host``: the one that is measured.
         """
-        self._host = host
+        self._namespaces = NamespaceInodes(host)
         self._described: Host | None = None
         self._session = session
         self._enforcer = enforcer
@@ -114,6 +113,7 @@ class Escalator:
 
         Returns what is done, in one line. Raises Unable.
         """
+        self._namespaces.ask(dict(labels))
         with self._lock:
             with self._session.view() as state:
                 told = self._asked_for(state, probe, labels)
@@ -133,7 +133,7 @@ class Escalator:
         if running is not None:
             until = "" if running.ends_s is None else ", and the frames after it are kept for some seconds more"
             raise Unable(f"details of {figure.safe(running.crossing.says, 80)} run already{until}")
-        filters = crossings.narrowing(labels, manifest.knobs, partial(namespace_inode, self._host))
+        filters = crossings.narrowing(labels, manifest.knobs, self._namespaces.inode)
         rule = Escalation(probe, "", "", None, 0.0, {}, FOR_S, EVENTS_PER_S, KERNEL_CPU_PCT)
         crossing = Crossing(rule, labels, 0.0, crossings.named(dict(labels)))
         narrowed = " ".join(f"{name}={value}" for name, value in filters.items())
@@ -190,7 +190,7 @@ class Escalator:
     def _check_rules(self, state: State, at_s: float) -> None:
         for number, rule in enumerate(self._enforcer.profile.escalations):
             crossing = None if at_s < self._quiet_until_s.get(number, 0.0) else crossings.worst(state, rule)
-            if crossing is None:
+            if crossing is None or not self._namespaces.is_ready(dict(crossing.labels)):
                 continue
             self._quiet_until_s[number] = at_s + rule.for_s + rule.keep_s + rule.pause_s
             if self._start(state, crossing, at_s):
@@ -199,7 +199,7 @@ class Escalator:
     def _start(self, state: State, crossing: Crossing, at_s: float) -> bool:
         rule, manifest = crossing.rule, self._manifests[crossing.rule.probe]
         self._described = state.host
-        filters = crossings.focus(crossing.labels, manifest.knobs, partial(namespace_inode, self._host))
+        filters = crossings.focus(crossing.labels, manifest.knobs, self._namespaces.inode)
         why_not = self._why_not(filters)
         if filters is None or why_not is not None:
             self._tell(at_s, rule.probe, "no details", f"{crossing.says}, but {why_not}", crossing)

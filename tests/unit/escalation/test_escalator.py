@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -14,8 +15,11 @@ import pytest
 from netconsole.base.errors import BadInput, Unable
 from netconsole.budget.enforcer import Enforcer
 from netconsole.cli.main import run
+from netconsole.escalation import namespaces
 from netconsole.escalation.crossings import focus, worst
 from netconsole.escalation.escalator import Escalator
+from netconsole.far.address import Address
+from netconsole.far.host import ThisHost
 from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
@@ -329,3 +333,36 @@ def test_asked_again_an_investigation_ends_and_another_one_has_to_wait(tmp_path:
     assert "tap1" in escalator.investigate(NAME, (("device", "tap1"),))
     with pytest.raises(Unable, match="has no details"):
         escalator.investigate("link_rates", KEY)
+
+
+class StalledHost(ThisHost):
+    """A far host that answers when it is let."""
+
+    address = Address("far")  # type: ignore[assignment]
+
+
+def test_a_far_host_that_does_not_answer_holds_up_no_interval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answers, asked = threading.Event(), threading.Semaphore(0)
+
+    def inode(host: object, name: str) -> int:
+        asked.release()
+        assert answers.wait(60)
+        return 77
+
+    monkeypatch.setattr(namespaces, "namespace_inode", inode)
+    session = FakeSession()
+    enforcer = Enforcer(session, PROFILE, MANIFESTS)  # type: ignore[arg-type]
+    escalator = Escalator(session, enforcer, MANIFESTS, tmp_path, StalledHost())  # type: ignore[arg-type]
+    escalator.start()
+    there = {**LABELS, "netns": "red"}
+    session.second(200, labels=there)
+    assert asked.acquire(timeout=60)
+    session.second(200, labels=there)
+    assert session.loaded == [] and not asked.acquire(blocking=False)
+    answers.set()
+    for thread in threading.enumerate():
+        if thread.name == "namespace":
+            thread.join(60)
+    session.second(200, labels=there)
+    assert session.loaded[0].knobs["netns"] == 77
+    escalator.close()
