@@ -1,8 +1,8 @@
 """One connection of the system's ssh to a host. All programs there run over it (multiplexing).
 
 ssh has its own configuration, agent, jump hosts and questions: it asks on the terminal, and we never see a password or
-key. Its control socket is in a directory that only this user can enter. The connection ends with this process, however
-this process ends.
+key. Its control socket is where only this user can make files, and ssh removes it when it ends. The connection ends
+with this process, however this process ends.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import contextlib
 import ctypes
 import os
 import re
-import shutil
+import secrets
 import signal
+import stat
 import subprocess
-import tempfile
 import threading
 from pathlib import Path
 
+from netconsole.base import paths
 from netconsole.base.errors import Unable
 from netconsole.far import troubles
 from netconsole.far.address import Address
@@ -30,7 +31,9 @@ NOTICE_S = 4
 _LOOK_S = 0.02
 _COMPLAINT_BYTES = 4096
 _PREFIX = "netconsole-ssh-"
-_NAME = re.compile(_PREFIX + r"(\d+)-\w+")
+_NAME = re.compile(_PREFIX + r"(\d+)-[\w.]+")
+_LONGEST_PATH = 90
+"""ssh adds 17 characters while it makes the socket; the kernel takes 107 (unix(7))."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -59,7 +62,7 @@ class SshLine:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._lock = threading.Lock()
-        self._directory: Path | None = None
+        self._socket: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._has_ended = threading.Event()
         self._has_ended.set()
@@ -73,16 +76,16 @@ class SshLine:
                 raise Unable(f"{self.address}: the connection was closed")
             if not self._has_ended.is_set():
                 return
-            self._directory = self._directory or _private_directory()
+            socket = self._socket = self._socket or _socket_path()
             with contextlib.suppress(OSError):
-                self._socket.unlink()
+                socket.unlink()
             self._complaint = b""
             self._has_ended.clear()
             begun = threading.Event()
             # A thread of its own: the kernel ends ssh when the thread that started it has gone.
             threading.Thread(target=self._run, args=(may_ask, begun), name="ssh", daemon=True).start()
             begun.wait()
-            while not self._socket.exists():
+            while not socket.exists():
                 if self._has_ended.wait(_LOOK_S) or self._is_closed:
                     raise Unable(troubles.of_connection(self.address, self._complaint.decode("utf-8", "replace")))
 
@@ -104,18 +107,14 @@ class SshLine:
             if not self._has_ended.wait(1.0):
                 process.kill()
         with self._lock:
-            if self._directory is not None:
-                shutil.rmtree(self._directory, ignore_errors=True)
-                self._directory = None
-
-    @property
-    def _socket(self) -> Path:
-        assert self._directory is not None
-        return self._directory / "s"
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.unlink()
 
     def _ssh(self, *more: str) -> list[str]:
         address = self.address
-        options = [*(f"{name}={value}" for name, value in _OPTIONS.items()), *more, f"ControlPath={self._socket}"]
+        socket = str(self._socket).replace("%", "%%")
+        options = [*(f"{name}={value}" for name, value in _OPTIONS.items()), *more, f'ControlPath="{socket}"']
         vector = [SSH, "-T", *(part for option in options for part in ("-o", option))]
         vector += ["-l", address.user] if address.user else []
         return vector + (["-p", str(address.port)] if address.port else [])
@@ -151,12 +150,32 @@ def _end_with_us() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _private_directory() -> Path:
-    """A new one, of mode 0700. Those of consoles that were killed are removed."""
-    place = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-    for old in place.glob(f"{_PREFIX}*"):
-        match = _NAME.fullmatch(old.name)
-        with contextlib.suppress(OSError):
-            if match and not Path("/proc", match[1]).exists() and old.lstat().st_uid == os.geteuid():
-                shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
+def _socket_path() -> Path:
+    """A new name where only this user can make files, so that no directory of its own stays if we are killed.
+
+    Sockets of consoles that were killed together with their ssh are removed. Raises Unable.
+    """
+    name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(2)}"
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    cache = paths.user_cache()
+    with contextlib.suppress(OSError):
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place in (Path(runtime), cache, Path("/run/user", str(os.geteuid())), Path("/run")):
+        if place.is_absolute() and len(os.fsencode(place / name)) <= _LONGEST_PATH and _is_private(place):
+            for old in place.glob(f"{_PREFIX}*"):
+                match = _NAME.fullmatch(old.name)
+                with contextlib.suppress(OSError):
+                    if match and not Path("/proc", match[1]).exists():
+                        old.unlink()
+            return place / name
+    raise Unable("no place for ssh's socket: set XDG_RUNTIME_DIR to a directory that only this user can write")
+
+
+def _is_private(place: Path) -> bool:
+    """Whether nobody else can make files in this directory."""
+    try:
+        status = place.stat()
+    except OSError:
+        return False
+    is_open = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not is_open

@@ -150,8 +150,10 @@ def test_however_the_line_breaks_nothing_is_left_there_and_it_is_joined_again(se
             await_that(partial(are_gone, mine, 1 if whom == "a program's ssh" else len(mine)))
             server.cut(False)
             await_that(there)
+        assert len(server.sockets()) == 1
         process.kill()
         await_that(lambda: not there())
+        await_that(lambda: not server.sockets())
     before.assert_nothing_more(set())
 
 

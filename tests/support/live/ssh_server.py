@@ -82,7 +82,11 @@ class SshServer:
     def environment(self) -> dict[str, str]:
         """With this server's ssh, and a cache of its own."""
         path = f"{self.place}/bin:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(self.place / "cache")}
+        return {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(self.place / "cache"), "XDG_RUNTIME_DIR": ""}
+
+    def sockets(self) -> list[Path]:
+        """What the client's ssh has for its connections."""
+        return [*(self.place / "cache").rglob("netconsole-ssh-*")]
 
     def shell(self, script: str = _SHELL) -> None:
         """What a login runs from now on; the command is in $SSH_ORIGINAL_COMMAND."""
