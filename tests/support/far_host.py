@@ -9,6 +9,7 @@ from netconsole.base.paths import collector_package
 from netconsole.far.about import About
 from netconsole.far.address import Address
 from netconsole.far.compiling import FarCompiler
+from netconsole.far.host import READER
 from netconsole.far.program import Launch
 
 _RUN = (
@@ -36,6 +37,14 @@ class NearHost:
     def collector(self, *arguments: str) -> Launch:
         """Not used."""
         raise NotImplementedError
+
+    def measuring(self) -> Launch:
+        """Not used."""
+        raise NotImplementedError
+
+    def answering(self) -> Launch:
+        """See AnyHost."""
+        return self.launch_of(READER)
 
     def also_close(self, callback: Callable[[], None]) -> None:
         self._closers.append(callback)

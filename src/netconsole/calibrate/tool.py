@@ -66,7 +66,7 @@ class Tool:
     def __init__(self, host: AnyHost = THIS_HOST) -> None:
         self._host = host
         try:
-            self._process = CollectorProcess(host.collector())
+            self._process = CollectorProcess(host.measuring())
         except CollectorGone as error:
             raise Unable(str(error)) from None
         self._ids = itertools.count(1)

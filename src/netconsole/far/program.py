@@ -17,6 +17,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from netconsole.far import archive
 
@@ -50,6 +51,29 @@ class Launch:
     def is_far(self) -> bool:
         """Whether it runs on another machine."""
         return self.told is not None
+
+
+class RunningProgram(Protocol):
+    """A program that runs."""
+
+    received_bytes: int
+    """Bytes of its output so far."""
+
+    @property
+    def pid(self) -> int:
+        """The id of the process on this machine."""
+
+    def send(self, line: bytes) -> None:
+        """Queue input without blocking. Raises Gone."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its output as it arrives, until it ends."""
+
+    def why(self) -> str:
+        """Why it ended, in one line. Call after chunks()."""
+
+    def close(self) -> None:
+        """End it. Idempotent. Any thread may call this."""
 
 
 class ProgramProcess:
@@ -91,6 +115,11 @@ class ProgramProcess:
     def pid(self) -> int:
         """The id of the process on this machine, which is also the id of its process group."""
         return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process on this machine has ended."""
+        return self._process.poll() is not None
 
     def send(self, line: bytes) -> None:
         """Queue input without blocking. Raises Gone when the program ended or no longer reads."""

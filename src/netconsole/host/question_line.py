@@ -20,11 +20,10 @@ import msgspec
 
 from netconsole.base.errors import Unable
 from netconsole.base.figure import safe
-from netconsole.far.program import Gone, Launch, ProgramProcess
+from netconsole.far.program import Gone, Launch, ProgramProcess, RunningProgram
 from netconsole.host.target import Moment
 from netconsole_collector.primitives.server import HEAD, MAX_MESSAGE_BYTES, VERSION
 
-MODULE = "netconsole_collector.primitives.server"
 ANSWER_S = 10.0
 """How long one line of questions may take. An interval's take milliseconds and a round trip."""
 KEEP_S = 60.0
@@ -63,19 +62,19 @@ class _Trip(NamedTuple):
 
 
 class QuestionLine:
-    """``launch`` starts the program; see :meth:`netconsole.far.host.AnyHost.launch_of`. Any thread may use it."""
+    """``start`` starts the program; see :meth:`netconsole.far.host.AnyHost.answering`. Any thread may use it."""
 
-    def __init__(self, launch: Callable[[], Launch]) -> None:
+    def __init__(self, start: Callable[[], RunningProgram | Launch]) -> None:
         self.generation = 0
         """How often the line was opened: what was open there before is gone."""
         self.cpu_ns = 0
         """CPU time of the program there so far."""
         self.memory_kb = 0
         """Its share of memory (PSS), or what is resident where the kernel tells no share."""
-        self._launch = launch
+        self._start_program = start
         self._trip: _Trip | None = None
         self._lock = threading.Lock()
-        self._program: ProgramProcess | None = None
+        self._program: RunningProgram | None = None
         self._hello: Future[Greeting] = Future()
         self._awaited: dict[int, Future[tuple[int, int, memoryview]]] = {}
         self._ids = itertools.count(1)
@@ -165,7 +164,8 @@ class QuestionLine:
 
     def _start(self) -> None:
         try:
-            program = ProgramProcess(self._launch(), "the reader of facts")
+            started = self._start_program()
+            program = ProgramProcess(started, "the reader of facts") if isinstance(started, Launch) else started
         except (Gone, Unable) as error:
             self._lost_at, self._why = time.monotonic(), str(error)
             raise _lost(self._why) from None
@@ -175,7 +175,7 @@ class QuestionLine:
         self.generation += 1
         threading.Thread(target=self._listen, args=(program, self._hello), name="far line", daemon=True).start()
 
-    def _listen(self, program: ProgramProcess, hello: Future[Greeting]) -> None:
+    def _listen(self, program: RunningProgram, hello: Future[Greeting]) -> None:
         rest = bytearray()
         why = ""
         try:
@@ -210,7 +210,7 @@ class QuestionLine:
             future.set_result((mono_ns, wall_ns, memoryview(message)[HEAD.size :]))
         return 4 + size
 
-    def _lose(self, why: str, of: ProgramProcess | None = None) -> None:
+    def _lose(self, why: str, of: RunningProgram | None = None) -> None:
         with self._lock:
             program = self._program
             if program is None or (of is not None and program is not of):

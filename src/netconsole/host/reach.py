@@ -6,13 +6,12 @@ import weakref
 from contextlib import closing
 from threading import Lock
 
-from netconsole.far.archive import SILENCE_S
 from netconsole.far.host import AnyHost
-from netconsole.far.program import Launch
+from netconsole.far.program import Launch, RunningProgram
 from netconsole.host import identity
 from netconsole.host.far_target import FarTarget
 from netconsole.host.here import HERE
-from netconsole.host.question_line import MODULE, QuestionLine
+from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import Target
 from netconsole.telemetry.frames import Host
 
@@ -44,11 +43,11 @@ def line_of(host: AnyHost) -> QuestionLine:
         if line is None:
             there = weakref.ref(host)
 
-            def launch() -> Launch:
+            def start() -> RunningProgram | Launch:
                 now = there()
                 assert now is not None
-                return now.launch_of(MODULE, str(SILENCE_S))
+                return now.answering()
 
-            line = _lines[host] = QuestionLine(launch)
+            line = _lines[host] = QuestionLine(start)
             host.also_close(line.close)
         return line

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from netconsole.far.program import Gone, Launch, ProgramProcess
+from netconsole.far.program import Gone, Launch, ProgramProcess, RunningProgram
 from netconsole.telemetry.frames import MAX_LINE_BYTES, AnyFrame, FrameError, decode
 
 CollectorGone = Gone
@@ -16,13 +16,15 @@ CollectorGone = Gone
 class CollectorProcess:
     """One run of the collector. Raises CollectorGone when it cannot start."""
 
-    def __init__(self, launch: Launch | Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, start: RunningProgram | Launch | Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
+        """``start``: how to start it, or what runs already."""
         self.broken_frames = 0
         """How many lines were no frames."""
         self.last_broken: str | None = None
-        self._program = ProgramProcess(
-            launch if isinstance(launch, Launch) else Launch(launch), "the collector", environment=environment
-        )
+        launch = Launch(start) if isinstance(start, Sequence) else start
+        self._program = ProgramProcess(launch, "the collector", environment) if isinstance(launch, Launch) else launch
 
     @property
     def pid(self) -> int:

@@ -291,7 +291,7 @@ class LiveSession:
             if self._closing.is_set():
                 return "closing"
             try:
-                process = self._process = CollectorProcess(self._host.collector(), self._environment)
+                process = self._process = CollectorProcess(self._host.measuring(), self._environment)
             except (CollectorGone, Unable) as error:
                 return str(error)
         try:
@@ -334,9 +334,9 @@ class LiveSession:
                 self._relate_clocks()
 
     def _with_reader(self, cost: frames.Cost) -> frames.Cost:
-        """On a far host the reader of the sources is a process beside the collector: its cost is added there."""
+        """Where the far host compiles, a process beside the collector reads the sources: its cost is added there."""
         line, usage = self._questions, cost.usage
-        if line is None or usage is None:
+        if line is None or usage is None or self._host.compiler is not None:
             return cost
         used_ns, self._reader_ns = max(0, line.cpu_ns - self._reader_ns), line.cpu_ns
         rss_kb, pss_kb = usage.rss_kb, usage.pss_kb

@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from netconsole_collector.kernel.usage import pss_kb, rss_kb
 from netconsole_collector.primitives.answers import Answerer
@@ -124,30 +124,18 @@ class Lane:
 
 
 class Server:
-    """Reads lines, and gives them to their lanes."""
+    """Gives lines to their lanes. ``write`` is called with one message at a time."""
 
-    def __init__(self, silence_s: float) -> None:
-        self._silence_s = silence_s
+    def __init__(self, write: Callable[[bytes], None]) -> None:
         self._lanes: Dict[int, Lane] = {}
-        self._write_lock = threading.Lock()
+        self._write = write
 
-    def run(self) -> None:
-        """Returns when the input ends. Without a line for ``silence_s`` the kernel ends the process (SIGALRM)."""
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        self._write(_hello())
-        rest = b""
-        while True:
-            if self._silence_s:
-                signal.setitimer(signal.ITIMER_REAL, self._silence_s)
-            chunk = os.read(0, _CHUNK_BYTES)
-            if not chunk:
-                return
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if line.strip():
-                    self._take(json.loads(line.decode("utf-8", "surrogateescape")))
-            if len(rest) > MAX_LINE_BYTES:
-                raise ValueError("a line of more than {} MB".format(MAX_LINE_BYTES >> 20))
+    def take(self, text: bytes) -> None:
+        """One line. What makes no sense ends the process."""
+        try:
+            self._take(json.loads(text.decode("utf-8", "surrogateescape")))
+        except (ValueError, TypeError, AttributeError) as error:
+            refuse(str(error))
 
     def _take(self, line: Dict[str, Any]) -> None:
         number = line.get("lane", 0)
@@ -162,29 +150,48 @@ class Server:
             self._lanes[number] = Lane(self._write)
         self._lanes[number].lines.put(line)
 
-    def _write(self, message: bytes) -> None:
+
+def refuse(why: str) -> None:
+    """Ends the process."""
+    sys.stderr.write("what was asked makes no sense: {}\n".format(why[:200]))
+    sys.stderr.flush()
+    os._exit(2)
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """A process of its own. ``arguments``: after how many seconds without a line to end (SIGALRM); none: never."""
+    silence_s = float(arguments[0]) if arguments else 0.0
+    tidy()
+    write_lock = threading.Lock()
+
+    def write(message: bytes) -> None:
         view = memoryview(message)
-        with self._write_lock:
+        with write_lock:
             while view:
                 try:
                     view = view[os.write(1, view[:_CHUNK_BYTES]) :]
                 except OSError:
                     os._exit(0)  # nobody reads any more
 
+    server = Server(write)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    write(hello())
+    rest = b""
+    while True:
+        if silence_s:
+            signal.setitimer(signal.ITIMER_REAL, silence_s)
+        chunk = os.read(0, _CHUNK_BYTES)
+        if not chunk:
+            os._exit(0)  # a lane may wait for a driver that never answers
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.strip():
+                server.take(line)
+        if len(rest) > MAX_LINE_BYTES:
+            refuse("a line of more than {} MB".format(MAX_LINE_BYTES >> 20))
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """``arguments``: after how many seconds without a line to end; none: never."""
-    _tidy()
-    try:
-        Server(float(arguments[0]) if arguments else 0.0).run()
-    except (ValueError, TypeError, AttributeError) as error:
-        sys.stderr.write("what was asked makes no sense: {}\n".format(str(error)[:200]))
-        sys.stderr.flush()
-        os._exit(2)
-    os._exit(0)  # a lane may wait for a driver that never answers
 
-
-def _tidy() -> None:
+def tidy() -> None:
     """Give back what compiling the imported modules has taken, and let threads share one heap."""
     gc.collect()
     libc = ctypes.CDLL(None)
@@ -193,7 +200,8 @@ def _tidy() -> None:
         libc.malloc_trim(0)
 
 
-def _hello() -> bytes:
+def hello() -> bytes:
+    """The message that comes before all answers."""
     name = os.uname()
     said = {
         "version": VERSION,

@@ -43,7 +43,7 @@ class Counting(QuestionLine):
 
     def __init__(self, python: str = sys.executable) -> None:
         host = NearHost(python=python)
-        super().__init__(lambda: host.launch_of(question_line.MODULE))
+        super().__init__(lambda: host.answering())
         self.lines = 0
 
     def exchange(self, line):  # type: ignore[no-untyped-def]
