@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tools.mutants.c_code import faults
+from pathlib import Path
 
+from tools.mutants.c_code import faults
+from tools.mutants.c_trial import SAME
+
+ROOT = Path(__file__).parents[2]
 CODE = """\
 /* a comment: if (a < 1) b = 2; */
 #define MOST 256     /* 3 */
@@ -42,3 +46,9 @@ def test_a_fault_is_put_into_the_text_and_has_a_name() -> None:
     assert left_out.name == "least: nc_ledger_add(NC_MAP_FULL); → ;"
     changed = left_out.applied(CODE).split("\n")
     assert [number for number, line in enumerate(CODE.split("\n")) if line != changed[number]] == [9]
+
+
+def test_what_is_said_to_change_nothing_is_a_fault_of_its_file_and_has_a_reason() -> None:
+    for file, reasons in SAME.items():
+        names = {one.name for one in faults((ROOT / file).read_text())}
+        assert reasons.keys() <= names and all(reasons.values())

@@ -1,0 +1,87 @@
+"""What becomes of events where nobody reads them, and where the circuit breaker stops them: to the event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from netconsole_collector.probe.decode import Layout
+from tests.support.live.contexts.filters import NETNS
+from tests.support.live.contexts.memory import enumerator
+from tests.support.live.contexts.packets import Flow, MadeUpHost
+from tests.support.live.contexts.unattached import UnattachedProbe
+
+Load = Callable[..., UnattachedProbe]
+Calls = list[Callable[[], int]]
+
+RING_BYTES = 64 * 4096
+HEADER_BYTES = 8
+"""BPF_RINGBUF_HDR_SZ: before each record, which begins at a multiple of 8 (include/uapi/linux/bpf.h)."""
+RUNS = 6000
+UNLIMITED_PER_S = 1e9
+WINDOW_SHIFT = 27
+RUNS_OF_A_WINDOW, GRANT = 2684, 64
+"""20000 a second in 134 ms, up to the end of a grant (docs/design/governor.md)."""
+
+
+def drops(probe: UnattachedProbe) -> Calls:
+    host = MadeUpHost(probe.memory)
+    reason = enumerator("skb_drop_reason", "SKB_DROP_REASON_QDISC_DROP")
+    return [probe.prepare("drop", host.packet(Flow(), host.device("eth0", host.net(NETNS))), 0x1000, reason, 0)]
+
+
+def resets(probe: UnattachedProbe) -> Calls:
+    return [probe.prepare("reset_sent", probe.memory.make("tcp_sock", {}))]
+
+
+def softirqs(probe: UnattachedProbe) -> Calls:
+    return [probe.prepare(program, 3) for program in ("raised", "entered", "left")]
+
+
+def waits(probe: UnattachedProbe) -> Calls:
+    host = MadeUpHost(probe.memory)
+    eth0 = host.device("eth0", host.net(NETNS))
+    host.discipline(eth0, enqueues=True)
+    skb = host.packet(Flow(), eth0)
+    return [probe.prepare("queued", skb), probe.prepare("sent", skb, eth0)]
+
+
+PROBES: dict[str, Callable[[UnattachedProbe], Calls]] = {
+    "kernel_drops": drops,
+    "socket_drops": resets,
+    "softirq_health": softirqs,
+    "tx_queue_latency": waits,
+}
+
+
+def record_bytes(spec: dict[str, Any]) -> int:
+    (event,) = spec["events"].values()
+    size = Layout(event["record"]).size
+    return HEADER_BYTES + (size + 7) // 8 * 8
+
+
+@pytest.mark.proves("kernel_drops", "ledger.lost")
+@pytest.mark.proves("socket_drops", "ledger.lost")
+@pytest.mark.proves("softirq_health", "ledger.{lost,breaker}")
+@pytest.mark.proves("tx_queue_latency", "ledger.lost")
+@pytest.mark.parametrize("name", PROBES)
+def test_a_ring_that_nobody_reads_takes_what_it_has_room_for(load: Load, name: str) -> None:
+    probe = load(name)
+    probe.set("details", **({"threshold_us": 0} if name == "softirq_health" else {}), events_per_s=UNLIMITED_PER_S)
+    calls = PROBES[name](probe)
+    began = time.monotonic_ns() >> WINDOW_SHIFT
+    for _ in range(RUNS):
+        for call in calls:
+            call()
+    windows = (time.monotonic_ns() >> WINDOW_SHIFT) - began + 1
+    probe.read()
+    ledger = probe.ledger()
+    room = (RING_BYTES - 1) // record_bytes(probe.running.spec)
+    assert ledger["submitted"] == room == len(probe.events()) + ledger.get("shed", 0)
+    assert ledger["lost"] + ledger.get("breaker", 0) == RUNS - room
+    allowed = (RUNS_OF_A_WINDOW + GRANT) * windows
+    assert RUNS - allowed <= ledger.get("breaker", 0) <= max(0, RUNS - RUNS_OF_A_WINDOW)
+    assert ledger["seen"] == RUNS
