@@ -17,6 +17,7 @@ from textual.widgets import Input
 
 from netconsole.base.errors import Unable
 from netconsole.probes.catalogue import load_all
+from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice
 from netconsole.session.protocol import Connection
@@ -27,6 +28,7 @@ from netconsole.tui.panes.overview import stands_out
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.columns import Cell, TableRow
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, console, screen_text
@@ -360,7 +362,7 @@ async def test_knobs_are_checked_as_in_a_profile_and_set_on_the_running_probe() 
         assert "port: expected a whole number from 0 to 65535, P,Q or from:P,to:Q, found 99999" in text
         assert one.session.asked == []
         form.query_one("#knob-port", Input).value = "443"
-        form.query_one("#knob-mode", Input).value = "details"
+        form.query_one("#knob-mode", Choice).choose("details")
         text = await one.press("enter")
         assert "applied to the running probe" in text
         ((probe, mode, knobs),) = one.session.asked
@@ -395,13 +397,18 @@ async def test_a_refusal_of_the_collector_is_told() -> None:
         assert "refused: the map is gone \\x1b[2J" in text
 
 
-async def test_an_unknown_mode_is_refused_here() -> None:
-    async with running() as one:
-        await one.press("e")
-        one.app.screen.query_one("#knob-mode", Input).value = "loud"
-        text = await one.press("enter")
-        assert "mode: expected one of counters, summary, details, off" in text and '"loud"' in text
-        assert one.session.asked == []
+async def test_a_mode_is_chosen_from_a_list_and_the_help_of_a_knob_is_whole() -> None:
+    async with running(size=(80, 24)) as one:
+        one.table("kernel_drops-drops").focus()
+        text = await one.press("e")
+        assert "[summary] details" in text and "details samples single events as well" in " ".join(text.split())
+        assert "[details]" in await one.press("right")
+        for name, default in one.app.manifests["kernel_drops"].knobs.items():
+            one.app.screen.query_one(f"#knob-{name}").focus()
+            text = " ".join((await one.press()).split())
+            assert f"{name}: {hint(name, default)}" in text
+        await one.press("enter")
+        assert [(probe, mode) for probe, mode, _ in one.session.asked] == [("kernel_drops", "details")]
 
 
 async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_over_the_budget(
@@ -415,7 +422,7 @@ async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_o
         one.table("kernel_drops-drops").focus()
         await one.press("e")
         form = one.app.screen
-        form.query_one("#knob-mode", Input).value = "details"
+        form.query_one("#knob-mode", Choice).choose("details")
         await one.press("enter")
         await one.app.workers.wait_for_complete()
         text = " ".join((await one.press()).split())
@@ -437,7 +444,7 @@ async def test_a_probe_is_switched_off_where_its_knobs_are() -> None:
     async with running() as one:
         one.table("kernel_drops-drops").focus()
         await one.press("e")
-        one.app.screen.query_one("#knob-mode", Input).value = "off"
+        one.app.screen.query_one("#knob-mode", Choice).choose("off")
         assert "applied" in await one.press("enter")
         assert one.session.asked == [("kernel_drops", "off", None)]
 
@@ -448,7 +455,7 @@ async def test_a_probe_that_is_off_is_loaded_again_where_its_knobs_are() -> None
         one.session.take(frames.Status(seq=10_000, probe="kernel_drops", state="off", **stamp))
         one.table("kernel_drops-drops").focus()
         await one.press("e")
-        one.app.screen.query_one("#knob-mode", Input).value = "details"
+        one.app.screen.query_one("#knob-mode", Choice).choose("details")
         one.app.screen.query_one("#knob-port", Input).value = "443"
         assert "applied" in await one.press("enter")
         ((probe, mode, knobs),) = one.session.reloaded
@@ -478,11 +485,9 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
         one.app.action_knobs(lacking)
         text = await one.press()
         assert f"Knobs of {lacking}" in text and "set a mode to start it" in text
-        mode = one.app.screen.query_one("#knob-mode", Input)
+        mode = one.app.screen.query_one("#knob-mode", Choice)
         assert mode.value == "off" and "the probe does not run" in await one.press("enter")
-        mode.value = "loud"
-        assert "mode: expected one of" in await one.press("enter")
-        mode.value = "summary"
+        mode.choose("summary")
         assert "refused: needs root" in await one.press("enter")
         assert "applied" in await one.press("enter")
         assert [(name, wanted.mode) for name, wanted in begun] == [(lacking, "summary")] * 2

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import ClassVar, TypeAlias, cast
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input
 
 from netconsole.base import figure
@@ -26,6 +27,7 @@ from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
 from netconsole.tui.terminal.threads import in_thread
+from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line
@@ -34,6 +36,7 @@ MODE = "mode"
 OFF = "off"
 RANK = (OFF, "counters", "summary", "details")
 """The modes, the cheapest first."""
+_MODES_HINT = "mode: counters costs least; summary has tables and histograms; details samples single events as well"
 LookAhead: TypeAlias = Callable[[Manifest, Mode], tuple[str, str | None]]
 """Forecasts a mode of a probe: its cost in one line, and the limit of the budget that it exceeds. Raises Unable."""
 Begin: TypeAlias = Callable[[Manifest, ProbeChoice], Future[None]]
@@ -90,9 +93,13 @@ class KnobsScreen(Screen[None]):
             mode = OFF if known is None or known.status == OFF else known.mode
         yield Lines(id="knobs-title")
         with VerticalScroll(id="knobs", can_focus=False):
-            yield self._field(MODE, mode, ", ".join((OFF, *manifest.modes)))
-            for name in manifest.knobs:
-                yield self._field(name, values.get(name), hint(name, manifest.knobs[name]))
+            yield self._choice(MODE, mode, (OFF, *manifest.modes))
+            for name, default in manifest.knobs.items():
+                if isinstance(default, bool):
+                    yield self._choice(name, str(values.get(name, default)).lower(), ("false", "true"))
+                else:
+                    yield self._field(name, values.get(name), hint(name, default))
+        yield Lines(id="knob-hint")
         yield Lines(id="told")
         yield Lines(id="over-footer")
 
@@ -103,10 +110,16 @@ class KnobsScreen(Screen[None]):
         note = "set a mode to start it" if known is None or not known.measuring else "counting continues meanwhile"
         title: Line = [(f" Knobs of {self.probe}", "strong"), (f"  probe {place}; {note}", "dim")]
         self.query_one("#knobs-title", Lines).show(title)
-        keys = (("Enter", "apply"), ("Esc", "change nothing"), ("↑ ↓", "knob"), ("PgUp PgDn", "probe"))
+        keys = (
+            ("Enter", "apply"),
+            ("Esc", "change nothing"),
+            ("↑ ↓", "knob"),
+            ("← →", "choice"),
+            ("PgUp PgDn", "probe"),
+        )
         footer = [piece for key, word in keys for piece in ((f" {key}", "key"), (f" {word} ", "dim"))]
         self.query_one("#over-footer", Lines).show(cast(Line, footer))
-        self.set_focus(self.query(Input).first())
+        self.set_focus(self.query_one(f"#knob-{MODE}", Choice))
 
     def action_back(self) -> None:
         self.dismiss()
@@ -117,10 +130,19 @@ class KnobsScreen(Screen[None]):
         await self.recompose()
         self.on_mount()
 
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Says the whole of what this knob takes: beside it there may be no room."""
+        name = (event.widget.id or "").removeprefix("knob-")
+        knobs = self._manifests[self.probe].knobs
+        told = f"{name}: {hint(name, knobs[name])}" if name in knobs else _MODES_HINT
+        self.query_one("#knob-hint", Lines).show(*wrap([(f" {told}", "dim")], self.size.width))
+
     @on(Input.Submitted)
+    @on(Choice.Submitted)
     def _apply(self) -> None:
         manifest = self._manifests[self.probe]
-        texts = {box.id.removeprefix("knob-"): box.value for box in self.query(Input) if box.id}
+        fields: list[Input | Choice] = [*self.query(Input), *self.query(Choice)]
+        texts = {one.id.removeprefix("knob-"): one.value for one in fields if one.id}
         mode = texts.pop(MODE).strip()
         knobs = {} if mode == OFF else {name: parse(text, manifest.knobs[name]) for name, text in texts.items()}
         try:
@@ -128,7 +150,7 @@ class KnobsScreen(Screen[None]):
         except BadInput as error:
             first = error.problems[0]
             self._tell(f"{first.key}: {first.message}", "act")
-            self.query_one(f"#knob-{first.key}", Input).focus()
+            self.query_one(f"#knob-{first.key}").focus()
             return
         if self._forecaster is None or wanted == self._asked or not self._costs_more(wanted):
             self._apply_now(wanted)
@@ -208,14 +230,24 @@ class KnobsScreen(Screen[None]):
         self.query_one("#told", Lines).show(*wrap([(f" {figure.safe(text, 600)}", tone)], self.size.width))
 
     def _field(self, name: str, value: Scalar, told: str) -> Horizontal:
-        label = Lines()
-        label.add_class("knob-name")
-        label.show([(f" {name}", "strong")])
         note = Lines()
         note.add_class("knob-note")
         note.show([(told, "dim")])
         box = Input("" if value is None else str(value), id=f"knob-{name}", compact=True, select_on_focus=False)
-        return Horizontal(label, box, note, classes="knob")
+        return _line_of(name, box, note)
+
+    def _choice(self, name: str, value: str, words: Sequence[str]) -> Horizontal:
+        """A knob that takes one of a few words: all of them are shown."""
+        box = Choice(words, id=f"knob-{name}")
+        box.choose(value)
+        return _line_of(name, box)
+
+
+def _line_of(name: str, *fields: Widget) -> Horizontal:
+    label = Lines()
+    label.add_class("knob-name")
+    label.show([(f" {name}", "strong")])
+    return Horizontal(label, *fields, classes="knob")
 
 
 def knobbed(session: Session, manifests: Mapping[str, Manifest]) -> list[str]:
