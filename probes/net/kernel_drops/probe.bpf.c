@@ -23,9 +23,44 @@ struct drop_event {
     struct nc_flow flow;
     u32 length;
     u32 cpu;
+    u8 source_mac[6];   /* zeros: no Ethernet header */
+    u8 target_mac[6];
+    u8 pad[4];
     u64 stack[STACK_DEPTH];
 };
 BPF_PERCPU_ARRAY(records, struct drop_event, 1);
+
+/* In mode details: who sent what was dropped, and by which way the kernel came there. Those that came last. */
+struct flow_key {
+    u64 location;
+    u64 device[2];
+    u64 source[2];
+    u64 target[2];
+    u32 netns;
+    u32 reason;
+    u16 source_port;
+    u16 target_port;
+    u16 ethertype;
+    u16 vlan;
+    u16 l4;
+    u16 pad[3];
+};
+BPF_TABLE("lru_hash", struct flow_key, u64, flows, NC_ROWS_flows);
+
+#define WAY_DEPTH 12
+struct way_key {
+    u64 location;
+    u32 reason;
+    u32 pad;
+    u64 stack[WAY_DEPTH];
+};
+BPF_TABLE("lru_hash", struct way_key, u64, stacks, NC_ROWS_stacks);
+
+struct way_scratch {
+    u64 filling;        /* an interrupt must not fill it too */
+    struct way_key key;
+};
+BPF_PERCPU_ARRAY(ways, struct way_scratch, 1);
 
 /* Kernels before 5.17 give no reason: only the location tells. */
 static inline u32 drop_reason(struct bpf_raw_tracepoint_args *ctx)
@@ -123,6 +158,64 @@ static inline u32 hook_of(struct sk_buff *skb, struct nc_place *place, struct nc
     return is_local ? HOOK_INPUT : HOOK_FORWARD;
 }
 
+static inline void count_flow(struct drop_key *drop, struct nc_flow *flow)
+{
+    struct flow_key key = {
+        .location = drop->location,
+        .device = { drop->place.device[0], drop->place.device[1] },
+        .netns = drop->place.netns,
+        .reason = drop->reason,
+        .source = { flow->source[0], flow->source[1] },
+        .target = { flow->target[0], flow->target[1] },
+        .source_port = flow->source_port,
+        .target_port = flow->target_port,
+        .ethertype = flow->ethertype,
+        .vlan = flow->vlan,
+        .l4 = flow->l4,
+    };
+    u64 none = 0, *count = flows.lookup_or_try_init(&key, &none);
+
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+}
+
+static inline void count_stack(struct bpf_raw_tracepoint_args *ctx, struct drop_key *drop)
+{
+    u64 none = 0, *count;
+    int zero = 0;
+    struct way_scratch *way = ways.lookup(&zero);
+
+    if (!way || way->filling) {
+        nc_ledger_add(NC_STACK_FAILED);
+        return;
+    }
+    way->filling = 1;
+    way->key.location = drop->location;
+    way->key.reason = drop->reason;
+    __builtin_memset(way->key.stack, 0, sizeof(way->key.stack));
+    nc_stack(ctx, way->key.stack, sizeof(way->key.stack));
+    count = stacks.lookup_or_try_init(&way->key, &none);
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+    way->filling = 0;
+}
+
+/* Of a packet with an Ethernet header before its network header. */
+static inline void read_macs(struct drop_event *record, struct sk_buff *skb)
+{
+    u16 mac = NC_GET(skb, mac_header), network = NC_GET(skb, network_header);
+    u8 macs[12] = {};
+
+    if (mac != 0xffff && mac + 14 <= network)
+        nc_load(macs, sizeof(macs), skb, mac);
+    __builtin_memcpy(record->target_mac, macs, 6);
+    __builtin_memcpy(record->source_mac, macs + 6, 6);
+}
+
 static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sk_buff *skb, struct drop_key *key,
                           struct nc_flow *flow)
 {
@@ -140,6 +233,7 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     record->flow = *flow;
     record->length = NC_GET(skb, len);
     record->cpu = bpf_get_smp_processor_id();
+    read_macs(record, skb);
     nc_stack(ctx, record->stack, sizeof(record->stack));
     nc_submit(ctx, record, sizeof(*record));
 }
@@ -165,7 +259,7 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         nc_parse(&flow, skb);
     if (flow.l4 == NC_L4_NONE && !flow.ethertype && is_unix(skb))
         flow.l4 = NC_L4_UNIX;
-    if (flags & (NC_F_PORT | NC_F_DETAILS))
+    if ((flags | config->flags) & (NC_F_PORT | NC_F_DETAILS))
         nc_parse_ports(&flow, skb);
     if (!nc_flow_wanted(config, &flow))
         return;
@@ -187,7 +281,11 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
             nc_ledger_add(NC_MAP_FULL);
     }
 
+    if (config->flags & NC_F_DETAILS && !(flags & NC_F_COUNTERS))
+        count_flow(&key, &flow);
     if (flags & NC_F_DETAILS) {
+        if (nc_knob(config, by_stack))
+            count_stack(ctx, &key);
         if (nc_flow_sampled(config, flow.source, flow.target, flow.source_port, flow.target_port))
             sample(ctx, config, skb, &key, &flow);
     } else if (config->flags & NC_F_DETAILS)

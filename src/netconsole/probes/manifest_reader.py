@@ -41,7 +41,7 @@ LEVELS = ("!", "!!")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
-    "process", "socket", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
+    "process", "socket", "mac", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
 )  # fmt: skip
 POINTS = ("raw_tracepoint", "tracepoint", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h

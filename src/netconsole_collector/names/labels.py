@@ -60,6 +60,8 @@ _OUR_FRAMES = (
     "perf_trace_",
     "bpf_get_stack",
 )
+MAX_LABEL = 256
+"""Characters of a label (docs/reference/frames.md)."""
 _MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 
 
@@ -87,15 +89,22 @@ class Labeller:
     def label(self, kind: Optional[str], value: Any) -> Label:
         """One value. Bytes are an address when their kind says so, else text up to the first NUL."""
         if isinstance(value, bytes):
-            return address(value) if kind == "address" else c_string(value)
+            return address(value) if kind == "address" else mac(value) if kind == "mac" else c_string(value)
+        if kind == "stack":
+            names = [self.lookups.symbols.function(one) for one in self._frames(value)]
+            text = " < ".join(names)
+            return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 2] + " …"
         call = self._kinds.get(kind or "")
         return call(value) if call else int(value)
 
     def stack(self, addresses: List[int]) -> List[str]:
         """The frames of a stack, innermost first, without those of the measurement itself. The first 0 ends it."""
+        return [self.lookups.symbols.frame(one) for one in self._frames(addresses)]
+
+    def _frames(self, addresses: List[int]) -> List[int]:
         end = addresses.index(0) if 0 in addresses else len(addresses)
-        frames = [self.lookups.symbols.frame(one) for one in addresses[:end]]
-        return list(itertools.dropwhile(lambda frame: frame.startswith(_OUR_FRAMES), frames))
+        function = self.lookups.symbols.function
+        return list(itertools.dropwhile(lambda one: str(function(one)).startswith(_OUR_FRAMES), addresses[:end]))
 
     def changing(self, kinds: Iterable[Optional[str]]) -> List[Lookup]:
         """The look-ups behind labels of these kinds whose answers may change while the host runs."""
@@ -114,6 +123,11 @@ def address(raw: bytes) -> Optional[str]:
     if raw.startswith(_MAPPED_IPV4):
         return socket.inet_ntop(socket.AF_INET, raw[12:])
     return socket.inet_ntop(socket.AF_INET6, raw) if any(raw) else None
+
+
+def mac(raw: bytes) -> Optional[str]:
+    """02:00:00:00:00:01. None for all zeros: there is no Ethernet header."""
+    return ":".join("{:02x}".format(byte) for byte in raw) if any(raw) else None
 
 
 def error_name(value: int) -> str:

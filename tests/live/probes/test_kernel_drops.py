@@ -155,6 +155,36 @@ def test_every_drop_is_submitted_suppressed_or_lost(drops: Measurement, wire: Wi
     assert isinstance(stack, list) and any("udp" in str(frame) for frame in stack)
 
 
+@pytest.mark.proves(
+    "kernel_drops",
+    "tables.flows.{source,target,source_port,target_port,vlan,protocol,ethertype,reason,class,provenance}",
+    "tables.flows.{device,location,netns,count}",
+    "tables.stacks.{stack,location,reason,class,provenance,count}",
+    "knobs.by_stack",
+    "events.drop.{source_mac,target_mac}",
+)
+def test_every_flow_and_every_way_has_its_exact_total(drops: Measurement, wire: Wire) -> None:
+    drops.set(PROBE, "details", netns=wire.b.inode, protocol="udp", by_stack=True)
+    drops.begin()
+    sent = {CLOSED_PORT: 300, CLOSED_PORT + 1: 20, CLOSED_PORT + 2: 1}
+    for port, count in sent.items():
+        send_udp(wire.a, wire.ADDRESSES[1], port, count, source_port=4000)
+    drops.settle()
+    flows = drops.rows(PROBE, "flows", netns=wire.b.name, device=wire.DEVICES[1])
+    assert {row.labels["target_port"]: row.counts["count"] for row in flows} == sent
+    where = {"location": "__udp4_lib_rcv", "reason": "NO_SOCKET", "class": "benign", "provenance": "kernel"}
+    who = {"source": wire.ADDRESSES[0], "target": wire.ADDRESSES[1], "source_port": 4000, "vlan": 0}
+    expected = {**where, **who, "protocol": "UDP", "ethertype": "IPv4"}
+    assert all({name: row.labels[name] for name in expected} == expected for row in flows)
+    stacks = drops.rows(PROBE, "stacks")
+    kept_out = drops.ledger(PROBE, "breaker") + drops.ledger(PROBE, "stack_failed")
+    assert sum(row.counts["count"] for row in stacks) == sum(sent.values()) - kept_out
+    assert all({name: row.labels[name] for name in where} == where for row in stacks)
+    assert all("__udp4_lib_rcv < " in str(row.labels["stack"]) for row in stacks)
+    assert drops.events
+    assert {(event.fields["source_mac"], event.fields["target_mac"]) for event in drops.events} == {wire.MACS}
+
+
 @pytest.mark.parametrize(
     ("knobs", "share"),
     [

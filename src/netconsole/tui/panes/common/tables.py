@@ -34,6 +34,7 @@ _LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
     "drop_reason": (13, 3, 26),
     "socket": (16, 3, 44),
     "address": (12, 3, 39),
+    "stack": (24, 9, 160),
     "process": (8, 2, 16),
     "text": (8, 2, 15),
     "netns": (6, 1, 12),
