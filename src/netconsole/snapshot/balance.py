@@ -7,16 +7,39 @@ read within one interval, not in the same moment, so a loss that still goes on m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from netconsole.snapshot.document import BalanceData, ProbeData
 
-StagePlace = tuple[str | None, str | None]
+StagePlace: TypeAlias = tuple[str | None, str | None]
 """Device and network namespace; None: the stage has no such thing."""
+RowsOf: TypeAlias = Callable[[str, str], Iterable[Mapping[str, Any]]]
+"""The rows of a probe's table: labels and totals."""
+
+
+class Stage(NamedTuple):
+    """A counter of the kernel, and what kernel_drops says of the same packets: by reason or by place in the code."""
+
+    name: str
+    probe: str
+    table: str
+    value: str
+    by: tuple[str, ...] = ()
+    """Labels that both have: device, netns."""
+    reasons: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
+    but_reasons: tuple[str, ...] = ()
+    """What is counted elsewhere, at the same places of the code."""
+    counters: tuple[str, ...] = ()
+    """Of a table with a row for each counter: these."""
+    protocols: tuple[str, ...] = ()
+    entered: str = ""
+    left: str = ""
+    """Values of the same row: packets that came in and went out there."""
+
 
 UDP_COUNTERS: Final = ("UdpRcvbufErrors", "UdpMemErrors", "Udp6RcvbufErrors", "Udp6MemErrors")
-UDP_REASONS: Final = ("SOCKET_RCVBUFF", "PROTO_MEM")
 QDISC_REASONS: Final = (
     "QDISC_DROP",
     "QDISC_OVERLIMIT",
@@ -24,71 +47,85 @@ QDISC_REASONS: Final = (
     "QDISC_EDT_HORIZON",
     "CAKE_FLOOD",
     "FQ_BAND_LIMIT",
+    "FQ_FLOW_LIMIT",
+    "FQ_HORIZON_LIMIT",
+    "DUALPI2_STEP_DROP",
 )
-BACKLOG_REASONS: Final = ("CPU_BACKLOG",)
+PLACE: Final = ("device", "netns")
+STAGES: Final = (
+    Stage("qdisc", "link_rates", "links", "qdisc_drops", PLACE, QDISC_REASONS, left="tx_packets"),
+    # dev_core_stats_rx_dropped_inc of net/core/dev.c
+    Stage(
+        "device-receive", "link_rates", "links", "rx_drops", PLACE, ("UNHANDLED_PROTO", "CPU_BACKLOG"),
+        ("__netif_receive_skb_core",), entered="rx_packets",
+    ),
+    # dev_core_stats_tx_dropped_inc: net/core/dev.c, drivers/net/tun.c; tx_dropped of a veth: drivers/net/veth.c
+    Stage(
+        "device-send", "link_rates", "links", "tx_drops", PLACE, ("FULL_RING", "DEV_READY"),
+        ("tun_net_xmit", "veth_xmit", "__dev_queue_xmit", "validate_xmit_skb"), QDISC_REASONS, left="tx_packets",
+    ),
+    Stage("backlog", "softnet", "cpus", "dropped", (), ("CPU_BACKLOG",), entered="processed"),
+    Stage(
+        "udp-socket", "protocol_counters", "counters", "count", ("netns",), ("SOCKET_RCVBUFF", "PROTO_MEM"),
+        counters=UDP_COUNTERS, protocols=("UDP",),
+    ),
+    Stage(
+        "datapath", "ovs_flows", "datapaths", "lost", (), ("OVS_UPCALL_FAILED",), ("ovs_dp_process_packet",),
+        entered="hits",
+    ),
+)  # fmt: skip
 
 
 def balance(probes: Mapping[str, ProbeData]) -> list[BalanceData]:
-    """A row for each place of a stage where the kernel counted a loss, the largest unexplained loss first.
-
-    Where kernel_drops counts without rows (mode counters), nothing can be said.
-    """
+    """The balance of a snapshot. Where kernel_drops counts without rows (mode counters), nothing can be said."""
     drops = probes.get("kernel_drops")
     if drops is not None and drops.mode == "counters":
         return []
-    rows = [
-        *_stage("qdisc", _qdiscs(probes), _seen(probes, QDISC_REASONS, by_device=True)),
-        *_stage("backlog", _backlogs(probes), _seen(probes, BACKLOG_REASONS)),
-        *_stage("udp-socket", _udp(probes), _seen(probes, UDP_REASONS, protocols=("UDP",), by_netns=True)),
+    return balance_of(lambda probe, table: _rows(probes, probe, table))
+
+
+def balance_of(rows: RowsOf) -> list[BalanceData]:
+    """A row for each place of a stage where the kernel counted a loss, the largest unexplained loss first."""
+    found = [row for stage in STAGES for row in _stage(stage, rows)]
+    return sorted(found, key=lambda row: (-row.unexplained, -row.dropped))
+
+
+def _stage(stage: Stage, rows: RowsOf) -> Iterable[BalanceData]:
+    counted = [
+        row for row in rows(stage.probe, stage.table) if not stage.counters or row.get("counter") in stage.counters
     ]
-    return sorted(rows, key=lambda row: (-row.unexplained, -row.dropped))
-
-
-def _stage(stage: str, counted: Mapping[StagePlace, int], seen: Mapping[StagePlace, int]) -> Iterator[BalanceData]:
-    for place, dropped in counted.items():
+    seen = _sums((_place(stage, row), row.get("count")) for row in rows("kernel_drops", "drops") if _is_of(stage, row))
+    entered = _sums((_place(stage, row), row.get(stage.entered)) for row in counted)
+    left = _sums((_place(stage, row), row.get(stage.left)) for row in counted)
+    for place, dropped in _sums((_place(stage, row), row.get(stage.value)) for row in counted).items():
         unexplained = max(0, dropped - seen.get(place, 0))
-        device, netns = place
         if dropped:
-            coverage = round(100.0 * (dropped - unexplained) / dropped, 3)
             yield BalanceData(
-                stage=stage, device=device, netns=netns, dropped=dropped, unexplained=unexplained, coverage_pct=coverage
+                stage=stage.name,
+                device=place[0],
+                netns=place[1],
+                entered=entered.get(place) if stage.entered else None,
+                left=left.get(place) if stage.left else None,
+                dropped=dropped,
+                unexplained=unexplained,
+                coverage_pct=round(100.0 * (dropped - unexplained) / dropped, 3),
             )
 
 
-def _qdiscs(probes: Mapping[str, ProbeData]) -> Mapping[StagePlace, int]:
-    return _sums(
-        ((row.get("device"), row.get("netns")), row.get("qdisc_drops")) for row in _rows(probes, "link_rates", "links")
-    )
+def _is_of(stage: Stage, row: Mapping[str, Any]) -> bool:
+    """Whether kernel_drops saw in this row what the stage's counter counts."""
+    if stage.protocols and row.get("protocol") not in stage.protocols:
+        return False
+    reason = row.get("reason")
+    return reason in stage.reasons or (row.get("location") in stage.locations and reason not in stage.but_reasons)
 
 
-def _backlogs(probes: Mapping[str, ProbeData]) -> Mapping[StagePlace, int]:
-    return _sums(((None, None), row.get("dropped")) for row in _rows(probes, "softnet", "cpus"))
+def _place(stage: Stage, row: Mapping[str, Any]) -> StagePlace:
+    device, netns = (row.get(label) if label in stage.by else None for label in PLACE)
+    return device, netns
 
 
-def _udp(probes: Mapping[str, ProbeData]) -> Mapping[StagePlace, int]:
-    rows = _rows(probes, "protocol_counters", "counters")
-    return _sums(((None, row.get("netns")), row.get("count")) for row in rows if row.get("counter") in UDP_COUNTERS)
-
-
-def _seen(
-    probes: Mapping[str, ProbeData],
-    reasons: Collection[str],
-    protocols: Collection[str] = (),
-    by_device: bool = False,
-    by_netns: bool = False,
-) -> Mapping[StagePlace, int]:
-    """What kernel_drops saw for these reasons; nothing where it does not measure."""
-    return _sums(
-        (
-            (row.get("device") if by_device else None, row.get("netns") if by_device or by_netns else None),
-            row.get("count"),
-        )
-        for row in _rows(probes, "kernel_drops", "drops")
-        if row.get("reason") in reasons and (not protocols or row.get("protocol") in protocols)
-    )
-
-
-def _sums(pairs: Iterator[tuple[StagePlace, Any]]) -> Mapping[StagePlace, int]:
+def _sums(pairs: Iterable[tuple[StagePlace, Any]]) -> Mapping[StagePlace, int]:
     sums: Counter[StagePlace] = Counter()
     for place, value in pairs:
         if isinstance(value, int):

@@ -31,6 +31,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
+from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.state import State
@@ -122,6 +123,7 @@ class ConsoleApp(App[None]):
         self.pause = Pause()
         self.pump = Pump(self.draw, self.backlog, self._observe)
         self._findings = Incidents(manifests, profile.budget)
+        self._balance = BalanceWatch()
         self._standing: Sequence[Incident] = ()
         self._seen: tuple[object, ...] = ()
         self._drawn_s = 0.0
@@ -207,7 +209,9 @@ class ConsoleApp(App[None]):
         def made(state: State, standing: Sequence[Incident], age_s: float | None) -> Scene:
             picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
             asked = self._investigator.investigation if self._investigator is not None else None
-            return Scene(*picture, *done, self.comparison, self.recordings.progress, investigation=asked)
+            return Scene(
+                *picture, *done, self.comparison, self.recordings.progress, investigation=asked, balance=self._balance
+            )
 
         if self._frozen is not None:
             state, standing, age_s, log = self._frozen
@@ -227,6 +231,7 @@ class ConsoleApp(App[None]):
         connection = self.session.connection()
         with self.session.view() as state:
             self._standing = self._findings.update(state, connection)
+            self._balance.update(state)
             statuses = [probe.status for probe in state.probes.values()]
             seen = (state.collector.intervals, connection.phase, tuple(statuses))
             if self.comparison is not None:

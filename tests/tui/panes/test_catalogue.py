@@ -29,7 +29,10 @@ def test_every_word_of_a_manifest_is_drawn() -> None:
 
 def test_a_probe_is_where_its_manifest_puts_it_and_nowhere_else() -> None:
     manifests = placed(PlaceSpec("drops", "Backlog", "table", "cpus"))
-    assert blocks(manifests, "drops") == [[("Where", "drop-places")], [("Backlog", "softnet-cpus")]]
+    assert blocks(manifests, "drops") == [
+        [("Where", "drop-places")],
+        [("Backlog", "softnet-cpus"), ("Balance", "balance")],
+    ]
     assert blocks(manifests, "host") == blocks(manifests, "drops", running=False) == []
     assert catalogue.panes(manifests, manifests)["drops"].probes == (SOFTNET,)
 

@@ -55,3 +55,26 @@ def test_it_is_open_where_a_probe_is_away_or_blind() -> None:
 
 def test_nothing_is_said_where_drops_are_counted_without_rows() -> None:
     assert balance({**COUNTED, "kernel_drops": ProbeData(status="attached", mode="counters")}) == []
+
+
+def test_what_a_driver_loses_where_nobody_looks_stays_open() -> None:
+    links = probe("links", {"device": "vnet0", "netns": "host", "tx_drops": 120, "rx_drops": 9, "tx_packets": 500})
+    seen = probe(
+        "drops",
+        {"reason": "FULL_RING", "location": "tun_net_xmit", "device": "vnet0", "netns": "host", "count": 90},
+        {"reason": "QDISC_DROP", "location": "__dev_queue_xmit", "device": "vnet0", "netns": "host", "count": 30},
+        {"reason": "NOT_SPECIFIED", "location": "__dev_queue_xmit", "device": "vnet0", "netns": "host", "count": 10},
+        {"reason": "UNHANDLED_PROTO", "location": "f", "device": "vnet0", "netns": "host", "count": 9},
+    )
+    found = balance({"link_rates": links, "kernel_drops": seen})
+    assert [(row.stage, row.entered, row.left, row.dropped, row.unexplained) for row in found] == [
+        ("device-send", None, 500, 120, 20),
+        ("device-receive", None, None, 9, 0),
+    ]
+
+
+def test_upcalls_that_were_lost_are_held_against_packets_that_were_freed() -> None:
+    lost = probe("datapaths", {"datapath": "ovs-system", "hits": 1000, "lost": 8})
+    freed = probe("drops", {"reason": "OVS_UPCALL_FAILED", "location": "ovs_dp_process_packet", "count": 8})
+    [row] = balance({"ovs_flows": lost, "kernel_drops": freed})
+    assert (row.stage, row.entered, row.dropped, row.coverage_pct) == ("datapath", 1000, 8, 100.0)

@@ -14,7 +14,7 @@ from netconsole.tui.panes.common import events
 from netconsole.tui.panes.common.tables import Block, histogram_block, table_block
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.cost import pane as cost
-from netconsole.tui.panes.drops import places
+from netconsole.tui.panes.drops import balance, places
 from netconsole.tui.panes.overview import against_baseline, stands_out
 from netconsole.tui.scene.scene import Scene, reason
 
@@ -69,7 +69,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
         (PlacedBlock("Actions", cost.actions_block(), lines=5),),
     )
     has_places = any(manifests[name].drop_places for name in here if name in manifests)
-    where = PlacedBlock("Where", places.block())
+    where, against = PlacedBlock("Where", places.block()), PlacedBlock("Balance", balance.block())
     made = [
         _overview(manifests, here),
         _full(
@@ -89,7 +89,9 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
             "No Open vSwitch figures: no probe here watches its datapath.",
             "ovs",
         ),
-        _full("drops", "Drops", manifests, here, in_pairs=has_places, first=where if has_places else None),
+        _full("drops", "Drops", manifests, here, in_pairs=True, first=where, last=against)
+        if has_places
+        else _full("drops", "Drops", manifests, here),
         _full("queues", "Queues", manifests, here),
         _full("host", "Host", manifests, here),
         Pane("cost", "Cost", cost_rows, ()),
@@ -167,10 +169,12 @@ def _full(
     profile: str = "",
     in_pairs: bool = False,
     first: PlacedBlock | None = None,
+    last: PlacedBlock | None = None,
 ) -> Pane:
     """The rows that manifests number, and below them what they do not: in pairs, if so, or where there is much."""
     top = ((first,),) if first is not None else ()
     rows, below = _by_row(_placed(manifests, here, name))
+    below += [last] if last is not None else []
     probes = dict.fromkeys(probe for probe, _ in _places(manifests, name))
     return Pane(
         name, title, (*top, *rows, *(_pairs(below) if in_pairs else _rows(below))), tuple(probes), missing, profile

@@ -15,6 +15,7 @@ from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress
 from netconsole.recording.replay_session import Position
 from netconsole.session.protocol import Connection
+from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
@@ -72,6 +73,9 @@ class Scene:
 
     investigation: Investigation | None = None
     """What the user investigates, or did last."""
+
+    balance: BalanceWatch | None = None
+    """Losses of the kernel's own counters against what probes saw."""
 
     @property
     def interval_s(self) -> float:

@@ -1,0 +1,66 @@
+"""The balance of a live session: what was lost since the probe of drops began, up to now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from netconsole.snapshot.balance import STAGES, balance_of
+from netconsole.snapshot.document import BalanceData
+from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import RowKey
+
+SEEN_BY = "kernel_drops"
+_COUNTED = {
+    (SEEN_BY, "drops", "count"),
+    *((one.probe, one.table, value) for one in STAGES for value in (one.value, one.entered, one.left) if value),
+}
+"""Probe, table and value of all that the balance reads."""
+_Totals: TypeAlias = dict[tuple[str, str, str, RowKey], int]
+
+
+class BalanceWatch:
+    """Knows what was counted when the probe of drops began: sources of the console begin some seconds before it."""
+
+    def __init__(self) -> None:
+        self._start: _Totals = {}
+        self._is_seen = False
+
+    def update(self, state: State) -> None:
+        """Another interval has ended."""
+        drops = state.probes.get(SEEN_BY)
+        is_seen = drops is not None and drops.measuring and bool(drops.counters)
+        if is_seen and not self._is_seen:
+            self._start = _totals(state)
+        self._is_seen = self._is_seen or is_seen
+
+    def of(self, state: State) -> list[BalanceData]:
+        """Stages where the kernel counted a loss, the largest unexplained one first."""
+        drops = state.probes.get(SEEN_BY)
+        if drops is not None and drops.mode == "counters":
+            return []
+        return balance_of(lambda probe, table: _rows(state, probe, table, self._start))
+
+
+def _totals(state: State) -> _Totals:
+    found: _Totals = {}
+    for probe, name, value in _COUNTED:
+        known = state.probes.get(probe)
+        table = known.tables.get(name) if known is not None else None
+        for key, row in table.rows.items() if table is not None else ():
+            if (total := row.total(value)) is not None:
+                found[probe, name, value, key] = total
+    return found
+
+
+def _rows(state: State, probe: str, table: str, start: _Totals) -> Iterator[dict[str, Any]]:
+    known = state.probes.get(probe)
+    found = known.tables.get(table) if known is not None else None
+    for key, row in found.rows.items() if found is not None else ():
+        counts = {name: _since(start.get((probe, table, name, key), 0), one.total) for name, one in row.counts.items()}
+        yield {**row.labels, **counts}
+
+
+def _since(start: int, total: int) -> int:
+    """What was counted since; of a probe that began again all that it has."""
+    return total - start if total >= start else total

@@ -1,0 +1,50 @@
+"""The balance of a live session begins when drops are first watched, and a probe that begins again does not spoil it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netconsole.snapshot.balance_watch import BalanceWatch
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Count, Row
+from netconsole.telemetry.state import State
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+LINK = {"device": "eth0", "netns": "host", "qdisc": "tbf"}
+DROP = {"reason": "QDISC_DROP", "location": "f", "device": "eth0", "netns": "host", "protocol": "UDP"}
+
+
+def table(stream: Stream, probe: str, name: str, labels: dict[str, Any], **totals: int) -> None:
+    counts = {value: Count(delta=0, total=total) for value, total in totals.items()}
+    row = Row(labels=labels, counts=counts)
+    stamp = {**stream.stamp(), "probe": probe}
+    stream.state.apply(frames.Table(**stamp, name=name, interval_ns=SECOND, full=False, rows=[row]))
+
+
+def drops(stream: Stream, total: int) -> None:
+    stamp = {**stream.stamp(), "probe": "kernel_drops"}
+    stream.state.apply(frames.Status(**stamp, state="attached", mode="summary"))
+    count = {"drops": Count(delta=0, total=total)}
+    stamp = {**stream.stamp(), "probe": "kernel_drops"}
+    stream.state.apply(frames.Counters(**stamp, interval_ns=SECOND, values=count))
+    table(stream, "kernel_drops", "drops", DROP, count=total)
+
+
+def told(watch: BalanceWatch, stream: Stream) -> list[tuple[str, int, int]]:
+    watch.update(stream.state)
+    return [(row.stage, row.dropped, row.unexplained) for row in watch.of(stream.state)]
+
+
+def test_it_begins_when_drops_are_watched() -> None:
+    stream, watch = Stream(State()), BalanceWatch()
+    stream.hello()
+    table(stream, "link_rates", "links", LINK, qdisc_drops=500)
+    assert told(watch, stream) == [("qdisc", 500, 500)]
+    drops(stream, 0)
+    assert told(watch, stream) == []
+    table(stream, "link_rates", "links", LINK, qdisc_drops=540)
+    drops(stream, 30)
+    assert told(watch, stream) == [("qdisc", 40, 10)]
+    table(stream, "link_rates", "links", LINK, qdisc_drops=7)
+    drops(stream, 30)
+    assert told(watch, stream) == [("qdisc", 7, 0)]
