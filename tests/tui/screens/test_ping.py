@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import Input
 
+from netconsole.base.errors import BadInput
 from netconsole.compare import baseline
 from netconsole.ping import breakdown, capture
 from netconsole.ping.capture import PingCapture, Role
@@ -22,6 +24,7 @@ from netconsole.sources.ping_ends import HostTables, PortLink
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.screens import ping
 from netconsole.tui.screens.ping import PingScreen
+from netconsole.tui.screens.ping_state import traffic_of
 from netconsole.tui.widgets.choice import Choice
 from tests.support.ping import linked
 from tests.support.tui.running import Running, running
@@ -147,6 +150,26 @@ async def test_from_two_names_to_a_page_for_the_ticket_at_80_columns(here: Path)
         assert "written to answer.html" in text and (here / "answer.html").read_text().startswith("<!DOCTYPE")
         text = await one.press("enter")
         assert "exists already" in text
+
+
+async def test_what_is_typed_ahead_on_a_slow_host_gets_into_its_own_field() -> None:
+    async with running(size=(80, 24)) as one:
+        await opened(one)
+        for key in ("a", "down", "b", "down", "c", "up", "d"):  # all of it is there before a field gets the first key
+            one.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await one.settled()
+        values = [one.app.screen.query_one(f"#field-{name}", Input).value for name in ("from", "to", "sender-vm")]
+        assert values[0] == "a" and values[2] == "c" and "d" in values[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "is_watch"), [("20 1s", 20, False), ("7", 7, False), ("watch", 100, True), ("watch 30", 30, True)]
+)
+def test_echoes_are_sent_or_only_watched(text: str, count: int, is_watch: bool) -> None:
+    traffic, watch = traffic_of(text)
+    assert (traffic.count, watch) == (count, is_watch)
+    with pytest.raises(BadInput, match="expected a number and a time"):
+        traffic_of(f"{text} x")
 
 
 async def test_every_step_goes_back_and_what_was_entered_and_captured_stays() -> None:

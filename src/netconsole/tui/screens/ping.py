@@ -66,7 +66,7 @@ _HINTS: dict[str, str] = {
     **dict.fromkeys(FOUR, _PLACE),
     "inside": "on this host, the VM's side: device names; empty: what is found",
     "outside": "on this host, the side of the wire: device names; empty: what is found",
-    "echoes": "how many and how far apart, such as 100 50ms; watch: somebody else pings",
+    "echoes": "how many and how far apart, such as 100 50ms; watch 100: somebody else pings",
     "baseline": "a baseline's name, or the files of another case; empty: none",
     "file": "a capture, or the log of an older tool; ROLE=FILE says whose it is",
     "as": "html, md, text, json: a new file; snapshot: into one that exists; baseline: under a name",
@@ -85,8 +85,9 @@ class PingScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("over"),
         Binding("enter", "forward", show=False),
-        Binding("down", "app.focus_next", show=False),
-        Binding("up", "app.focus_previous", show=False),
+        # Before the field gets the key: what is typed right after it belongs into the next field, also on a slow host.
+        Binding("down", "field(1)", show=False, priority=True),
+        Binding("up", "field(-1)", show=False, priority=True),
     ]
 
     def __init__(
@@ -142,6 +143,19 @@ class PingScreen(Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         name = (event.widget.id or "").removeprefix("field-")
         self.query_one("#hint", Lines).show([(f"   {_HINTS.get(name, '')}", "dim")])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The arrows go from field to field where the focus is in one; elsewhere they scroll."""
+        if action == "field":
+            return isinstance(self.focused, (Input, Choice))
+        return super().check_action(action, parameters)
+
+    def action_field(self, step: int) -> None:
+        """To the next field, or the one before."""
+        if step > 0:
+            self.focus_next()
+        else:
+            self.focus_previous()
 
     # ---- steps
 

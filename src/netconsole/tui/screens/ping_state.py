@@ -67,10 +67,11 @@ def _parts(capture: PingCapture) -> set[str]:
 
 def traffic_of(text: str) -> tuple[PingTraffic, bool]:
     """The echoes, and whether somebody else sends them. Raises BadInput."""
-    count, _, interval = text.partition(" ")
-    if count == "watch":
+    is_watch, (count, _, interval) = text.startswith("watch"), text.removeprefix("watch").strip().partition(" ")
+    if is_watch and not count:
         return PingTraffic(), True
     seconds = parse_duration(interval.strip() or "50ms")
     if not count.isdecimal() or not 1 <= int(count[:9]) <= MOST_ECHOES or seconds is None or not 1e-4 <= seconds <= 60:
-        raise bad("echoes", "", f'expected a number and a time such as "100 50ms", or watch, found "{safe(text, 40)}"')
-    return PingTraffic(int(count), round(seconds * 1e6)), False
+        expected = 'expected a number and a time such as "100 50ms", or "watch 100"'
+        raise bad("echoes", "", f'{expected}, found "{safe(text, 40)}"')
+    return PingTraffic(int(count), round(seconds * 1e6)), is_watch
