@@ -24,7 +24,8 @@ from netconsole.telemetry.state import ProbeState, State
 
 INTERVAL_S = 0.25
 """How often echoes are read. A thousand a second are 250 records then, far below what a frame takes."""
-SETTLE_LIMIT_S = 60.0
+SETTLE_LIMIT_S = 120.0
+_STARTING = ("compiling", "attaching")
 LAST_INTERVAL_LIMIT_S = 3.0
 _FOR_EVER_S = 10 * 365 * 86400.0
 _LEDGER = ("map_full", "missed", "parse_failed")
@@ -169,6 +170,11 @@ def attached(run: VantageRun) -> list[str]:
     """The attach points of its probe. Raises Unable when it does not run."""
     with run.session.view() as state:
         probe = state.probes.get(run.probe)
+        if probe is not None and probe.status in _STARTING:
+            raise Unable(
+                f"{run.role}: {run.probe} was still {probe.status} after {SETTLE_LIMIT_S:g} s: the host is busy;"
+                " try again: what was compiled is kept"
+            )
         if probe is None or not probe.measuring:
             why = (probe.why if probe else None) or run.session.connection().why or "no reason known"
             raise Unable(f"{run.role}: {run.probe} cannot run here: {safe(why)}; netconsole doctor says more")

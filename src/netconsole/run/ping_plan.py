@@ -115,8 +115,14 @@ def plan(
 
 
 def command_for(role: Role, made: PingPlan) -> str:
-    """What to run for a vantage point that was not reached: from here over ssh, or on that machine."""
-    words = ["netconsole", "ping", "capture", "--role", role, "--host", "ssh://root@HOST", "--run", made.name]
+    """What to run for a vantage point that was not reached, over ssh; for one that is known, on its devices."""
+    words = ["netconsole", "ping", "capture", "--role", role]
+    point = next((one for one in made.points if one.role == role), None)
+    if point is None or point.host != HERE:
+        words += ["--host", "ssh://root@HOST" if point is None else point.host]
+    for option, devices in (("--inside", point.between.inside), ("--outside", point.between.outside)) if point else ():
+        words += [word for device in devices for word in (option, device)]
+    words += ["--run", made.name]
     if made.addresses:
         words += ["--address", ",".join(made.addresses)]
     words += ["--count", str(made.traffic.count), "-o", f"{role}.json"]
@@ -138,8 +144,11 @@ def described(made: PingPlan, manifests: Mapping[str, Manifest]) -> list[str]:
         hooks = ", ".join(dict.fromkeys(_hooks(point, manifest)))
         lines.append(f"{point.role} ({point.host}): {_shown(point, manifest)}; attaches to {hooks}")
     rate = 1e6 / made.traffic.interval_us
-    who = f"sent at {made.sent_at}" if made.sent_at else "somebody else pings"
-    lines.append(f"echoes: {made.traffic.count}, {rate:g} a second, {made.traffic.size} bytes each; {who}")
+    if made.sent_at:
+        size = f"{made.traffic.size} bytes each"
+        lines.append(f"echoes: {made.traffic.count}, {rate:g} a second, {size}; sent at {made.sent_at}")
+    else:
+        lines.append(f"echoes: the first {made.traffic.count} that somebody else sends")
     lines.append(COST)
     return lines
 

@@ -191,13 +191,19 @@ def test_the_command_for_a_vantage_point_can_be_run_as_it_is() -> None:
     ]
 
 
+def test_the_command_for_a_place_of_this_host_names_its_devices() -> None:
+    """For one that could not begin."""
+    command = command_for("sender-host", made("web-07", "192.0.2.9"))
+    assert "--role sender-host --inside vnet3 --outside eth0 --run" in command and "--host" not in command
+
+
 def test_the_plan_says_what_is_attached_where_and_what_it_costs() -> None:
     lines = described(made("web-07", "192.0.2.9"), catalogue.load_all())
     assert "web-07: VM web-07 has vnet3 (QEMU's command line and descriptors)" in lines
     hooks = "sender-host (here): between vnet3 and eth0; attaches to netif_receive_skb, net_dev_start_xmit"
     assert f"{hooks}, 10 hooks of vhost" in lines
     assert hooks in described(made("web-07", "192.0.2.9", vhost=False), catalogue.load_all())
-    assert "echoes: 10, 50 a second, 56 bytes each; somebody else pings" in lines
+    assert "echoes: the first 10 that somebody else sends" in lines
     assert lines[-1].startswith("cost: ")
 
 
