@@ -93,10 +93,10 @@ class KnobsScreen(Screen[None]):
             mode = OFF if known is None or known.status == OFF else known.mode
         yield Lines(id="knobs-title")
         with VerticalScroll(id="knobs", can_focus=False):
-            yield self._choice(MODE, mode, (OFF, *manifest.modes))
+            yield self._of_words(MODE, mode, (OFF, *manifest.modes))
             for name, default in manifest.knobs.items():
                 if isinstance(default, bool):
-                    yield self._choice(name, str(values.get(name, default)).lower(), ("false", "true"))
+                    yield self._of_words(name, str(values.get(name, default)).lower(), ("false", "true"))
                 else:
                     yield self._field(name, values.get(name), hint(name, default))
         yield Lines(id="knob-hint")
@@ -236,7 +236,7 @@ class KnobsScreen(Screen[None]):
         box = Input("" if value is None else str(value), id=f"knob-{name}", compact=True, select_on_focus=False)
         return _line_of(name, box, note)
 
-    def _choice(self, name: str, value: str, words: Sequence[str]) -> Horizontal:
+    def _of_words(self, name: str, value: str, words: Sequence[str]) -> Horizontal:
         """A knob that takes one of a few words: all of them are shown."""
         box = Choice(words, id=f"knob-{name}")
         box.choose(value)
