@@ -1,4 +1,4 @@
-"""The balance of a live session begins when drops are first watched, and a probe that begins again does not spoil it."""
+"""The live balance begins when drops are first watched, and a probe that begins again does not spoil it."""
 
 from __future__ import annotations
 
