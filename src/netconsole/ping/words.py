@@ -8,6 +8,8 @@ from netconsole.ping.model import LAYER_WORDS, STAGE_WORDS, STAGES
 NOTED = "To be noted: "
 ONE_HOST = "one host"
 """The check that says that both ends are on one host."""
+NOTHING = "none: both ends are on one host"
+"""What a segment is that does not exist there."""
 LEAST_US = 0.05
 """Less is not told of."""
 STAGE_LETTERS = {stage: STAGE_WORDS[stage].partition(":")[0] for stages in STAGES.values() for stage in stages}

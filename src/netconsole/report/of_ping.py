@@ -8,7 +8,7 @@ from netconsole.base import figure
 from netconsole.ping.breakdown import Breakdown, BreakdownCheck, PathTime, PingAdvice, TimeChange
 from netconsole.ping.capture import ROLES
 from netconsole.ping.model import LAYER_WORDS, PART_WORDS, STAGES
-from netconsole.ping.words import NOTED, STAGE_LETTERS, percent, us
+from netconsole.ping.words import NOTED, NOTHING, STAGE_LETTERS, percent, us
 from netconsole.report.blocks import (
     Document,
     Heading,
@@ -101,7 +101,8 @@ def _subtitle(breakdown: Breakdown) -> str:
 def _path(breakdown: Breakdown) -> ScaledPath:
     bars = []
     for name, time in breakdown.segments.items():
-        bars.append(ScaledBar(name, time.where, time.mean_us, us(time.mean_us), _share(time), time.measured))
+        shown = ("none", "") if time.what == NOTHING else (us(time.mean_us), _share(time))
+        bars.append(ScaledBar(name, time.where, time.mean_us, *shown, time.measured))
         for half, row in breakdown.halves.get(name, {}).items():
             bars.append(
                 ScaledBar(f" {half}", f"±{us(row.accuracy_us)}", row.mean_us, us(row.mean_us), _share(row), False)
@@ -111,7 +112,8 @@ def _path(breakdown: Breakdown) -> ScaledPath:
 
 def _spread(breakdown: Breakdown) -> Iterator[ReportBlock]:
     """How much the times vary from echo to echo, of those that are known echo by echo."""
-    times = {name: one for name, one in _all(breakdown) if one.by == "packets" and one.p50_us is not None}
+    known = {name: one for name, one in _all(breakdown) if one.by == "packets" and one.p50_us is not None}
+    times = {name: one for name, one in known.items() if one.what != NOTHING}
     if times:
         rows = []
         for name, one in times.items():

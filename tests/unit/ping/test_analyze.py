@@ -141,6 +141,8 @@ def test_both_ends_on_one_host_have_no_network_between_them() -> None:
         "B": 13, "K": 8, "C+J": 0, "D": 0, "I": 0, "E": 20, "B1": 7,
     }  # fmt: skip
     assert found.segments["D"].what == "none: both ends are on one host"
+    drawn = [line.split() for line in to_text(of_ping(found), 80).splitlines()]
+    assert ["D", "receiver-host", "none"] in drawn and not [row for row in drawn if row[:2] == ["D", "0.0"]]
     assert found.parts == {"sender_host_us": 104, "physical_network_us": 0, "receiver_host_us": 90}
     assert math.isclose(sum(one.mean_us or 0 for one in found.segments.values()), found.round_trip_us or 0)
     assert any(text.startswith("Both ends are on one host: there is no network") for text in found.findings)

@@ -33,7 +33,7 @@ from netconsole.ping.model import (
     PingSide,
     SegmentSpec,
 )
-from netconsole.ping.words import dominant, sentences
+from netconsole.ping.words import NOTHING, dominant, sentences
 
 _WIRE_WORDS = "both ways between the hosts, from driver to driver"
 _WIRE = "sender-host: between_us - receiver-host: total_us"
@@ -41,7 +41,7 @@ _ON_ONE_HOST = {
     "B": "request: from the tap to the other VM's tap",
     "K": "reply: from the other VM's tap to the tap",
     "external_sender_host_us": "beyond the other VM's tap (E to B1)",
-    **dict.fromkeys(NO_WIRE, "none: both ends are on one host"),
+    **dict.fromkeys(NO_WIRE, NOTHING),
 }
 _OF_TWO_HOSTS = ("receiver_total_us", "external_receiver_host_us", "between_hosts_us")
 """Times that mean nothing where both ends are on one host."""

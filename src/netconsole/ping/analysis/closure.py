@@ -51,8 +51,10 @@ def _of_capture(role: RoleTimes) -> Iterator[BreakdownCheck]:
         if not off:
             return
         good = sum(size <= slack for size in off)
-        detail = f"request + between + reply = total for {good} of {len(off)} echoes, within {slack:.2f} us"
-        yield BreakdownCheck(name, good >= ENOUGH * len(off), detail, max(off))
+        detail = (
+            f"{role.role}: request + between + reply = total for {good} of {len(off)} echoes, within {slack:.2f} us"
+        )
+        yield BreakdownCheck(name, good >= ENOUGH * len(off), f"{detail}, within {slack:.2f} us", max(off))
     elif role.summary is not None:
         summary = role.summary
         parts = [summary.request_us, summary.between_us, summary.reply_us]
@@ -126,7 +128,8 @@ def _remainders(breakdown: Breakdown, joined: JoinedCaptures) -> Iterator[Breakd
             if name != WIRE
             else "the inside is longer than the outside"
         )
-        yield BreakdownCheck(label, False, f"{_us(time.mean_us)}: {what} ({time.formula}): {reason}", time.mean_us)
+        detail = f"{name} is {_us(time.mean_us)}: {what} ({time.formula}): {reason}"
+        yield BreakdownCheck(label, False, detail, time.mean_us)
 
 
 def _halves(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
