@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -99,6 +100,9 @@ def console(
             if shown is None:
                 raise
             return shown
+        if sys.stderr.isatty():
+            count = f"{len(requests)} probe{'' if len(requests) == 1 else 's'}"
+            print(f"netconsole: profile {safe(chosen.name, 40)}, {count}; the screen opens next", file=sys.stderr)
         from netconsole.host import reach
         from netconsole.recording.recorder import Recorder, describe
         from netconsole.run.assembly import live_run

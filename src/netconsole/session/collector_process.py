@@ -69,6 +69,11 @@ class CollectorProcess:
         """End it: close its input, wait for a moment, kill its process group. Idempotent. Any thread may call this."""
         self._program.close()
 
+    def kill(self) -> None:
+        """End its process group on this machine at once. A far one ends with its line."""
+        if isinstance(self._program, ProgramProcess):
+            self._program.kill()
+
     def _broken(self, why: str) -> None:
         self.broken_frames += 1
         self.last_broken = why

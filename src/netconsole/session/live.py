@@ -269,6 +269,18 @@ class LiveSession:
         self._phase = "ended"
         self._drop_replies("the session has ended")
 
+    def pids(self) -> list[int]:
+        """The collector on this machine, while one runs."""
+        process = self._process
+        return [] if process is None or self._host.address is not None else [process.pid]
+
+    def kill(self) -> None:
+        """Ends the collector at once, with all that it has loaded: for when there is no time left to close."""
+        self._closing.set()
+        process = self._process
+        if process is not None:
+            process.kill()
+
     # ---- running the collector ----
 
     def _supervise(self) -> None:

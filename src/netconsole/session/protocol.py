@@ -51,6 +51,17 @@ class Connection:
     """None: the host is this machine."""
 
 
+@runtime_checkable
+class HasCollector(Protocol):
+    """A session that runs a collector."""
+
+    def pids(self) -> list[int]:
+        """The collector on this machine, while one runs."""
+
+    def kill(self) -> None:
+        """Ends the collector at once, with all that it has loaded: for when there is no time left to close."""
+
+
 class Session(Protocol):
     """A measurement. All methods may be called from any thread, also after :meth:`close`."""
 

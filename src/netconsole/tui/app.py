@@ -18,7 +18,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from netconsole.base import figure
+from netconsole.base import figure, priority
 from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
@@ -29,7 +29,7 @@ from netconsole.findings.incident import Incident, document, told
 from netconsole.findings.incidents import Incidents
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice, Profile
-from netconsole.session.protocol import Session
+from netconsole.session.protocol import HasCollector, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.snapshot.document import Snapshot
@@ -69,6 +69,8 @@ RATE_OVER_S = 2.0
 """The output rate is the mean of this time."""
 MAX_TOLD = 5
 """Incidents that the summary after the exit names."""
+PRIORITY_EVERY_S = 2.0
+"""How often the console looks whether many wait for a CPU."""
 AT_LEAST_EVERY_S = 1.9
 """The screen is drawn this often even without news, so that its clock goes on."""
 
@@ -175,10 +177,16 @@ class ConsoleApp(App[None]):
             for action in self._enforcer.actions:
                 self._show_action(action)
         self.set_interval(LOOK_EVERY_S, self.pump.news)
+        self.set_interval(PRIORITY_EVERY_S, self._look_at_priority)
+        self.call_after_refresh(self._look_at_priority)
         self.pump.news()
         if self._first_baseline is not None:
             self.compare_with(*self._first_baseline)
             self._first_baseline = None
+
+    def _look_at_priority(self) -> None:
+        """On a host where many wait for a CPU, the console and its collector take a higher priority."""
+        priority.OWN.look(priority.RUNNING, self.session.pids() if isinstance(self.session, HasCollector) else ())
 
     def leave(self) -> None:
         """Ends the application. Thread-safe."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from netconsole.recording.replay_session import ReplaySession
+from netconsole.session.protocol import HasCollector
 from netconsole.tui.terminal import capabilities
 from netconsole.tui.terminal.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
 
@@ -48,7 +49,9 @@ def run(
     # Textual is imported further down: it reads the environment when it is imported, so the terminal is prepared
     # first. The session starts before that, so that the probes compile during the import.
     app: ConsoleApp | None = None
-    lifeline = Lifeline(sys.stdin.fileno(), session.close, lambda: app.leave() if app is not None else None)
+    ask_to_leave = lambda: app.leave() if app is not None else None  # noqa: E731
+    kill = session.kill if isinstance(session, HasCollector) else None
+    lifeline = Lifeline(sys.stdin.fileno(), session.close, ask_to_leave, kill_session=kill)
     lifeline.start()
     started_s = time.monotonic()
     try:

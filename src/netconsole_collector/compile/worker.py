@@ -43,6 +43,9 @@ def main(arguments: List[str]) -> int:
     """Arguments: descriptor of the job, descriptor of the socket, pid of the collector. Leaves with os._exit."""
     job_fd, socket_fd, parent = (int(argument) for argument in arguments)
     on_parents_death(signal.SIGKILL)
+    if os.getpriority(os.PRIO_PROCESS, 0) < 0:  # the collector's on a crowded host; a compile can wait
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+        os.setsid()  # its session has a higher weight (CONFIG_SCHED_AUTOGROUP)
     if os.getppid() != parent:  # the collector died before we asked for the signal
         os._exit(0)
     answer_socket = socket.socket(fileno=socket_fd)

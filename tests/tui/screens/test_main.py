@@ -178,6 +178,24 @@ async def test_rows_are_sorted_by_any_column_and_back() -> None:
             await one.press("less_than_sign")
 
 
+async def test_a_pane_comes_to_the_front_with_its_rows_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as one:
+        drawn: list[bool] = []
+        draw = MainScreen.draw
+
+        def watched(screen: MainScreen, *scene: Any) -> None:
+            drawn.append(screen.app._batch_count > 0)
+            draw(screen, *scene)
+
+        for key in ("drops", "overview"):
+            await one.main.action_pane(key)
+        await one.play(3)
+        monkeypatch.setattr(MainScreen, "draw", watched)
+        await one.main.action_pane("drops")
+        # Drawn before Textual could paint it: its rows of long ago never stand under a header of now.
+        assert drawn == [True]
+
+
 async def test_the_filter_is_a_plain_substring() -> None:
     async with running() as one:
         await one.press("4", "slash")

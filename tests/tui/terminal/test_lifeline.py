@@ -30,7 +30,8 @@ class Guarded:
         self.asked = threading.Event()
         self.ended: list[int] = []
         self.gone = threading.Event()
-        self.lifeline = Lifeline(self.terminal, self.closed.set, self.asked.set, self.end)
+        self.killed = threading.Event()
+        self.lifeline = Lifeline(self.terminal, self.closed.set, self.asked.set, self.end, self.killed.set)
 
     def end(self, status: int) -> None:
         self.ended.append(status)
@@ -67,7 +68,7 @@ def test_who_does_not_leave_is_ended_and_the_terminal_restored(guarded: Guarded)
     assert guarded.gone.wait(LIMIT_S)
     assert time.monotonic() - started > DEADLINE_S - 0.1
     assert guarded.ended == [EXIT_INTERRUPTED]
-    assert guarded.closed.is_set()
+    assert guarded.closed.is_set() and guarded.killed.is_set()
     assert termios.tcgetattr(guarded.terminal) == before
     assert os.read(guarded.master, 4096).startswith(RESTORE.encode())
 

@@ -279,8 +279,10 @@ class MainScreen(Screen[None]):
 
     async def action_pane(self, name: str) -> None:
         self.say("")
-        await self.show_pane(name)
-        self._redraw()
+        with self.app.batch_update():  # no picture of rows as old as the pane was last in front
+            await self.show_pane(name)
+            await self.app.run_action("redraw")
+        self._redraw()  # a new pane knows its size only now
 
     def action_next_table(self, step: int) -> None:
         view = self.view

@@ -36,11 +36,14 @@ class Lifeline:
         close_session: Callable[[], None],
         ask_to_leave: Callable[[], None],
         end_process: Callable[[int], None] = os._exit,
+        kill_session: Callable[[], None] | None = None,
     ) -> None:
+        """``kill_session`` ends it without waiting, when it has not closed in time."""
         self._tty_fd = tty_fd
         self._close_session = close_session
         self._ask_to_leave = ask_to_leave
         self._end_process = end_process
+        self._kill_session = kill_session
         self._finished = threading.Event()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._attributes: list[Any] | None = None
@@ -104,6 +107,8 @@ class Lifeline:
         threading.Thread(target=self._close_session, name="netconsole-close", daemon=True).start()
         self._ask_to_leave()
         if not self._finished.wait(deadline - time.monotonic()):
+            if self._kill_session is not None:
+                self._kill_session()
             self._restore_terminal()
             self._end_process(EXIT_INTERRUPTED)
 
