@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from netconsole.budget.sampling import FEW_PER_S, OFTEN_S, UNKNOWN_NS, CostSample, SamplingPace, counted_per_s
 from netconsole.probes.catalogue import shipped
 from netconsole.telemetry import frames
@@ -91,3 +93,59 @@ def test_counters_are_what_a_probe_counted_and_tables_without_times_where_it_has
     assert counted_per_s(state.probes["kernel_drops"], drops) == 300
     assert counted_per_s(state.probes["softirq_health"], softirqs) == 400
     assert counted_per_s(state.probes["kernel_drops"], softirqs) is None
+
+
+def asked(*samples: tuple[float, float | None, bool], limit_pct: float = LIMIT_PCT) -> list[bool]:
+    """One probe, interval by interval: (counted, measured %, whether a window was in it) → whether to look often."""
+    pace = SamplingPace()
+    return [pace.is_often(100.0 * number, {"drops": CostSample(*one)}, limit_pct) for number, one in enumerate(samples)]
+
+
+@pytest.mark.parametrize(("pct", "often"), [(1.6, False), (1.601, True)])
+def test_a_cost_above_four_fifths_of_the_limit_is_near_it(pct: float, often: bool) -> None:
+    assert asked((0.0, pct, True), (0.0, pct, True))[1] is often
+
+
+@pytest.mark.parametrize(
+    ("before_pct", "now_pct", "often"),
+    [(0.5, 0.75, False), (0.5, 0.751, True), (0.1, 0.6, False), (0.1, 0.601, True)],
+)
+def test_a_jump_is_above_one_and_a_half_times_the_last_cost_and_three_tenths_of_the_limit(
+    before_pct: float, now_pct: float, often: bool
+) -> None:
+    assert asked((0.0, before_pct, True), (0.0, now_pct, True))[1] is often
+
+
+def test_between_windows_counts_times_the_last_time_of_a_count_are_the_estimate() -> None:
+    """20 000 counts in 0.2 % of a second are 100 ns each; 70 000 of them 0.7 %, which is a jump; 30 000 are not."""
+    calm = (20_000.0, 0.2, True)
+    assert asked(calm, (70_000.0, 0.2, False)) == [False, True]
+    assert asked(calm, (30_000.0, 0.2, False)) == [False, False]
+    assert asked(calm, (59_000.0, 0.2, False)) == [False, False], "0.59 % is less than 0.3 of the limit"
+
+
+@pytest.mark.parametrize(("counted", "often"), [(999.0, True), (1000.0, False)])
+def test_a_time_of_a_count_is_known_from_a_thousand_counts_on(counted: float, often: bool) -> None:
+    """Else it is taken to be a microsecond: 7000 counts are 0.7 %."""
+    assert asked((counted, 0.001, True), (7000.0, 0.001, False))[1] is often
+
+
+def test_a_window_in_an_interval_with_a_storm_may_have_missed_it() -> None:
+    steady, storm = (20_000.0, 0.2, True), (100_000.0, 0.2, True)
+    assert asked(steady, storm) == [False, True]
+    assert asked(steady, (30_000.0, 0.2, True), (30_000.0, 0.2, True)) == [False] * 3
+
+
+def test_it_is_looked_at_often_for_ten_seconds() -> None:
+    pace = SamplingPace()
+    calm = {"drops": CostSample(0.0, 0.1, True)}
+    pace.changed(50.0)
+    assert [pace.is_often(at_s, calm, LIMIT_PCT) for at_s in (50.0, 59.9, 60.0)] == [True, True, False]
+
+
+def test_the_costs_of_all_probes_count_together() -> None:
+    pace = SamplingPace()
+    both = {"a": CostSample(0.0, 0.9, True), "b": CostSample(0.0, 0.8, True)}
+    pace.is_often(0.0, both, LIMIT_PCT)
+    assert pace.is_often(100.0, both, LIMIT_PCT)
+    assert not pace.is_often(200.0, {"a": CostSample(0.0, 0.9, True)}, LIMIT_PCT)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from netconsole.snapshot.balance import balance
 from netconsole.snapshot.document import ProbeData
 
@@ -78,3 +80,51 @@ def test_upcalls_that_were_lost_are_held_against_packets_that_were_freed() -> No
     freed = probe("drops", {"reason": "OVS_UPCALL_FAILED", "location": "ovs_dp_process_packet", "count": 8})
     [row] = balance({"ovs_flows": lost, "kernel_drops": freed})
     assert (row.stage, row.entered, row.dropped, row.coverage_pct) == ("datapath", 1000, 8, 100.0)
+
+
+@pytest.mark.parametrize("counter", ["UdpRcvbufErrors", "UdpMemErrors", "Udp6RcvbufErrors", "Udp6MemErrors"])
+@pytest.mark.parametrize("reason", ["SOCKET_RCVBUFF", "PROTO_MEM"])
+def test_full_sockets_and_used_up_memory_are_losses_of_udp(counter: str, reason: str) -> None:
+    counted = probe("counters", {"counter": counter, "netns": "blue", "count": 40})
+    rows = [{"reason": reason, "netns": "blue", "protocol": protocol, "count": 10} for protocol in ("UDP", "TCP")]
+    (row,) = balance({"protocol_counters": counted, "kernel_drops": probe("drops", *rows)})
+    assert (row.dropped, row.unexplained, row.coverage_pct) == (40, 30, 25.0), "those of TCP are others"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["QDISC_DROP", "QDISC_OVERLIMIT", "QDISC_CONGESTED", "QDISC_EDT_HORIZON", "CAKE_FLOOD", "FQ_BAND_LIMIT", "OTHER"],
+)
+def test_a_qdiscs_losses_are_those_of_its_own_device(reason: str) -> None:
+    links = probe(
+        "links",
+        {"device": "eth0", "netns": "host", "qdisc_drops": 3},
+        {"device": "eth0", "netns": "blue", "qdisc_drops": 8},
+        {"device": "eth1", "netns": "host", "qdisc_drops": None},
+    )
+    seen = {"reason": reason, "device": "eth0", "netns": "host", "count": 5}
+    found = balance({"link_rates": links, "kernel_drops": probe("drops", seen)})
+    explained = 0 if reason == "OTHER" else 3
+    assert [(row.netns, row.unexplained) for row in found] == [("blue", 8), ("host", 3 - explained)]
+    assert found[1].coverage_pct == (0.0 if reason == "OTHER" else 100.0), "more than were counted explain no more"
+
+
+def test_a_coverage_has_three_digits_and_the_largest_gap_comes_first() -> None:
+    links = probe(
+        "links",
+        {"device": "a", "netns": "host", "qdisc_drops": 3},
+        {"device": "b", "netns": "host", "qdisc_drops": 90},
+        {"device": "c", "netns": "host", "qdisc_drops": 91},
+    )
+    seen = probe(
+        "drops",
+        {"reason": "QDISC_DROP", "device": "a", "netns": "host", "count": 1},
+        {"reason": "QDISC_DROP", "device": "b", "netns": "host", "count": 88},
+        {"reason": "QDISC_DROP", "device": "c", "netns": "host", "count": 89},
+    )
+    found = balance({"link_rates": links, "kernel_drops": seen})
+    assert [(row.device, row.unexplained, row.coverage_pct) for row in found] == [
+        ("c", 2, 97.802),
+        ("b", 2, 97.778),
+        ("a", 2, 33.333),
+    ]

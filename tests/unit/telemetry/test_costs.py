@@ -73,6 +73,13 @@ def test_statistics_that_are_always_on_are_no_estimate() -> None:
     assert (cost.estimated, cost.kernel_cpu_pct) == (True, 0.0), "a window in which nothing ran"
 
 
+def test_events_and_losses_are_those_of_the_last_frame() -> None:
+    cost = ProbeCost()
+    cost.apply(frame(events={"submitted": Count(1, 1)}, ledger={"missed": Count(2, 2)}))
+    cost.apply(frame(events={"submitted": Count(3, 4)}, ledger={"missed": Count(5, 7)}))
+    assert (cost.events, cost.ledger) == ({"submitted": Count(3, 4)}, {"missed": Count(5, 7)})
+
+
 def test_a_program_before_its_first_window_costs_what_nobody_knows() -> None:
     one = ProgramCost("a", "here")
     assert (one.ns_per_run, one.cpu_pct, one.last_cpu_pct, one.last_ns_per_run) == (None, None, None, None)

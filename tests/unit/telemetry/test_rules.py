@@ -256,3 +256,64 @@ def test_intervals_that_nobody_saw_are_counted_and_are_no_zeros() -> None:
     timeline.close(14 * SECOND, False)
     assert series.values(timeline, 2) == [0.0, None]
     assert timeline.begin(10_000_000 * SECOND, SECOND) == SAMPLES, "no more than there is room for"
+
+
+# ---- rows ----
+
+
+def test_the_rows_that_moved_are_those_of_the_last_interval_or_all_when_that_is_not_known(stream: Stream) -> None:
+    table = None
+
+    def moving() -> list[str]:
+        assert table is not None
+        return sorted(str(one.labels["device"]) for one in table.moving())
+
+    stream.table(row("a", 1, 1), row("b", 0, 4), row("c", 2, 2), full=True)
+    table = stream.state.probes["p"].tables["t"]
+    assert moving() == ["a", "c"]
+    stream.end()
+    stream.table(row("b", 3, 7))
+    assert moving() == ["b"]
+    stream.end()
+    stream.end()
+    assert moving() == ["a", "b", "c"], "nobody knows"
+    stream.table(row("a", 1, 2), row("b", 0, 7), full=True)
+    assert moving() == ["a"] and len(table.rows) == 2
+
+
+def test_a_row_was_active_when_a_count_of_it_last_moved(stream: Stream) -> None:
+    stream.table(row("lo", 1, 1), full=True)
+    stream.end()
+    stream.table(row("lo", 0, 1), full=True)
+    lo = stream.state.probes["p"].tables["t"].rows[LO]
+    assert (lo.first_seen_ns, lo.last_active_ns) == (100 * SECOND + 5, 100 * SECOND + 5)
+    stream.end()
+    stream.table(row("lo", 2, 3))
+    assert (lo.first_seen_ns, lo.last_active_ns) == (100 * SECOND + 5, 102 * SECOND + 5)
+    stream.histogram(one_of(9), one_of(9))
+    stream.end()
+    stream.histogram(one_of(9, 9), one_of(9, 9, 9))
+    (group,) = stream.state.probes["p"].histograms.values()
+    (only,) = group.rows.values()
+    assert only.last_active_ns == 103 * SECOND + 5
+    stream.end()
+    stream.histogram(EMPTY, one_of(9, 9, 9))
+    assert only.last_active_ns == 103 * SECOND + 5
+
+
+def test_a_count_that_was_evicted_and_begins_again_is_taken_as_it_is_sent(stream: Stream) -> None:
+    """Its total is another one although nothing moved: the delta is 0 in both frames."""
+    stream.table(row("lo", 0, 9), full=True)
+    stream.end()
+    stream.table(row("lo", 0, 2), full=True)
+    assert stream.state.probes["p"].tables["t"].rows[LO].total("n") == 2
+
+
+def test_each_row_without_room_is_counted_once(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netconsole.telemetry.tables.MAX_ROWS", 2)
+    stream.table(*(row(name, 1, 1) for name in "abcde"), full=True)
+    table = stream.state.probes["p"].tables["t"]
+    assert (len(table.rows), table.omitted) == (2, 3)
+    stream.end()
+    stream.table(row("f", 1, 1), row("a", 1, 2), row("g", 1, 1))
+    assert (len(table.rows), table.omitted) == (2, 2)
