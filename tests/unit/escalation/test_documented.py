@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.escalation import escalator
+from netconsole.escalation import escalator, investigation
 from netconsole.profile.escalation_rules import Escalation
 from netconsole.recording import flight_recorder
 from tests.support.documents import Stated, check
@@ -28,3 +28,8 @@ PROFILES, GOVERNOR = "use/profiles.md", "design/governor.md"
 )
 def test_a_constant_is_the_one_that_the_page_names(one: Stated) -> None:
     check(one)
+
+
+def test_what_a_user_investigates_has_a_budget_of_its_own() -> None:
+    """Beside the profile's. The key i of docs/use/console.md asks for it."""
+    assert (investigation.FOR_S, investigation.EVENTS_PER_S, investigation.KERNEL_CPU_PCT) == (30.0, 50.0, 1.0)

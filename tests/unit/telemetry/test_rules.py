@@ -104,6 +104,10 @@ def test_counters_are_exact_although_rows_lack_what_was_not_listed(stream: Strea
     assert stream.state.ledger_totals() == {"lost": 4}
 
 
+def test_a_host_is_this_one_until_it_is_said_to_be_far() -> None:
+    assert State().is_far is False
+
+
 # ---- time ----
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -202,3 +204,70 @@ def test_the_limit_is_of_all_cpus_together() -> None:
     one.reader._buffers.append((-1, two.memory))
     assert one.reader.read(1) == [b"one."]
     assert one.reader.read(1) == [b"two."]
+
+
+class PerCpu:
+    """The map that a program finds its CPU's buffer in."""
+
+    info = bpf_maps.MapInfo(bpf_maps.MAP_PERF_EVENT_ARRAY, 1, 4, 4, 2, 0, "events")
+
+    def __init__(self) -> None:
+        self.descriptors: dict[int, int] = {}
+
+    def set(self, key: bytes, value: bytes) -> None:
+        self.descriptors[struct.unpack("=I", key)[0]] = struct.unpack("=I", value)[0]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> tuple[PerCpu, list[tuple[bytes, int]], list[tuple[int, int]]]:
+    """A kernel with four possible CPUs: the map, what was asked for of which CPU, and what was switched on."""
+    per_cpu, asked, switched = PerCpu(), [], []
+
+    def open_event(attributes: bytes, cpu: int) -> int:
+        if cpu == 1:
+            raise OSError(errno.ENODEV, "not online")
+        asked.append((attributes, cpu))
+        fd = os.memfd_create("perf")
+        os.ftruncate(fd, PAGE + DATA)
+        return fd
+
+    monkeypatch.setattr(bpf_maps, "Map", lambda fd: per_cpu)
+    monkeypatch.setattr(rings.cpus, "nr_cpu_ids", lambda: 4)
+    monkeypatch.setattr(rings.syscalls, "perf_event_open", open_event)
+    monkeypatch.setattr(rings.fcntl, "ioctl", lambda fd, request: switched.append((fd, request)))
+    return per_cpu, asked, switched
+
+
+def test_each_cpu_that_is_online_has_a_buffer_that_wakes_nobody(
+    opened: tuple[PerCpu, list[tuple[bytes, int]], list[tuple[int, int]]],
+) -> None:
+    per_cpu, asked, switched = opened
+    reader = PerfBuffer(7)
+    assert reader.lost == 0 and len(reader._buffers) == 1, "of four CPUs the map has room for two, and one is offline"
+    ((attributes, cpu),) = asked
+    # struct perf_event_attr: PERF_TYPE_SOFTWARE, its size, PERF_COUNT_SW_BPF_OUTPUT, each one, PERF_SAMPLE_RAW.
+    assert (cpu, *struct.unpack_from("=IIQQQ", attributes)) == (0, 1, 112, 10, 1, 1 << 10)
+    assert struct.unpack_from("=I", attributes, 48) == (0x7FFFFFFF,), "wakeup_events that never come"
+    ((fd, request),) = switched
+    assert request == 0x2400 and per_cpu.descriptors == {0: fd}, "switched on, and in the map"
+    reader.close()
+    assert reader._buffers == []
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(fd)
+
+
+def test_a_cpu_whose_buffer_cannot_be_made_is_an_error_and_the_others_are_closed(
+    opened: tuple[PerCpu, list[tuple[bytes, int]], list[tuple[int, int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working = rings.syscalls.perf_event_open
+
+    def refuse(attributes: bytes, cpu: int) -> int:
+        if cpu == 1:
+            raise OSError(errno.EMFILE, "too many open files")
+        return working(attributes, cpu)
+
+    monkeypatch.setattr(rings.syscalls, "perf_event_open", refuse)
+    with pytest.raises(OSError, match="too many"):
+        PerfBuffer(7)
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(opened[2][0][0])
