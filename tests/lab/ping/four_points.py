@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from typing import TypeVar
+from unittest import mock
 
 from netconsole.far import archive, host, program
 from netconsole.far.host import AnyHost
@@ -47,13 +48,22 @@ class FourPoints:
     """They watch from the start until `close`; each ping is a case of its own."""
 
     def __init__(self, door: Door) -> None:
-        archive.SILENCE_S, program.BEAT_S = QUIET_S, QUIET_S / 5
-        host.ANSWER_S = question_line.ANSWER_S = tsc_points.ANSWER_S = QUIET_S
         self._stack = contextlib.ExitStack()
-        manifests = load_all()
-        modules = typed_modules(manifests)
+        patience = [(one, "ANSWER_S") for one in (host, question_line, tsc_points)] + [(archive, "SILENCE_S")]
+        for module, name in patience:
+            self._stack.enter_context(mock.patch.object(module, name, QUIET_S))
+        self._stack.enter_context(mock.patch.object(program, "BEAT_S", QUIET_S / 5))
         self.hosts: dict[str, AnyHost] = {}
         self.runs: list[VantageRun] = []
+        try:
+            self._watch(door)
+        except BaseException:
+            self.close()
+            raise
+
+    def _watch(self, door: Door) -> None:
+        manifests = load_all()
+        modules = typed_modules(manifests)
         for machine in (HYPERVISOR, "vm0", "vm1"):
             way = self._stack.enter_context(contextlib.closing(door.approach(machine)))
             self.hosts[machine] = way.enter(modules)
