@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import os
 import platform
-import select
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -128,16 +127,9 @@ def _may_make_maps() -> bool:
 
 def _compile(job: dict[str, Any]) -> dict[str, Any]:
     try:
-        worker = CompileJob(job, _python())
+        return CompileJob(job, _python()).wait()
     except OSError as error:
         return {"ok": False, "state": "failed", "why": f"the compiler cannot start: {error.strerror}", "help": None}
-    try:
-        while not worker.advance():
-            select.select([worker], [], [], 1.0)
-    finally:
-        worker.cancel()
-    assert worker.answer is not None
-    return worker.answer
 
 
 def _python() -> str:

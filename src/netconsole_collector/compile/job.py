@@ -4,6 +4,7 @@ import array
 import json
 import os
 import re
+import select
 import signal
 import socket
 import struct
@@ -98,6 +99,16 @@ class CompileJob:
                 if len(self._received) >= _LENGTH.size + length:
                     self._accept(json.loads(self._received[_LENGTH.size :].decode()))
         return self.answer is not None
+
+    def wait(self) -> Json:
+        """The answer, when the worker has ended. For those who have nothing else to do."""
+        try:
+            while not self.advance():
+                select.select([self], [], [], 1.0)
+        finally:
+            self.cancel()
+        assert self.answer is not None
+        return self.answer
 
     def cancel(self) -> None:
         """Ends the worker if it still runs. Closes its descriptors if there is no answer yet."""

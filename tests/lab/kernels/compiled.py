@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import io
 import os
-import select
 import tarfile
 from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -127,15 +126,9 @@ def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept
 
 
 def _compile(job: Mapping[str, Any]) -> None:
-    worker = CompileJob(dict(job), SYSTEM_PYTHON)
-    try:
-        while not worker.advance():
-            select.select([worker], [], [], 1.0)
-    finally:
-        worker.cancel()
-    assert worker.answer is not None
-    if not worker.answer["ok"]:
-        raise DoesNotCompile(f"{job['release']}: {worker.answer['why']}\n{worker.answer['detail']}")
+    answer = CompileJob(dict(job), SYSTEM_PYTHON).wait()
+    if not answer["ok"]:
+        raise DoesNotCompile(f"{job['release']}: {answer['why']}\n{answer['detail']}")
 
 
 def _loadable(tree: KernelTree, command: Load) -> Path | None:
