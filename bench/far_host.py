@@ -21,10 +21,10 @@ from pathlib import Path
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.support.console_command import COMMAND
 from tests.support.live.network import Namespace, Wire
 from tests.support.live.ssh_server import ADDRESS, SshServer
 
-COMMAND = (sys.executable, "-c", "from netconsole.cli.main import main; main()")
 READY = "measuring with"
 FIRST_S, SECOND_S = 8.0, 4.0
 MOST_CPU_PCT, MOST_MB, MOST_BYTES_PER_S = 2.0, 20.0, 10_000.0

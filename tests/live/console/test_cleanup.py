@@ -7,7 +7,6 @@ import os
 import random
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.collector.test_cleanup import LIMIT_S, SEED, leftovers
+from tests.support.console_command import COMMAND
 from tests.support.live import bpf_objects
 from tests.support.terminal_process import TerminalProcess, alive
 
@@ -33,7 +33,6 @@ STAGES = ("collector", "worker", "probes", "probes")
 """How far it has come; a kill is at most LATER_S later. Not a time alone: machines differ."""
 LATER_S = 0.3
 VICTIMS = ("console", "collector", "worker")
-COMMAND = (sys.executable, "-c", "from netconsole.cli.main import main; main()")
 HELD = re.compile(rb"^(prog_id|map_id):\t(\d+)", re.MULTILINE)
 
 

@@ -18,33 +18,18 @@ import pytest
 from netconsole.base.errors import Unable
 from netconsole.far.door import Approach
 from tests.live.collector.test_cleanup import Before
-from tests.support.live.network import Namespace, Wire, send_udp
+from tests.support.console_command import COMMAND
+from tests.support.live.network import Namespace, send_udp
 from tests.support.live.ssh_server import ADDRESS, SshServer
 
 pytestmark = pytest.mark.starting
 
-COMMAND = (sys.executable, "-c", "from netconsole.cli.main import main; main()")
 THERE = b"import sys,signal;signal.alarm"
 """Of the command line of every program of ours on the far host."""
 MEASURING = "measuring with"
 LIMIT_S = 60.0
 COUNT = 500
 PORT = 5301
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    """One for all tests of this file."""
-    near, far = Namespace(), Namespace()
-    try:
-        one = SshServer(tmp_path_factory.mktemp("ssh"), Wire(near, far))
-        try:
-            yield one
-        finally:
-            one.close()
-    finally:
-        near.remove()
-        far.remove()
 
 
 @pytest.fixture(autouse=True)
@@ -120,6 +105,13 @@ def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path) 
     assert sum(row["count"] for row in rows if row["netns"] in (lost.name, str(inode), inode)) == COUNT
     assert document["host"]["kernel"] == os.uname().release
     before.assert_nothing_more(there())
+
+
+def test_where_only_the_far_host_has_bcc_it_compiles(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETCONSOLE_PYTHON", sys.executable)  # the environment of the tests has no bcc
+    done = snapshot(server, "--probe", "kernel_drops", "--duration", "500ms")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["probes"]["kernel_drops"]["status"] == "attached"
 
 
 def children(pid: int) -> list[int]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.live.network import Namespace, Wire
+from tests.support.console_command import COMMAND
+from tests.support.live.network import Wire
 from tests.support.live.ssh_server import ADDRESS, SshServer
 
 pytestmark = pytest.mark.starting
@@ -20,22 +18,8 @@ SOURCES = ("link_rates", "softnet", "socket_groups", "vm_states", "self_cost")
 LIMIT_S = 90.0
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[SshServer]:
-    near, far = Namespace(), Namespace()
-    try:
-        one = SshServer(tmp_path, Wire(near, far))
-        try:
-            yield one
-        finally:
-            one.close()
-    finally:
-        near.remove()
-        far.remove()
-
-
 def snapshot(server: SshServer, enter: tuple[str, ...], *arguments: str) -> dict[str, Any]:
-    words = [sys.executable, "-c", "from netconsole.cli.main import main; main()", "snapshot", "--duration", "500ms"]
+    words = [*COMMAND, "snapshot", "--duration", "500ms"]
     words += [word for source in SOURCES for word in ("--probe", source)]
     done = subprocess.run(
         [*enter, *words, *arguments], env=server.environment, stdin=subprocess.DEVNULL, capture_output=True,

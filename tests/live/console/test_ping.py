@@ -15,7 +15,8 @@ import pytest
 
 from netconsole.ping import breakdown, capture
 from tests.live.collector.test_cleanup import leftovers
-from tests.live.console.test_cleanup import COMMAND, await_gone, children, held_by
+from tests.live.console.test_cleanup import await_gone, children, held_by
+from tests.support.console_command import COMMAND
 from tests.support.live.echoes import TAPS, WIRES, A, B, TwoHosts
 from tests.support.live.measurement import LIMIT_S
 from tests.support.terminal_process import TerminalProcess

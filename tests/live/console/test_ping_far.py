@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from netconsole.ping import capture
-from tests.live.console.test_far_host import COMMAND
-from tests.support.live.network import Namespace, Wire
+from tests.support.console_command import COMMAND
+from tests.support.live.network import Wire
 from tests.support.live.path import PING
 from tests.support.live.ssh_server import ADDRESS, SshServer
 
@@ -18,20 +17,6 @@ pytestmark = pytest.mark.starting
 
 COUNT = 20
 LIMIT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    near, far = Namespace(), Namespace()
-    try:
-        one = SshServer(tmp_path_factory.mktemp("ssh"), Wire(near, far))
-        try:
-            yield one
-        finally:
-            one.close()
-    finally:
-        near.remove()
-        far.remove()
 
 
 def test_a_far_capture_has_every_echo_and_the_facts_of_its_host(server: SshServer) -> None:

@@ -27,7 +27,7 @@ Host key verification failed.
         ("ssh: connect to host hv port 22: Connection refused\r\n", "nothing answers at its ssh port"),
         ("ssh: connect to host hv port 22: Connection timed out\r\n", "no answer from it (Connection timed out)"),
         ("kex_exchange_identification: Connection closed by remote host\r\n", "ended the connection before the login"),
-        ("/root/.ssh/config: line 3: Bad configuration option: foo\n", "ssh's configuration"),
+        ("/home/ops/.ssh/config: line 3: Bad configuration option: foo\n", "ssh's configuration"),
         ("Something new\x1b[2J\n", "ssh could not connect; it said: Something new\\x1b[2J"),
     ],
 )  # fmt: skip
