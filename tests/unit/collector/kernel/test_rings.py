@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 import struct
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector.kernel import bpf_maps, rings
+from netconsole_collector.kernel import bpf_maps, cpus, rings, syscalls
 from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
 
 PAGE = mmap.PAGESIZE
@@ -232,9 +233,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> tuple[PerCpu, list[tuple[bytes, i
         return fd
 
     monkeypatch.setattr(bpf_maps, "Map", lambda fd: per_cpu)
-    monkeypatch.setattr(rings.cpus, "nr_cpu_ids", lambda: 4)
-    monkeypatch.setattr(rings.syscalls, "perf_event_open", open_event)
-    monkeypatch.setattr(rings.fcntl, "ioctl", lambda fd, request: switched.append((fd, request)))
+    monkeypatch.setattr(cpus, "nr_cpu_ids", lambda: 4)
+    monkeypatch.setattr(syscalls, "perf_event_open", open_event)
+    monkeypatch.setattr(fcntl, "ioctl", lambda fd, request: switched.append((fd, request)))
     return per_cpu, asked, switched
 
 
@@ -259,14 +260,14 @@ def test_each_cpu_that_is_online_has_a_buffer_that_wakes_nobody(
 def test_a_cpu_whose_buffer_cannot_be_made_is_an_error_and_the_others_are_closed(
     opened: tuple[PerCpu, list[tuple[bytes, int]], list[tuple[int, int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    working = rings.syscalls.perf_event_open
+    working = syscalls.perf_event_open
 
     def refuse(attributes: bytes, cpu: int) -> int:
         if cpu == 1:
             raise OSError(errno.EMFILE, "too many open files")
         return working(attributes, cpu)
 
-    monkeypatch.setattr(rings.syscalls, "perf_event_open", refuse)
+    monkeypatch.setattr(syscalls, "perf_event_open", refuse)
     with pytest.raises(OSError, match="too many"):
         PerfBuffer(7)
     with pytest.raises(OSError, match="Bad file"):
