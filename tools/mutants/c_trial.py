@@ -61,10 +61,14 @@ class Copy:
 
 
 def tests_of(probe: str, is_quick: bool) -> list[str]:
-    """Those that say that they prove something of the probe, in the order in which they are tried."""
+    """Those that run its programs themselves, then its live tests, then others that say that they prove something."""
     marked = {test for tests in proofs().get(probe, {}).values() for test in tests if test.startswith("tests/live/")}
-    own = sorted({f"{CONTEXTS}/test_{probe}.py"} & {test.partition("::")[0] for test in marked})
-    return own + ([] if is_quick else sorted(test for test in marked if not test.startswith(CONTEXTS)))
+    own = [
+        place for place in (f"{CONTEXTS}/test_{probe}.py", f"tests/live/probes/test_{probe}.py") if Path(place).exists()
+    ]
+    others = {test for test in marked if test.partition("::")[0] not in own}
+    chosen = own + sorted(others)
+    return [test for test in chosen if test.startswith(CONTEXTS)] if is_quick else chosen
 
 
 def try_c(file: str, sample: int, is_quick: bool) -> float:

@@ -50,7 +50,6 @@ def balance(top: Measurement) -> tuple[int, int]:
     return counters["received"] + counters["sent"], rows + counters["left_packets"]
 
 
-@pytest.mark.proves("flow_top", "tables.flows.{packets,bytes,device,direction}")
 def test_packets_are_counted_once_on_each_side(top: Measurement, wire: Wire) -> None:
     top.begin()
     send_udp(wire.a, B, PORT, MANY)

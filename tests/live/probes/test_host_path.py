@@ -63,7 +63,6 @@ def test_every_echo_is_timed_once_each_way(
 
 
 @pytest.mark.parametrize(("source", "target"), [(A, B), (A6, B6)])
-@pytest.mark.proves("host_path", "counters.{crossed,packets}", "tables.flows.{samples,target_port}")
 def test_every_datagram_is_timed_once(path: Measurement, bridged: Host, source: str, target: str) -> None:
     watch = watch_of(path, address=source, protocol="udp")
     send_udp(bridged.a, target, PORT, MANY, senders=3)
@@ -95,7 +94,6 @@ def test_packets_cut_in_software_have_a_sample_each(path: Measurement, bridged: 
     assert segments * SEEN < watch.counter("packets") == watch.counter("crossed") <= segments
 
 
-@pytest.mark.proves("host_path", "ledger.unlisted")
 def test_the_time_that_rows_take_is_bounded_in_the_kernel(path: Measurement, bridged: Host) -> None:
     assert path.command(command="bound", kernel_cpu_pct=1e-6).ok
     try:
@@ -126,7 +124,6 @@ def test_copies_of_a_flooded_packet_are_followed(path: Measurement, bridged: Hos
     assert watch.missed() == {}
 
 
-@pytest.mark.proves("host_path", "counters.received")
 def test_what_does_not_cross_has_no_sample(path: Measurement, bridged: Host) -> None:
     bridged.h.ip("address", "replace", f"{HOST}/24", "dev", "br0")
     mac = bridged.h.run("cat", "/sys/class/net/br0/address").strip()
@@ -217,7 +214,6 @@ HISTOGRAM_ERROR = 1 / 16
 """At mid-bucket: docs of netconsole.telemetry.histogram."""
 
 
-@pytest.mark.proves("host_path", "histograms.{crossing,stages}", "histograms.stages.{direction,stage}")
 def test_a_delay_in_the_queue_shows_there_and_nowhere_else(path: Measurement, bridged: Host) -> None:
     packets, size = 40, 958  # 1000 bytes with their headers
     receiver = bridged.b.start(TIMED_RECEIVE, PORT, packets)
@@ -257,14 +253,6 @@ def test_stages_add_up(path: Measurement, bridged: Host) -> None:
     assert stages[0][0] == stages[2][0] == MANY
 
 
-@pytest.mark.proves(
-    "host_path",
-    "counters.slow",
-    "events.slow.{from,to,source,target,target_port,packets,direction}",
-    "knobs.events_per_s",
-    "ledger.suppressed",
-    "modes.details",
-)
 def test_details_are_a_budgeted_sample_of_what_is_slow(path: Measurement, bridged: Host) -> None:
     path.set(PROBE, "details", **SETS, protocol="udp", threshold_us=0.001, events_per_s=20)
     path.begin()

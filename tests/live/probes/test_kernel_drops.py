@@ -78,7 +78,6 @@ def test_a_collector_leaves_no_message_unread(drops: Measurement, namespace: Nam
     assert counted(drops, namespace, protocol="AF_UNIX") == 0
 
 
-@pytest.mark.proves("kernel_drops", "tables.drops.{count,device,netns,reason}")
 def test_every_datagram_to_a_closed_port_is_counted_once_behind_a_wire(drops: Measurement, wire: Wire) -> None:
     send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY, senders=4)
     assert counted(drops, wire.b, device=wire.DEVICES[1], protocol="UDP") == MANY
@@ -105,7 +104,6 @@ def test_what_a_full_qdisc_sheds_is_counted_at_its_device(drops: Measurement, wi
     assert {reason for reason in reasons if str(reason).startswith("QDISC")} and sum(reasons.values()) >= shed
 
 
-@pytest.mark.proves("kernel_drops", "tables.drops.{count,device}")
 def test_what_a_full_receive_buffer_refuses_is_counted_where_it_came_in(drops: Measurement, wire: Wire) -> None:
     before = wire.b.snmp("Udp", "RcvbufErrors")
     with SleepingReceiver(wire.b) as receiver:
@@ -126,7 +124,6 @@ for _ in range(%d):
 """
 
 
-@pytest.mark.proves("kernel_drops", "tables.drops.count")
 def test_packets_that_arrive_are_not_counted(drops: Measurement, wire: Wire) -> None:
     receiver = wire.b.start(RECEIVER % SOME)
     assert receiver.stdout
@@ -272,7 +269,6 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-@pytest.mark.proves("kernel_drops", "ledger.parse_failed", "events.drop.{source_port,target_port,vlan,protocol}")
 def test_headers_are_read(drops: Measurement, wire: Wire, name: str) -> None:
     frame, ethertype, protocol, ports, vlan = FRAMES[name]
     shed_large(wire)
@@ -287,7 +283,6 @@ def test_headers_are_read(drops: Measurement, wire: Wire, name: str) -> None:
     ] * 3
 
 
-@pytest.mark.proves("kernel_drops", "knobs.{vlan,ethertype}")
 @pytest.mark.parametrize(("knobs", "counts"), [({"vlan": 42}, 3), ({"ethertype": 0x0806}, 4), ({"vlan": 43}, 0)])
 def test_vlan_and_ethertype_filter(
     drops: Measurement, wire: Wire, knobs: dict[str, frames.Scalar], counts: int

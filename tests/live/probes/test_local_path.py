@@ -83,9 +83,6 @@ def sent_since(before: dict[str, int], wire: Wire, end: str) -> int:
 
 
 @pytest.mark.parametrize("target", [Wire.ADDRESSES[1], Wire.ADDRESSES6[1]])
-@pytest.mark.proves(
-    "local_path", "counters.{received,delivered}", "histograms.crossing", "histograms.crossing.{direction,from,to}"
-)
 def test_every_datagram_to_its_socket(path: Measurement, wire: Wire, target: str) -> None:
     wire.use_ipv6()
     watch = Watch(path, protocol="udp", port=PORT)
@@ -100,7 +97,6 @@ def test_every_datagram_to_its_socket(path: Measurement, wire: Wire, target: str
     assert watch.missed() == {}
 
 
-@pytest.mark.proves("local_path", "counters.left")
 def test_every_datagram_from_its_socket(path: Measurement, wire: Wire) -> None:
     watch = Watch(path, protocol="udp", port=PORT)
     send_udp(wire.b, A, PORT, MANY, senders=2)
@@ -112,7 +108,6 @@ def test_every_datagram_from_its_socket(path: Measurement, wire: Wire) -> None:
     assert watch.missed() == {}
 
 
-@pytest.mark.proves("local_path", "counters.packets", "ledger.unlisted", "tables.flows.packets")
 def test_the_time_that_rows_take_is_bounded_in_the_kernel(path: Measurement, wire: Wire) -> None:
     assert path.command(command="bound", kernel_cpu_pct=1e-6).ok
     try:
@@ -202,14 +197,6 @@ def test_what_waits_in_the_queue_waits_in_no_other_stage(path: Measurement, wire
     assert watch.samples("crossing", "out")[1] - waited < waited / 10
 
 
-@pytest.mark.proves(
-    "local_path",
-    "counters.slow",
-    "modes.{summary,details}",
-    "knobs.events_per_s",
-    "ledger.suppressed",
-    "events.slow.{direction,to,source,target}",
-)
 def test_summary_submits_nothing_and_details_within_their_budget(path: Measurement, wire: Wire) -> None:
     watch = Watch(path, protocol="udp", port=PORT, threshold_us=0.001)
     send_udp(wire.b, A, PORT, SOME)

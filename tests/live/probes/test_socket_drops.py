@@ -72,7 +72,6 @@ def full(rows: list[Row]) -> dict[object, int]:
     return {row.labels["inode"]: row.counts["buffer_full"] for row in rows}
 
 
-@pytest.mark.proves("socket_drops", "tables.sockets.{buffer_full,inode,port}")
 def test_a_full_buffer_is_counted_exactly_at_its_socket(sockets: Measurement, wire: Wire) -> None:
     with SleepingReceiver(wire.b) as receiver:
         send_udp(wire.a, wire.ADDRESSES[1], receiver.port, SOME, senders=2)
@@ -263,7 +262,6 @@ def test_retransmissions_are_counted_at_the_sending_socket(
     assert row.labels["protocol"] == "TCP"
 
 
-@pytest.mark.proves("socket_drops", "tables.sockets.retransmits")
 def test_segments_that_go_out_in_one_packet_are_counted_each(
     sockets: Measurement, wire: Wire, connection: Connection
 ) -> None:
@@ -298,7 +296,6 @@ def test_an_attempt_that_sends_nothing_is_no_retransmission(
     assert not found
 
 
-@pytest.mark.proves("socket_drops", "tables.sockets.{resets_received,resets_sent}")
 def test_resets_are_counted_at_both_ends(sockets: Measurement, wire: Wire, connection: Connection) -> None:
     connection.server("reset")
     connection.client("receive")

@@ -27,7 +27,6 @@ def runs(name: str) -> int:
     return next(sum(map(int, line.split()[1:])) for line in lines if line.split()[0] == f"{name}:")
 
 
-@pytest.mark.proves("softirq_health", "tables.cpus.rx_runs")
 def test_runs_lie_between_two_readings_of_the_kernels_own_count(softirqs: Measurement, wire: Wire) -> None:
     outside = runs("NET_RX")
     softirqs.begin()

@@ -103,7 +103,6 @@ def test_a_device_without_a_queue_has_no_wait(queues: Measurement, wire: Wire) -
     assert samples(queues, wire) == histogram.EMPTY
 
 
-@pytest.mark.proves("tx_queue_latency", "histograms.wait", "counters.{queued,sent}")
 def test_the_wait_agrees_with_rate_backlog_and_receiver(queues: Measurement, wire: Wire) -> None:
     wire.shape(rate=f"{BITS_PER_S}bit", burst=str(BURST_BYTES), limit="10mb")
     earlier = samples(queues, wire)
@@ -138,7 +137,6 @@ def test_the_wait_agrees_with_rate_backlog_and_receiver(queues: Measurement, wir
         assert least * (1 - SLOT_ERROR) <= measured <= most * (1 + SLOT_ERROR)
 
 
-@pytest.mark.proves("tx_queue_latency", "counters.{queued,sent,dropped}", "tables.dropped.count")
 def test_what_the_queue_sheds_is_told_from_what_it_sends(queues: Measurement, wire: Wire) -> None:
     wire.shape(**FULL_SOON)
     send_udp(wire.a, wire.ADDRESSES[1], PORT, SOME, senders=2, lingers=True)
@@ -187,7 +185,6 @@ def test_what_a_purged_queue_held_is_dropped(queues: Measurement, wire: Wire) ->
     assert queues.total(PROBE, "dropped", netns=wire.a.name, device=wire.DEVICES[0]) == counts["dropped"]
 
 
-@pytest.mark.proves("tx_queue_latency", "tables.refused.{code,count}")
 def test_what_the_driver_refuses_is_counted_by_code_in_details(queues: Measurement, wire: Wire) -> None:
     assert "raw_tracepoint:net_dev_xmit" not in queues.statuses[PROBE].attach
     queues.set(PROBE, "details", netns=wire.a.inode, protocol="udp")
