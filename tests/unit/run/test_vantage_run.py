@@ -14,7 +14,7 @@ from netconsole.ping.echo_log import POINTS, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between
 from netconsole.run.ping_capture import CaptureSession, VantageRun, attached, document
 from netconsole.session.protocol import Connection
-from netconsole.telemetry.frames import ProbeStatus, Records
+from netconsole.telemetry.frames import ProbeStatus, Records, Scalar
 from netconsole.telemetry.state import ProbeState, State
 
 COLUMNS = ["source", "target", "id", "seq", *POINTS, "request_in", "reply_out", "duplicates", "repeated", "flags"]
@@ -58,7 +58,7 @@ def test_a_probe_that_does_not_watch_says_why(status: ProbeStatus, why: str | No
 def test_a_vm_that_is_pinged_says_when_its_devices_saw_no_echo(came: str, went: str, is_said: bool) -> None:
     run = run_of("receiver-vm", "attached")
     stamp: dict[str, Any] = {"seq": 1, "mono_ns": 9, "wall_ns": 9, "probe": "echo_stack"}
-    row = ["192.0.2.1", "192.0.2.2", 7, 1, 1, 2, 3, 4, came, went, 0, 0, 0]
+    row: list[Scalar] = ["192.0.2.1", "192.0.2.2", 7, 1, 1, 2, 3, 4, came, went, 0, 0, 0]
     run.log.take(State(), [Records(**stamp, name="echoes", columns=COLUMNS, records=[row])])
     with run.session.view() as state:
         found = document(run, state, 0.0, {})
