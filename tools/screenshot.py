@@ -17,6 +17,7 @@ from netconsole.profile.plan import plan
 from netconsole.session.live import LiveSession
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.saved_files import picture
+from netconsole.tui.watched import WatchedHost
 
 POLL_S = 0.2
 
@@ -28,7 +29,7 @@ async def take(arguments: argparse.Namespace) -> None:
     requests = plan(profile, manifests, arguments.probe)
     session = LiveSession(collector_command(), requests)
     columns, lines = (int(part) for part in arguments.size.split("x"))
-    app = ConsoleApp(session, profile, manifests)
+    app = ConsoleApp(WatchedHost(session, profile, manifests))
     session.start()
     try:
         async with app.run_test(size=(columns, lines)) as pilot:

@@ -209,4 +209,4 @@ async def test_nothing_in_it_can_be_changed(recording: Path, key: str, said: str
     async with replaying(recording) as one:
         await one.press(key)
         await one.shows(said)
-        assert one.app.screen is one.app._main
+        assert one.app.screen is one.app.main

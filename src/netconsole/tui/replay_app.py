@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -20,6 +21,7 @@ from netconsole.tui import actions
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.terminal.lifeline import Lifeline
+from netconsole.tui.watched import WatchedHost
 
 _READ_ONLY = "this is a recording: it cannot be changed"
 
@@ -38,10 +40,10 @@ class ReplayApp(ConsoleApp):
         keymap: Mapping[str, str] | None = None,
         lifeline: Lifeline | None = None,
     ) -> None:
-        super().__init__(session, profile, manifests, keymap, lifeline)
+        super().__init__(WatchedHost(session, profile, manifests), keymap, lifeline)
         self.replayed = session
-        self._main.header_lines = 3
-        self._main.without = frozenset({"knobs", "investigate"})
+        self.main.header_lines = 3
+        self.main.without = frozenset({"hosts", "knobs", "investigate"})
 
     @contextlib.contextmanager
     def scene(self) -> Iterator[Scene]:
@@ -62,7 +64,8 @@ class ReplayApp(ConsoleApp):
     def farewell(self, started_s: float) -> str:
         place = self.replayed.position()
         at = f"{figure.elapsed(place.at_s)} of {figure.elapsed(place.length_s)}"
-        kept = f"; snapshot in {figure.safe(self.snapshots[-1])}" if self.snapshots else ""
+        snapshots = self.watched.snapshots
+        kept = f"; snapshot in {figure.safe(snapshots[-1])}" if snapshots else ""
         return f"netconsole: left the recording of {figure.safe(place.host.name, 64)} at {at}{kept}"
 
     # ---- actions
@@ -92,7 +95,7 @@ class ReplayApp(ConsoleApp):
     def action_time(self) -> None:
         from netconsole.tui.screens.jump import JumpScreen
 
-        if self.screen is self._main:
+        if self.screen is self.main:
             self.push_screen(JumpScreen(self.replayed))
 
     @property
@@ -103,17 +106,19 @@ class ReplayApp(ConsoleApp):
         """A snapshot from the mark, or from the beginning, to this moment. The replay pauses first."""
         from netconsole.tui.screens.snapshot import SnapshotScreen
 
+        watched = self.watched
         self.replayed.pause()
         place = self.replayed.position()
         begin = f"the mark at {figure.elapsed(place.since_s)}" if place.since_s else "the beginning"
         stretch = f"of the recording, from {begin} to {figure.elapsed(place.at_s)}"
-        self.push_screen(SnapshotScreen(self.session, self._take, self._write, self._written, stretch))
+        write = partial(self._write, watched)
+        self.push_screen(SnapshotScreen(self.session, self._take, write, partial(self._written, watched), stretch))
 
     def _take(self, _since: builder.Totals, note: str | None) -> Snapshot:
         with self.session.view() as state:
             since, actions = self.replayed.since(), self.replayed.actions()
             incidents = document(self.replayed.incidents(), since.wall_ns)
-            return builder.build(state, self.manifests, self.profile, since, {}, note, actions, incidents)
+            return builder.build(state, self.manifests, self.watched.profile, since, {}, note, actions, incidents)
 
     def action_knobs(self, probe: str | None = None) -> None:
         self.say(_READ_ONLY, "look")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from netconsole.recording.replay_session import ReplaySession
 from netconsole.session.protocol import HasCollector
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from netconsole.probes.manifest import Manifest
     from netconsole.profile.profile import Profile
     from netconsole.recording.recorder import Recorder
+    from netconsole.run.rack import Rack
     from netconsole.session.protocol import Session
-    from netconsole.tui.app import NamedSnapshots, ReadFacts
+    from netconsole.tui.app import ConsoleApp, NamedSnapshots
+    from netconsole.tui.watched import ReadFacts
+
+    MakeApp: TypeAlias = Callable[[Mapping[str, str], Lifeline], ConsoleApp]
 
 EXIT_DONE = 0
 EXIT_BAD_USAGE = 2
@@ -40,6 +44,54 @@ def run(
 
     When it returns, the session is closed and the terminal is as it was before.
     """
+
+    def begin() -> None:
+        if enforcer is not None:
+            enforcer.start()
+        session.start()
+
+    def made(keymap: Mapping[str, str], lifeline: Lifeline) -> ConsoleApp:
+        if isinstance(session, ReplaySession):
+            from netconsole.tui.replay_app import ReplayApp
+
+            return ReplayApp(session, profile, manifests, keymap, lifeline)
+        from netconsole.tui.app import ConsoleApp
+        from netconsole.tui.watched import WatchedHost
+
+        watched = WatchedHost(session, profile, manifests, enforcer, read_facts, escalator)
+        if recorder is not None:
+            watched.recordings.adopt(recorder)
+        return ConsoleApp(watched, keymap, lifeline, baseline)
+
+    try:
+        kill = session.kill if isinstance(session, HasCollector) else None
+        return _shown(begin, session.close, made, kill)
+    finally:
+        session.close()
+        if recorder is not None:
+            recorder.close()
+
+
+def run_rack(rack: Rack, profile: Profile, manifests: Mapping[str, Manifest]) -> int:
+    """The same for several hosts, which have been opened."""
+
+    def made(keymap: Mapping[str, str], lifeline: Lifeline) -> ConsoleApp:
+        from netconsole.tui.rack_app import RackApp
+
+        app = RackApp(rack.hosts, profile, manifests, keymap, lifeline)
+        rack.on_change(app.pump.news)
+        return app
+
+    return _shown(lambda: None, rack.close, made)
+
+
+def _shown(
+    begin: Callable[[], None], close: Callable[[], None], made: MakeApp, kill: Callable[[], None] | None = None
+) -> int:
+    """Shows an application until the user or a signal ends it.
+
+    ``close`` ends what is measured, ``kill`` what has not closed in time.
+    """
     try:
         screen = capabilities.require()
     except capabilities.NoTerminal as error:
@@ -50,17 +102,13 @@ def run(
     # first. The session starts before that, so that the probes compile during the import.
     app: ConsoleApp | None = None
     ask_to_leave = lambda: app.leave() if app is not None else None  # noqa: E731
-    kill = session.kill if isinstance(session, HasCollector) else None
-    lifeline = Lifeline(sys.stdin.fileno(), session.close, ask_to_leave, kill_session=kill)
+    lifeline = Lifeline(sys.stdin.fileno(), close, ask_to_leave, kill_session=kill)
     lifeline.start()
     started_s = time.monotonic()
     try:
-        if enforcer is not None:
-            enforcer.start()
-        session.start()
+        begin()
         from netconsole.base.errors import BadInput
         from netconsole.tui.actions import load_keys
-        from netconsole.tui.app import ConsoleApp
         from netconsole.tui.terminal.driver import ConsoleDriver
 
         try:
@@ -69,21 +117,12 @@ def run(
             print_quietly(f"netconsole: {error}")
             return EXIT_BAD_USAGE
         ConsoleDriver.terminal = screen
-        if isinstance(session, ReplaySession):
-            from netconsole.tui.replay_app import ReplayApp
-
-            app = ReplayApp(session, profile, manifests, keymap, lifeline)
-        else:
-            app = ConsoleApp(session, profile, manifests, keymap, lifeline, enforcer, read_facts, baseline, escalator)
-        if recorder is not None:
-            app.recordings.adopt(recorder)
+        app = made(keymap, lifeline)
         app.run(mouse=False)
-        session.close()
-        app.recordings.close()
+        close()
+        app.close_files()
         print_quietly(app.farewell(started_s))
         return EXIT_INTERRUPTED if lifeline.reason else app.return_code or EXIT_DONE
     finally:
-        session.close()
-        if recorder is not None:
-            recorder.close()
+        close()
         lifeline.finish()

@@ -23,6 +23,7 @@ from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot, encode, parse
 from netconsole.telemetry.state import State
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.watched import WatchedHost
 from tests.support.live.network import Namespace
 from tests.support.session_news import SessionNews
 from tests.support.tui.played import screen_text
@@ -77,7 +78,7 @@ class Watched:
     def __init__(self, live: LiveRun, probe: str, manifests: dict[str, Manifest], profile: Profile) -> None:
         self.session, self.probe, self.manifests, self.profile = live.session, probe, manifests, profile
         self._news = SessionNews(live.session, LIMIT_S)
-        self.app = ConsoleApp(live.session, profile, manifests, enforcer=live.enforcer)
+        self.app = ConsoleApp(WatchedHost(live.session, profile, manifests, enforcer=live.enforcer))
 
     async def until(self, true: Callable[[State], bool]) -> None:
         """Wait, while the console goes on."""

@@ -16,6 +16,7 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.state import State
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.watched import WatchedHost
 from tests.support.fake_collector import EPOCH_MONO_NS, EPOCH_WALL_NS, INTERVAL_NS, Scenario
 from tests.support.tui.scenes import PROBE_DIRECTORY
 
@@ -126,7 +127,7 @@ class PlayedSession:
 
 def console(session: PlayedSession) -> ConsoleApp:
     """The application on a played session."""
-    return ConsoleApp(session, PROFILE, catalogue.load_all([PROBE_DIRECTORY]))
+    return ConsoleApp(WatchedHost(session, PROFILE, catalogue.load_all([PROBE_DIRECTORY])))
 
 
 def screen_text(app: ConsoleApp) -> str:

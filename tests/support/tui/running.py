@@ -12,6 +12,7 @@ from netconsole.base.fact_keys import FactData
 from netconsole.probes import catalogue
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.watched import WatchedHost
 from netconsole.tui.widgets.linetable import LineTable
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, screen_text
@@ -61,7 +62,7 @@ class Running:
     @property
     def main(self) -> MainScreen:
         """The main screen, also while another lies over it."""
-        return self.app._main
+        return self.app.main
 
     async def settled(self) -> str:
         """What the screen shows when threads have done their work."""
@@ -88,7 +89,8 @@ async def running_as(
     """The console on a host with trouble, unless it is another session; ``facts`` is None where nobody knows them."""
     session = session or PlayedSession(host(12))
     manifests = catalogue.load_all([PROBE_DIRECTORY])
-    app = ConsoleApp(session, PROFILE, manifests, read_facts=None if facts is None else lambda: facts, **options)
+    read_facts = None if facts is None else lambda: facts
+    app = ConsoleApp(WatchedHost(session, PROFILE, manifests, read_facts=read_facts, **options))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         one = kind(app, pilot, session)

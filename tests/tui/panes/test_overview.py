@@ -9,6 +9,7 @@ from pathlib import Path
 from netconsole.probes import catalogue
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.panes.overview import stands_out
+from netconsole.tui.watched import WatchedHost
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, screen_text
 from tests.support.tui.switch_scenes import datapath
@@ -26,7 +27,7 @@ async def shown(states: Mapping[str, str], size: tuple[int, int] = (120, 40)) ->
     for name in states:
         asked.status(name, "compiling")
     session.play(asked)
-    app = ConsoleApp(session, PROFILE, MANIFESTS)
+    app = ConsoleApp(WatchedHost(session, PROFILE, MANIFESTS))
     async with app.run_test(size=size) as pilot:
         came = Scenario()
         for name, state in states.items():

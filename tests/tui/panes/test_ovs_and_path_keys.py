@@ -7,6 +7,7 @@ from pathlib import Path
 from netconsole.probes import catalogue
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.watched import WatchedHost
 from tests.support.tui import switch_scenes as made
 from tests.support.tui.played import PROFILE, PlayedSession, screen_text
 from tests.support.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS
@@ -21,7 +22,7 @@ def console() -> ConsoleApp:
     made.answered(scenario, "vnet3", 100_000)
     made.way(scenario, "out", {"lookup": 5_000, "actions": 15_000, "qdisc": 80_000}, count=50)
     made.way(scenario, "in", {"forward": 9_000, "qdisc": 700_000}, count=20)
-    return ConsoleApp(PlayedSession(scenario.end()), PROFILE, catalogue.load_all([SHIPPED]))
+    return ConsoleApp(WatchedHost(PlayedSession(scenario.end()), PROFILE, catalogue.load_all([SHIPPED])))
 
 
 def order(app: ConsoleApp, *words: str) -> list[str]:

@@ -10,6 +10,7 @@ import zstandard
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.watched import WatchedHost
 from netconsole.tui.widgets import ordering
 from tests.support.tui.pictures import looks_as_it_did
 from tests.support.tui.played import PROFILE, PlayedSession
@@ -46,7 +47,7 @@ async def test_it_looks_as_it_did(view: str, size: str, monkeypatch: pytest.Monk
     for frame in sent:
         if isinstance(frame, (frames.Hello, frames.Status)):
             session.take(frame)  # the panes are made of the probes that are there
-    app = ConsoleApp(session, PROFILE, catalogue.load_all([SHIPPED]))
+    app = ConsoleApp(WatchedHost(session, PROFILE, catalogue.load_all([SHIPPED])))
     async with app.run_test(size=SIZES[size]) as pilot:
         await pilot.pause()
         for frame in sent:

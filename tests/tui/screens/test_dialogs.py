@@ -52,7 +52,7 @@ async def test_a_snapshot_is_measured_from_now_with_a_note_and_the_time_that_rem
         assert (taken.note, taken.duration_s) == ("slow since 9", 5.0)
         assert taken.facts["cpu/governor"].why == "no frequency scaling here"
         assert file.stat().st_mode & 0o777 == 0o600
-        assert one.app.snapshots == [file.absolute()]
+        assert one.app.watched.snapshots == [file.absolute()]
 
 
 async def test_without_a_time_it_holds_everything_since_the_start() -> None:
@@ -62,7 +62,7 @@ async def test_without_a_time_it_holds_everything_since_the_start() -> None:
         await one.press("enter")
         text = Path("all.md").read_text()
         assert text.startswith("# netconsole snapshot of hv-017")
-        assert one.app.screen is one.app._main
+        assert one.app.screen is one.app.main
 
 
 async def test_the_form_and_the_ending_of_the_file_follow_each_other() -> None:
@@ -186,7 +186,7 @@ async def test_a_defect_while_facts_are_read_is_said(monkeypatch: pytest.MonkeyP
         raise RuntimeError("[bold]of nobody")
 
     async with running() as one:
-        monkeypatch.setattr(one.app, "_read_facts", read)
+        monkeypatch.setattr(one.app.watched, "read_facts", read)
         text = await one.press("f")
         assert "a bug in netconsole, test_dialogs.py line" in text and "RuntimeError: [bold]of nobody" in text
 

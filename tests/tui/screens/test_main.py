@@ -28,6 +28,7 @@ from netconsole.tui.panes.overview import stands_out
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.watched import WatchedHost
 from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.columns import Cell, TableRow
 from tests.support.fake_collector import Scenario
@@ -403,9 +404,11 @@ async def test_the_overview_holds_every_cost_against_its_limit(size: tuple[int, 
 async def test_the_header_says_that_probes_were_lowered() -> None:
     async with running() as one:
         assert "LOWERED" not in await one.play()
-        one.app._enforcer = SimpleNamespace(actions=(), pinned=frozenset(), lowered=("kernel_drops",), profile=PROFILE)  # type: ignore[assignment]
+        one.app.watched.enforcer = SimpleNamespace(
+            actions=(), pinned=frozenset(), lowered=("kernel_drops",), profile=PROFILE
+        )  # type: ignore[assignment]
         assert "! 1 LOWERED" in (await one.play()).splitlines()[0]
-        one.app._enforcer = None
+        one.app.watched.enforcer = None
 
 
 async def test_a_refusal_of_the_collector_is_told() -> None:
@@ -495,7 +498,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
             done.set_result(None)
             return done
 
-        one.app._enforcer = SimpleNamespace(  # type: ignore[assignment]
+        one.app.watched.enforcer = SimpleNamespace(  # type: ignore[assignment]
             actions=(), pinned=frozenset(), lowered=(), profile=PROFILE, forecast_now=None, begin=begin
         )
         titles = {command.title for command in one.app.get_system_commands(one.app.screen)}
@@ -509,7 +512,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
         assert "refused: needs root" in await one.press("enter")
         assert "applied" in await one.press("enter")
         assert [(name, wanted.mode) for name, wanted in begun] == [(lacking, "summary")] * 2
-        one.app._enforcer = None
+        one.app.watched.enforcer = None
 
 
 async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> None:
@@ -519,7 +522,8 @@ async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> Non
     )
     told.pinned, told.lowered, told.profile = frozenset(), (), PROFILE
     session = PlayedSession(host(12))
-    app = ConsoleApp(session, PROFILE, load_all([PROBE_DIRECTORY]), enforcer=told)  # type: ignore[arg-type]
+    watched = WatchedHost(session, PROFILE, load_all([PROBE_DIRECTORY]), enforcer=told)  # type: ignore[arg-type]
+    app = ConsoleApp(watched)
     async with app.run_test(size=(120, 40)) as pilot:
         one = Console(app, pilot, session)
         assert "vhost_queues: not started: 14 % of one core in total" in await one.press()

@@ -103,7 +103,7 @@ def fill(one: Running, **values: str) -> None:
 
 async def opened(one: Running) -> str:
     """Open the wizard, in a console that has all probes."""
-    one.app.manifests = MANIFESTS
+    one.app.watched.manifests = MANIFESTS
     return await one.press("l")
 
 

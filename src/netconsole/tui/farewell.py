@@ -1,0 +1,41 @@
+"""The message after the exit: how long it ran, what it cost, what went wrong, and the files it wrote."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from netconsole.base import figure
+from netconsole.findings.incident import Incident, told
+from netconsole.session.protocol import Session
+
+MAX_TOLD = 5
+"""Incidents that the summary after the exit names."""
+
+
+def describe_end(
+    session: Session,
+    started_s: float,
+    snapshots: Sequence[Path],
+    incidents: Sequence[Incident] = (),
+    host: str = "",
+) -> str:
+    """The message, of one session that was begun at ``started_s`` of the monotonic clock. ``host`` begins each line."""
+    with session.view() as state:
+        elapsed = figure.elapsed(time.monotonic() - started_s)
+        used = sum(source.cpu_ns for source in state.sources.values())
+        kernel = sum(
+            (program.cpu_pct or 0.0) / 100 * probe.cost.elapsed_ns
+            for probe in state.probes.values()
+            for program in probe.cost.programs.values()
+        )
+    cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
+    lines = [f"watched for {elapsed}; every probe is removed", f"it cost {cost}"]
+    if incidents:
+        ended = sum(one.ended_ns is not None for one in incidents)
+        lines.append(f"{len(incidents)} incident{'s' * (len(incidents) != 1)}, {ended} of them ended; the last ones:")
+        lines += [f"  {one.level} {told(one)}" for one in incidents[-MAX_TOLD:]]
+    lines += [f"snapshot in {figure.safe(snapshots[-1])}"] if snapshots else []
+    named = f"{host}: " if host else ""
+    return "\n".join(f"netconsole: {named}{line}" for line in lines)

@@ -1,0 +1,155 @@
+"""A measured host as the console shows it: its session, what stands out there, and what its user has chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from netconsole.base.fact_keys import FactData
+from netconsole.budget.enforcer import Enforcer
+from netconsole.compare.live import LiveComparison
+from netconsole.compare.reference import Reference
+from netconsole.escalation.investigation import Investigation
+from netconsole.findings.incident import Incident, document
+from netconsole.findings.incidents import Incidents
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Profile
+from netconsole.session.protocol import Session
+from netconsole.snapshot import builder
+from netconsole.snapshot.balance_watch import BalanceWatch
+from netconsole.snapshot.document import Snapshot
+from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import RowKey
+from netconsole.tui.panes.catalogue import panes
+from netconsole.tui.panes.overview.header import Pause
+from netconsole.tui.recordings import Recordings
+from netconsole.tui.scene.scene import Output, Scene
+from netconsole.tui.screens.main import MainScreen
+
+if TYPE_CHECKING:
+    from netconsole.tui.screens.ping_state import WizardState
+
+ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
+
+
+class Investigator(Protocol):
+    """Who can start details of one row (the escalator)."""
+
+    investigation: Investigation | None
+
+    def investigate(self, probe: str, labels: RowKey) -> str:
+        """Starts them, or ends those that run. Returns what is done, in one line. Raises Unable."""
+
+
+class WatchedHost:
+    """See the module. The event loop calls its methods, unless they say otherwise."""
+
+    def __init__(
+        self,
+        session: Session,
+        profile: Profile,
+        manifests: Mapping[str, Manifest],
+        enforcer: Enforcer | None = None,
+        read_facts: ReadFacts | None = None,
+        investigator: Investigator | None = None,
+    ) -> None:
+        """``read_facts`` reads the configuration of the host. None when nobody can read it."""
+        self.session = session
+        self.profile = profile
+        self.manifests = manifests
+        self.enforcer = enforcer
+        self.read_facts = read_facts
+        self.investigator = investigator
+        self.pause = Pause()
+        self.comparison: LiveComparison | None = None
+        self.findings = Incidents(manifests, profile.budget)
+        self.balance = BalanceWatch()
+        self.recordings = Recordings(session, manifests, self.findings.saved)
+        self.snapshots: list[Path] = []
+        """Snapshots written so far."""
+        self.ping: WizardState | None = None
+        """What was entered and measured in the wizard for a ping."""
+        self.main = MainScreen(panes(manifests, self.probes_here()))
+        self._standing: Sequence[Incident] = ()
+        self._frozen: tuple[State, Sequence[Incident], float | None, Sequence[Incident]] | None = None
+        """State, findings and age of the figures when the screen was paused."""
+
+    @contextlib.contextmanager
+    def scene(self, delay_s: float, output: Output) -> Iterator[Scene]:
+        """The moment to draw: now, or the moment of the pause. It does not change inside the ``with``."""
+        connection = self.session.connection()
+        enforcer = self.enforcer
+        done = (enforcer.actions, enforcer.pinned, enforcer.lowered) if enforcer else ((), frozenset[str](), ())
+
+        def made(state: State, standing: Sequence[Incident], age_s: float | None) -> Scene:
+            picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
+            asked = self.investigator.investigation if self.investigator is not None else None
+            return Scene(
+                *picture, *done, self.comparison, self.recordings.progress, investigation=asked, balance=self.balance
+            )
+
+        if self._frozen is not None:
+            state, standing, age_s, log = self._frozen
+            held_s = time.monotonic() - self.pause.since_s
+            yield replace(made(state, standing, None if age_s is None else age_s + held_s), log=log)
+            return
+        age_s = self.session.age_s()
+        with self.session.view() as state:
+            yield replace(made(state, self._standing, age_s), log=tuple(self.findings.log))
+
+    def observe(self) -> tuple[object, ...]:
+        """Updates findings and comparison with the news. Returns what differs when there is something to draw."""
+        connection = self.session.connection()
+        with self.session.view() as state:
+            self._standing = self.findings.update(state, connection)
+            self.balance.update(state)
+            statuses = tuple(probe.status for probe in state.probes.values())
+            if self.comparison is not None:
+                self.comparison.tick(state)
+            return state.collector.intervals, connection.phase, statuses
+
+    def next_pause(self) -> None:
+        """First: holds the order of rows. Second: holds the screen. Third: live again."""
+        now_s = time.monotonic()
+        if self.pause.step == "live":
+            self.pause = Pause("order", now_s)
+        elif self.pause.step == "order":
+            age_s = self.session.age_s()
+            with self.session.view() as state:
+                self._frozen = (copy.deepcopy(state), self._standing, age_s, tuple(self.findings.log))
+            self.pause = Pause("screen", now_s)
+        else:
+            self._frozen = None
+            self.pause = Pause()
+
+    def probes_here(self) -> set[str]:
+        """The probes of the session, and those that run in the console itself."""
+        with self.session.view() as state:
+            names = set(state.probes)
+        own = {name for name in self.profile.probes if name in self.manifests and self.manifests[name].source != "bpf"}
+        return names | own
+
+    def startable(self) -> list[str]:
+        """Probes that are not in the session, if they can be started."""
+        with self.session.view() as state:
+            return [] if self.enforcer is None else [name for name in self.manifests if name not in state.probes]
+
+    def compared_with(self, name: str, snapshots: Sequence[Snapshot]) -> LiveComparison:
+        """The comparison of its figures with those of a baseline. Any thread: large snapshots take a while."""
+        facts = self.read_facts() if self.read_facts is not None else {}
+        reference = Reference(name, snapshots, facts, self.manifests)
+        return LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self.read_facts)
+
+    def take(self, since: builder.Totals, note: str | None) -> Snapshot:
+        """A snapshot of it. Any thread."""
+        facts = self.read_facts() if self.read_facts is not None else {}
+        with self.session.view() as state:
+            actions = self.enforcer.actions if self.enforcer is not None else ()
+            incidents = document(self.findings.log, since.wall_ns)
+            line = self.session.connection().line
+            return builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents, line)
