@@ -25,7 +25,10 @@ from netconsole_collector.kernel import attach
 from netconsole_collector.probe.spec import spec_problem
 
 AT_ONCE = 2
-"""As many compiles as the collector itself has."""
+"""As many compiles as the collector itself has, however many hosts they are for."""
+_room = threading.Semaphore(AT_ONCE)
+_turns: dict[str, threading.Lock] = {}
+"""By the name that a compile is kept under: hosts of one kernel wait for the first one's."""
 NOT_ROOT = (
     "compiling it needs root where the console runs: BCC makes maps while it compiles",
     "run netconsole with sudo (sudo -E keeps your ssh agent); what is compiled once needs it no more",
@@ -53,7 +56,6 @@ class FarCompiler:
     def __init__(self, about: About, kernel: Kernel) -> None:
         self._about = about
         self._kernel = kernel
-        self._room = threading.Semaphore(AT_ONCE)
         self._directory = str(paths.user_cache() / "compiled")
         self._has_ring = _RING in (kernel.directory / VMLINUX).read_bytes()
 
@@ -76,15 +78,16 @@ class FarCompiler:
             name = cache.name_of(job, Worker(job).spec)
             if name is None:
                 return _failed("failed", "BCC is missing where the console runs", None)
-            programs = cache.find(folder, name)
-            if programs is None:
-                if not _may_make_maps():
-                    return _failed("unsupported", *NOT_ROOT)
-                with self._room:
-                    answer = _compile(job)
-                if not answer["ok"]:
-                    return _failed(answer["state"], answer["why"], answer["help"])
+            with _turns.setdefault(name, threading.Lock()):
                 programs = cache.find(folder, name)
+                if programs is None:
+                    if not _may_make_maps():
+                        return _failed("unsupported", *NOT_ROOT)
+                    with _room:
+                        answer = _compile(job)
+                    if not answer["ok"]:
+                        return _failed(answer["state"], answer["why"], answer["help"])
+                    programs = cache.find(folder, name)
             if programs is None:
                 return _failed("failed", f"compiled programs cannot be kept in {self._directory}", None)
         finally:

@@ -61,10 +61,11 @@ def _enter(host: FarHost, modules: Sequence[str], may_ask: bool) -> None:
             f"{host.address}: its kernel is locked down ({_LOCKED}): no program may read its memory;"
             " boot it with lockdown=integrity, or without Secure Boot"
         )
-    host.become_root(about, may_ask)
     why = cannot_compile_for(about)
-    if why is None:
-        host.compiler = FarCompiler(about, store.keep(about.files, contents))
+    kernel = store.keep(about.files, contents) if why is None else None
+    host.become_root(about, may_ask)
+    if kernel is not None:
+        host.compiler = FarCompiler(about, kernel)
     elif not about.has_bcc:
         raise Unable(
             f"{host.address}: nothing can compile for it: {why}, and it has no BCC itself;"

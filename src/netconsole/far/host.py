@@ -157,7 +157,9 @@ class FarHost:
         if about.sudo != "password":
             raise Unable(troubles.of_program(self.address, False, refused[about.sudo], 1))
         if not may_ask:
-            raise Unable(f"{self.address}: sudo there asks for a password, and here is no terminal to ask for it")
+            raise troubles.NeedsAnswer(
+                f"{self.address}: sudo there asks for a password, and nobody can be asked for it"
+            )
         for attempt in range(_ATTEMPTS):
             again = "wrong; " if attempt else ""
             password = getpass.getpass(f"netconsole: {again}password of sudo on {self.address.host}: ")

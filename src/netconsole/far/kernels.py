@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,8 @@ VMLINUX = "vmlinux"
 MAX_KERNELS = 16
 """Of 6 to 15 MB each. Those that were used last are kept."""
 _CONTENT, _KERNELS = "content", "kernels"
+_keeping = threading.Lock()
+"""Several hosts of one kernel may come at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,11 @@ class KernelStore:
         """The kernel that these files are, with the contents that were lacking. Raises BadInput."""
         told = "\n".join(f"{name} {files[name].sha256}" for name in sorted(files))
         kernel = Kernel(self._root / _KERNELS / hashlib.sha256(told.encode()).hexdigest(), told)
+        with _keeping:
+            self._keep(kernel, files, contents)
+        return kernel
+
+    def _keep(self, kernel: Kernel, files: Mapping[str, FileAbout], contents: Mapping[str, bytes]) -> None:
         try:
             for directory in (self._root / _CONTENT, self._root / _KERNELS):
                 directory.mkdir(0o700, parents=True, exist_ok=True)
@@ -58,7 +66,6 @@ class KernelStore:
         except OSError as error:
             raise bad(self._root, "", f"cannot keep the kernel's types: {error.strerror}") from None
         self._forget_the_oldest()
-        return kernel
 
     def _has(self, about: FileAbout) -> bool:
         try:

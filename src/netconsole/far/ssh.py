@@ -87,7 +87,8 @@ class SshLine:
             begun.wait()
             while not socket.exists():
                 if self._has_ended.wait(_LOOK_S) or self._is_closed:
-                    raise Unable(troubles.of_connection(self.address, self._complaint.decode("utf-8", "replace")))
+                    told = troubles.of_connection(self.address, self._complaint.decode("utf-8", "replace"))
+                    raise (troubles.NeedsAnswer if not may_ask and troubles.is_question(told) else Unable)(told)
 
     def command(self, far_command: str) -> list[str]:
         """The command that runs this one over the open connection, and never opens one by itself."""

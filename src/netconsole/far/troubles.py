@@ -6,8 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from netconsole.base.errors import Unable
 from netconsole.base.figure import safe
 from netconsole.far.address import Address
+
+
+class NeedsAnswer(Unable):
+    """ssh or sudo has a question: somebody at a terminal may answer it."""
 
 
 class _Trouble(NamedTuple):
@@ -22,6 +27,8 @@ def _known(*pairs: tuple[str, str]) -> list[_Trouble]:
 
 
 _NO_PYTHON = "it has no python3"
+_UNKNOWN_KEY = "its host key is not known here yet"
+_NOT_LET_IN = "it lets nobody in with the keys and passwords that ssh has"
 
 _OF_SSH = _known(
     (
@@ -31,11 +38,11 @@ _OF_SSH = _known(
     ),
     (
         r"Host key verification failed|authenticity of host|No .* host key is known",
-        "its host key is not known here yet: connect once with ssh {host}, compare the fingerprint, and try again",
+        _UNKNOWN_KEY + ": connect once with ssh {host}, compare the fingerprint, and try again",
     ),
     (
         r"Permission denied \(([\w,. -]*)\)|Too many authentication failures",
-        "it lets nobody in with the keys and passwords that ssh has ({match}): see that ssh {host} works",
+        _NOT_LET_IN + " ({match}): see that ssh {host} works",
     ),
     (r"Could not resolve hostname", "no such host: neither DNS nor ssh's configuration knows its name"),
     (r"Connection refused", "nothing answers at its ssh port: is sshd running there, and the port right?"),
@@ -92,6 +99,11 @@ def of_program(address: Address, has_begun: bool, said: str, status: int) -> str
     if re.search(r"Control socket connect|mux_client|Broken pipe|ProxyCommand|kex_exchange", said) and status == 255:
         return f"{address}: the line broke"
     return _told(address, said, _OF_PYTHON, "the login shell there does not run python3")
+
+
+def is_question(told: str) -> bool:
+    """Whether ssh would have asked somebody on a terminal, going by this sentence of :func:`of_connection`."""
+    return _UNKNOWN_KEY in told or _NOT_LET_IN in told
 
 
 def is_without_python(told: str) -> bool:
