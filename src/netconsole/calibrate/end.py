@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,9 @@ _BUFFER_BYTES = 8 * 1024 * 1024
 Result = dict[str, Any]
 
 
-def main() -> None:
-    """Answer commands until the input ends."""
-    _die_with(int(sys.argv[1]))
+def main(arguments: Sequence[str]) -> None:
+    """Answer commands until the input ends. The argument is the process to end with."""
+    _die_with(int(arguments[0]))
     _own_namespace()
     gc.disable()  # a collection during a window would look like the cost of a probe
     end = _End()
@@ -302,7 +302,3 @@ def _ip(*words: str) -> None:
         raise RuntimeError(f"ip (iproute2) cannot be run: {error.strerror}") from None
     if done.returncode:
         raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-
-if __name__ == "__main__":
-    main()

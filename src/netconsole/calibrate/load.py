@@ -7,11 +7,11 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, Literal, cast
 
+from netconsole.base import paths
 from netconsole.base.errors import Unable
 
 LIMIT_S = 30.0
@@ -162,7 +162,7 @@ class _Process:
 
     def __init__(self) -> None:
         # The kernel kills it with the thread that starts it: the main one.
-        words = [sys.executable, "-I", "-m", "netconsole.calibrate.end", str(os.getpid())]
+        words = paths.own_command("netconsole.calibrate.end", str(os.getpid()))
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._in = cast("IO[bytes]", self._process.stdin)
         self._out = cast("IO[bytes]", self._process.stdout)
