@@ -190,6 +190,8 @@ class QuestionLine:
 
     def _next(self, rest: bytearray, hello: Future[Greeting]) -> int | None:
         """Take one message. Returns its size; None when it has not come whole. Raises _Nonsense."""
+        if hello.done() and hello.exception() is not None:
+            raise _Nonsense("it was given up")  # it greets too late: its greeting is no answer
         if len(rest) < 4:
             return None
         size = int.from_bytes(rest[:4], "little")
