@@ -23,11 +23,12 @@ from netconsole.cli.options import (
     INTERRUPTED,
     SETTINGS,
     UNABLE,
-    HostOption,
+    HostsOption,
     JsonOption,
     approach,
     enter,
     fail,
+    only_one,
     print_json,
 )
 from netconsole.cli.ping import ping_app
@@ -92,14 +93,14 @@ def _commands() -> click.Command:
 def doctor(
     as_json: JsonOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every attach point of every probe.")] = False,
-    host: HostOption = None,
+    hosts: HostsOption = None,
 ) -> int:
     """Show what works on this host, what does not and why, and what would help."""
     from netconsole.probes.catalogue import load_all
     from netconsole.run import doctor as examination
     from netconsole.run import doctor_text
 
-    with approach(host) as way:
+    with approach(only_one(hosts, "netconsole doctor")) as way:
         manifests = load_all()
         report = examination.examine(manifests, enter(way, manifests))
     if as_json:

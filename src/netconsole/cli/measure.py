@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +30,7 @@ from netconsole.cli.options import (
     INTERRUPTED,
     UNABLE,
     ForceOption,
-    HostOption,
+    HostsOption,
     IntervalOption,
     ProbeOption,
     ProfileOption,
@@ -38,6 +40,7 @@ from netconsole.cli.options import (
     fail,
     has_terminal,
     interval_of,
+    only_one,
 )
 from netconsole.run import preflight
 from netconsole.run.preflight import DEFAULT_PROFILE
@@ -67,13 +70,13 @@ def console(
     ethertype: EthertypeOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
-    host: HostOption = None,
+    hosts: HostsOption = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> int:
     """Open the live console."""
     if context.invoked_subcommand is not None:
         belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe, "--interval": interval}
-        belongs |= {"--baseline": baseline, "--record": record, "--force": force, "--host": host}
+        belongs |= {"--baseline": baseline, "--record": record, "--force": force, "--host": hosts}
         belongs |= {f"--{name}": True for name in given(device, netns, address, port, protocol, vlan, ethertype, vm)}
         for name, is_given in belongs.items():
             if is_given:
@@ -87,11 +90,17 @@ def console(
     if not has_terminal():
         raise bad("terminal", "", "the console needs one; `netconsole snapshot` measures without")
     interval_s, against = interval_of(interval), None
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, vm)
+    if hosts and len(hosts) > 1:
+        for name, value in {"--baseline": baseline, "--record": record}.items():
+            if value is not None:
+                raise bad(name, "", "is for one host; in the console of a host, b and w do it")
+        return _rack(hosts, profile, probe, filters, interval_s, force)
+    host = only_one(hosts, "netconsole")
     if baseline is not None:
         from netconsole.compare.baseline import resolve
 
         against = baseline, resolve(baseline)[0]
-    filters = given(device, netns, address, port, protocol, vlan, ethertype, vm)
     with approach(host) as way:
         try:
             manifests, chosen, requests = choose(profile, probe, host, filters)
@@ -125,6 +134,26 @@ def console(
             return run_console(live.session, chosen, manifests, live.enforcer, *reads, live.escalator)
 
 
+def _rack(
+    hosts: Sequence[str],
+    profile: str,
+    probe: Sequence[str] | None,
+    filters: Mapping[str, str | int],
+    interval_s: float,
+    force: bool,
+) -> int:
+    """Several hosts: a line for each comes first."""
+    from netconsole.run.rack import Rack, RackPlan
+    from netconsole.tui.run import run_rack
+
+    manifests, chosen, requests = choose(profile, probe, hosts[0], filters)
+    rack = Rack(hosts, RackPlan(chosen, manifests, requests, probe or (), force, interval_s))
+    with contextlib.closing(rack):
+        print(f"netconsole: connecting to {len(hosts)} hosts…", flush=True)
+        rack.open(lambda line: print(f"netconsole: {line}", flush=True))
+        return run_rack(rack, chosen, manifests)
+
+
 def snapshot(
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
@@ -153,11 +182,12 @@ def snapshot(
     ethertype: EthertypeOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
-    host: HostOption = None,
+    hosts: HostsOption = None,
 ) -> int:
     """Measure without a screen, and write a report. Progress goes to standard error."""
     from netconsole.base.figure import parse_duration
 
+    host = only_one(hosts, "netconsole snapshot")
     duration_s = parse_duration(duration)
     if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')

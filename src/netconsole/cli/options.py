@@ -58,8 +58,8 @@ ProbeOption = Annotated[
     typer.Option("--probe", metavar="NAME", help="Run only this probe. Repeatable.", autocompletion=_probe_names),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
-HostOption = Annotated[
-    str | None,
+HostsOption = Annotated[
+    list[str] | None,
     typer.Option("--host", metavar="ssh://[USER@]HOST[:PORT]", help="Measure that host. Nothing is installed there."),
 ]
 IntervalOption = Annotated[
@@ -102,6 +102,13 @@ def interval_of(text: str | None) -> float:
     if seconds is None or not LEAST_INTERVAL_S <= seconds <= MOST_INTERVAL_S:
         raise bad("--interval", "", f'expected a time from 100ms to 60s such as "1s", found "{safe(text, 40)}"')
     return seconds
+
+
+def only_one(hosts: Sequence[str] | None, command: str) -> str | None:
+    """The host of ``--host`` for a command that takes one; None is this machine. Raises BadInput."""
+    if hosts and len(hosts) > 1:
+        raise bad("--host", "", f"{command} takes one host: run it once for each (the console takes several)")
+    return hosts[0] if hosts else None
 
 
 def approach(host: str | None) -> contextlib.closing[Approach]:

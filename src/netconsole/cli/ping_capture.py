@@ -15,7 +15,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import DONE, INTERRUPTED, HostOption, entered, fail
+from netconsole.cli.options import DONE, INTERRUPTED, HostsOption, entered, fail, only_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ def capture(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
-    host: HostOption = None,
+    hosts: HostsOption = None,
 ) -> int:
     """Watch the pings that pass here, and write when each one came in and went out. Progress goes to standard error.
 
@@ -86,6 +86,7 @@ def capture(
     from netconsole.run.ping_capture import capture as watch
     from netconsole.run.stop import Interrupted
 
+    host = only_one(hosts, "netconsole ping capture")
     point = role_of(role)
     ending = Ending(duration_of(duration), count)
     between = between_of(inside, outside, address, netns, limit, host, not no_vhost)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from netconsole.base.errors import bad
-from netconsole.cli.options import DONE, SETTINGS, HostOption, JsonOption, approach, enter, print_json
+from netconsole.cli.options import DONE, SETTINGS, HostsOption, JsonOption, approach, enter, only_one, print_json
 
 probes_app = typer.Typer(help="Show the probes: what each measures, and what it costs.", **SETTINGS)
 
@@ -41,7 +41,7 @@ def probes_show(
     forecast: Annotated[
         bool, typer.Option("--forecast", help="Count calls of its hooks for a moment, and say what it would cost now.")
     ] = False,
-    host: HostOption = None,
+    hosts: HostsOption = None,
 ) -> int:
     """Show what one probe measures, how, what it cannot see, and what it costs on this host."""
     from netconsole.calibrate import store
@@ -51,6 +51,7 @@ def probes_show(
 
     manifests = load_all()
     manifest = pick(manifests, name, "netconsole probes show")
+    host = only_one(hosts, "netconsole probes show")
     if host is not None and not forecast:
         raise bad("--host", "", "says what a probe would cost there: add --forecast")
     calibration = store.load() if host is None else None

@@ -28,7 +28,7 @@ from netconsole.cli.options import (
     FOUND,
     INTERRUPTED,
     ForceOption,
-    HostOption,
+    HostsOption,
     IntervalOption,
     ProbeOption,
     ProfileOption,
@@ -36,6 +36,7 @@ from netconsole.cli.options import (
     choose,
     enter,
     interval_of,
+    only_one,
 )
 from netconsole.run import preflight
 from netconsole.run.preflight import DEFAULT_PROFILE
@@ -85,7 +86,7 @@ def record(
     ethertype: EthertypeOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
-    host: HostOption = None,
+    hosts: HostsOption = None,
 ) -> int:
     """Record everything that the console would show, without a screen. Progress goes to standard error.
 
@@ -99,6 +100,7 @@ def record(
     from netconsole.run.assembly import live_run
     from netconsole.run.stop import Interrupted
 
+    host = only_one(hosts, "netconsole record")
     duration_s = None if duration is None else parse_duration(duration)
     if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')

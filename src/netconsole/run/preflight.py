@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
@@ -38,15 +38,17 @@ def before_start(
     may_ask: bool = False,
     named: Sequence[str] = (),
     host: AnyHost = THIS_HOST,
+    say: Callable[[str], None] | None = None,
 ) -> Start:
     """Report the forecast. Leave out too expensive probes that only DEFAULT_PROFILE asks for.
 
-    ``named``: probes that the user named, which are not left out.
+    ``named``: probes that the user named, which are not left out. ``say``: reports it; None: standard error does.
 
     Raises Unable when the rest exceeds the budget, unless ``force`` or the user confirms it.
     """
     from netconsole.budget import forecast
 
+    say = say or _say
     modes = {request.name: request.mode for request in requests}
     expensive = [(one, modes[one.name]) for one in _expensive(requests, manifests, host)]
     if not expensive:
@@ -58,10 +60,10 @@ def before_start(
     try:
         outlook = forecast_now(expensive, host=host)
     except Unable as error:
-        _say(f"the cost cannot be forecast: {error}")
+        say(f"the cost cannot be forecast: {error}")
         return Start(requests)
     for one in outlook.forecasts:
-        _say(forecast.describe(one))
+        say(forecast.describe(one))
     above = forecast.excess(outlook.forecasts, profile.budget, 0.0, outlook.packets_per_s)
     if above is None or force:
         return Start(requests)
@@ -71,7 +73,7 @@ def before_start(
     }
     if out:
         for name in out:
-            _say(f"{name} is not started: {above}. To start it: --probe {name}, --force, or e in the console")
+            say(f"{name} is not started: {above}. To start it: --probe {name}, --force, or e in the console")
         left_out = {name: f"{above}. {forecast.describe(one)}" for name, one in out.items()}
         return Start([request for request in requests if request.name not in out], left_out)
     why = f"profile {profile.name} would be over its budget from the start: {above}"

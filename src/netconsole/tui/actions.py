@@ -55,6 +55,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
     Hotkey("unfilter", "escape", "Show all", "remove the filter", "unfilter", "main"),
     Hotkey("maximise", "z", "Maximise", "this table alone; again: all of them", "maximise", "main"),
+    Hotkey("hosts", "h,backspace", "Hosts", "back to all hosts; also Esc", "app.hosts", "main", "Esc hosts"),
     Hotkey("knobs", "e", "Edit knobs", "change filters, budget and mode of a probe", "app.knobs", "main", "e knobs"),
     Hotkey("pin", "u", "Undo, pin", "take back what the budget reduced; again: unpin", "app.pin", "main"),
     Hotkey("table.up", "up,k", "Up", "one row up", "cursor(-1)", "table"),

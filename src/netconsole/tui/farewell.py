@@ -24,14 +24,15 @@ def describe_end(
     """The message, of one session that was begun at ``started_s`` of the monotonic clock. ``host`` begins each line."""
     with session.view() as state:
         elapsed = figure.elapsed(time.monotonic() - started_s)
-        used = sum(source.cpu_ns for source in state.sources.values())
+        # With a name it is one of several: what the console itself costs is shared by all of them.
+        used = sum(source.cpu_ns for source in ([state.collector] if host else state.sources.values()))
         kernel = sum(
             (program.cpu_pct or 0.0) / 100 * probe.cost.elapsed_ns
             for probe in state.probes.values()
             for program in probe.cost.programs.values()
         )
     cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
-    lines = [f"watched for {elapsed}; every probe is removed", f"it cost {cost}"]
+    lines = [f"watched for {elapsed}; every probe is removed", f"it cost {cost}{' there' if host else ''}"]
     if incidents:
         ended = sum(one.ended_ns is not None for one in incidents)
         lines.append(f"{len(incidents)} incident{'s' * (len(incidents) != 1)}, {ended} of them ended; the last ones:")

@@ -157,7 +157,7 @@ class MainScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("main"))
     AUTO_FOCUS = ""
     header_lines = 2
-    without: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset({"hosts"})
     """Actions that the footer leaves out because they cannot be used here."""
 
     def __init__(self, panes: Mapping[str, Pane]) -> None:
@@ -225,7 +225,8 @@ class MainScreen(Screen[None]):
     def say(self, text: str, tone: Tone = "") -> None:
         """Shows a message instead of the keys in the footer, until the next message. "" shows the keys again."""
         self._message = (text, tone) if text else None
-        self._footer()
+        if self.is_mounted:
+            self._footer()
 
     def draw(self, scene: Scene, pause: Pause, kind: str, now_s: float) -> None:
         """Draws the pane in front, and the lines around it."""
@@ -322,12 +323,14 @@ class MainScreen(Screen[None]):
             # At once: the next keys are meant for the box.
             self.set_focus(box)
 
-    def action_unfilter(self) -> None:
+    async def action_unfilter(self) -> None:
         self.say("")
         table = self.table()
         if table is not None and table.filter:
             table.set_filter("")
             self._redraw()
+        elif "hosts" not in self.without:
+            await self.app.run_action("hosts")
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
@@ -405,13 +408,13 @@ class MainScreen(Screen[None]):
         return [*keys, (" quit " if roomy else " ", "dim"), (f"hidden: {hidden}", "dim")]
 
 
-def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset()) -> Line:
+def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset({"hosts"})) -> Line:
     """The keys that matter here. Keys that do not fit are left out: help and palette have them."""
-    ids = ["quit", "help", "palette", "pause", "filter", "knobs", "snapshot"]
+    ids = ["hosts", "quit", "help", "palette", "pause", "filter", "knobs", "snapshot"]
     if in_table:
-        ids = ["table.open", "investigate", "copy", "snapshot", "filter", "pause", "knobs", "table.sort"]
+        ids = ["hosts", "table.open", "investigate", "copy", "snapshot", "filter", "pause", "knobs", "table.sort"]
         ids += ["help", "palette", "quit"]
-    least = {"quit", "help", "table.open", "pause"}
+    least = {"hosts", "quit", "help", "table.open", "pause"}
     labels = [(action_id, actions.get(action_id).label) for action_id in ids if action_id not in without]
     while labels and sum(len(label) + 2 for _, label in labels) > width:
         droppable = [pair for pair in labels if pair[0] not in least]

@@ -61,20 +61,20 @@ def verdict(scene: Scene) -> str:
 def headline(scene: Scene) -> list[Piece]:
     """The total in words: ``cost 1.3 % of a core · 58 MB · ok``."""
     word = verdict(scene)
-    return [("cost ", "dim"), (f"{_total_cpu(scene)} of a core · {_memory(scene)} · ", ""), (word, TONES[word])]
+    return [("cost ", "dim"), (f"{total_cpu(scene)} of a core · {_memory(scene)} · ", ""), (word, TONES[word])]
 
 
 def short_headline(scene: Scene) -> list[Piece]:
     """The same for narrow terminals: ``1.3 % 58 MB ok``."""
     word = verdict(scene)
     said = [] if word == "no budget" else [(f" {word}", TONES[word])]
-    return [(f"{_total_cpu(scene)} {_memory(scene)}", ""), *said]
+    return [(f"{total_cpu(scene)} {_memory(scene)}", ""), *said]
 
 
 def shortest_headline(scene: Scene) -> list[Piece]:
     """What is left where not even that fits: ``1.3 % ok``."""
     word = verdict(scene)
-    return [(f"{_total_cpu(scene)} ", ""), (word, TONES[word])]
+    return [(f"{total_cpu(scene)} ", ""), (word, TONES[word])]
 
 
 def strip(scene: Scene) -> list[list[Piece]]:
@@ -277,8 +277,8 @@ def _is_starting(scene: Scene) -> bool:
     return max(source.intervals for source in scene.state.sources.values()) < STARTING_INTERVALS
 
 
-def _total_cpu(scene: Scene) -> str:
-    """One decimal: what changes in the second is noise, and would be sent to the terminal every time."""
+def total_cpu(scene: Scene) -> str:
+    """In kernel and user space. One decimal: what changes in the second is noise, and would be sent every time."""
     known = [part for part in (scene.state.kernel_cpu_pct, user_cpu_pct(scene.state)) if part is not None]
     return f"{sum(known):.1f} %" if known else f"{figure.UNKNOWN} %"
 

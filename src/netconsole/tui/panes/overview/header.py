@@ -38,6 +38,11 @@ def stated_age_s(scene: Scene) -> int | None:
     return None if bound is None else max(_fresh_s(scene), math.ceil(bound))
 
 
+def is_stale(scene: Scene, stated_s: int) -> bool:
+    """Whether figures of this age are older than the next interval explains."""
+    return stated_s > _fresh_s(scene)
+
+
 def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) -> Line:
     """Host, kernel and profile; live or paused, elapsed time, age of the figures."""
     host = scene.state.host if scene.replay is None else scene.replay.host
@@ -188,5 +193,5 @@ def _age(scene: Scene, pause: Pause) -> list[Piece]:
     stated = stated_age_s(scene)
     if stated is None:
         return [("no data yet", "dim")]
-    stale = stated > _fresh_s(scene) and pause.step != "screen"
+    stale = is_stale(scene, stated) and pause.step != "screen"
     return [(f"data ≤ {stated} s old" + (" !" if stale else ""), "look" if stale else "")]

@@ -112,6 +112,11 @@ def levels(scene: Scene, panes: Mapping[str, tuple[str, ...]]) -> dict[str, Leve
     return worst
 
 
+def since(one: Incident) -> str:
+    """When it began, or ended."""
+    return f"ended {clock(one.ended_ns)}" if one.ended_ns is not None else f"since {clock(one.since_ns)}"
+
+
 def clock(wall_ns: int) -> str:
     """Local time of day to the second."""
     return time.strftime("%H:%M:%S", time.localtime(wall_ns / 1e9))
@@ -136,7 +141,7 @@ def _unit(scene: Scene, finding: Incident) -> str:
 
 def _row(finding: Incident, topic: str, unit: str) -> TableRow:
     ended = finding.ended_ns is not None
-    when = f"ended {clock(finding.ended_ns)}" if finding.ended_ns is not None else f"since {clock(finding.since_ns)}"
+    when = since(finding)
     history = finding.history
     text = told(finding)
     cells = {
