@@ -2,7 +2,7 @@
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
 
-.PHONY: run test in-turn booting starting counting computing costs terminals lint format bench fuzz mutants lab test-lab clean
+.PHONY: run test in-turn booting starting counting computing costs terminals lint format bench fuzz dist mutants lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -79,6 +79,10 @@ fuzz: .venv/.ready-fuzz
 # of its mutants, not a sample (docs/design/testing.md).
 mutants: .venv/.ready-test
 	nice -n 15 $(BIN)/python -m tools.mutants $(ARGS) $(FILE)
+
+# A wheel, and one executable file with all that the console needs but Python, in dist/ (docs/use/single-file.md).
+dist: .venv/.ready-test
+	@$(BIN)/python -m tools.dist $(ARGS)
 
 # A hypervisor of one's own: Debian's kernel under QEMU, Open vSwitch, a guest, some traffic, and the console on it.
 lab: .venv/.ready-test
