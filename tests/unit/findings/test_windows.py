@@ -12,6 +12,7 @@ from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import add, index
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import HistogramState, RowState
+from tests.unit.telemetry.test_state import Stream, row
 
 ROW = RowState({"device": "lo"}, {}, {}, 0, 0)
 FAMILY = Family("p", "drops", "count")
@@ -118,3 +119,49 @@ def test_late_is_above_the_limit_and_its_own_past(
 
 def test_what_has_no_past_is_not_late() -> None:
     assert not is_later(histogram(times(9000, 50), times(1000, 5)), 50, 1.0, 1.0)
+
+
+def test_a_bounded_number_of_rows_is_followed_and_those_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netconsole.findings.windows.MAX_ROWS", 2)
+    stream = Stream(State())
+    stream.hello()
+    stream.status()
+    windows = Windows({})
+    windows._families = {"p": {Family("p", "t", "n")}}
+    for total in (1, 2):
+        stream.table(*(row(name, 1, total) for name in "abc"))
+        stream.end()
+        windows.update(stream.state)
+        windows.update(stream.state)  # looked at twice: one move
+    followed = windows.of(Family("p", "t", "n"))
+    assert [(one.row.labels["device"], one.total, len(one.moves)) for one in followed.values()] == [
+        ("a", 2, 2),
+        ("b", 2, 2),
+    ]
+
+
+def test_moves_of_intervals_that_nobody_looked_at_count_and_old_ones_leave() -> None:
+    stream = Stream(State())
+    stream.hello()
+    stream.status()
+    windows, family = Windows({}), Family("p", "t", "n")
+    windows._families = {"p": {family}}
+    for total, look in ((5, True), (9, False), (12, True)):
+        stream.table(row("a", 1, total))
+        stream.end()
+        if look:
+            windows.update(stream.state)
+    (one,) = windows.of(family).values()
+    assert [(move.tick, move.delta) for move in one.moves] == [(1, 1), (3, 7)]
+    for _ in range(LONG - 1):
+        stream.table()
+        stream.end()
+        windows.update(stream.state)
+    assert [move.tick for move in one.moves] == [3]
+    stream.table()
+    stream.end()
+    windows.update(stream.state)
+    stream.table()
+    stream.end()
+    windows.update(stream.state)
+    assert windows.of(family) == {}
