@@ -49,8 +49,7 @@ def test_every_core_is_there_and_has_tests() -> None:
         assert all((ROOT / tests).exists() for tests in cores.tests_of(file)), file
 
 
-def test_what_is_said_to_change_nothing_is_a_mutant_of_its_file_and_has_a_reason() -> None:
+def test_what_is_said_to_change_nothing_has_a_reason() -> None:
+    """`make mutants` fails for one that its file does not have."""
     for file, reasons in cores.SAME.items():
-        names = {one.name for one in mutants((ROOT / file).read_text())}
-        assert not reasons.keys() - names, file
-        assert all(reasons.values())
+        assert file in cores.CORES and all(reasons.values()), file
