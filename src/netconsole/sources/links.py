@@ -1,4 +1,4 @@
-"""link_rates: packets, errors, drops, carrier and root qdisc of every interface, in every network namespace.
+"""link_rates: packets, errors, drops, carrier and qdiscs of every interface, in every network namespace.
 
 It reads /proc/net/dev of each namespace, and dumps qdiscs where they may have changed. The kernel itself reports
 changes of links. At one reading per second, 100 idle namespaces cost about 0.3 % of a core, and 1000 interfaces (100 of
@@ -16,6 +16,7 @@ from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
 from netconsole.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
 from netconsole.telemetry.frames import AnyFrame
 
+QUEUE_COUNTS = ("drops", "requeues", "overlimits")
 MAX_ROWS = 4096
 MAX_SHARE = 0.01
 """When the qdisc dumps take longer than this share of an interval (of one core), they are made less often."""
@@ -31,6 +32,8 @@ class Links:
         self._target = target
         self._namespaces = namespaces or OpenNamespaces(NamespaceLinks, target)
         self._rows = RowMaker(COUNTS, MAX_ROWS)
+        self._queues = RowMaker(QUEUE_COUNTS, MAX_ROWS)
+        self._has_children = False
         self._left_out = 0
         self._wait = 0
         self.qdiscs_every = 1
@@ -44,11 +47,15 @@ class Links:
             raise SourceError(f"links cannot be read: {error.strerror or error}") from None
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
-        """One row per interface."""
+        """One row per interface, and one per child qdisc."""
         with self._namespaces.held() as held:
             readings = self._read(held, make)
-        rows, full, omitted = self._rows.rows(readings)
-        return [*self._said(make), make.table(self.name, "links", rows, full, omitted)]
+            children = [row for one in held for row in one.thing.queues(one.name)]
+        said = self._said(make)
+        if children or self._has_children:
+            self._has_children = bool(children)
+            said.append(make.table(self.name, "queues", *self._queues.rows(children)))
+        return [*said, make.table(self.name, "links", *self._rows.rows(readings))]
 
     def close(self) -> None:
         """Release all namespaces."""

@@ -11,7 +11,7 @@ from netconsole.host.target import InsideNamespace, Question
 from netconsole.sources.base import SourceRow
 from netconsole.sources.carrier import Carrier
 from netconsole.sources.link_state import LINKS, Link, LinkTable, peer_of
-from netconsole.sources.qdiscs import NOQUEUE, QDISCS, Qdisc, QdiscReader, htb_rate
+from netconsole.sources.qdiscs import NOQUEUE, QDISCS, Qdisc, QdiscReader, handle_text, htb_rate
 from netconsole.telemetry.frames import Label
 
 READ_EVERY = 60
@@ -136,6 +136,17 @@ class NamespaceLinks:
                 known = _Said(netns, figures, link, qdisc, self._reading(name, netns, figures, link, qdisc, now_ns))
             self._last[name] = known
             yield known.reading
+
+    def queues(self, netns: str) -> Iterator[SourceRow]:
+        """One of each child qdisc, as it was when qdiscs were read last."""
+        names = {link.index: name for name, link in self._by_name.items()} if self._qdisc_reader.children else {}
+        for one in self._qdisc_reader.children:
+            if one.ifindex not in names:
+                continue
+            labels: dict[str, Label] = {"device": names[one.ifindex], "netns": netns, "qdisc": one.kind}
+            labels |= {"handle": handle_text(one.handle), "parent": handle_text(one.parent)}
+            waiting: dict[str, int | float | None] = {"backlog_packets": one.backlog_packets}
+            yield labels, (one.drops, one.requeues, one.overlimits), waiting | {"backlog_bytes": one.backlog_bytes}
 
     def _reading(
         self, name: str, netns: str, figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None, now_ns: int

@@ -18,6 +18,7 @@ RATED = ("tbf", "htb")
 RTM_GETQDISC = 38
 RTM_GETTCLASS = 42
 TC_H_ROOT = 0xFFFFFFFF
+TC_H_INGRESS = 0xFFFFFFF1
 TCA_KIND = 1
 TCA_OPTIONS = 2
 TCA_STATS2 = 7
@@ -37,7 +38,7 @@ _UNITS = ((10**12, "Tbit/s"), (10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbi
 
 @dataclass(frozen=True, slots=True)
 class Qdisc:
-    """The root qdisc of a device: packets and bytes that wait in it, and its counters since it was created.
+    """A qdisc of a device: packets and bytes that wait in it, and its counters since it was created.
 
     ``rate_bits`` is the rate of a tbf, or the ceiling of the one root class of an htb, per second; else None.
     """
@@ -50,6 +51,9 @@ class Qdisc:
     requeues: int
     overlimits: int
     rate_bits: int | None = None
+    handle: int = 0
+    parent: int = TC_H_ROOT
+    """Of a child: the class of another qdisc that it belongs to."""
 
     @property
     def shaper(self) -> str | None:
@@ -57,6 +61,12 @@ class Qdisc:
         if self.kind not in RATED:
             return None
         return self.kind if self.rate_bits is None else f"{self.kind} of {rate_text(self.rate_bits)}"
+
+
+def handle_text(handle: int) -> str:
+    """As tc writes it: 1:, 1:10, in hexadecimal."""
+    minor = handle & 0xFFFF
+    return f"{handle >> 16:x}:{minor:x}" if minor else f"{handle >> 16:x}:"
 
 
 def rate_text(bits: int) -> str:
@@ -75,14 +85,18 @@ class QdiscReader:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Qdisc | None] = {}
+        self.children: list[Qdisc] = []
+        """Those of the last reading that are no root: of the queues of an mq, of the classes of an htb."""
 
     def read(self, netlink: NetlinkSocket) -> list[Qdisc]:
-        """All of them. Raises OSError."""
+        """The roots. Raises OSError."""
         known, self._known = self._known, {}
         for body in netlink.dump(*QDISCS):
             message = bytes(body)
             self._known[message] = known[message] if message in known else parse(body)
-        return [qdisc for qdisc in self._known.values() if qdisc is not None]
+        found = [qdisc for qdisc in self._known.values() if qdisc is not None]
+        self.children = [qdisc for qdisc in found if qdisc.parent not in (TC_H_ROOT, TC_H_INGRESS)]
+        return [qdisc for qdisc in found if qdisc.parent == TC_H_ROOT]
 
 
 def htb_rate(netlink: NetlinkSocket, ifindex: int) -> int | None:
@@ -96,10 +110,8 @@ def htb_rate(netlink: NetlinkSocket, ifindex: int) -> int | None:
 
 
 def parse(body: memoryview) -> Qdisc | None:
-    """A root qdisc from an RTM_NEWQDISC message; None of any other."""
-    _, ifindex, _, parent, _ = _TCMSG.unpack_from(body)
-    if parent != TC_H_ROOT:
-        return None
+    """A qdisc from an RTM_NEWQDISC message; None of one without counters."""
+    _, ifindex, handle, parent, _ = _TCMSG.unpack_from(body)
     name, rate = "", None
     for kind, value in attributes(body, _TCMSG.size):
         if kind == TCA_KIND:
@@ -110,7 +122,7 @@ def parse(body: memoryview) -> Qdisc | None:
             for statistic, figures in attributes(value, 0):
                 if statistic == TCA_STATS_QUEUE and len(figures) >= _QUEUE.size:
                     packets, waiting, drops, requeues, overlimits = _QUEUE.unpack_from(figures)
-                    return Qdisc(ifindex, name, packets, waiting, drops, requeues, overlimits, rate)
+                    return Qdisc(ifindex, name, packets, waiting, drops, requeues, overlimits, rate, handle, parent)
     return None
 
 

@@ -133,6 +133,44 @@ def test_the_rate_of_a_shaper_is_told(wire: Wire) -> None:
         assert row.gauges["qdisc_rate"] == 5_000_000
 
 
+@pytest.mark.proves(
+    "link_rates",
+    "tables.queues.{device,netns,qdisc,handle,parent,drops,requeues,overlimits,backlog_packets,backlog_bytes}",
+)
+def test_the_leaves_of_classes_are_told_apart(wire: Wire) -> None:
+    here = wire.DEVICES[0]
+    wire.a.tc("qdisc", "replace", "dev", here, "root", "handle", "1:", "htb", "default", "10")
+    for minor, leaf in (
+        ("10", ("pfifo", "limit", "5")),
+        ("20", ("tbf", "rate", "1mbit", "burst", "2kb", "limit", "9kb")),
+    ):
+        wire.a.tc("class", "add", "dev", here, "parent", "1:", "classid", f"1:{minor}", "htb", "rate", "8kbit")
+        wire.a.tc("qdisc", "add", "dev", here, "parent", f"1:{minor}", "handle", f"{minor}:", *leaf)
+    links, make = Links(), FrameMaker()
+    links.open()
+    said = links.read(make)
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, size=500)
+    told = {
+        row.labels["handle"]: row
+        for frame in (*said, *links.read(make))  # the second has only what has changed
+        if isinstance(frame, frames.Table) and frame.name == "queues"
+        for row in frame.rows
+        if (row.labels["device"], row.labels["netns"]) == (here, wire.a.name)
+    }
+    links.close()
+    known = {one["handle"]: one for one in json.loads(wire.a.tc("-s", "-j", "qdisc", "show", "dev", here))}
+    assert {handle: (row.labels["qdisc"], row.labels["parent"]) for handle, row in told.items()} == {
+        "10:": ("pfifo", "1:10"),
+        "20:": ("tbf", "1:20"),
+    }
+    for handle, row in told.items():
+        totals = {name: count.total for name, count in row.counts.items()}
+        assert totals == {name: known[handle][name] for name in ("drops", "requeues", "overlimits")}
+    waits = known["10:"]["qlen"], known["10:"]["backlog"]
+    assert (told["10:"].gauges["backlog_packets"], told["10:"].gauges["backlog_bytes"]) == waits
+    assert told["10:"].counts["drops"].delta == known["1:"]["drops"] > SOME // 2
+
+
 def test_namespaces_that_come_are_read_and_those_that_go_are_let_go_at_once(wire: Wire) -> None:
     own = own_namespace()
     with Reader() as reader:
