@@ -25,6 +25,8 @@ SAME: Any = read_toml(Path(__file__).with_name("same-c.toml"))
 COPIED = ("src", "probes", "profiles", "tests", "tools", "pyproject.toml")
 CONTEXTS = "tests/live/contexts"
 """Tests that run a probe's programs themselves. They come first: a second for each."""
+OF_EACH_PROBE = (f"{CONTEXTS}/test_events.py::test_a_ring_that_nobody_reads_takes_what_it_has_room_for",)
+"""Tests with a parameter for each probe."""
 LIMIT_S = 300.0
 _NO_PROGRAM = ("the kernel refused it", "does not compile", "is not compiled on this kernel", "took longer than")
 _PASSED, _FAILED = 0, 1
@@ -67,7 +69,7 @@ def tests_of(probe: str, is_quick: bool) -> list[str]:
         place for place in (f"{CONTEXTS}/test_{probe}.py", f"tests/live/probes/test_{probe}.py") if Path(place).exists()
     ]
     others = {test for test in marked if test.partition("::")[0] not in own}
-    chosen = own + sorted(others)
+    chosen = own + sorted(f"{test}[{probe}]" if test in OF_EACH_PROBE else test for test in others)
     return [test for test in chosen if test.startswith(CONTEXTS)] if is_quick else chosen
 
 
