@@ -48,6 +48,10 @@ class Unable(Exception):
     """This host cannot do it: exit code 3. ``str()`` is one line that says why and what would help."""
 
 
+class HostLost(OSError):
+    """A far host does not answer, or makes no sense. Sources say so and go on; a command that needs it: exit code 3."""
+
+
 def bad(file: object, key: str, message: str) -> BadInput:
     """A BadInput of one mistake."""
     return BadInput([Problem(str(file), key, message)])

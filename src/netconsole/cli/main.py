@@ -14,7 +14,7 @@ from typing import Annotated
 import click
 import typer
 
-from netconsole.base.errors import BadInput, Unable
+from netconsole.base.errors import BadInput, HostLost, Unable
 from netconsole.base.figure import safe
 from netconsole.cli import calibrate, compare, measure, record, replay, usage
 from netconsole.cli.options import (
@@ -77,6 +77,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _drop_output()  # whoever read it has seen enough
         return DONE
+    except HostLost as error:
+        return fail(safe(error.strerror or error, 400), UNABLE)
     except OSError as error:
         # Files say so themselves (BadInput). What is left is most of all standard output, on a full disk.
         _drop_output()

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from netconsole.base.errors import Unable
+from netconsole.base.errors import HostLost, Unable
 from netconsole.base.figure import safe
 from netconsole.far.program import Gone, Launch, ProgramProcess, RunningProgram
 from netconsole.host.target import Moment
@@ -64,7 +64,8 @@ class _Trip(NamedTuple):
 class QuestionLine:
     """``start`` starts the program; see :meth:`netconsole.far.host.AnyHost.answering`. Any thread may use it."""
 
-    def __init__(self, start: Callable[[], RunningProgram | Launch]) -> None:
+    def __init__(self, start: Callable[[], RunningProgram | Launch], where: str = "") -> None:
+        """``where``: the host's address, for messages."""
         self.generation = 0
         """How often the line was opened: what was open there before is gone."""
         self.cpu_ns = 0
@@ -72,6 +73,7 @@ class QuestionLine:
         self.memory_kb = 0
         """Its share of memory (PSS), or what is resident where the kernel tells no share."""
         self._start_program = start
+        self._where = where
         self._trip: _Trip | None = None
         self._lock = threading.Lock()
         self._program: RunningProgram | None = None
@@ -127,9 +129,9 @@ class QuestionLine:
             return Heard(self._moment(asked_ns, mono_ns, wall_ns), body)
         except Gone as error:
             self._lose(str(error), program)
-            raise _lost(str(error)) from None
+            raise _lost(self._said(str(error))) from None
         except FutureTimeout:
-            raise OSError(errno.ETIMEDOUT, f"no answer from the far host within {ANSWER_S:g} s") from None
+            raise HostLost(errno.ETIMEDOUT, self._said(f"no answer within {ANSWER_S:g} s")) from None
         finally:
             with self._lock:
                 self._awaited.pop(number, None)
@@ -167,7 +169,7 @@ class QuestionLine:
             started = self._start_program()
             program = ProgramProcess(started, "the reader of facts") if isinstance(started, Launch) else started
         except (Gone, Unable) as error:
-            self._lost_at, self._why = time.monotonic(), str(error)
+            self._lost_at, self._why = time.monotonic(), self._said(str(error))
             raise _lost(self._why) from None
         self._program = program
         self._trip = None
@@ -212,6 +214,11 @@ class QuestionLine:
             future.set_result((mono_ns, wall_ns, memoryview(message)[HEAD.size :]))
         return 4 + size
 
+    def _said(self, why: str) -> str:
+        """With the host's address, if that is not in it."""
+        known = not self._where or why.startswith(self._where)
+        return safe(why if known else f"{self._where}: {why}", 300)
+
     def _lose(self, why: str, of: RunningProgram | None = None) -> None:
         with self._lock:
             program = self._program
@@ -219,7 +226,7 @@ class QuestionLine:
                 return
             self._program = None
             self._received_before += program.received_bytes
-            self._lost_at, self._why = time.monotonic(), safe(why, 300)
+            self._lost_at, self._why = time.monotonic(), self._said(why)
             awaited = [*self._awaited.values()]
             self._awaited.clear()
             hello = self._hello
@@ -245,5 +252,5 @@ def _hello(text: bytes) -> Greeting:
     return hello
 
 
-def _lost(why: str) -> OSError:
-    return OSError(errno.ENOTCONN, why)
+def _lost(why: str) -> HostLost:
+    return HostLost(errno.ENOTCONN, why)

@@ -48,6 +48,6 @@ def line_of(host: AnyHost) -> QuestionLine:
                 assert now is not None
                 return now.answering()
 
-            line = _lines[host] = QuestionLine(start)
+            line = _lines[host] = QuestionLine(start, str(host.address))
             host.also_close(line.close)
         return line

@@ -63,6 +63,15 @@ def test_a_kernel_that_is_locked_down_is_said_in_one_line_with_exit_code_3(
     assert "its kernel is locked down (confidentiality): no program may read its memory; boot it with" in line
 
 
+def test_a_host_whose_programs_talk_nonsense_is_said_with_its_address_and_exit_code_3(
+    saying: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    saying()
+    assert run(["snapshot", "--host", ADDRESS, "--probe", "softnet", "--duration", "1s"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("netconsole: ssh://me@hv:2222: what the far host says makes no sense: a message of ")
+
+
 @pytest.mark.parametrize(
     ("told", "says"),
     [
