@@ -93,10 +93,12 @@ def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path) 
         output = tmp_path / "far.json"
         with subprocess.Popen([*words, output], env=server.environment, stderr=subprocess.PIPE) as process:
             assert process.stderr is not None
+            said = []
             for line in process.stderr:
+                said.append(line)
                 if MEASURING.encode() in line:
                     send_udp(lost, "127.0.0.1", PORT, COUNT)
-            assert process.wait(LIMIT_S) == 0
+            assert process.wait(LIMIT_S) == 0, said
         inode = lost.inode
     finally:
         lost.remove()
