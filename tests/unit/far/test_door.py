@@ -95,7 +95,7 @@ def test_where_nothing_can_compile_for_it_is_said(
         ("refused", "sudo refuses it: use another with ssh://USER@HOST"),
         ("none", "it has no sudo: log in as root"),
         ("tty", "asks for a terminal (requiretty)"),
-        ("password", "here is no terminal to ask for it"),
+        ("password", "nobody can be asked for it"),
     ],
 )
 def test_who_does_not_become_root_there_is_told(sudo: str, says: str, saying: Callable[..., None]) -> None:
