@@ -96,9 +96,12 @@ def test_only_samples_that_arrived_since_are_taken_and_each_once() -> None:
         for _ in range(count):
             stream.state.apply(frames.Event(**stream.stamp(), name="drop", fields={"process": "x"}))
 
-    one = Investigation("p", (), "")
-    one.begin(None)
+    early = Investigation("p", (), "")
+    early.begin(None)
     arrive(3)
+    early.follow(probe)
+    assert early.samples == 3, "it was there before the probe"
+    one = Investigation("p", (), "")
     one.begin(probe)
     one.follow(probe)
     assert one.samples == 0

@@ -105,3 +105,8 @@ def test_entries_that_only_make_samples_a_share(entry: str) -> None:
     cost = ProbeCost(ledger={entry: Count(2, 5), "missed": Count(0, 0)})
     assert cost.counts_lost() == {} and cost.samples_lost() == {entry: 5}
     assert cost.unmeasured == (2 if entry == "unmeasured" else 0)
+
+
+def test_entries_of_the_last_interval_are_told_from_those_since_the_beginning() -> None:
+    cost = ProbeCost(ledger={"missed": Count(2, 5), "unlisted": Count(0, 9), "lost": Count(3, 3)})
+    assert set(cost.counts_lost_now()) == {"missed"} and set(cost.counts_lost()) == {"missed", "unlisted"}

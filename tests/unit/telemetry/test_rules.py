@@ -317,3 +317,23 @@ def test_each_row_without_room_is_counted_once(stream: Stream, monkeypatch: pyte
     stream.end()
     stream.table(row("f", 1, 1), row("a", 1, 2), row("g", 1, 1))
     assert (len(table.rows), table.omitted) == (2, 2)
+
+
+# ---- a source that starts again ----
+
+
+def test_a_source_that_starts_again_has_new_numbers_and_no_costs(stream: Stream) -> None:
+    stream.cost(ledger={"missed": Count(1, 1)})
+    next(stream.seq)  # one is lost
+    stream.end()
+    source, probe = stream.state.collector, stream.state.probes["p"]
+    assert (source.frames_lost, source.restarts, set(probe.cost.ledger)) == (1, 0, {"missed"})
+    assert stream.state.apply(frames.Bye(**stream.stamp(None), why="gone")) is False, "it ends no interval"
+    byes = [source.bye]
+    stream.hello()
+    assert (source.frames_lost, source.restarts, probe.cost.ledger) == (1, 1, {})
+    assert [*byes, source.bye] == ["gone", None]
+    next(stream.seq)
+    stream.status()
+    stream.end()
+    assert source.frames_lost == 2
