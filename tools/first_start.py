@@ -109,9 +109,12 @@ def own_place() -> Tuple[str, int]:
 
 
 def caches() -> Iterator[str]:
-    """Where this user's cache may be: as configured, then below the home that the system knows (sudo keeps HOME)."""
+    """Where this user's cache may be: as configured, else in HOME, else in the home that the system knows (sudo)."""
     configured = os.environ.get("XDG_CACHE_HOME", "")
-    yield configured if configured.startswith("/") else os.path.expanduser("~/.cache")
+    if configured.startswith("/"):
+        yield configured
+        return
+    yield os.path.expanduser("~/.cache")
     try:
         yield os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".cache")
     except KeyError:
