@@ -488,6 +488,9 @@ TO_PEER = {**GONE, "peer_down": 1, "carrier_lost_to_peer": 1}
         ({"flaps": 2}, {}, "uxva (netns blue): its carrier was lost and came back (×2 in the last minute)"),
     ],
 )
+@pytest.mark.proves(
+    "link_rates", "findings.links.lost_without_carrier.!!", "findings.links.lost_to_peer.!!", "findings.links.flaps.!"
+)
 def test_a_link_without_a_carrier_is_said_when_it_was_lost_or_is_used(
     stream: Stream, gauges: dict[str, int], counts: dict[str, int], sentence: str | None
 ) -> None:
@@ -519,6 +522,7 @@ def test_a_carrier_that_stays_away_is_one_incident_with_or_without_packets(strea
 @pytest.mark.parametrize(
     ("qdisc", "sentence"), [("tbf", "tbf of 5 Mbit/s sheds 498/s"), ("fq_codel", "498/s shed by fq_codel")]
 )
+@pytest.mark.proves("link_rates", "findings.links.qdisc_drops.!", "findings.links.qdisc_drops.!.*")
 def test_a_shaper_is_said_with_its_rate(stream: Stream, qdisc: str, sentence: str) -> None:
     findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
     links(stream, {}, {"qdisc_drops": 498}, qdisc)
@@ -547,6 +551,7 @@ def test_a_small_loss_is_a_share_of_the_packets_of_the_same_time(stream: Stream)
 @pytest.mark.parametrize(
     ("sent_per_s", "again_per_s", "since"), [(500_000, 200, None), (20_000, 200, 1), (2_000, 15, 6), (0, 15, 6)]
 )
+@pytest.mark.proves("socket_drops", "findings.sockets.retransmits.!")
 def test_segments_sent_again_are_a_share_of_those_of_their_connection(
     stream: Stream, sent_per_s: int, again_per_s: int, since: int | None
 ) -> None:
@@ -591,6 +596,7 @@ def test_what_is_new_stands_out_whatever_its_share() -> None:
     assert listed(begin=30, intervals=80) == []  # it was not looked at for long enough
 
 
+@pytest.mark.proves("irq_path", "findings.stages.p99.!.total")
 def test_a_percentile_is_late_by_its_own_past() -> None:
     """What takes 3 ms from the start is usual there. What took 0.1 ms before is late for as long as it lasts."""
     manifests = {"irq_path": catalogue.shipped("irq_path")}

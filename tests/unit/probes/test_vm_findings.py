@@ -61,6 +61,7 @@ def test_what_was_lost_before_a_queue_was_stuck_is_counted_with_it(stuck: list[i
     assert (one.total, one.peak) == (2000 * len(stuck), 2000.0) and one.sentence.startswith("stuck queue")
 
 
+@pytest.mark.proves("tun_queues", "findings.queues.stuck.!!")
 def test_a_stuck_queue_is_one_incident_that_the_most_specific_rule_says() -> None:
     watched = Watched()
     watched.scenario.lines = []
@@ -79,6 +80,7 @@ def test_a_stuck_queue_is_one_incident_that_the_most_specific_rule_says() -> Non
         ("stopped", "web is stopped: its QEMU process gets no CPU (SIGSTOP, or a debugger)"),
     ],
 )
+@pytest.mark.proves("vm_states", "findings.machines.paused.!!", "findings.machines.stopped.!!")
 def test_what_a_machine_loses_that_does_not_run_is_one_incident(gauge: str, sentence: str) -> None:
     watched = Watched()
     watched.scenario.lines = []
@@ -92,6 +94,7 @@ def test_what_a_machine_loses_that_does_not_run_is_one_incident(gauge: str, sent
 
 
 @pytest.mark.parametrize(("waited_ms", "stands_out"), [(3 * 10, False), (705, True)])
+@pytest.mark.proves("vhost_queues", "findings.workers.waited_ms.!")
 def test_a_worker_is_late_by_the_time_that_it_waits_in_all(waited_ms: int, stands_out: bool) -> None:
     """Ten times 3 ms in a second, as on a healthy but slow host; and once 705 ms."""
     watched = Watched()
