@@ -246,7 +246,7 @@ class SnapshotScreen(Screen[None]):
             self.query_one("#told", Lines).show(*wrap([(f" {text}", tone)], self.size.width))
 
     def _footer(self) -> None:
-        if not self.is_mounted:
+        if not self.is_attached:
             return
         keys = {
             "asking": (
