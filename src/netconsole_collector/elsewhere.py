@@ -12,11 +12,11 @@ from typing import List
 
 from netconsole_collector.collector import Collector
 from netconsole_collector.commands import MAX_BYTES
-from netconsole_collector.primitives.server import Server, hello, refuse, tidy
+from netconsole_collector.primitives.server import Server, hello, is_silent, refuse, tidy
 from netconsole_collector.two_streams import ANSWERS, ASK, END, FRAMES, MAX_PIECE_BYTES, PIECE, START
 
 MARGIN_S = 0.3
-"""The collector ends by itself when the line is silent. If it cannot, the kernel ends the process so much later."""
+"""The collector ends by itself when the line is silent. If it cannot, the process ends so much later."""
 _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20
 """Loads are long lines. Nothing else has to wait while the collector takes them."""
@@ -61,20 +61,20 @@ class FarProgram:
             reader.join()
 
     def _read(self) -> None:
-        """The thread that reads the line. When nothing comes for a while, the kernel ends the process (SIGALRM)."""
+        """The thread that reads the line. When nothing comes for a while, it ends the process."""
         rest = b""
         while True:
-            signal.setitimer(signal.ITIMER_REAL, self._silence_s + MARGIN_S)
+            if is_silent(0, self._silence_s + MARGIN_S):
+                os._exit(0)
             chunk = os.read(0, _CHUNK_BYTES)
             if not chunk:
                 break
-            signal.setitimer(signal.ITIMER_REAL, 0)  # a full pipe to the collector is not a silent line
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self._take(line)
             if len(rest) > MAX_BYTES:
                 refuse("a line of more than {} MB".format(MAX_BYTES >> 20))
-        signal.setitimer(signal.ITIMER_REAL, self._silence_s + MARGIN_S)
+        signal.setitimer(signal.ITIMER_REAL, self._silence_s + MARGIN_S)  # the kernel ends what does not end by itself
         self._end()
         self._starts.put(False)
 
