@@ -33,7 +33,7 @@ links.open()
 links.read(make)
 print("counting", flush=True)
 sys.stdin.readline()
-(table,) = links.read(make)
+table = next(table for table in links.read(make) if table.name == "links")
 links.close()
 mine = [row for row in table.rows if row.labels["netns"] in ("host", sys.argv[1])]
 print(json.dumps({row.labels["device"]: {name: one.delta for name, one in row.counts.items()} for row in mine}))
@@ -144,7 +144,8 @@ def test_the_leaves_of_classes_are_told_apart(wire: Wire) -> None:
         ("10", ("pfifo", "limit", "5")),
         ("20", ("tbf", "rate", "1mbit", "burst", "2kb", "limit", "9kb")),
     ):
-        wire.a.tc("class", "add", "dev", here, "parent", "1:", "classid", f"1:{minor}", "htb", "rate", "8kbit")
+        # What waits does so until both have looked.
+        wire.a.tc("class", "add", "dev", here, "parent", "1:", "classid", f"1:{minor}", "htb", "rate", "80bit")
         wire.a.tc("qdisc", "add", "dev", here, "parent", f"1:{minor}", "handle", f"{minor}:", *leaf)
     links, make = Links(), FrameMaker()
     links.open()

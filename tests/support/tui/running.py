@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from netconsole.base.fact_keys import FactData
 from netconsole.probes import catalogue
+from netconsole.snapshot.document import Snapshot
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.watched import WatchedHost
@@ -84,13 +85,14 @@ async def running_as(
     size: tuple[int, int],
     session: PlayedSession | None = None,
     facts: Mapping[str, FactData] | None = None,
+    baseline: tuple[str, Sequence[Snapshot]] | None = None,
     **options: Any,
 ) -> AsyncIterator[Kind]:
     """The console on a host with trouble, unless it is another session; ``facts`` is None where nobody knows them."""
     session = session or PlayedSession(host(12))
     manifests = catalogue.load_all([PROBE_DIRECTORY])
     read_facts = None if facts is None else lambda: facts
-    app = ConsoleApp(WatchedHost(session, PROFILE, manifests, read_facts=read_facts, **options))
+    app = ConsoleApp(WatchedHost(session, PROFILE, manifests, read_facts=read_facts, **options), baseline=baseline)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         one = kind(app, pilot, session)
