@@ -22,7 +22,7 @@ LAST = ("test_calibrate.py", "test_forecast.py", "test_governor.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A machine that others use takes packets, runs of programs (SEEN) or seconds away: what fails is tried again.
 
-    A probe that counts wrong does so every time. What proves a value is never tried again (tests/support/reruns.py).
+    A probe that counts wrong does so every time. Not all tests may be tried again (tests/support/reruns.py).
     """
     for item in items:
         if may_run_again(item.path.relative_to(HERE.parent), item.get_closest_marker("proves") is not None):

@@ -1,4 +1,4 @@
-"""A test that proves a value is never run again, and every further run of another one is told with its cause."""
+"""Which tests are run again when they fail, and that every further run is told with its cause."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.support.reruns import may_run_again
     [
         ("live/probes/test_kernel_drops.py", False, True),
         ("live/probes/test_kernel_drops.py", True, False),
+        ("live/probes/test_host_path.py", True, True),
         ("live/contexts/test_softirq_health.py", False, False),
         ("live/console/test_cleanup.py", False, False),
         ("live/collector/test_cleanup.py", False, False),
@@ -23,9 +24,7 @@ from tests.support.reruns import may_run_again
         ("lab/probes/test_tun.py", False, False),
     ],
 )
-def test_only_what_the_machine_can_disturb_and_what_proves_nothing_may_run_again(
-    file: str, proves: bool, again: bool
-) -> None:
+def test_only_what_the_machine_can_disturb_may_run_again(file: str, proves: bool, again: bool) -> None:
     assert may_run_again(PurePath(file), proves) is again
 
 

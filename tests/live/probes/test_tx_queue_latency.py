@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -152,6 +153,12 @@ def test_what_the_queue_sheds_is_told_from_what_it_sends(queues: Measurement, wi
     assert queues.ledger(PROBE, "join_missed") == 0
 
 
+def is_attached_behind(queues: Measurement, another: bool) -> bool:
+    """Whether the program that sees drops has its hook behind another probe's, or not."""
+    (place,) = [one.attach for one in queues.cost(PROBE).programs if one.name == "freed"]
+    return ("behind" in place) == another
+
+
 def test_drops_are_counted_once_while_another_probe_takes_over_the_hook_and_goes(
     queues: Measurement, wire: Wire
 ) -> None:
@@ -165,8 +172,7 @@ def test_drops_are_counted_once_while_another_probe_takes_over_the_hook_and_goes
         counts = counters(queues)
         assert counts["queued"] == counts["sent"] + counts["dropped"] == SOME
         assert counts["dropped"] > SOME // 10
-        (place,) = [one.attach for one in queues.cost(PROBE).programs if one.name == "freed"]
-        assert ("behind" in place) == is_shared
+        queues.until(partial(is_attached_behind, queues, is_shared), "where it is attached")
         if is_shared:
             assert queues.total("kernel_drops", "drops", netns=wire.a.name, reason="QDISC_DROP") >= counts["dropped"]
             queues.command(command="unload", probe="kernel_drops")
