@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -22,6 +24,11 @@ class Stated(NamedTuple):
 def words_of(page: str) -> str:
     """A page of docs/ without its line breaks."""
     return " ".join((DOCS / page).read_text("utf-8").split())
+
+
+def each(*stated: Stated) -> pytest.MarkDecorator:
+    """The test takes each of these as ``one``, and hands it to :func:`check`."""
+    return pytest.mark.parametrize("one", stated, ids=lambda one: one.words[:40])
 
 
 def check(one: Stated) -> None:

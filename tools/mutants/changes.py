@@ -10,6 +10,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 SMALL = 16
 """Whole numbers up to here become one larger, others twice as large: a limit may be known to a factor only."""
@@ -90,6 +91,7 @@ class _Place:
     block: list[ast.stmt] | None = None
 
 
+_Item = TypeVar("_Item")
 _Undo = Callable[[], None]
 _Change = Callable[[_Place], _Undo]
 
@@ -150,18 +152,22 @@ def _changes(node: ast.AST) -> Iterator[_Change]:
     if isinstance(node, ast.Return) and (node.value is None or isinstance(node.value, ast.Constant)):
         yield _leave_out
     if isinstance(node, (ast.If, ast.While, ast.IfExp)) and not _is_turned(node.test):
-        yield _invert_test
+        yield _swap(node, "test", _not(node.test))
     if isinstance(node, ast.comprehension):
-        yield from (_invert_filter(number) for number, one in enumerate(node.ifs) if not _is_turned(one))
+        for number, one in enumerate(node.ifs):
+            if not _is_turned(one):
+                yield _exchange(node.ifs, number, _not(one))
     if isinstance(node, ast.Compare):
-        for number in range(len(node.ops)):
-            yield _turn(number)
+        for number, operator in enumerate(node.ops):
+            yield _exchange(node.ops, number, _COMPARISONS[type(operator)]())
     if isinstance(node, ast.BoolOp):
         yield _swap(node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())
     if isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in _OPERATORS and not _is_of_types(node):
         yield _swap(node, "op", _OPERATORS[type(node.op)]())
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
-        yield _swap(node, "op", ast.UAdd()) if isinstance(node.op, ast.USub) else _drop_not
+        # ``not x`` becomes ``not not x``: a boolean still.
+        minus = isinstance(node.op, ast.USub)
+        yield _swap(node, "op", ast.UAdd()) if minus else _swap(node, "operand", _not(node.operand))
     if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
         yield _swap(node, "value", _another(node.value))
     if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
@@ -205,71 +211,22 @@ def _swap(node: ast.AST, attribute: str, new: object) -> _Change:
     return change
 
 
-def _turn(number: int) -> _Change:
+def _exchange(items: list[_Item], at: int, new: _Item) -> _Change:
     def change(place: _Place) -> _Undo:
-        assert isinstance(place.node, ast.Compare)
-        operators = place.node.ops
-        old = operators[number]
-        operators[number] = _COMPARISONS[type(old)]()
-
-        def undo() -> None:
-            operators[number] = old
-
-        return undo
+        old, items[at] = items[at], new
+        return lambda: items.__setitem__(at, old)
 
     return change
 
 
-def _invert_test(place: _Place) -> _Undo:
-    node = place.node
-    assert isinstance(node, (ast.If, ast.While, ast.IfExp))
-    old = node.test
-    node.test = ast.UnaryOp(ast.Not(), old)
-
-    def undo() -> None:
-        node.test = old
-
-    return undo
-
-
-def _invert_filter(number: int) -> _Change:
-    def change(place: _Place) -> _Undo:
-        assert isinstance(place.node, ast.comprehension)
-        filters = place.node.ifs
-        old = filters[number]
-        filters[number] = ast.UnaryOp(ast.Not(), old)
-
-        def undo() -> None:
-            filters[number] = old
-
-        return undo
-
-    return change
-
-
-def _drop_not(place: _Place) -> _Undo:
-    """``not x`` becomes ``not not x``: a boolean still."""
-    node = place.node
-    assert isinstance(node, ast.UnaryOp)
-    old = node.operand
-    node.operand = ast.UnaryOp(ast.Not(), old)
-
-    def undo() -> None:
-        node.operand = old
-
-    return undo
+def _not(test: ast.expr) -> ast.expr:
+    return ast.UnaryOp(ast.Not(), test)
 
 
 def _leave_out(place: _Place) -> _Undo:
     assert place.block is not None and isinstance(place.node, ast.stmt)
-    block, node = place.block, place.node
-    at = next(number for number, one in enumerate(block) if one is node)
-    block[at] = ast.copy_location(ast.Pass(), node)
-
-    def undo() -> None:
-        block[at] = node
-
-    return undo
+    at = next(number for number, one in enumerate(place.block) if one is place.node)
+    return _exchange(place.block, at, ast.copy_location(ast.Pass(), place.node))(place)
 
 
 def _lines(statement: ast.stmt) -> range:

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import pytest
-
 from netconsole.budget import governor, ladder, sampling, spending
-from tests.support.documents import Stated, check
+from tests.support.documents import Stated, check, each
 
 PAGE = "design/governor.md"
 
 
-@pytest.mark.parametrize(
-    "one",
-    [
-        Stated(governor.SETTLE_S, 10.0, PAGE, "when there has been room for it (60 % of the limit) for 10 s"),
-        Stated(governor.ROOM, 0.6, PAGE, "when there has been room for it (60 % of the limit) for 10 s"),
-        Stated(governor.MAX_SETTLE_S, 80.0, PAGE, "it waits twice as long the next time, up to 80 s"),
-        Stated(governor.RELAPSE_S, 30.0, PAGE, "If it must be given up again within 30 s"),
-        Stated(governor.REACTION_S, 4.0, PAGE, "a steady load is over the budget for four seconds at most"),
-        Stated(governor.PATIENCE, 2, PAGE, "After two actions that were not enough, the third one detaches"),
-        Stated(governor.BURST, 1.25, PAGE, "up to a quarter above the limit are allowed for two intervals"),
-        Stated(governor.OVERHEAD_AFTER, 10, PAGE, "After ten intervals over the limit the governor and STANDS OUT"),
-        Stated(ladder._EVENTS_DOWN, 4, PAGE, "a quarter of the events per second"),
-        Stated(ladder._THRESHOLD_UP, 4, PAGE, "four times the threshold (from 0: 100 µs)"),
-        Stated(ladder._FIRST_THRESHOLD_US, 100, PAGE, "four times the threshold (from 0: 100 µs)"),
-        Stated(ladder._FLOWS_DOWN, 8, PAGE, "the knob `flows_one_in` is multiplied by eight"),
-        Stated(sampling.JUMP, 1.5, PAGE, "(above 1.5 times the last measured cost, and above 30 % of the limit)"),
-        Stated(sampling.WORTH, 0.3, PAGE, "(above 1.5 times the last measured cost, and above 30 % of the limit)"),
-        Stated(sampling.NEAR, 0.8, PAGE, "or reaches 80 % of the limit, figures come every interval for ten seconds"),
-        Stated(sampling.OFTEN_S, 10.0, PAGE, "or reaches 80 % of the limit, figures come every interval for ten"),
-        Stated(sampling.UNKNOWN_NS, 1000.0, PAGE, "Before the first figure, a run is taken to last up to 1 µs."),
-        Stated(spending.MIN_PACKETS_PER_S, 10_000.0, PAGE, "Below 10 000 packets per second"),
-        Stated(spending.FULL_BYTES, 1514.0, PAGE, "A packet of more than 1514 bytes"),
-        Stated(spending.NEAR, 0.8, "use/console.md", "`near` (80 % of a limit or more)"),
-    ],
-    ids=lambda one: one.words[:40],
+@each(
+    Stated(governor.SETTLE_S, 10.0, PAGE, "when there has been room for it (60 % of the limit) for 10 s"),
+    Stated(governor.ROOM, 0.6, PAGE, "when there has been room for it (60 % of the limit) for 10 s"),
+    Stated(governor.MAX_SETTLE_S, 80.0, PAGE, "it waits twice as long the next time, up to 80 s"),
+    Stated(governor.RELAPSE_S, 30.0, PAGE, "If it must be given up again within 30 s"),
+    Stated(governor.REACTION_S, 4.0, PAGE, "a steady load is over the budget for four seconds at most"),
+    Stated(governor.PATIENCE, 2, PAGE, "After two actions that were not enough, the third one detaches"),
+    Stated(governor.BURST, 1.25, PAGE, "up to a quarter above the limit are allowed for two intervals"),
+    Stated(governor.OVERHEAD_AFTER, 10, PAGE, "After ten intervals over the limit the governor and STANDS OUT"),
+    Stated(ladder._EVENTS_DOWN, 4, PAGE, "a quarter of the events per second"),
+    Stated(ladder._THRESHOLD_UP, 4, PAGE, "four times the threshold (from 0: 100 µs)"),
+    Stated(ladder._FIRST_THRESHOLD_US, 100, PAGE, "four times the threshold (from 0: 100 µs)"),
+    Stated(ladder._FLOWS_DOWN, 8, PAGE, "the knob `flows_one_in` is multiplied by eight"),
+    Stated(sampling.JUMP, 1.5, PAGE, "(above 1.5 times the last measured cost, and above 30 % of the limit)"),
+    Stated(sampling.WORTH, 0.3, PAGE, "(above 1.5 times the last measured cost, and above 30 % of the limit)"),
+    Stated(sampling.NEAR, 0.8, PAGE, "or reaches 80 % of the limit, figures come every interval for ten seconds"),
+    Stated(sampling.OFTEN_S, 10.0, PAGE, "or reaches 80 % of the limit, figures come every interval for ten"),
+    Stated(sampling.UNKNOWN_NS, 1000.0, PAGE, "Before the first figure, a run is taken to last up to 1 µs."),
+    Stated(spending.MIN_PACKETS_PER_S, 10_000.0, PAGE, "Below 10 000 packets per second"),
+    Stated(spending.FULL_BYTES, 1514.0, PAGE, "A packet of more than 1514 bytes"),
+    Stated(spending.NEAR, 0.8, "use/console.md", "`near` (80 % of a limit or more)"),
 )
 def test_a_constant_is_the_one_that_the_page_names(one: Stated) -> None:
     check(one)

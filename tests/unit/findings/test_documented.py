@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
-
 from netconsole.findings import incidents, of_rules, of_state, open_incident, past, saved_log, windows
-from tests.support.documents import Stated, check
+from tests.support.documents import Stated, check, each
 
 CONSOLE, PROBES = "use/console.md", "reference/probes.md"
 
 
-@pytest.mark.parametrize(
-    "one",
-    [
-        Stated((windows.SHORT, windows.LONG), (10, 60), CONSOLE, "over 10 seconds, or over a minute if it is at least"),
-        Stated((windows.SHORT, windows.LONG), (10, 60), PROBES, "in the mean of ten intervals, or over `lasting` in"),
-        Stated(open_incident.LEAVES_AFTER, 5, CONSOLE, "An incident ends after five quiet intervals."),
-        Stated(open_incident.PAUSES, 10, CONSOLE, "so it ends after ten of its usual pauses, at most 30 intervals"),
-        Stated(open_incident.LEAVES_AFTER_LASTING, 30, CONSOLE, "ten of its usual pauses, at most 30 intervals"),
-        Stated(incidents.ENDED_SHOWN, 60, CONSOLE, "it stays for a minute"),
-        Stated(of_rules.AT_ONCE_FACTOR, 10.0, PROBES, "(for `!!`: `over`; else ten times `over`)"),
-        Stated(windows.NEW_TIMES, 10.0, PROBES, "be new: ten times what it was in the minute before"),
-        Stated(past.MIN_SAMPLES, 10, PROBES, "a percentile of the interval, of at least ten samples"),
-        Stated(saved_log.MAX_SAVED, 200, "use/recording.md", "up to its beginning (the newest 200 incidents)"),
-        Stated(of_state.OVER_BUDGET_AFTER, 10, "design/governor.md", "After ten intervals over the limit the governor"),
-    ],
-    ids=lambda one: one.words[:40],
+@each(
+    Stated((windows.SHORT, windows.LONG), (10, 60), CONSOLE, "over 10 seconds, or over a minute if it is at least"),
+    Stated((windows.SHORT, windows.LONG), (10, 60), PROBES, "in the mean of ten intervals, or over `lasting` in"),
+    Stated(open_incident.LEAVES_AFTER, 5, CONSOLE, "An incident ends after five quiet intervals."),
+    Stated(open_incident.PAUSES, 10, CONSOLE, "so it ends after ten of its usual pauses, at most 30 intervals"),
+    Stated(open_incident.LEAVES_AFTER_LASTING, 30, CONSOLE, "ten of its usual pauses, at most 30 intervals"),
+    Stated(incidents.ENDED_SHOWN, 60, CONSOLE, "it stays for a minute"),
+    Stated(of_rules.AT_ONCE_FACTOR, 10.0, PROBES, "(for `!!`: `over`; else ten times `over`)"),
+    Stated(windows.NEW_TIMES, 10.0, PROBES, "be new: ten times what it was in the minute before"),
+    Stated(past.MIN_SAMPLES, 10, PROBES, "a percentile of the interval, of at least ten samples"),
+    Stated(saved_log.MAX_SAVED, 200, "use/recording.md", "up to its beginning (the newest 200 incidents)"),
+    Stated(of_state.OVER_BUDGET_AFTER, 10, "design/governor.md", "After ten intervals over the limit the governor"),
 )
 def test_a_constant_is_the_one_that_the_page_names(one: Stated) -> None:
     check(one)
