@@ -27,36 +27,9 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
 from netconsole.telemetry.state import State
-from tests.unit.probes.test_manifest_reader import GOOD, make
 from tests.unit.telemetry.test_state import SECOND, Stream
 
 ROOT = Path(__file__).parents[3]
-RULES = """
-[histograms.wait]
-unit = "ns"
-key = [{ name = "device", type = "char[16]", as = "text" }]
-
-[[findings]]
-histogram = "wait"
-percentile = 99
-level = "!!"
-over = 1_000_000.0
-say = "{device}: p99 {value} at {rate}/s"
-next = "Look at the queue."
-"""
-
-
-@pytest.fixture
-def manifests(tmp_path: Path) -> dict[str, Manifest]:
-    return {"p": catalogue.load(make(tmp_path, GOOD + RULES))}
-
-
-@pytest.fixture
-def stream() -> Stream:
-    one = Stream(State())
-    one.hello()
-    one.status()
-    return one
 
 
 def matches(state: State, manifests: dict[str, Manifest], *more: Any) -> list[Match]:

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from netconsole.findings.incidents import Incidents
 from netconsole.findings.matches import MAX_PER_RULE
-from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
-from netconsole.telemetry.state import State
-from tests.unit.findings.test_incidents import RULES, drops, matches, run
-from tests.unit.probes.test_manifest_reader import GOOD, make
+from tests.unit.findings.test_incidents import drops, matches, run
 from tests.unit.telemetry.test_state import SECOND, Stream
-
-
-@pytest.fixture
-def manifests(tmp_path: Path) -> dict[str, Manifest]:
-    return {"p": catalogue.load(make(tmp_path, GOOD + RULES))}
-
-
-@pytest.fixture
-def stream() -> Stream:
-    one = Stream(State())
-    one.hello()
-    one.status()
-    return one
 
 
 def test_of_more_rows_than_are_said_the_strongest_are(stream: Stream, manifests: dict[str, Manifest]) -> None:
