@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
+import msgspec
+
 from netconsole.base import figure
 from netconsole.compare.document import (
     Comparison,
@@ -44,6 +46,7 @@ from netconsole.compare.metrics import (
     flatten,
     metric_key,
 )
+from netconsole.compare.places import changed_places
 from netconsole.compare.sentences import sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
@@ -82,7 +85,8 @@ def compare(
     It raises nothing for valid snapshots.
     """
     before = [flatten(snapshot, manifests) for snapshot in baseline]
-    return compare_metrics(flatten(current, manifests), before, names)
+    compared = compare_metrics(flatten(current, manifests), before, names)
+    return msgspec.structs.replace(compared, drop_places=changed_places(current, baseline, manifests))
 
 
 def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:

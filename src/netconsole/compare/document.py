@@ -89,6 +89,20 @@ class Side(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class PlaceChange(msgspec.Struct, frozen=True):
+    """A place where packets died: packets per second in the baseline (the mean of its snapshots) and now; 0: none did.
+
+    ``level`` as in a snapshot's ``drop_places``. It is not part of the verdict: findings tell what is beyond chance.
+    """
+
+    stage: str
+    where: str
+    why: str
+    level: str
+    baseline_per_s: float
+    current_per_s: float
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A whole comparison. ``compared`` is the number of metrics that were compared."""
 
@@ -102,6 +116,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     findings_omitted: int = 0
     current: Side | None = None
     baseline: list[Side] = []
+    drop_places: list[PlaceChange] | None = None
+    """Where packets died, then and now; null where nobody looked."""
 
     @property
     def exit_code(self) -> int:

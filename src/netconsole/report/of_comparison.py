@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from netconsole.base import figure
 from netconsole.compare.document import Comparison, Condition, Finding, Side, said
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
+from netconsole.report.of_places import where_packets_died
 
 MAX_CHANGES = 100
 MAX_LEFT_OUT = 50
@@ -34,6 +35,7 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
         blocks += [Heading("Findings"), _table(certain)]
     if comparison.findings_omitted:
         blocks.append(Note(f"{comparison.findings_omitted} more findings are in the JSON document."))
+    blocks += where_packets_died(comparison)
     blocks.append(Heading("Changed configuration"))
     if comparison.facts_changed:
         changes = comparison.facts_changed

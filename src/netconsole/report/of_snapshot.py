@@ -21,6 +21,7 @@ from netconsole.report.blocks import (
     TextTable,
 )
 from netconsole.report.of_ping import ping_blocks
+from netconsole.report.of_places import drop_places, losses_held_against
 from netconsole.report.of_samples import samples
 from netconsole.report.short_form import (
     MAX_GAPS,
@@ -88,6 +89,8 @@ def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[
         blocks += [Heading("What else stands out"), SummaryLines(others)]
     if snapshot.ping is not None:
         blocks += [Heading("A ping between two VMs"), *ping_blocks(snapshot.ping, formulas=False)]
+    blocks += drop_places(snapshot, manifests)
+    blocks += losses_held_against(snapshot)
     for name, probe in snapshot.probes.items():
         if probe.status in MEASURED:
             blocks += _probe(name, probe, snapshot, manifests.get(name))

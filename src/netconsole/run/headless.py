@@ -18,6 +18,7 @@ from netconsole.budget.enforcer import Enforcer
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.findings.incident import document
 from netconsole.findings.incidents import Incidents
+from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Recorder
@@ -85,7 +86,8 @@ def measure(
         with session.view() as state:
             actions = enforcer.actions if enforcer is not None else ()
             found = document(incidents.log, start.wall_ns)
-            return builder.build(state, manifests, profile, start, read, note, actions, found, line=line)
+            taken = builder.build(state, manifests, profile, start, read, note, actions, found, line=line)
+        return with_drop_places(taken, manifests)
 
 
 def record(

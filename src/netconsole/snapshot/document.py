@@ -180,6 +180,23 @@ class BalanceData(msgspec.Struct, frozen=True, rename={"entered": "in", "left": 
     coverage_pct: float | None = None
 
 
+class DropPlaceData(msgspec.Struct, frozen=True):
+    """A place where packets died: how many in the whole run, why, and who sent first, as far as it is known.
+
+    Level ``ok``: packets that nobody wanted. With ``at_least`` it is a lower bound. ``probes`` are those that saw it.
+    """
+
+    level: Literal["!!", "!", "?", "ok"]
+    stage: str
+    where: str
+    why: str
+    total: BoundedCount
+    per_s: float | None = None
+    at_least: bool = False
+    sender: str = ""
+    probes: list[str] = []
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """A whole snapshot. ``incidents``: the worst first, ended ones included; null where nobody looked for them.
 
@@ -201,6 +218,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     facts: dict[str, FactData] = {}
     ping: Breakdown | None = None
     balance: list[BalanceData] | None = None
+    drop_places: list[DropPlaceData] | None = None
+    """Where packets died, the most important first; null where nobody looked."""
 
 
 def seconds(snapshot: Snapshot, probe: str) -> float:

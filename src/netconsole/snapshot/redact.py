@@ -37,9 +37,9 @@ _DEVICE_FACTS = ("master", "bridge", "tap")
 """Properties whose value is the name of a device."""
 _FIXED = frozenset({
     "schema", "level", "kind", "role", "by", "word", "verdict", "cause", "unit", "probe", "name", "stage", "action",
-    "began", "ended", "not_measured_since", "created",
+    "probes", "began", "ended", "not_measured_since", "created",
 })  # fmt: skip
-"""Keys of incidents, of the governor's actions, of balances and of pings whose values are words of netconsole."""
+"""Keys of incidents, of the governor's actions, of balances, places and pings whose values are words of netconsole."""
 _PROCESS = re.compile(r"(.*?)(?:/\d+| \(\d+\))?$", re.DOTALL)
 _KERNEL_THREADS = re.compile(
     r"(vhost-\d+|ksoftirqd|kworker|swapper|migration|napi|irq|rcu\w*|kthreadd|idle)\b.*|\?|unknown", re.DOTALL
@@ -104,7 +104,7 @@ class Redactor:
         document["note"] = self._any(document["note"])
         document["host"] = self._any(document["host"])
         document["cost"] = self._any(document["cost"])
-        for name in ("governor", "incidents", "ping", "balance"):
+        for name in ("governor", "incidents", "ping", "balance", "drop_places"):
             document[name] = self._record(document[name])
         for probe in document["probes"].values():
             for name in ("why", "attach", "tables", "events", "cost"):

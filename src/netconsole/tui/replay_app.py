@@ -12,6 +12,7 @@ from textual.binding import BindingType
 
 from netconsole.base import figure
 from netconsole.findings.incident import document
+from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.replay_session import ReplaySession
@@ -118,7 +119,8 @@ class ReplayApp(ConsoleApp):
         with self.session.view() as state:
             since, actions = self.replayed.since(), self.replayed.actions()
             incidents = document(self.replayed.incidents(), since.wall_ns)
-            return builder.build(state, self.manifests, self.watched.profile, since, {}, note, actions, incidents)
+            taken = builder.build(state, self.manifests, self.watched.profile, since, {}, note, actions, incidents)
+        return with_drop_places(taken, self.manifests)
 
     def action_knobs(self, probe: str | None = None) -> None:
         self.say(_READ_ONLY, "look")

@@ -17,6 +17,7 @@ from netconsole.compare.reference import Reference
 from netconsole.escalation.investigation import Investigation
 from netconsole.findings.incident import Incident, document
 from netconsole.findings.incidents import Incidents
+from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.session.protocol import Session
@@ -152,4 +153,5 @@ class WatchedHost:
             actions = self.enforcer.actions if self.enforcer is not None else ()
             incidents = document(self.findings.log, since.wall_ns)
             line = self.session.connection().line
-            return builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents, line)
+            taken = builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents, line)
+        return with_drop_places(taken, self.manifests)

@@ -61,7 +61,7 @@ def block() -> Block:
 
 def rows(scene: Scene, places: Sequence[DropPlace]) -> list[TableRow]:
     """A row for each place."""
-    senders = Senders(scene.state)
+    senders = Senders.of_state(scene.state)
     return [_row(scene, senders, place) for place in places[:MAX_ROWS]]
 
 

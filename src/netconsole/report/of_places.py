@@ -1,0 +1,82 @@
+"""Where packets died, in reports: the ranked list, the balance, and the list then and now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from netconsole.base import figure
+from netconsole.compare.document import Comparison
+from netconsole.findings.places_of_snapshot import places_of
+from netconsole.probes.manifest import Manifest
+from netconsole.report.blocks import Heading, Note, ReportBlock, TextTable
+from netconsole.snapshot.document import Snapshot
+
+MAX_PLACES = 30
+"""The JSON document has all."""
+TITLE = "Where packets died"
+
+
+def drop_places(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[ReportBlock]:
+    """One line each place, what nobody wants first."""
+    found = places_of(snapshot, manifests)
+    if not found:
+        return
+    yield Heading(TITLE)
+    rows = [
+        [
+            one.level,
+            figure.count(one.total, one.at_least),
+            figure.number(one.per_s, one.at_least),
+            f"{one.stage} {one.where}".strip(),
+            one.why,
+            one.sender or figure.UNKNOWN,
+        ]
+        for one in found[:MAX_PLACES]
+    ]
+    head = ["", "packets", "per s", "place", "cause", "first sender"]
+    yield TextTable(head, rows, frozenset({1, 2}), max(0, len(found) - MAX_PLACES))
+
+
+def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:
+    """The balance: what the kernel counts as lost, and how much of it probes saw."""
+    rows = snapshot.balance or []
+    if not rows:
+        return
+    lost, unexplained = sum(one.dropped for one in rows), sum(one.unexplained for one in rows)
+    yield Heading("Balance")
+    seen = figure.number(100.0 * (lost - unexplained) / lost) if lost else figure.UNKNOWN
+    yield Note(f"Probes saw {seen} % of the {figure.count(lost)} packets that the kernel itself counts as lost.")
+    table = [
+        [
+            one.stage,
+            " ".join(part for part in (one.device, f"netns {one.netns}" if one.netns else None) if part) or "host",
+            figure.count(one.entered),
+            figure.count(one.left),
+            figure.count(one.dropped),
+            figure.count(one.unexplained),
+            figure.number(one.coverage_pct),
+        ]
+        for one in rows[:MAX_PLACES]
+    ]
+    head = ["stage", "place", "in", "out", "lost", "unexplained", "seen %"]
+    yield TextTable(head, table, frozenset(range(2, 7)), max(0, len(rows) - MAX_PLACES))
+
+
+def where_packets_died(comparison: Comparison) -> Iterator[ReportBlock]:
+    """The places of a comparison, then and now."""
+    found = comparison.drop_places or []
+    if not found:
+        return
+    yield Heading(TITLE)
+    rows = [
+        [
+            one.level,
+            f"{one.stage} {one.where}".strip(),
+            one.why,
+            figure.number(one.baseline_per_s),
+            figure.number(one.current_per_s),
+        ]
+        for one in found[:MAX_PLACES]
+    ]
+    head = ["", "place", "cause", "baseline per s", "current per s"]
+    yield TextTable(head, rows, frozenset({3, 4}), max(0, len(found) - MAX_PLACES))

@@ -1,0 +1,206 @@
+"""The balance on real losses: it closes where probes see them, and is open by the exact number where one does not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from netconsole.findings.places_of_snapshot import places_of
+from netconsole.probes.catalogue import load_all
+from netconsole.profile.loader import load
+from netconsole.profile.plan import plan
+from netconsole.run.assembly import session_of
+from netconsole.snapshot import builder
+from netconsole.snapshot.balance_watch import BalanceWatch
+from netconsole.snapshot.document import BalanceData
+from tests.support.live.network import Namespace, SleepingReceiver, Wire, send_frames, send_udp
+
+pytestmark = pytest.mark.starting
+
+PROBES = ("kernel_drops", "link_rates", "softnet", "protocol_counters")
+CLOSED_PCT = 99.9
+LIMIT_S = 120.0
+INTERVAL_S = 0.25
+MOST_INTERVALS = 200
+SOME = 400
+CLOSED_PORT = 9
+STRANGE = bytes.fromhex(Wire.MACS[1].replace(":", "") + Wire.MACS[0].replace(":", "") + "88b5") + bytes(50)
+"""A frame of a kind that nobody speaks."""
+TAP = """
+import fcntl, os, struct, sys
+tap = os.open("/dev/net/tun", os.O_RDWR)
+fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH", sys.argv[1].encode(), 0x1002))  # TUNSETIFF: IFF_TAP | IFF_NO_PI
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+class Balanced:
+    """A session with what the balance needs, and its balance since :meth:`begin`."""
+
+    def __init__(self) -> None:
+        self._manifests = load_all()
+        self._profile = load("summary", self._manifests)
+        requests = [one for one in plan(self._profile, self._manifests, PROBES) if one.name in PROBES]
+        self.session = session_of(requests, self._profile, self._manifests, interval_s=INTERVAL_S)
+        self.live = BalanceWatch()
+        self._changed = threading.Condition()
+        self._intervals = (0, 0)
+        self.session.on_news(self._note)
+        self.session.start()
+        self._until(self.session.settled)
+        with self.session.view() as state:
+            if not state.probes["kernel_drops"].measuring:
+                pytest.skip(f"cannot run here: {state.probes['kernel_drops'].why}")
+        self.begin()
+
+    def _note(self, _news: object) -> None:
+        with self.session.view() as state:
+            self.live.update(state)
+            intervals = (state.collector.intervals, state.console.intervals)
+        with self._changed:
+            self._intervals = intervals
+            self._changed.notify_all()
+
+    def _until(self, true: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(true, LIMIT_S)
+
+    def settle(self) -> None:
+        """Wait until both sources have read all that has happened so far: the second interval began after now."""
+        ends = [number + 2 for number in self._intervals]
+        self._until(lambda: all(now >= end for now, end in zip(self._intervals, ends, strict=True)))
+
+    def begin(self) -> None:
+        self.settle()
+        with self.session.view() as state:
+            self._since = builder.totals(state)
+
+    def since_start(self) -> None:
+        with self.session.view() as state:
+            self._since = builder.totals_at_start(state)
+
+    def has(self, probe: str, table: str, **labels: str) -> bool:
+        with self.session.view() as state:
+            known = state.probes[probe].tables.get(table)
+            return known is not None and any(labels.items() <= row.labels.items() for row in known.rows.values())
+
+    def row(self, stage: str, device: str | None, netns: str, lost: int) -> BalanceData:
+        """Of this place, when the kernel's own count has been read: qdiscs may be read less often."""
+        found: list[BalanceData] = []
+        for _ in range(MOST_INTERVALS):
+            self.settle()
+            with self.session.view() as state:
+                found = builder.build(state, self._manifests, self._profile, self._since).balance or []
+            for one in found:
+                if (one.stage, one.device, one.netns, one.dropped) == (stage, device, netns, lost):
+                    return one
+        raise AssertionError(f"no {lost} lost at {stage} {device} {netns}: {found}")
+
+    def died(self, namespace: Namespace) -> list[int]:
+        """Packets of each place of the ranked list that lies in this namespace."""
+        with self.session.view() as state:
+            taken = builder.build(state, self._manifests, self._profile, self._since)
+        places = places_of(taken, self._manifests)
+        return sorted(one.total for one in places if f"netns {namespace.name}" in one.where)
+
+    def told(self, stage: str, netns: str) -> BalanceData:
+        """As the console shows it: since the probe began."""
+        with self.session.view() as state:
+            (found,) = [one for one in self.live.of(state) if (one.stage, one.netns) == (stage, netns)]
+        return found
+
+
+class Lossy:
+    """Places where packets die. What the kernel counts there is exact, and is asked of the kernel by other ways."""
+
+    def __init__(self, stack: ExitStack, balanced: Balanced) -> None:
+        ends = [Namespace() for _ in range(4)]
+        for one in ends:
+            stack.callback(one.remove)
+        self.wire, self.shaped = Wire(*ends[:2]), Wire(*ends[2:])
+        self.apart = self.shaped.b
+        self.receivers = [stack.enter_context(SleepingReceiver(self.wire.b)) for _ in range(2)]
+        self.apart.run("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")  # it would send by itself
+        self.apart.ip("link", "add", "blind", "type", "ifb")
+        holder = self.apart.start(TAP, "full")
+        stack.callback(holder.communicate, timeout=LIMIT_S)
+        assert holder.stdout and holder.stdout.readline() == "ready\n"
+        for device in ("blind", "full"):
+            self.apart.ip("link", "set", device, "up")
+        self.shaped.shape(rate="1gbit", burst="100", limit="100000")  # sheds what is larger than its burst, at once
+        devices = {"blind": self.apart, "full": self.apart, "veth-b": self.wire.b, "veth-a": self.shaped.a}
+        while not all(balanced.has("link_rates", "links", device=name, netns=at.name) for name, at in devices.items()):
+            balanced.settle()
+        while not balanced.has("protocol_counters", "counters", counter="UdpNoPorts", netns=self.wire.b.name):
+            send_udp(self.wire.a, Wire.ADDRESSES[1], CLOSED_PORT, 1)  # shown from the second reading on
+            balanced.settle()
+        balanced.begin()
+
+    def fill_sockets(self) -> list[int]:
+        """Packets that each receiver lost since it was bound, as its own socket counts them."""
+        for one in self.receivers:
+            send_udp(self.wire.a, Wire.ADDRESSES[1], one.port, SOME)
+        lines = [line.split() for line in self.wire.b.run("cat", "/proc/net/udp").splitlines()[1:]]
+        drops = {int(line[1].rpartition(":")[2], 16): int(line[-1]) for line in lines}
+        return [drops[one.port] for one in self.receivers]
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[tuple[Balanced, Lossy]]:
+    with ExitStack() as stack:
+        balanced = Balanced()
+        stack.callback(balanced.session.close)
+        yield balanced, Lossy(stack, balanced)
+
+
+def test_it_closes_where_probes_see_and_is_open_where_a_driver_counts_alone(made: tuple[Balanced, Lossy]) -> None:
+    balanced, lossy = made
+    balanced.begin()
+    before = sum(lossy.fill_sockets())
+    send_frames(lossy.shaped.a, "veth-a", [STRANGE * 3] * SOME)
+    send_frames(lossy.wire.a, "veth-a", [STRANGE] * SOME)
+    for device in ("full", "blind"):
+        send_frames(lossy.apart, device, [STRANGE] * (3 * SOME))
+    ring_full = lossy.apart.statistics("full")["tx"]["dropped"]
+    assert 0 < ring_full < 3 * SOME and 0 < before < 2 * SOME
+    for stage, device, place, lost in (
+        ("udp-socket", None, lossy.wire.b, before),
+        ("qdisc", "veth-a", lossy.shaped.a, SOME),
+        ("device-receive", "veth-b", lossy.wire.b, SOME),
+        ("device-send", "full", lossy.apart, ring_full),
+    ):
+        row = balanced.row(stage, device, place.name, lost)
+        assert row.coverage_pct is not None and row.coverage_pct >= CLOSED_PCT and row.unexplained == 0, row
+    # An ifb frees what was not redirected to it as if it had been sent (drivers/net/ifb.c), and counts it as dropped.
+    row = balanced.row("device-receive", "blind", lossy.apart.name, 3 * SOME)
+    assert (row.unexplained, row.coverage_pct) == (3 * SOME, 0.0)
+    # Each of these losses is counted by several sources, and is one line of the list.
+    assert balanced.died(lossy.wire.b) == sorted([before, SOME])
+    assert balanced.died(lossy.shaped.a) == [SOME]
+    assert balanced.died(lossy.apart) == sorted([ring_full, 3 * SOME])
+
+
+def test_it_is_open_by_what_a_filter_hides_and_by_all_when_the_probe_is_detached(made: tuple[Balanced, Lossy]) -> None:
+    balanced, lossy = made
+    stage, place = "udp-socket", lossy.wire.b.name
+    first = lossy.fill_sockets()
+    balanced.since_start()
+    balanced.row(stage, None, place, sum(first))
+    balanced.session.set("kernel_drops", knobs={"port": lossy.receivers[0].port}).result(LIMIT_S)
+    balanced.begin()
+    then = lossy.fill_sockets()
+    shown, hidden = (now - before for now, before in zip(then, first, strict=True))
+    row = balanced.row(stage, None, place, shown + hidden)
+    assert row.unexplained == hidden > 0, row
+    assert row.coverage_pct == round(100.0 * shown / (shown + hidden), 3) < CLOSED_PCT
+    balanced.session.unload("kernel_drops").result(LIMIT_S)
+    balanced.begin()
+    lost = sum(lossy.fill_sockets()) - sum(then)
+    row = balanced.row(stage, None, place, lost)
+    assert (row.unexplained, row.coverage_pct) == (lost, 0.0)
+    told = balanced.told(stage, place)
+    assert (told.dropped, told.unexplained) == (sum(then) + lost, hidden + lost), "since the probe began"

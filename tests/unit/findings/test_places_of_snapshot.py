@@ -1,0 +1,131 @@
+"""The list of places is in snapshots, in their reports, and then and now in comparisons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from netconsole.base.fact_keys import FactData
+from netconsole.compare.compare import compare
+from netconsole.findings.places_of_snapshot import MAX_PLACES, places_of, with_drop_places
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.report import of_comparison, of_snapshot, to_markdown
+from netconsole.snapshot.document import Snapshot, encode, parse
+from netconsole.snapshot.redact import Redactor
+
+ROOT = Path(__file__).parents[3]
+HEAD: dict[str, Any] = {
+    "schema": "netconsole.snapshot/1",
+    "created": "2026-11-20T21:00:00Z",
+    "netconsole": "0.1.0",
+    "host": {"name": "hv-17", "kernel": "6.1"},
+    "profile": {"name": "summary"},
+    "duration_s": 10.0,
+}
+
+
+@pytest.fixture(scope="module")
+def manifests() -> dict[str, Manifest]:
+    return catalogue.load_all([ROOT / "probes"])
+
+
+def drop(reason: str, count: int, device: str = "eth0", **more: Any) -> dict[str, Any]:
+    return {
+        "reason": reason, "class": "suspicious", "location": "f", "device": device, "netns": "host",
+        "protocol": "UDP", "count": count, **more,
+    }  # fmt: skip
+
+
+def taken(*rows: dict[str, Any], flows: tuple[dict[str, Any], ...] = (), **more: Any) -> Snapshot:
+    link = {"device": "eth0", "netns": "host", "qdisc": "tbf", "shaper": "10 Mbit/s", "qdisc_drops": 500}
+    probes = {
+        "kernel_drops": {
+            "status": "attached",
+            "tables": {"drops": list(rows), "flows": list(flows)},
+            "duration_s": 5.0,
+        },
+        "link_rates": {"status": "attached", "tables": {"links": [link]}},
+        "softnet": {"status": "failed", "tables": {"cpus": [{"cpu": 0, "dropped": 9}]}},
+    }
+    return msgspec.convert({**HEAD, "probes": probes, **more}, Snapshot)
+
+
+def test_each_place_is_in_the_document_with_its_sources(manifests: dict[str, Manifest]) -> None:
+    flow = {**drop("QDISC_DROP", 1), "source": "10.0.0.1", "source_port": 53}
+    least = {**flow, "source": "10.0.0.2", "count": 0}
+    made = with_drop_places(taken(drop("QDISC_DROP", 400), drop("NO_ONE", 7, "tap0"), flows=(least, flow)), manifests)
+    first, second = made.drop_places or []
+    assert (first.stage, first.where, first.why) == ("qdisc", "eth0", "shed by tbf 10 Mbit/s")
+    assert (first.total, first.per_s, first.at_least, first.sender) == (500, 80.0, False, "10.0.0.1:53")
+    assert first.probes == ["kernel_drops", "link_rates"], "softnet did not measure"
+    assert (second.where, second.total, second.per_s) == ("tap0", 7, 1.4)
+    again = parse(encode(made), "it")
+    assert places_of(again, manifests) == made.drop_places and places_of(again, {}) == made.drop_places
+
+
+def test_a_lower_bound_is_told_as_one(manifests: dict[str, Manifest]) -> None:
+    made = taken(drop("SKB_BAD", 3))
+    short = msgspec.structs.replace(made.probes["kernel_drops"], ledger={"map_full": 2})
+    made = msgspec.structs.replace(made, probes={"kernel_drops": short})
+    assert [(one.total, one.at_least) for one in places_of(made, manifests)] == [(3, True)]
+
+
+def test_only_the_largest_are_kept(manifests: dict[str, Manifest]) -> None:
+    rows = [drop("NO_ONE", number + 1, f"tap{number}") for number in range(MAX_PLACES + 5)]
+    found = places_of(taken(*rows), manifests)
+    assert len(found) == MAX_PLACES and found[-1].total == 7, (
+        "the smallest are left out: 6 and less, and the qdisc is first"
+    )
+
+
+def test_reports_show_the_list_and_the_balance(manifests: dict[str, Manifest]) -> None:
+    row = {
+        "stage": "qdisc",
+        "device": "eth0",
+        "netns": "host",
+        "out": 9,
+        "dropped": 500,
+        "unexplained": 100,
+        "coverage_pct": 80.0,
+    }
+    text = to_markdown(of_snapshot(taken(drop("QDISC_DROP", 400), balance=[row]), manifests))
+    assert "Where packets died" in text and "shed by tbf 10 Mbit/s" in text
+    assert "Probes saw 80 % of the 500 packets that the kernel itself counts as lost." in text
+    assert "eth0 netns host" in text
+    assert "Where packets died" not in to_markdown(of_snapshot(msgspec.convert(HEAD, Snapshot), manifests))
+
+
+def test_a_comparison_has_each_place_then_and_now(manifests: dict[str, Manifest]) -> None:
+    def socket(pid: int, count: int) -> dict[str, Any]:
+        row = {"process": f"dns ({pid})", "protocol": "UDP", "port": 53, "netns": "host", "buffer_full": count}
+        return {"socket_drops": {"status": "attached", "tables": {"sockets": [row]}}}
+
+    def of(*, tap: str, pid: int, count: int) -> Snapshot:
+        one = taken(drop("FULL_RING", count, tap))
+        probes = {**one.probes, **msgspec.convert({**HEAD, "probes": socket(pid, count)}, Snapshot).probes}
+        facts = {"vm/web/net/0/tap": FactData(tap)}
+        return msgspec.structs.replace(one, probes=probes, facts=facts)
+
+    before = [of(tap="vnet1", pid=7, count=100), of(tap="vnet2", pid=8, count=300)]
+    compared = compare(of(tap="vnet9", pid=9, count=1000), before, manifests=manifests)
+    found = {(one.stage, one.where): (one.baseline_per_s, one.current_per_s) for one in compared.drop_places or []}
+    assert found == {
+        ("tap", "web net0"): (40.0, 200.0),
+        ("socket", "dns UDP port 53"): (20.0, 100.0),
+        ("qdisc", "eth0"): (50.0, 50.0),
+    }
+    assert [one.stage for one in compared.drop_places or []] == ["tap", "socket", "qdisc"], "the largest increase first"
+    assert "Where packets died" in to_markdown(of_comparison(compared))
+
+
+def test_names_in_the_list_are_redacted(manifests: dict[str, Manifest]) -> None:
+    made = with_drop_places(taken(drop("NO_ONE", 7, "tap-acme", netns="blue")), manifests)
+    hidden = Redactor(b"k" * 32).snapshot(made, manifests)
+    assert hidden.drop_places and made.drop_places
+    told = "".join(one.where + one.why for one in hidden.drop_places)
+    assert "acme" not in told and "blue" not in told and "device-" in told
+    assert [one.probes for one in hidden.drop_places] == [one.probes for one in made.drop_places]
