@@ -25,9 +25,14 @@ class BalanceWatch:
     def __init__(self) -> None:
         self._start: _Totals = {}
         self._is_seen = False
+        self._at_ns = 0
 
     def update(self, state: State) -> None:
-        """Another interval has ended."""
+        """Another interval has ended. A replay that jumps back begins again there."""
+        at_ns = state.collector.closed_mono_ns or 0
+        if at_ns < self._at_ns:
+            self._start, self._is_seen = {}, False
+        self._at_ns = at_ns
         drops = state.probes.get(SEEN_BY)
         is_seen = drops is not None and drops.measuring and bool(drops.counters)
         if is_seen and not self._is_seen:

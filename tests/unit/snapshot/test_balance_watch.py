@@ -35,6 +35,26 @@ def told(watch: BalanceWatch, stream: Stream) -> list[tuple[str, int, int]]:
     return [(row.stage, row.dropped, row.unexplained) for row in watch.of(stream.state)]
 
 
+def test_a_replay_that_jumps_back_begins_again_there() -> None:
+    late, watch = Stream(State()), BalanceWatch()
+    late.mono_ns *= 2
+    late.hello()
+    table(late, "link_rates", "links", LINK, qdisc_drops=500)
+    drops(late, 400)
+    late.end()
+    assert told(watch, late) == []
+    early = Stream(State())
+    early.hello()
+    table(early, "link_rates", "links", LINK, qdisc_drops=100)
+    drops(early, 80)
+    early.end()
+    assert told(watch, early) == []
+    table(early, "link_rates", "links", LINK, qdisc_drops=130)
+    drops(early, 105)
+    early.end()
+    assert told(watch, early) == [("qdisc", 30, 5)]
+
+
 def test_it_begins_when_drops_are_watched() -> None:
     stream, watch = Stream(State()), BalanceWatch()
     stream.hello()
