@@ -163,8 +163,8 @@ def test_it_closes_where_probes_see_and_is_open_where_a_driver_counts_alone(made
     before = sum(lossy.fill_sockets())
     send_frames(lossy.shaped.a, "veth-a", [STRANGE * 3] * SOME)
     send_frames(lossy.wire.a, "veth-a", [STRANGE] * SOME)
-    for device in ("full", "blind"):
-        send_frames(lossy.apart, device, [STRANGE] * (3 * SOME))
+    for name in ("full", "blind"):
+        send_frames(lossy.apart, name, [STRANGE] * (3 * SOME))
     ring_full = lossy.apart.statistics("full")["tx"]["dropped"]
     assert 0 < ring_full < 3 * SOME and 0 < before < 2 * SOME
     for stage, device, place, lost in (
