@@ -28,7 +28,8 @@ MOSTLY_UNSEEN = 0.5
 """... or of its total."""
 HOST = "host"
 _LEVELS: Mapping[str, Level] = {"benign": "ok", "unknown": "?"}
-_MAX_NAME = 64
+_MAX_NAME = 90
+"""Longer than any name, and than what a counter means in our words."""
 
 
 class CountedRow(NamedTuple):
