@@ -36,7 +36,7 @@ from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.ledger import LEDGER
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
-SOURCES = ("bpf", "links", "sockets", "softnet", "protocol_counters", "ovs", "vms", "self")
+SOURCES = ("bpf", "links", "nic", "sockets", "softnet", "protocol_counters", "ovs", "vms", "self")
 LEVELS = ("!", "!!")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (

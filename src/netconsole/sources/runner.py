@@ -13,6 +13,7 @@ from netconsole.host.target import Target
 from netconsole.probes.request import ProbeRequest
 from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
+from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.protocol_counters import ProtocolCounters
@@ -23,6 +24,7 @@ from netconsole.telemetry.frames import AnyFrame, Mode, Status
 
 FACTORIES: dict[str, Callable[[Target], Source]] = {
     "links": Links,
+    "nic": NicCounters,
     "softnet": Softnet,
     "protocol_counters": ProtocolCounters,
     "sockets": SocketGroups,

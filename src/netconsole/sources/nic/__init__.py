@@ -1,0 +1,1 @@
+"""What network devices count by themselves (ethtool -S)."""

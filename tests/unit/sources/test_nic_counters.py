@@ -1,0 +1,159 @@
+"""nic_counters knows the losses in each driver's list of names, and notices that a device has changed."""
+
+from __future__ import annotations
+
+import errno
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netconsole.base.readers import read_toml
+from netconsole.host.here import Here
+from netconsole.host.target import NetlinkSocket
+from netconsole.sources.base import FrameMaker
+from netconsole.sources.link_state import Link, LinkTable
+from netconsole.sources.nic import counters as nic
+from netconsole.sources.nic.counters import NicCounters
+from netconsole.sources.nic.losses import meaning, meanings
+from netconsole.telemetry.frames import Table
+
+DRIVERS: Any = read_toml(Path(__file__).parents[2] / "support/data/nic-counters.toml")
+SOUNDS_LIKE_A_LOSS = re.compile(
+    r"drop|discard|err|miss|fail|crc|overflow|underrun|no_|out_of|bad|jab|jbr|fragment|undersize|oversize|undrsz|ovrsz"
+    r"|runt|abort|timeout|oob|full|malformed|ratelimit|illegal|unsupported|uncorrectable|xoff|pause_(frames|ctrl)"
+)
+NO_LOSS = re.compile(r"rx_pp_|no_sync_data$|passed_|runt_bytes|_no(dd|DD)p|csum_none")
+"""Pools of pages, and words that only look like one of these."""
+
+
+def names_of(driver: str) -> list[str]:
+    one = DRIVERS[driver]
+    return [*one["names"].split(), *filter(None, one.get("lines", "").splitlines())]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_each_name_that_sounds_like_a_loss_has_a_meaning_or_is_said_to_be_none(driver: str) -> None:
+    plain = set(DRIVERS[driver]["plain"])
+    open_ = [
+        name
+        for name in names_of(driver)
+        if SOUNDS_LIKE_A_LOSS.search(name) and not NO_LOSS.search(name) and meaning(name) is None and name not in plain
+    ]
+    assert not open_
+    assert not [name for name in plain if meaning(name) is not None], "it is known by now"
+
+
+def test_no_name_of_the_table_is_made_up() -> None:
+    listed = {re.sub(r"\d+", "N", name) for driver in DRIVERS for name in names_of(driver)}
+    assert not meanings().keys() - listed
+    assert all(text and len(text) < 90 for _, text in meanings().values())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("rx_missed_errors", "loss"),
+        ("rx3_drops", "loss"),
+        ("rx_queue_17_drops", "loss"),
+        ("[3]: rx_discards", "part"),
+        ("rx_prio5_discards", "part"),
+        ("port.rx_priority_0_xoff_rx", "sign"),
+        ("rx_l4_thing", None),
+        ("rx_packets", None),
+    ],
+)
+def test_a_queues_number_does_not_matter(name: str, kind: str | None) -> None:
+    found = meaning(name)
+    assert (found.kind if found else None) == kind
+
+
+class Machine(Here):
+    """Devices with counters that a test sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.devices: dict[str, dict[str, int]] = {}
+
+    def netlink(self, protocol: int, /) -> Any:
+        return self
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def ethtool(self, device: str, request: bytes, /) -> bytes:
+        known = self.devices.get(device)
+        if known is None:
+            raise OSError(errno.EOPNOTSUPP, "not supported")
+        command = struct.unpack_from("=I", request)[0]
+        if command == nic.GSSET_INFO:
+            return struct.pack("=IIQI", command, 0, 2, len(known))
+        if command == nic.GSTRINGS:
+            names = b"".join(name.encode().ljust(32, b"\0") for name in known)
+            return (struct.pack("=III", command, 1, len(known)) + names)[: len(request)]
+        assert command == nic.GSTATS
+        values = struct.pack(f"=II{len(known)}Q", command, len(known), *known.values())
+        return values[: len(request)].ljust(len(request), b"\0")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    one = Machine()
+
+    def fill(table: LinkTable, _netlink: NetlinkSocket) -> None:
+        for index, name in enumerate([*one.devices, "lo"]):
+            table.links[index] = Link(index, name, "", b"", True, True, 0, 0)
+
+    monkeypatch.setattr(LinkTable, "fill", fill)
+    return one
+
+
+def moved(source: NicCounters, table: str = "losses") -> dict[tuple[object, object], int]:
+    (found,) = (one for one in source.read(FrameMaker()) if isinstance(one, Table) and one.name == table)
+    return {(row.labels["device"], row.labels["counter"]): row.counts["count"].delta for row in found.rows}
+
+
+def test_losses_are_counted_from_the_first_reading_on(machine: Machine) -> None:
+    machine.devices = {"eth0": {"rx_packets": 5, "rx_missed_errors": 7}, "eth1": {"rx0_drops": 1}}
+    source = NicCounters(machine)
+    source.open()
+    assert moved(source) == {}
+    machine.devices["eth0"] = {"rx_packets": 50, "rx_missed_errors": 9}
+    assert moved(source) == {("eth0", "rx_missed_errors"): 2}
+    source.mode = "details"
+    moved(source, "counters")
+    machine.devices["eth0"]["rx_packets"] = 51
+    assert moved(source, "counters") == {("eth0", "rx_packets"): 1}
+
+
+def test_a_device_that_gets_other_queues_or_goes_is_read_anew(machine: Machine) -> None:
+    machine.devices = {"eth0": {"rx0_drops": 3}}
+    source = NicCounters(machine)
+    assert moved(source) == {}
+    machine.devices["eth0"] = {"rx0_drops": 3, "rx1_drops": 9}
+    assert moved(source) == {}, "its names are asked for in the next interval"
+    assert moved(source) == {}
+    machine.devices["eth0"] = {"rx0_drops": 4, "rx1_drops": 11}
+    assert moved(source) == {("eth0", "rxN_drops"): 3}, "of all queues"
+    machine.devices = {}
+    assert moved(source) == {}
+
+
+def test_hostile_names_are_text(machine: Machine) -> None:
+    machine.devices = {"e\x1b[2J": {"rx_drops\x1b": 1, "rx_out_of_buffer": 0}}
+    source = NicCounters(machine)
+    source.mode = "details"
+    assert moved(source, "counters") == {}
+    machine.devices["e\x1b[2J"] = {"rx_drops\x1b": 5, "rx_out_of_buffer": 2}
+    assert moved(source, "counters") == {
+        ("e\\x1b[2J", "rx_drops\\x1b"): 4,
+        ("e\\x1b[2J", "rx_out_of_buffer"): 2,
+    }
+
+
+def test_too_many_counters_are_left_out(machine: Machine) -> None:
+    machine.devices = {"eth0": {f"c{number}": number for number in range(nic.MAX_COUNTERS + 1)}}
+    source = NicCounters(machine)
+    assert moved(source) == {} and source._devices == []
