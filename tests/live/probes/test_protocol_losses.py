@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -186,45 +187,48 @@ GROUPS: dict[str, Provoked] = {
 LIMIT_S = 60.0
 
 
-@pytest.fixture
-def in_b(wire: Wire) -> Iterator[Callable[[str], str]]:
-    yield lambda line: wire.b.run(*line.split())
+@contextmanager
+def prepared(wire: Wire, group: Provoked) -> Iterator[None]:
+    """As it says, until the end of the ``with``. Skips where this kernel cannot have it."""
+    with ExitStack() as stack:
+        if group.is_ipv6:
+            wire.use_ipv6()
+        if group.listens:
+            listening = wire.b.start(LISTEN, A)
+            stack.callback(listening.communicate, timeout=LIMIT_S)
+            assert listening.stdout and listening.stdout.readline() == "ready\n"
+        for line in group.after:
+            stack.callback(wire.b.run, *line.split())
+        for line in group.before:
+            try:
+                wire.b.run(*line.split())
+            except AssertionError as error:
+                pytest.skip(f"cannot run here: {error}")
+        yield
+
+
+def provoke(wire: Wire, group: Provoked) -> int:
+    """Send all that it says; how many packets that is."""
+    frames = [frame for some in group.frames.values() for frame in some]
+    send_frames(wire.a, Wire.DEVICES[0], frames)
+    for arguments in group.sends.values():
+        wire.b.python(SEND, *arguments)
+    return len(frames) + sum(int(str(arguments[4])) for arguments in group.sends.values())
 
 
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.proves("protocol_counters", "tables.counters.{netns,counter,count}")
-def test_each_loss_is_seen_under_its_own_name(wire: Wire, in_b: Callable[[str], str], name: str) -> None:
+def test_each_loss_is_seen_under_its_own_name(wire: Wire, name: str) -> None:
     group = GROUPS[name]
-    if group.is_ipv6:
-        wire.use_ipv6()
     expected = {counter: len(frames) for counter, frames in group.frames.items()} | dict(group.along)
     expected |= {counter: int(str(how[4])) for counter, how in group.sends.items()}
     exact = {counter: times for counter, times in expected.items() if counter not in group.at_least}
-    listening = wire.b.start(LISTEN, A) if group.listens else None
-    losses: Losses | None = None
-    try:
-        if listening is not None:
-            assert listening.stdout and listening.stdout.readline() == "ready\n"
-        for line in group.before:
-            try:
-                in_b(line)
-            except AssertionError as error:
-                pytest.skip(f"cannot run here: {error}")
-        losses = Losses(wire)
-        send_frames(wire.a, Wire.DEVICES[0], [frame for frames in group.frames.values() for frame in frames])
-        for arguments in group.sends.values():
-            wire.b.python(SEND, *arguments)
+    with prepared(wire, group), closing(Losses(wire)) as losses:
+        provoke(wire, group)
         counted = Counter(losses.since())
         deadline = time.monotonic() + LIMIT_S
         while any(counted[counter] < times for counter, times in exact.items()) and time.monotonic() < deadline:
             counted.update(losses.since())  # what a timer of the kernel counts, later
-    finally:
-        if losses is not None:
-            losses.close()
-        for line in group.after:
-            in_b(line)
-        if listening is not None:
-            listening.communicate(timeout=60)
     assert {counter: counted[counter] for counter in exact} == exact, counted
     for counter in group.at_least:
         assert 0 < counted[counter] <= expected[counter], counted
