@@ -11,15 +11,17 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
+from netconsole.base.errors import HostLost
+from netconsole.host.far_answers import BrokenReply, argument, complete, error_of, item_at, messages, text, texts
+from netconsole.host.far_open import FarInside, FarJson, FarNetlink
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import MAX_FILE_BYTES, MAX_NAMES, Moment, Opened, Question
-from netconsole_collector.primitives.answers import MAX_ANSWER_BYTES, MESSAGE, STATUS, TOOK
+from netconsole_collector.primitives.answers import MAX_ANSWER_BYTES, STATUS
 from netconsole_collector.primitives.changes import DamagedAnswer, KeptAnswers, restored
 from netconsole_collector.primitives.files import FileStatus
-from netconsole_collector.primitives.netlink import Unasked
 from netconsole_collector.primitives.server import FAILED, ITEM
 
 _LASTING = frozenset(("read", "names", "below", "link", "status", "exists", "inodes", "ethtool"))
@@ -90,7 +92,7 @@ class FarTarget:
 
     def ahead(self, questions: Iterable[Question]) -> None:
         """See Target."""
-        wanted = [one for one in dict.fromkeys(map(_complete, questions)) if one not in self._fresh]
+        wanted = [one for one in dict.fromkeys(map(complete, questions)) if one not in self._fresh]
         for start in range(0, len(wanted), _MAX_AT_ONCE):
             try:
                 self._ask(wanted[start : start + _MAX_AT_ONCE])
@@ -121,22 +123,22 @@ class FarTarget:
 
     def names(self, path: str, limit: int = MAX_NAMES, /) -> list[str]:
         """See Target."""
-        return _texts(self._get("names", path, limit))
+        return texts(self._get("names", path, limit))
 
     def below(self, path: str, without: Mapping[str, Sequence[str]], limit: int, /) -> list[str]:
         """See Target."""
         skipped = json.dumps({name: list(kept) for name, kept in without.items()})
-        return _texts(self._get("below", path, skipped, limit))
+        return texts(self._get("below", path, skipped, limit))
 
     def link(self, path: str, /) -> str:
         """See Target."""
-        return _text(self._get("link", path))
+        return text(self._get("link", path))
 
     def status(self, path: str, /) -> FileStatus:
         """See Target."""
         answer = self._get("status", path)
         if len(answer) != STATUS.size:
-            raise _nonsense("status")
+            raise self.nonsense("status")
         return FileStatus(*STATUS.unpack(answer))
 
     def exists(self, path: str, /) -> bool:
@@ -155,7 +157,7 @@ class FarTarget:
         try:
             return {int(pid): int(inode) for pid, inode in pairs}
         except ValueError:
-            raise _nonsense("inodes") from None
+            raise self.nonsense("inodes") from None
 
     def owners(self, sockets: Collection[int], /) -> dict[int, str]:
         """See Target."""
@@ -164,7 +166,7 @@ class FarTarget:
             found = json.loads(answer)
             return {int(inode): str(owner) for inode, owner in found.items()}
         except (ValueError, AttributeError, RecursionError):
-            raise _nonsense("owners") from None
+            raise self.nonsense("owners") from None
 
     def netlink(self, protocol: int, /) -> FarNetlink:
         """See Target."""
@@ -201,7 +203,7 @@ class FarTarget:
         """See Target."""
         answer = self._get("ethtool", device, request)
         if len(answer) != len(request):
-            raise _nonsense("ethtool")
+            raise self.nonsense("ethtool")
         return answer
 
     # ---- for what is open ----
@@ -224,6 +226,10 @@ class FarTarget:
         """Close something with the next line."""
         if generation == self._generation:
             self._closing.append(number)
+
+    def nonsense(self, what: str) -> HostLost:
+        """The error for an answer that makes none."""
+        return self._line.lost(f"what it answers makes no sense ({what})", errno.EBADMSG)
 
     @property
     def generation(self) -> int:
@@ -252,7 +258,7 @@ class FarTarget:
         lasts = question.method in _LASTING
         found = self._fresh.get(question) if lasts else self._fresh.pop(question, None)
         if found is None:
-            raise _nonsense(question.method)
+            raise self.nonsense(question.method)
         result, far_s = found
         self._far_s += far_s
         if lasts:
@@ -276,7 +282,7 @@ class FarTarget:
             place = 0
             if question in self._asked_before and question not in self._places:
                 place = self._places[question] = next(self._numbers)
-            asked.append([place, question.method, *map(_argument, question.arguments)])
+            asked.append([place, question.method, *map(argument, question.arguments)])
             expected.append((question, place))
         asked += ([0, "close", number] for number in self._closing)
         if asked:
@@ -290,7 +296,10 @@ class FarTarget:
             if self._line.generation != generation:
                 raise OSError(errno.ENOTCONN, "the line was lost")
             self._moment = heard.moment
-            self._take(heard.body, expected, not questions)
+            try:
+                self._take(heard.body, expected, not questions)
+            except BrokenReply as error:
+                raise self.nonsense(str(error)) from None
         except OSError:
             # The two ends may not have kept the same answers: what is open there is given up.
             self.close()
@@ -300,7 +309,7 @@ class FarTarget:
     def _take(self, body: memoryview, expected: Sequence[tuple[Question, int]], is_again: bool) -> None:
         offset, whole_bytes = 0, 0
         for question, own_place in expected:
-            form, place, length, size, took_us = _item(body, offset)
+            form, place, length, size, took_us = item_at(body, offset)
             if is_again and place != own_place:
                 self._put(question, self._kept.last(own_place), 0)  # what is not told has not changed
                 continue
@@ -308,25 +317,25 @@ class FarTarget:
             told = bytes(body[offset : offset + length])
             offset += length
             if place < 0 or offset > len(body):
-                raise _nonsense("too few answers")
+                raise BrokenReply("too few answers")
             whole_bytes += size
             result: FarAnswer
             if form == FAILED:
-                result = _error(told)
+                result = error_of(told)
             elif size > MAX_ANSWER_BYTES or whole_bytes > _MAX_WHOLE_BYTES or place != own_place:
-                raise _nonsense(question.method)
+                raise BrokenReply(question.method)
             else:
                 try:
                     result = restored(form, told, size, self._kept.last(place))
                 except DamagedAnswer as error:
-                    raise _nonsense(str(error)) from None
+                    raise BrokenReply(str(error)) from None
                 self._kept.keep(place, result)
             self._put(question, result, took_us)
         while offset < len(body):  # of what was closed
-            _, place, length, _, _ = _item(body, offset)
+            _, place, length, _, _ = item_at(body, offset)
             offset += ITEM.size + length
             if place != 0:
-                raise _nonsense("more answers than questions")
+                raise BrokenReply("more answers than questions")
 
     def _put(self, question: Question, result: FarAnswer, took_us: int) -> None:
         self._fresh[question] = result, took_us / 1e6
@@ -338,7 +347,11 @@ class FarTarget:
         for question, (result, _) in self._fresh.items():
             if question.method not in _HEARD or isinstance(result, OSError):
                 continue
-            if any(not is_asked for _, is_asked, _ in _messages(result)):
+            try:
+                is_lost = any(not is_asked for _, is_asked, _ in messages(result))
+            except BrokenReply as error:
+                raise self.nonsense(str(error)) from None
+            if is_lost:
                 self._lost.add(int(question.arguments[0]))
 
     def _reset(self) -> None:
@@ -348,160 +361,3 @@ class FarTarget:
             one.clear()
         self._closing, self._forget, self._kept = [], [], KeptAnswers()
         self._moment = None
-
-
-class FarNetlink:
-    """A netlink socket on the far host. See :class:`netconsole_collector.primitives.netlink.Netlink`."""
-
-    def __init__(self, target: FarTarget, number: int) -> None:
-        self.unasked: Unasked | None = None
-        self._target = target
-        self._number = number
-        self._generation = target.generation
-
-    def dump(self, kind: int, request: bytes, /) -> Iterator[memoryview]:
-        """See NetlinkSocket."""
-        return iter(self._answers("dump", kind, request))
-
-    def ask(self, kind: int, request: bytes, /) -> memoryview:
-        """See NetlinkSocket."""
-        for body in self._answers("ask", kind, request):
-            return body
-        raise _nonsense("no answer")
-
-    def questions(self, dumps: Iterable[tuple[int, bytes]], /) -> Iterable[Question]:
-        """See NetlinkSocket."""
-        for kind, request in dumps:
-            yield Question("dump", (self._number, kind, request))
-
-    def listen(self) -> bool:
-        """See NetlinkSocket."""
-        if self._target.take_lost(self._number):
-            raise OSError(errno.ENOBUFS, "something was heard that nobody has taken")
-        answer = self._target.ask_open(self._number, self._generation, "listen")
-        self._tell(answer)
-        return bool(answer)
-
-    def close(self) -> None:
-        """See NetlinkSocket."""
-        self._target.close_open(self._number, self._generation)
-
-    def _answers(self, method: str, kind: int, request: bytes) -> list[memoryview]:
-        return self._tell(self._target.ask_open(self._number, self._generation, method, kind, request))
-
-    def _tell(self, answer: bytes) -> list[memoryview]:
-        """Tell what nobody has asked for, in the order in which it came; return the rest."""
-        asked = []
-        for kind, is_asked, body in _messages(answer):
-            if is_asked:
-                asked.append(body)
-            elif self.unasked is not None:
-                self.unasked(kind, body)
-        return asked
-
-
-class FarInside:
-    """What is open in a network namespace of the far host."""
-
-    def __init__(self, target: FarTarget, number: int) -> None:
-        self.netlink = FarNetlink(target, number)
-        self._target = target
-        self._number = number
-        self._generation = target.generation
-
-    def devices(self) -> bytes:
-        """See InsideNamespace."""
-        return self._target.ask_open(self._number, self._generation, "devices")
-
-    def questions(self, dumps: Iterable[tuple[int, bytes]], /) -> Iterable[Question]:
-        """See InsideNamespace."""
-        yield Question("listen", (self._number,))
-        yield Question("devices", (self._number,))
-        yield from self.netlink.questions(dumps)
-
-    def close(self) -> None:
-        """See InsideNamespace."""
-        self._target.close_open(self._number, self._generation)
-
-
-class FarJson:
-    """A Unix socket of the far host."""
-
-    def __init__(self, target: FarTarget, number: int) -> None:
-        self.took_s = 0.0
-        self._target = target
-        self._number = number
-        self._generation = target.generation
-
-    def ask(self, request: bytes, timeout_s: float, /) -> bytes:
-        """See JsonSocket."""
-        try:
-            text, limit_ms = request.decode("utf-8"), round(timeout_s * 1000)
-            answer = self._target.ask_open(self._number, self._generation, "exchange", text, limit_ms)
-        except OSError as error:
-            if error.errno == errno.ETIMEDOUT:
-                raise TimeoutError(error.errno, error.strerror) from None
-            raise
-        if len(answer) < TOOK.size:
-            raise _nonsense("exchange")
-        self.took_s = TOOK.unpack_from(answer)[0] / 1e5
-        return answer[TOOK.size :]
-
-    def close(self) -> None:
-        """See JsonSocket."""
-        self._target.close_open(self._number, self._generation)
-
-
-def _messages(answer: bytes) -> Iterator[tuple[int, int, memoryview]]:
-    """Kind, whether it was asked for, and body of the netlink messages of an answer."""
-    view, offset = memoryview(answer), 0
-    while offset + MESSAGE.size <= len(view):
-        kind, is_asked, length = MESSAGE.unpack_from(view, offset)
-        offset += MESSAGE.size
-        if offset + length > len(view):
-            raise _nonsense("netlink")
-        yield kind, is_asked, view[offset : offset + length]
-        offset += length
-
-
-def _item(body: memoryview, offset: int) -> tuple[int, int, int, int, int]:
-    """Form, place, length, size and µs of the next answer; place -1 at the end."""
-    if offset + ITEM.size > len(body):
-        return FAILED, -1, 0, 0, 0
-    form, place, length, size, took_us = ITEM.unpack_from(body, offset)
-    return form, place, length, size, took_us
-
-
-def _complete(question: Question) -> Question:
-    """With the arguments that its method adds: the same question, however it was written."""
-    if question.method == "read" and len(question.arguments) < 3:
-        path, limit = (*question.arguments, MAX_FILE_BYTES)[:2]
-        return Question("read", (path, limit, False))
-    return question
-
-
-def _argument(value: object) -> Any:
-    """Bytes as hexadecimal, without the zeros at their end, and their length."""
-    if not isinstance(value, bytes):
-        return value
-    begin = value.rstrip(b"\0").hex()
-    return f"{begin}+{len(value)}"
-
-
-def _error(told: bytes) -> OSError:
-    number, _, words = told.decode("utf-8", "replace").partition(" ")
-    if not (number.isascii() and number.isdecimal()):
-        return _nonsense("an error")
-    return OSError(int(number[:4]), words)
-
-
-def _texts(answer: bytes) -> list[str]:
-    return [_text(one) for one in answer.split(b"\0")] if answer else []
-
-
-def _text(answer: bytes) -> str:
-    return answer.decode("utf-8", "surrogateescape")
-
-
-def _nonsense(what: str) -> OSError:
-    return OSError(errno.EBADMSG, f"what the far host answers makes no sense ({what})")

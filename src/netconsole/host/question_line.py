@@ -26,6 +26,8 @@ from netconsole_collector.primitives.server import HEAD, MAX_MESSAGE_BYTES, VERS
 
 ANSWER_S = 10.0
 """How long one line of questions may take. An interval's take milliseconds and a round trip."""
+START_S = 40.0
+"""How long its program may take to start there: where there is no CPU time left, far longer than an answer."""
 KEEP_S = 60.0
 """How long the shortest round trip relates the clocks: they drift apart by some ten microseconds per second."""
 AGAIN_S = 2.0
@@ -107,7 +109,7 @@ class QuestionLine:
                 self._start()
             hello = self._hello
         try:
-            return hello.result(ANSWER_S)
+            return hello.result(START_S)
         except FutureTimeout:
             self._lose("it does not answer")
             raise _lost(self._why) from None
@@ -131,7 +133,7 @@ class QuestionLine:
             self._lose(str(error), program)
             raise _lost(self._said(str(error))) from None
         except FutureTimeout:
-            raise HostLost(errno.ETIMEDOUT, self._said(f"no answer within {ANSWER_S:g} s")) from None
+            raise self.lost(f"no answer within {ANSWER_S:g} s", errno.ETIMEDOUT) from None
         finally:
             with self._lock:
                 self._awaited.pop(number, None)
@@ -213,6 +215,10 @@ class QuestionLine:
         if future is not None:
             future.set_result((mono_ns, wall_ns, memoryview(message)[HEAD.size :]))
         return 4 + size
+
+    def lost(self, why: str, number: int = errno.ENOTCONN) -> HostLost:
+        """The error that says this of the host."""
+        return HostLost(number, self._said(why))
 
     def _said(self, why: str) -> str:
         """With the host's address, if that is not in it."""

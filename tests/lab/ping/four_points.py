@@ -50,7 +50,7 @@ class FourPoints:
     def __init__(self, door: Door) -> None:
         self._stack = contextlib.ExitStack()
         patience = [(one, "ANSWER_S") for one in (host, question_line, tsc_points)] + [(archive, "SILENCE_S")]
-        for module, name in patience:
+        for module, name in [*patience, (question_line, "START_S")]:
             self._stack.enter_context(mock.patch.object(module, name, QUIET_S))
         self._stack.enter_context(mock.patch.object(program, "BEAT_S", QUIET_S / 5))
         self.hosts: dict[str, AnyHost] = {}

@@ -388,6 +388,7 @@ def test_nonsense_is_one_sentence(messages: tuple[bytes, ...], says: str) -> Non
 
 def test_a_far_host_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(question_line, "ANSWER_S", 0.2)
+    monkeypatch.setattr(question_line, "START_S", 0.2)
     for line in (saying(), saying(greeting())):
         with pytest.raises(OSError, match="answer"):
             FarTarget(line).read("/proc/stat")
