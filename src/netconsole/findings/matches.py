@@ -8,7 +8,7 @@ from dataclasses import replace
 from netconsole.base import figure
 from netconsole.findings.match import Evidence, Match
 from netconsole.findings.of_rules import Packets, of_histograms, of_table
-from netconsole.findings.of_state import collector_lost, of_costs, of_status
+from netconsole.findings.of_state import collector_lost, of_costs, of_failures, of_status
 from netconsole.findings.rules import supersedes
 from netconsole.findings.windows import Windows, interval_s
 from netconsole.probes.manifest import Manifest
@@ -30,7 +30,7 @@ def matches(
     if connection is not None and connection.phase == "lost":
         # What the probes last said is old: only the loss itself is known.
         return [collector_lost(connection)]
-    found = list(of_costs(state, budget or Budget()))
+    found = [*of_costs(state, budget or Budget()), *of_failures(state, manifests)]
     packets = Packets(state)
     for probe in state.probes.values():
         manifest = manifests.get(probe.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from netconsole.base import figure
 from netconsole.budget.spending import Limit, Spending, spendings
@@ -32,14 +32,26 @@ def collector_lost(connection: Connection) -> Match:
     )  # fmt: skip
 
 
+def of_failures(state: State, manifests: Mapping[str, Manifest]) -> Iterator[Match]:
+    """Probes that failed. What several failed for, such as a host that does not answer, stands out once."""
+    together: dict[str, list[ProbeState]] = {}
+    for probe in state.probes.values():
+        if probe.status == "failed":
+            together.setdefault(figure.safe(probe.why or "no reason known"), []).append(probe)
+    for why, probes in together.items():
+        first = probes[0]
+        what = _title(first, manifests.get(first.name)) if len(probes) == 1 else f"{len(probes)} probes"
+        yield Match(
+            Evidence("probe", first.name), "not-measured", "?", _fixed(f"{what}: not measured: {why}"), 0.0, 0.0,
+            {"probe": first.name},
+            next=figure.safe(first.help) if first.help else "`netconsole doctor` says more.",
+        )  # fmt: skip
+
+
 def of_status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
-    title = manifest.title if manifest else figure.safe(probe.name)
+    title = _title(probe, manifest)
     place: dict[str, Label] = {"probe": probe.name}
     evidence = Evidence("probe", probe.name)
-    if probe.status == "failed":
-        why = figure.safe(probe.why or "no reason known")
-        help = figure.safe(probe.help) if probe.help else "`netconsole doctor` says more."
-        yield Match(evidence, "not-measured", "?", _fixed(f"{title}: not measured: {why}"), 0.0, 0.0, place, next=help)
     if manifest is None and probe.why and probe.measuring:
         yield Match(
             evidence, "escalated", "!", _fixed(f"{title} {figure.safe(probe.why)}"), 0.0, 0.0, place,
@@ -63,6 +75,10 @@ def of_status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
             evidence, "lower-bound", "?", _fixed(sentence), 0.0, float(sum(moving.values())), place,
             next="The ledger of the probe says what was missed; docs/reference/frames.md explains it.",
         )  # fmt: skip
+
+
+def _title(probe: ProbeState, manifest: Manifest | None) -> str:
+    return manifest.title if manifest else figure.safe(probe.name)
 
 
 def of_costs(state: State, budget: Budget) -> Iterator[Match]:

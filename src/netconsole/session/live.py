@@ -368,7 +368,9 @@ class LiveSession:
         for name, request in self._requests.items():
             if name not in self._detached:
                 again = f"it is started again in {wait_s:g} s"
-                self.say(name, "failed", request.mode, f"collector lost: {why}", again)
+                # Of a far host the reason begins with its address, as that of the sources does.
+                told = f"collector lost: {why}" if self._line is None else why
+                self.say(name, "failed", request.mode, told, again)
         self._tell("status")
 
     def _intervals(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from netconsole.base.errors import HostLost
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.probes.request import ProbeRequest
@@ -95,8 +96,11 @@ class SourceRunner:
                 else:
                     opened += self._opened_since()
                     self._make.tick()
-                    for request, source in opened:
-                        batch.extend(self._read(request, source))
+                    try:
+                        for request, source in opened:
+                            batch.extend(self._read(request, source))
+                    except HostLost as error:
+                        batch += self._all_failed(opened, error)
                 batch.append(self._make.cost(self._own.usage()))
                 self._deliver(batch)
                 # A reading that is late is skipped: the next one is due at the next full interval.
@@ -140,9 +144,13 @@ class SourceRunner:
         return True
 
     def _read(self, request: ProbeRequest, source: Source) -> list[AnyFrame]:
+        """Raises HostLost: then the other sources need not wait for an answer."""
         try:
             found = source.read(self._make)
         except Exception as error:
+            cause = error.__context__ if isinstance(error, SourceError) else error
+            if isinstance(cause, HostLost):
+                raise cause from None
             if self._failing.get(request.name) == str(error):
                 return []
             self._failing[request.name] = str(error)

@@ -295,6 +295,17 @@ def test_a_probe_that_failed_is_said_at_once(stream: Stream, manifests: dict[str
     )
 
 
+def test_probes_that_failed_for_one_reason_are_one_incident(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    for name, why in (("a", "ssh://hv: the line broke"), ("b", "ssh://hv: the line broke"), ("c", "no such file")):
+        stream.state.apply(frames.Status(**stream.stamp(name), state="failed", mode="summary", why=why))
+    stream.end()
+    assert [one.sentence for one in findings.update(stream.state)] == [
+        "2 probes: not measured: ssh://hv: the line broke",
+        "c: not measured: no such file",
+    ]
+
+
 def test_probes_that_are_silent_for_one_reason_are_named_together(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
