@@ -11,7 +11,6 @@ import os
 import platform
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from netconsole.base import paths
@@ -20,6 +19,7 @@ from netconsole.far.kernels import VMLINUX, Kernel
 from netconsole_collector import capabilities
 from netconsole_collector.compile import cache, sent
 from netconsole_collector.compile.job import CompileJob
+from netconsole_collector.compile.refused import NO_PERMISSION
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import attach
 from netconsole_collector.probe.spec import spec_problem
@@ -30,10 +30,9 @@ _room = threading.Semaphore(AT_ONCE)
 _turns: dict[str, threading.Lock] = {}
 """By the name that a compile is kept under: hosts of one kernel wait for the first one's."""
 NOT_ROOT = (
-    "compiling it needs root where the console runs: BCC makes maps while it compiles",
+    "compiling it needs root where the console runs: BCC makes maps, and here nothing can be put in their place",
     "run netconsole with sudo (sudo -E keeps your ssh agent); what is compiled once needs it no more",
 )
-_CAP_SYS_ADMIN, _CAP_BPF = 21, 39
 _RING = b"\0BPF_MAP_TYPE_RINGBUF\0"
 """The kernel has ring buffers (5.8), if its types name them."""
 
@@ -81,12 +80,11 @@ class FarCompiler:
             with _turns.setdefault(name, threading.Lock()):
                 programs = cache.find(folder, name)
                 if programs is None:
-                    if not _may_make_maps():
-                        return _failed("unsupported", *NOT_ROOT)
                     with _room:
                         answer = _compile(job)
                     if not answer["ok"]:
-                        return _failed(answer["state"], answer["why"], answer["help"])
+                        told = answer["state"], answer["why"], answer["help"]
+                        return _failed(*(("unsupported", *NOT_ROOT) if answer["why"] == NO_PERMISSION else told))
                     programs = cache.find(folder, name)
             if programs is None:
                 return _failed("failed", f"compiled programs cannot be kept in {self._directory}", None)
@@ -117,15 +115,6 @@ class FarCompiler:
             "keep_in": self._directory,
             **({"plain": True} if is_plain else {}),
         }
-
-
-def _may_make_maps() -> bool:
-    """Whether this process may, by its capabilities (CAP_BPF since 5.8)."""
-    for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
-        if line.startswith("CapEff:"):
-            mask = int(line.split()[1], 16)
-            return bool(mask >> _CAP_SYS_ADMIN & 1 or mask >> _CAP_BPF & 1)
-    return True
 
 
 def _compile(job: dict[str, Any]) -> dict[str, Any]:

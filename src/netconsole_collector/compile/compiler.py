@@ -5,9 +5,10 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Set
 
-from netconsole_collector.compile import captured_output
+from netconsole_collector.compile import captured_output, kernel_reads
 from netconsole_collector.compile.compiled import Compiled, can_be_typed, with_maps
 from netconsole_collector.compile.definitions import definitions
+from netconsole_collector.compile.pretended_maps import PretendedMaps
 from netconsole_collector.compile.refused import ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, modules
 from netconsole_collector.names import drop_reasons
@@ -46,6 +47,13 @@ class Compiler:
         self._directory: Optional[str] = None
         self._alternatives: List[Json] = [alternative for entry in spec["programs"] for alternative in entry["attach"]]
         self._bcc = _import_bcc()
+        self._pretended: Optional[PretendedMaps] = None
+        self._is_for_another = "btf_digest" in job
+        if self._is_for_another:
+            try:
+                self._pretended = PretendedMaps()
+            except OSError:
+                pass  # BCC makes maps: who may not will be told
         try:
             self._types = self._kernel_types()
             self._targets = {one["point"]: self._btf_id(attach.parse(one["point"])) for one in self._alternatives}
@@ -70,9 +78,11 @@ class Compiler:
         maps = self._maps(made)
         places = {fd: place for place, fd in enumerate(maps.values())}
         codes = {one["function"]: _code(made, one["function"]) for one in self._alternatives}
+        if self._is_for_another and self._btf is not None:
+            codes = {name: kernel_reads.for_kernel(code, self._btf) for name, code in codes.items()}
         compiled = Compiled(
             functions={name: with_maps(code, places) for name, code in codes.items() if code},
-            maps={name: bpf_maps.map_info(fd)._replace(id=0) for name, fd in maps.items()},
+            maps={name: self._size_of(fd) for name, fd in maps.items()},
             facts=self._facts,
             drop_reasons=self._drop_reasons,
             types=self._types,
@@ -162,6 +172,9 @@ class Compiler:
             library.bpf_table_name(made.module, table).decode(): library.bpf_table_fd_id(made.module, table)
             for table in tables
         }
+
+    def _size_of(self, fd: int) -> bpf_maps.MapInfo:
+        return self._pretended.made[fd] if self._pretended else bpf_maps.map_info(fd)._replace(id=0)
 
     def _misfits(self) -> Dict[str, str]:
         """Functions that do not have the arguments that a program expects. Only BTF can tell."""

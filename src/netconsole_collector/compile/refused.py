@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, List, Optional
 
+NO_PERMISSION = "no permission to make BPF maps"
 _PRIVILEGES_HELP = "run it as root (sudo), or with CAP_BPF and CAP_PERFMON"
 
 
@@ -29,5 +30,5 @@ def no_maps(why: str, is_forbidden: bool, memlock: bool, detail: str = "") -> Pr
         why = "its maps do not fit the limit of locked memory, which could not be raised"
         return ProbeRefused(why, "unsupported", "ulimit -l unlimited, or CAP_SYS_RESOURCE", detail)
     if is_forbidden:
-        return ProbeRefused("no permission to make BPF maps", "unsupported", _PRIVILEGES_HELP, detail)
+        return ProbeRefused(NO_PERMISSION, "unsupported", _PRIVILEGES_HELP, detail)
     return ProbeRefused("a map could not be made: {}".format(why), detail=detail)
