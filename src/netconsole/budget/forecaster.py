@@ -10,6 +10,7 @@ from netconsole.budget.forecast import Forecast, excess, forecast, times_of
 from netconsole.budget.spending import packets_per_s
 from netconsole.calibrate import store
 from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.host import reach
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.telemetry.frames import Mode
@@ -33,7 +34,7 @@ def forecast_now(
 
     Raises Unable when hooks cannot be counted on that host.
     """
-    known = store.known() if host.about is None else None  # what was calibrated here says nothing of another machine
+    known = store.known(reach.describe(host) if host.about is not None else None)
     measured = hook_rates.measure([manifest for manifest, _ in wanted], host=host)
     made = [
         forecast(manifest, mode, measured, times_of(manifest, mode, known, (running or {}).get(manifest.name)))

@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
-import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Any, Literal, cast
+from queue import Empty, SimpleQueue
+from typing import Any, Literal
 
-from netconsole.base import paths
 from netconsole.base.errors import Unable
+from netconsole.base.figure import safe
+from netconsole.far import archive
+from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.far.program import Gone, ProgramProcess
 
+END = "netconsole_collector.load_end"
+MAX_ANSWER_BYTES = 1 << 16
 LIMIT_S = 30.0
 """How long to wait for the answer of an end, in addition to the time that it was asked to run."""
 STREAMS = 4
@@ -98,16 +103,20 @@ class LoadEnds:
     Raises Unable where namespaces or devices cannot be made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: AnyHost = THIS_HOST) -> None:
+        self._host = host
         self._ends: list[_Process] = []
+        self._cpus: list[int] = []
         self._spread: bool | None = None
 
     def __enter__(self) -> LoadEnds:
         try:
-            self._ends = [_Process(), _Process()]
+            for _ in range(2):
+                self._ends.append(_Process(self._host))
             near, far = self._ends
-            pid = int(far.ask({"do": "hello"})["pid"])
-            near.ask({"do": "wire", "peer": pid})
+            hello = far.ask({"do": "hello"})
+            self._cpus = [int(cpu) for cpu in hello["cpus"]]
+            near.ask({"do": "wire", "peer": int(hello["pid"])})
             for side, end in enumerate(self._ends):
                 end.ask({"do": "address", "side": side})
             near.ask({"do": "ports", **far.ask({"do": "serve"})})
@@ -152,43 +161,57 @@ class LoadEnds:
         if spread == self._spread:
             return
         self._spread = spread
-        cpus = sorted(os.sched_getaffinity(0))
+        cpus = self._cpus
         for end, own in zip(self._ends, (cpus[:1], cpus[-1:]), strict=True):
             end.ask({"do": "cpus", "cpus": cpus if spread else own})
 
 
 class _Process:
-    """A process of :mod:`netconsole.calibrate.end`."""
+    """An end: see netconsole_collector/load_end.py. Raises Unable."""
 
-    def __init__(self) -> None:
-        # The kernel kills it with the thread that starts it: the main one.
-        words = paths.own_command("netconsole.calibrate.end", str(os.getpid()))
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._in = cast("IO[bytes]", self._process.stdin)
-        self._out = cast("IO[bytes]", self._process.stdout)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._out, selectors.EVENT_READ)
+    def __init__(self, host: AnyHost) -> None:
+        # Here the kernel kills it with the thread that starts it: the main one.
+        is_here = host.address is None
+        self._where = "" if is_here else f"{host.address}: "
+        arguments = (str(os.getpid()),) if is_here else ("far", str(archive.SILENCE_S))
+        try:
+            self._program = ProgramProcess(host.launch_of(END, *arguments), "the load")
+        except Gone as error:
+            raise Unable(str(error)) from None
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        threading.Thread(target=self._listen, name="load", daemon=True).start()
 
     def ask(self, command: Mapping[str, Any], seconds: float = 0.0) -> dict[str, Any]:
         """Send a command that may take ``seconds``, and return its answer."""
+        with contextlib.suppress(Gone):  # its last line says why
+            self._program.send(json.dumps(command).encode() + b"\n")
         try:
-            self._in.write(json.dumps(command).encode() + b"\n")
-            self._in.flush()
-        except OSError:
-            pass  # the process has ended; its last line says why
-        if not self._selector.select(seconds + LIMIT_S):
-            raise Unable(f"the load does not answer ({command['do']}); is this host overloaded?")
-        line = self._out.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "its process has ended"}
-        if "error" in answer:
-            raise Unable(f"no load can be made here: {answer['error']}")
-        return answer
+            line = self._lines.get(timeout=seconds + LIMIT_S)
+        except Empty:
+            raise Unable(f"{self._where}the load does not answer ({command['do']}); is this host overloaded?") from None
+        if line is None:
+            self._lines.put(None)
+            why = self._program.why()
+            raise Unable(why if self._where else f"no load can be made here: its process has ended ({why})")
+        try:
+            answer = json.loads(line)
+            error = answer.get("error")
+        except (ValueError, AttributeError, RecursionError):
+            raise Unable(f"{self._where}what the load answers makes no sense") from None
+        if error is not None:
+            raise Unable(f"{self._where}no load can be made {'there' if self._where else 'here'}: {safe(error, 200)}")
+        return dict(answer)
 
     def close(self) -> None:
         """End it now."""
-        self._selector.close()
-        self._process.kill()
-        self._process.wait()
-        with contextlib.suppress(OSError):  # closing flushes what the process did not read
-            self._in.close()
-        self._out.close()
+        self._program.close()
+
+    def _listen(self) -> None:
+        rest = b""
+        for chunk in self._program.chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._lines.put(line)
+            if len(rest) > MAX_ANSWER_BYTES:
+                self._program.kill()
+        self._lines.put(None)

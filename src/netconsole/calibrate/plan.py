@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-
-import psutil
 
 from netconsole.base.errors import Unable
 from netconsole.calibrate import empty
 from netconsole.calibrate.load import METRICS, WORKLOADS, LoadEnds, Workload, stretch_s
 from netconsole.calibrate.tool import ProgramRuns, Runs, Tool
+from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.host.machine import busy_and_all_ms
+from netconsole.host.reach import target_of
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 
@@ -61,9 +63,14 @@ class Outcome:
     """Treatments that could run on this host."""
 
 
-def busy_pct() -> float:
-    """How busy the whole machine is, in percent of its CPUs."""
-    return float(psutil.cpu_percent(interval=_LOOK_S))
+def busy_pct(host: AnyHost = THIS_HOST) -> float:
+    """How busy the whole machine is, in percent of its CPUs. Raises HostLost."""
+    with closing(target_of(host)) as target:
+        before = busy_and_all_ms(target)
+        time.sleep(_LOOK_S)
+        target.begin()
+        busy, all_of_it = (now - then for now, then in zip(busy_and_all_ms(target), before, strict=True))
+    return 100 * busy / max(1, all_of_it)
 
 
 def duration_s(treatments: int, pairs: int, window_s: float, workloads: Sequence[Workload] = WORKLOADS) -> float:
@@ -82,18 +89,19 @@ def run(
     say: Callable[[str], None],
     force: bool = False,
     workloads: Sequence[Workload] = WORKLOADS,
+    host: AnyHost = THIS_HOST,
 ) -> Outcome:
     """Measure. Raises Unable when the host is busy (unless ``force``), or cannot make the load or run the probes.
 
     ``manifests``: those of the probes in the treatments. Empty programs run on their hooks too.
     """
-    busy = busy_pct()
+    busy = busy_pct(host)
     if busy > BUSY_PCT and not force:
         raise Unable(
             f"this host is busy: {busy:.0f} % of its CPUs, more than {BUSY_PCT:.0f} %; its traffic would hide what"
             " probes cost, and suffer from the load that is made here; --force measures all the same"
         )
-    with LoadEnds() as load, Tool() as tool:
+    with LoadEnds(host) as load, Tool(host) as tool:
         possible = _possible(tool, treatments, say)
         all_of_them = [Treatment(NOTHING), *possible]
         outcome = Outcome({one.name: Measured() for one in all_of_them}, {}, busy, possible)

@@ -21,7 +21,7 @@ from netconsole.calibrate.result import SCHEMA, Calibration, Entry
 from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import HostData
-from netconsole.telemetry.frames import Mode
+from netconsole.telemetry.frames import Host, Mode
 from netconsole.telemetry.state import CostPerCount
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -30,10 +30,13 @@ _OTHER = re.compile(r"[^A-Za-z0-9._-]")
 _decoder = msgspec.json.Decoder(Calibration)
 
 
-def load() -> Calibration | None:
-    """The calibration of this host with this kernel; None when there is none. Raises BadInput for a broken file."""
-    here = describe()
-    path = _path(here.name, here.kernel)
+def load(host: Host | HostData | None = None) -> Calibration | None:
+    """The calibration of a host (None: this one) with its kernel; None when there is none.
+
+    Raises BadInput for a broken file.
+    """
+    whose = host or describe()
+    path = _path(whose.name, whose.kernel)
     if stat_of(path) is None:
         return None
     content = read_bytes(path, MAX_BYTES)
@@ -46,10 +49,10 @@ def load() -> Calibration | None:
     return found
 
 
-def known() -> Calibration | None:
+def known(host: Host | None = None) -> Calibration | None:
     """The same, but None for a file that is broken or belongs to another user: measuring goes on without it."""
     try:
-        return load()
+        return load(host)
     except (BadInput, OSError):
         return None
 
@@ -71,21 +74,21 @@ def _is_of(entry: Entry, probe: str, manifests: Mapping[str, Manifest]) -> bool:
     return probe in manifests and entry.versions.get(probe) == manifests[probe].version
 
 
-def made(entries: Iterable[Entry]) -> Calibration:
-    """A calibration of this host with these entries."""
-    here = describe()
-    host = HostData(here.name, here.kernel, here.arch, here.os, here.cpus, here.boot_id)
-    return Calibration(SCHEMA, netconsole.__version__, host, METHOD, {entry.name: entry for entry in entries})
+def made(entries: Iterable[Entry], host: Host | None = None) -> Calibration:
+    """A calibration of a host (None: this one) with these entries."""
+    of = host or describe()
+    data = HostData(of.name, of.kernel, of.arch, of.os, of.cpus, of.boot_id)
+    return Calibration(SCHEMA, netconsole.__version__, data, METHOD, {entry.name: entry for entry in entries})
 
 
 def save(calibration: Calibration) -> Path:
-    """Store it. Earlier entries of this host and kernel are kept, unless they are replaced. Raises BadInput."""
+    """Store it. Earlier entries of its host and kernel are kept, unless they are replaced. Raises BadInput."""
     path = _path(calibration.host.name, calibration.host.kernel)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise bad(path.parent, "", f"cannot make this directory: {os.strerror(error.errno or 0).lower()}") from None
-    before = load()
+    before = load(calibration.host)
     if before is not None:
         calibration = msgspec.structs.replace(calibration, entries={**before.entries, **calibration.entries})
     write_whole(path, msgspec.json.encode(calibration) + b"\n")

@@ -17,6 +17,7 @@ from netconsole.probes.request import ProbeRequest
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.telemetry import frames
 from netconsole.telemetry.tables import RowKey, row_key
+from netconsole_collector.compile.sent import TRY_PLAIN
 
 LIMIT_S = 60.0
 """How long to wait for an answer, such as that a probe is attached."""
@@ -75,6 +76,8 @@ class Tool:
         self._runs: Runs | None = None
         self._ended = False
         self._closed_ns = 0
+        self._used_ns = 0
+        self._pss_kb: int | None = None
         threading.Thread(target=self._read, name="calibrate", daemon=True).start()
         self._command(command="statistics", window_ms=0, every_ms=1)
 
@@ -86,21 +89,29 @@ class Tool:
 
     def attach(self, request: ProbeRequest) -> None:
         """Compile and attach a probe."""
+        try:
+            self._load(request)
+        except _Refused as error:
+            if error.why != TRY_PLAIN:
+                raise
+            self._load(request, is_plain=True)
+
+    def _load(self, request: ProbeRequest, is_plain: bool = False) -> None:
         self._command(
             command="load",
             probe=request.name,
             spec=request.spec,
             mode=request.mode,
             knobs=dict(request.knobs),
-            **self._programs(request),
+            **self._programs(request, is_plain),
         )
 
-    def _programs(self, request: ProbeRequest) -> dict[str, object]:
+    def _programs(self, request: ProbeRequest, is_plain: bool) -> dict[str, object]:
         """What the collector compiles, or what was compiled here for a far host."""
         compiler = self._host.compiler
         if compiler is None:
             return {"source": request.code}
-        return {**compiler.prepare(request.spec, request.code), "has_plain": False}
+        return compiler.prepare(request.spec, request.code, is_plain)
 
     def detach(self, name: str) -> None:
         """Detach a probe."""
@@ -125,7 +136,10 @@ class Tool:
         self._command(command="interval", ms=INTERVAL_MS)
 
     def usage(self) -> ProcessUsage:
-        """CPU, memory and output of the collector."""
+        """CPU, memory and output of the collector. A far one tells them itself, of the intervals that have ended."""
+        if self._host.address is not None:
+            with self._changed:
+                return ProcessUsage(self._used_ns / 1e9, self._process.received_bytes, self._pss_kb)
         process = psutil.Process(self._process.pid)
         times = process.cpu_times()
         pss = getattr(process.memory_full_info(), "pss", None)
@@ -143,7 +157,7 @@ class Tool:
         reply = self._await(lambda: self._replies.pop(number, None), str(command["command"]))
         if not reply.ok:
             probe = f"{command['probe']}: " if "probe" in command else ""
-            raise Unable(f"{probe}{reply.error}; netconsole doctor says more")
+            raise _Refused(probe, reply.error or "refused without a reason")
 
     def _interval(self) -> None:
         """Wait for the end of an interval that begins after now."""
@@ -181,6 +195,9 @@ class Tool:
             self._replies[frame.id] = frame
         elif isinstance(frame, frames.Cost) and frame.probe is None:
             self._closed_ns = frame.mono_ns
+            if frame.usage is not None:
+                self._used_ns += frame.usage.cpu_ns or 0
+                self._pss_kb = frame.usage.pss_kb
         elif self._runs is not None and frame.probe is not None:
             if isinstance(frame, frames.Cost):
                 _add_programs(self._runs, frame.probe, frame)
@@ -188,6 +205,14 @@ class Tool:
                 _add_counts(self._runs.counts, frame.probe, frame.values)
             elif isinstance(frame, frames.Table):
                 _add_rows(self._runs.rows, frame.probe, frame)
+
+
+class _Refused(Unable):
+    """The collector does not do it. ``why`` is its own word."""
+
+    def __init__(self, probe: str, why: str) -> None:
+        super().__init__(f"{probe}{why}; netconsole doctor says more")
+        self.why = why
 
 
 def _add_programs(runs: Runs, probe: str, frame: frames.Cost) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
+from netconsole.cli.options import HostsOption, approach, enter, only_one
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
@@ -44,19 +45,20 @@ def calibrate(
     iperf3: Annotated[
         bool, typer.Option("--iperf3", help="Let iperf3 make the TCP streams. It must be installed; 1 s each or more.")
     ] = False,
+    hosts: HostsOption = None,
 ) -> int:
-    """Measure what the probes cost on this host: pairs with and without, with a test load.
+    """Measure what the probes cost on a host: pairs with and without, with a test load.
 
     The load runs between two network namespaces of its own and keeps two CPUs busy.
     By default each probe of the profile summary is measured alone.
     """
     from netconsole.base import output as out
     from netconsole.base.figure import parse_duration
-    from netconsole.calibrate import store
     from netconsole.calibrate.estimate import MIN_PAIRS
     from netconsole.host.privileges import require
     from netconsole.probes.catalogue import load_all
 
+    host = only_one(hosts, "netconsole calibrate")
     form = out.chosen("json" if as_json else format, output, FORMATS, "text")
     window_s = parse_duration(window)
     if window_s is None or not 0.05 <= window_s <= MAX_WINDOW_S:
@@ -65,18 +67,23 @@ def calibrate(
         raise bad("--pairs", "", f"expected a number from {MIN_PAIRS} to {MAX_PAIRS}, found {pairs}")
     manifests = load_all()
     treatments = _treatments(manifests, probe or [], profile)
-    require([request for one in treatments for request in one.requests])
+    if host is None:
+        require([request for one in treatments for request in one.requests])
     # Late: what measures is not needed to say what is wrong with the command line.
-    from netconsole.calibrate import plan
+    from netconsole.calibrate import plan, store
     from netconsole.calibrate.load import WORKLOADS, with_iperf3
     from netconsole.calibrate.summary import entry
+    from netconsole.host import reach
 
     workloads = with_iperf3() if iperf3 else WORKLOADS
     needed_s = plan.duration_s(len(treatments), pairs, window_s, workloads)
     _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min with two CPUs busy")
     involved = [manifests[name] for name in dict.fromkeys(r.name for one in treatments for r in one.requests)]
-    outcome = plan.run(treatments, involved, pairs, window_s, _say, force, workloads)
-    found = store.made(entry(one, outcome, manifests, pairs, window_s) for one in outcome.treatments)
+    with approach(host) as way:
+        there = enter(way, manifests)
+        outcome = plan.run(treatments, involved, pairs, window_s, _say, force, workloads, there)
+        of = reach.describe(there)
+    found = store.made((entry(one, outcome, manifests, pairs, window_s) for one in outcome.treatments), of)
     _say(f"stored in {safe(store.save(found))}")
     if form == "json":
         import msgspec

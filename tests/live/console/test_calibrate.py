@@ -17,8 +17,7 @@ import psutil
 import pytest
 
 from netconsole.calibrate import plan
-from netconsole.calibrate.end import DEVICE
-from netconsole.calibrate.load import IPERF3, WORKLOADS, LoadEnds, Workload
+from netconsole.calibrate.load import END, IPERF3, WORKLOADS, LoadEnds, Workload
 from netconsole.calibrate.result import Entry, LoadChange, Span
 from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import Tool
@@ -26,6 +25,7 @@ from netconsole.probes.catalogue import load
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.plan import plan as requests_of
 from netconsole.profile.profile import Profile
+from netconsole_collector.load_end import DEVICE
 from tests.support.live.network import run
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
@@ -158,7 +158,7 @@ def test_kill_9_leaves_no_process_and_no_namespace(tmp_path: Path, options: tupl
     words = [sys.executable, "-c", code, "calibrate", "--probe", "kernel_drops", "--force", *options]
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
-    wanted = ["netconsole.calibrate.end", "netconsole_collector", *(["iperf3 --client"] if options else [])]
+    wanted = [END, "netconsole_collector.__main__", *(["iperf3 --client"] if options else [])]
 
     def started() -> tuple[list[psutil.Process], set[int], str]:
         children = psutil.Process(process.pid).children(recursive=True)

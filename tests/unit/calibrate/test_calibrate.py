@@ -162,7 +162,7 @@ def test_the_report_says_figures_intervals_floor_and_verdict() -> None:
 
 
 def test_a_busy_host_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "busy_pct", lambda: 45.0)
+    monkeypatch.setattr(plan, "busy_pct", lambda _host: 45.0)
     with pytest.raises(Unable, match=r"45 %.*--force"):
         plan.run([], [], 5, 0.4, print)
 

@@ -1,18 +1,20 @@
-"""One end of the load, in a network namespace of its own. Run as ``python -m netconsole.calibrate.end PARENT``.
+"""One end of a calibration's load (netconsole/calibrate/load.py), in a network namespace of its own.
 
-The namespace has no name, and the veth pair is made inside it. Both disappear with the last process in them. The kernel
-kills this process whenever its parent dies. Nothing is ever visible in the host's own namespace.
+The namespace has no name, and the veth pair is made inside it. Both disappear with the last process in them. Nothing is
+ever visible in the host's own namespace.
+
+Arguments: the process to end with. On a far host "far", and the seconds of silence after which it ends. In both cases
+the kernel kills it, whatever it is doing.
 
 Commands are JSON lines on standard input. Each is answered by one line. The end of the input ends the process.
 """
-
-from __future__ import annotations
 
 import contextlib
 import ctypes
 import gc
 import json
 import os
+import queue
 import resource
 import signal
 import socket
@@ -21,10 +23,8 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 DEVICE = "nc-load"
 ADDRESSES = ("192.0.2.1", "192.0.2.2")
@@ -41,17 +41,19 @@ _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _BUFFER_BYTES = 8 * 1024 * 1024
 
-Result = dict[str, Any]
+Result = Dict[str, Any]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Answer commands until the input ends. The argument is the process to end with."""
-    _die_with(int(arguments[0]))
+def main(arguments: List[str]) -> None:
+    """Answer commands until the input ends. Arguments: PARENT, or "far" SILENCE_S."""
+    silence_s = float(arguments[1]) if arguments[0] == "far" else 0.0
+    if not silence_s:
+        _die_with(int(arguments[0]))
     _own_namespace()
     gc.disable()  # a collection during a window would look like the cost of a probe
     end = _End()
-    for line in sys.stdin:
-        command = json.loads(line)
+    for line in _lines(silence_s):
+        command = json.loads(line.decode())
         try:
             answer = getattr(end, "do_" + command.pop("do"))(**command)
         except OSError as error:
@@ -62,13 +64,35 @@ def main(arguments: Sequence[str]) -> None:
         gc.collect()
 
 
+def _lines(silence_s: float) -> Iterator[bytes]:
+    """The commands. A thread hears them, also while one is carried out, and ends the process with the input."""
+    heard = queue.Queue()  # type: queue.Queue[bytes]
+
+    def listen() -> None:
+        rest = b""
+        while True:
+            signal.setitimer(signal.ITIMER_REAL, silence_s)  # the kernel ends what hears nothing; 0: never
+            part = os.read(0, 4096)
+            if not part:
+                os._exit(0)
+            lines = (rest + part).split(b"\n")
+            rest = lines.pop()
+            for line in filter(None, lines):  # an empty one says that the line is whole
+                heard.put(line)
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        yield heard.get()
+
+
 class _End:
     def __init__(self) -> None:
         self._ports: Mapping[str, int] = {}
-        self._iperf3: subprocess.Popen[str] | None = None
+        self._iperf3: "Optional[subprocess.Popen[str]]" = None
 
     def do_hello(self) -> Result:
-        return {"pid": os.getpid()}
+        return {"pid": os.getpid(), "cpus": sorted(os.sched_getaffinity(0))}
 
     def do_wire(self, peer: int) -> None:
         """Make a pair of devices: one end here, the other in the namespace of process ``peer``."""
@@ -89,16 +113,16 @@ class _End:
         """Take the ports of the other end's servers."""
         self._ports = ports
 
-    def do_cpus(self, cpus: list[int]) -> None:
+    def do_cpus(self, cpus: List[int]) -> None:
         """Run on these CPUs only, with all threads that exist already."""
-        for task in Path("/proc/self/task").iterdir():
+        for task in os.listdir("/proc/self/task"):
             with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(int(task.name), cpus)
+                os.sched_setaffinity(int(task), cpus)
 
     def do_used(self) -> Result:
         """CPU time so far of this process and of its children that have ended."""
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return {"cpu_ns": time.process_time_ns() + round((children.ru_utime + children.ru_stime) * 1e9)}
+        return {"cpu_ns": _cpu_ns() + round((children.ru_utime + children.ru_stime) * 1e9)}
 
     def do_stream(self, streams: int, seconds: float) -> Result:
         """Send bytes as fast as possible over this many connections."""
@@ -145,7 +169,7 @@ class _End:
         try:
             received = json.loads(said)["end"]["sum_received"]
         except (ValueError, LookupError):
-            raise RuntimeError(f"iperf3: {said.strip()[:200]}") from None
+            raise RuntimeError("iperf3: {}".format(said.strip()[:200])) from None
         return {"units": received["bytes"], "seconds": received["seconds"], "units_in_all": received["bytes"]}
 
     def do_round_trips(self, kind: str, seconds: float) -> Result:
@@ -164,23 +188,34 @@ class _End:
         to = (ADDRESSES[1], CLOSED_PORT if dropped else self._ports["sink"])
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
             warm = _send(wire, to, WARM_S)
-            cpu_ns = time.process_time_ns()
+            cpu_ns = _cpu_ns()
             began = time.monotonic()
             units = _send(wire, to, seconds)
             return {
                 "units": units,
                 "units_in_all": warm + units,
                 "seconds": time.monotonic() - began,
-                "cpu_ns": time.process_time_ns() - cpu_ns,
+                "cpu_ns": _cpu_ns() - cpu_ns,
             }
 
 
 _PERCENTILES = (("p50", 0.50), ("p90", 0.90), ("p99", 0.99))
 
 
-def _exchange(wire: socket.socket, seconds: float) -> array[int]:
+def _now_ns() -> int:
+    return int(time.monotonic() * 1e9)  # Python 3.6 has no other
+
+
+_clock_ns: Callable[[], int] = getattr(time, "monotonic_ns", _now_ns)
+
+
+def _cpu_ns() -> int:
+    return int(time.process_time() * 1e9)
+
+
+def _exchange(wire: socket.socket, seconds: float) -> "array[int]":
     """Nanoseconds of every round trip."""
-    taken, clock, buffer = array("Q"), time.monotonic_ns, bytearray(len(PAYLOAD))
+    taken, clock, buffer = array("Q"), _clock_ns, bytearray(len(PAYLOAD))
     until = clock() + int(seconds * 1e9)
     sent = clock()
     while sent < until:
@@ -192,7 +227,7 @@ def _exchange(wire: socket.socket, seconds: float) -> array[int]:
     return taken
 
 
-def _send(wire: socket.socket, to: tuple[str, int], seconds: float) -> int:
+def _send(wire: socket.socket, to: Tuple[str, int], seconds: float) -> int:
     until, sent = time.monotonic() + seconds, 0
     while time.monotonic() < until:
         for _ in range(_BATCH):
@@ -215,22 +250,29 @@ def _connect(port: int, purpose: bytes) -> socket.socket:
     return wire
 
 
-def _start_iperf3(*words: str) -> subprocess.Popen[str]:
+def _start_iperf3(*words: str) -> "subprocess.Popen[str]":
     """Start iperf3. The kernel kills it together with this process."""
     ending = partial(_die_with, os.getpid())
     try:
         return subprocess.Popen(
-            ["iperf3", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=ending
+            ["iperf3", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            preexec_fn=ending,
         )
     except OSError as error:
-        raise RuntimeError(f"iperf3 cannot be run: {error.strerror}") from None
+        raise RuntimeError("iperf3 cannot be run: {}".format(error.strerror)) from None
 
 
 # ---- the serving end ----
 
 
 def _listen() -> int:
-    server = socket.create_server((ADDRESSES[1], 0))
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    server.bind((ADDRESSES[1], 0))
+    server.listen(16)
 
     def accept() -> None:
         while True:
@@ -261,8 +303,10 @@ def _echo(wire: socket.socket) -> None:
             while True:
                 request, sender = wire.recvfrom(2048)
                 wire.sendto(request, sender)
-        while request := wire.recv(2048):
+        request = wire.recv(2048)
+        while request:
             wire.send(request)
+            request = wire.recv(2048)
 
 
 def _sink(wire: socket.socket) -> None:
@@ -287,18 +331,28 @@ def _die_with(parent: int) -> None:
 def _own_namespace() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNET):
-        print(json.dumps({"error": f"no network namespace: {os.strerror(ctypes.get_errno())}"}), flush=True)
+        why = "no network namespace: {}".format(os.strerror(ctypes.get_errno()))
+        print(json.dumps({"error": why}), flush=True)
         sys.exit(1)
     # IPv6 sends packets by itself, which would be measured too. The setting is that of our namespace alone.
     with contextlib.suppress(OSError):
         for scope in ("all", "default"):
-            Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
+            with open("/proc/sys/net/ipv6/conf/{}/disable_ipv6".format(scope), "w") as file:
+                file.write("1")
 
 
 def _ip(*words: str) -> None:
     try:
-        done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            ["ip", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=dict(os.environ, PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"),
+            universal_newlines=True,
+            timeout=30,
+        )
     except OSError as error:
-        raise RuntimeError(f"ip (iproute2) cannot be run: {error.strerror}") from None
+        raise RuntimeError("ip (iproute2) cannot be run: {}".format(error.strerror)) from None
     if done.returncode:
-        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        raise RuntimeError("ip {}: {}".format(" ".join(words), done.stderr.strip()))
