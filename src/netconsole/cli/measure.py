@@ -230,5 +230,8 @@ def snapshot(
     measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]
     wanted = [request.name for request in start.requests if request.source == "bpf"]
     if wanted and not set(wanted) & set(measured) and not live.enforcer.lowered:
+        lost = live.session.connection().why
+        if host is not None and lost is not None:
+            return fail(f"{lost}; the report has what was measured before", UNABLE)
         return fail("no BPF probe could be attached; netconsole doctor says why, and what would help", UNABLE)
     return found

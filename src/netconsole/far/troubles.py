@@ -96,8 +96,11 @@ def of_program(address: Address, has_begun: bool, said: str, status: int) -> str
         if status == 255 or "mux" in last:
             return f"{address}: the line broke"
         return f"{address}: {last or f'ended with status {status}'}"
-    if re.search(r"Control socket connect|mux_client|Broken pipe|ProxyCommand|kex_exchange", said) and status == 255:
-        return f"{address}: the line broke"
+    is_ssh = not said.strip() or re.search(
+        r"Control socket connect|mux_client|Broken pipe|ProxyCommand|kex_exchange", said
+    )
+    if status == 255 and is_ssh:
+        return f"{address}: the line broke before anything of ours ran there; try again"
     return _told(address, said, _OF_PYTHON, "the login shell there does not run python3")
 
 

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from netconsole.base.errors import Unable
+from netconsole.calibrate.load import WORKLOADS, LoadEnds
+from netconsole.cli.main import run
 from netconsole.far.door import Approach
 from tests.live.collector.test_cleanup import Before
 from tests.support.console_command import COMMAND
@@ -29,6 +32,7 @@ THERE = b"import sys,signal;signal.alarm"
 MEASURING = "measuring with"
 LIMIT_S = 60.0
 COUNT = 500
+ROUND_TRIPS = next(one for one in WORKLOADS if one.name == "tcp_round_trip")
 PORT = 5301
 
 
@@ -151,6 +155,23 @@ def test_however_the_line_breaks_nothing_is_left_there_and_it_is_joined_again(se
     before.assert_nothing_more(set())
 
 
+def test_the_load_of_a_calibration_is_made_there_and_ends_with_the_line(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATH", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, server.environment[name])
+    with contextlib.closing(Approach(ADDRESS, may_ask=False)) as way, LoadEnds(way.enter([])) as load:
+        assert load.run(ROUND_TRIPS, 0.05).figures["tcp_round_trip.p50_us"] > 0
+        mine = there()
+        assert len(mine) == 2
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(load.run, ROUND_TRIPS, LIMIT_S)
+            server.cut()
+            await_that(partial(are_gone, mine, len(mine)))
+            with pytest.raises(Unable, match=ADDRESS):
+                running.result(LIMIT_S)
+
+
 @pytest.fixture
 def refusal(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
     """Why the host cannot be measured."""
@@ -181,12 +202,84 @@ def test_a_key_that_is_not_let_in_is_said(server: SshServer, refusal: Callable[[
         assert "lets nobody in with the keys and passwords that ssh has (publickey)" in refusal()
 
 
-def test_what_the_login_shell_says_is_one_line_and_exit_code_3(server: SshServer) -> None:
+def test_a_host_without_python_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
+    server.shell('#!/bin/sh\nexec sh -c "$(echo "$SSH_ORIGINAL_COMMAND" | sed s/python/python-is-gone/)"\n')
+    assert "it has no python3, which runs the collector there: install it" in refusal()
+
+
+def test_a_login_that_ends_the_line_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
+    server.shell("#!/bin/sh\nkill -9 $PPID\n")
+    assert "the line broke" in refusal()
+
+
+COMMANDS = (
+    ("snapshot", "--duration", "1s"),
+    ("record", "-o", "never.nc"),
+    ("doctor",),
+    ("probes", "show", "kernel_drops", "--forecast"),
+    ("calibrate", "--probe", "kernel_drops"),
+    (
+        "ping",
+        "capture",
+        "--role",
+        "sender-host",
+        "--inside",
+        "vnet0",
+        "--outside",
+        "eth0",
+        "--address",
+        "192.0.2.1",
+        "-o",
+        "never.json",
+    ),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=[words[0] for words in COMMANDS])
+def test_every_command_says_in_one_line_why_it_cannot_with_exit_code_3(
+    words: tuple[str, ...], server: SshServer, refusal: Callable[[], str], capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
     server.shell("#!/bin/sh\necho This account is currently not available.\nexit 1\n")
-    done = snapshot(server, "--duration", "1s")
-    assert done.returncode == 3 and done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"netconsole: {ADDRESS}: ") and "may not run programs there" in line
+    why = refusal()
+    assert run([*words, "--host", ADDRESS]) == 3
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.splitlines()[-1] == f"netconsole: {why}"
+    assert "may not run programs there" in why and not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(("address", "says"), [
+    ("ssh://far:9", "nothing answers at its ssh port"),
+    ("ssh://no-such-host.invalid", "no such host: neither DNS nor ssh's configuration knows its name"),
+])  # fmt: skip
+def test_a_way_that_leads_nowhere_is_said_in_one_line_with_exit_code_3(
+    address: str, says: str, server: SshServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", server.environment["PATH"])
+    assert run(["doctor", "--host", address]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"netconsole: {address}: {says}")
+
+
+def test_a_host_that_is_lost_while_it_is_measured_is_said_and_the_report_is_written(
+    server: SshServer, tmp_path: Path
+) -> None:
+    output = tmp_path / "far.json"
+    words = [*COMMAND, "snapshot", "--host", ADDRESS, "--probe", "kernel_drops", "--duration", "10m", "-o", str(output)]
+    with subprocess.Popen(words, env=server.environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any(MEASURING in line for line in process.stderr)
+        server.shell("#!/bin/sh\nexit 1\n")
+        os.kill(victim(server, process.pid, "connection"), signal.SIGKILL)
+        await_that(lambda: not there())
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(LIMIT_S) == 3, said
+    assert said.splitlines()[-1].startswith(f"netconsole: {ADDRESS}: "), said
+    document = json.loads(output.read_text())
+    assert document["probes"]["kernel_drops"]["status"] == "failed"
+    assert [one["cause"] for one in document["incidents"] if one["ended"] is None] == ["collector-lost"]
 
 
 def test_a_full_disk_and_a_tmp_that_nobody_may_write_do_not_matter(server: SshServer) -> None:

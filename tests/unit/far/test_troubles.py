@@ -44,6 +44,7 @@ def test_why_there_is_no_connection(said: str, sentence: str) -> None:
         ("sudo: sorry, you must have a tty to run sudo", 1, "requiretty"),
         ("sh: 1: exec: sudo: not found", 127, "it has no sudo: log in as root"),
         ("mux_client_request_session: read from master failed: Broken pipe", 255, "the line broke"),
+        ("", 255, "the line broke before anything of ours ran there; try again"),
         ("", 1, "the login shell there does not run python3"),
     ],
 )
