@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.kernels.each import USUAL
+from tests.lab.kernels.each import EACH, USUAL
 from tests.lab.kernels.fetch import KernelTree, fetch, kernel_named
 from tests.lab.kernels.image import bootable
 from tests.lab.kernels.qemu import qemu
@@ -94,7 +94,7 @@ def hanging(tree: KernelTree) -> tuple[Future[Machine], Future[Machine]]:
 
 
 @pytest.mark.usefixtures("hanging")
-@pytest.mark.parametrize("kernel", USUAL)
+@pytest.mark.parametrize("kernel", EACH)
 @pytest.mark.parametrize("moment", ["booting", "running"])
 def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: KernelTree, tmp_path: Path) -> None:
     """SIGKILL at any moment: no process, mount or file of ours is left, neither by 9p nor by virtiofs."""
@@ -119,9 +119,9 @@ def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: Kern
 
 
 @pytest.mark.last_of_its_kernel  # nobody has a use for the machine afterwards
-@pytest.mark.parametrize("testbed", USUAL[-1:], indirect=True)
+@pytest.mark.parametrize("testbed", EACH, indirect=True)
 def test_machine_dies_with_its_supervisor(testbed: Testbed) -> None:
-    """Of the kernel whose files come from servers of their own: they end too."""
+    """Servers of their own, which some kernels need for their files, end too."""
     machine = testbed.hypervisor
     started = descendants(machine.supervisor_pid)
     assert "qemu-system-x86" in names(started)

@@ -71,7 +71,7 @@ def test_played_through_it_is_what_the_live_session_was(long: Path, live: Live) 
 @example(int(BLOCK_S))
 @example(int(HISTORY_S))
 @example(1199)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=2, deadline=None)
 def test_a_jump_lands_in_what_the_live_session_was(long: Path, live: Live, target: int) -> None:
     replay = player(long)
     at_ns, expected, findings = live[target]
