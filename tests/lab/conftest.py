@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of one kernel together, so that each kernel boots once; everything else keeps its place."""
-    places = [place for place, item in enumerate(items) if item.get_closest_marker("lab")]
+    places = [place for place, item in enumerate(items) if "testbed" in getattr(item, "fixturenames", ())]
     for place, item in zip(places, sorted((items[place] for place in places), key=_kernel_rank), strict=True):
         items[place] = item
 
