@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -40,6 +40,8 @@ from netconsole.telemetry.tables import HistogramsState, RowKey, RowState, Table
 
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 NEVER_SETTLED = "was not attached in time"
+COLLECTOR_RESTARTED = "the collector was lost and started again: figures are since then"
+PROBE_RESTARTED = "the probe was detached and attached again: figures are since then"
 MAX_PARTS = 20
 """Of a row's history: enough to tell a steady loss from a burst."""
 HISTORY_AGREES = 2.0
@@ -111,12 +113,14 @@ def build(
     """The snapshot from ``since`` to the end of the last interval. Call it inside ``Session.view``."""
     mono_ns, wall_ns = _closed(state)
     duration_ns = max(0, mono_ns - since.mono_ns)
-    restarted = state.collector.restarts != since.restarts
+    is_new = state.collector.restarts != since.restarts
     probes = {}
     for name, probe in state.probes.items():
-        fresh = restarted and probe.source == "collector"
-        start = _NOTHING if fresh else since.probes.get(name, _NOTHING)
+        fresh = COLLECTOR_RESTARTED if is_new and probe.source == "collector" else None
+        start = since.probes.get(name, _NOTHING) if fresh is None else _NOTHING
         span_ns = _span(state.sources[probe.source], since.closed_ns.get(probe.source) or since.mono_ns, duration_ns)
+        if fresh is None and _has_gone_back(probe, start):
+            start, fresh = replace(start, counters={}, rows={}, histograms={}, events={}, ledger={}), PROBE_RESTARTED
         probes[name] = _probe(probe, manifests.get(name), start, span_ns, fresh)
     return Snapshot(
         schema=SCHEMA,
@@ -203,14 +207,14 @@ def _host(state: State) -> HostData:
 
 
 def _probe(
-    probe: ProbeState, manifest: Manifest | None, start: _ProbeTotals, duration_ns: int, restarted: bool
+    probe: ProbeState, manifest: Manifest | None, start: _ProbeTotals, duration_ns: int, restarted: str | None
 ) -> ProbeData:
     why = "; ".join(part for part in (probe.why, probe.help) if part) or None
     status = probe.status
     if not probe.settled:
         status, why = "failed", NEVER_SETTLED
     elif probe.measuring and restarted:
-        status, why = "degraded", "the collector was lost and started again: figures are since then"
+        status, why = "degraded", restarted
     if not probe.measuring:
         return ProbeData(status=status, why=why, mode=probe.mode, version=manifest.version if manifest else None)
     return ProbeData(
@@ -233,6 +237,11 @@ def _probe(
         history=_history(probe, start),
         row_history=_row_history(probe, manifest, start, duration_ns),
     )
+
+
+def _has_gone_back(probe: ProbeState, start: _ProbeTotals) -> bool:
+    """Whether a counter is lower than at the start: then the probe was loaded again, and counts from 0."""
+    return any(counter.count.total < start.counters.get(name, 0) for name, counter in probe.counters.items())
 
 
 def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int) -> Counter:

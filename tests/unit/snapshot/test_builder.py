@@ -175,6 +175,20 @@ def test_a_restarted_collector_is_said_and_its_counts_are_its_own(
     assert "started again" in (probe.why or "")
 
 
+def test_a_probe_that_was_attached_again_is_said_and_its_counts_are_its_own(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    """The governor detached it, and brought it back. A count below 0 could not even be read again."""
+    interval(stream, 70, 70)
+    start = builder.totals(stream.state)
+    interval(stream, 5, 5, row_total=80)
+    probe = take(stream, manifests, start).probes["p"]
+    assert (probe.counters["drops"].total, probe.ledger, probe.cost["submitted"]) == (5, {"missed": 5}, 5)
+    assert probe.tables["drops"][0]["count"] == 80, "also where the new count is above the old one"
+    assert (probe.status, probe.why) == ("degraded", builder.PROBE_RESTARTED)
+    assert probe.cost["run_count"] == 1000, "what it cost is of the whole time"
+
+
 def test_a_probe_that_cannot_run_has_no_figures_but_a_reason(stream: Stream, manifests: dict[str, Manifest]) -> None:
     stream.status("unsupported", why="no such tracepoint", help="Linux 5.17 or later")
     stream.end()
