@@ -36,6 +36,8 @@ LEAST = "It is never less than 5 % (p90 and mean 10 %, p99 20 %, a gauge 40 %)"
     Stated(significance.EFFECTIVE_SAMPLES, 2000, PAGE, "At most 2000 of them are taken as independent."),
     Stated(compare.FALSE_DISCOVERIES, 0.01, PAGE, "is set by Benjamini and Hochberg at 1 %"),
     Stated(compare.MIN_SHARE, 0.05, PAGE, "must also change by a twentieth of its table's total"),
+    Stated(compare.LEAST_SHARE, 0.001, PAGE, "now they take 0.1 % of the packets of their device or more"),
+    Stated(compare.MUCH_SHARE, 0.01, PAGE, "They take 1 % more of the packets of their device."),
     Stated(compare.MAX_UNCERTAIN, 10, PAGE, "is listed after the findings (at most ten), with `significant`"),
 )
 def test_a_constant_is_the_one_that_the_page_names(one: Stated) -> None:
