@@ -36,10 +36,11 @@ _OVS_DEVICES = ("bridge", "port", "interface")
 _DEVICE_FACTS = ("master", "bridge", "tap")
 """Properties whose value is the name of a device."""
 _FIXED = frozenset({
-    "schema", "level", "kind", "role", "by", "word", "verdict", "cause", "unit", "probe", "name", "stage", "action",
+    "schema", "level", "kind", "role", "by", "word", "verdict", "cause", "unit", "probe", "name", "stage",
     "probes", "began", "ended", "not_measured_since", "created",
 })  # fmt: skip
-"""Keys of incidents, of the governor's actions, of balances, places and pings whose values are words of netconsole."""
+"""Keys of incidents, of the governor's actions, of balances, places and pings whose values are words of netconsole. Not
+``action``: that of an escalation has the device and the addresses to which it narrowed."""
 _PROCESS = re.compile(r"(.*?)(?:/\d+| \(\d+\))?$", re.DOTALL)
 _KERNEL_THREADS = re.compile(
     r"(vhost-\d+|ksoftirqd|kworker|swapper|migration|napi|irq|rcu\w*|kthreadd|idle)\b.*|\?|unknown", re.DOTALL

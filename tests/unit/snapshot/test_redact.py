@@ -67,7 +67,8 @@ def secret_document(seed: int = 1) -> dict[str, Any]:
     for name in ("web-07", "db/master", "customer-x"):
         document["facts"][key("vm", name, "net", 0, "tap")] = {"value": "vnet3", "source": "", "volatile": True}
     document["facts"]["netns/4026532017/process"] = {"value": "payments-db", "source": "", "volatile": True}
-    document["governor"] = [{"because": everything}]
+    # An escalation says there to which device or address it narrowed the probe.
+    document["governor"] = [{"because": everything, "action": f"details of address=192.0.2.17 {everything}"}]
     return document
 
 
