@@ -14,7 +14,8 @@ from netconsole.escalation.escalator import MAX_FILES, OVER_FOR, START_LIMIT_S, 
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
-from tests.unit.escalation.test_escalator import KEY, MANIFESTS, NAME, PROFILE, QUIET, RULE, FakeSession
+from netconsole.telemetry import frames
+from tests.unit.escalation.test_escalator import KEY, MANIFESTS, NAME, PROFILE, QUIET, RULE, SECOND_NS, FakeSession
 
 DETAILS = NAME + SUFFIX
 
@@ -214,4 +215,37 @@ def test_details_have_the_knobs_that_the_probe_runs_with(tmp_path: Path) -> None
     [request] = session.loaded
     assert (request.knobs["rows_per_s"], request.knobs["events_per_s"]) == (3, RULE.events_per_s)
     assert set(request.knobs) <= set(MANIFESTS[NAME].knobs)
+    escalator.close()
+
+
+@pytest.mark.parametrize(("is_cut", "end"), [(False, ""), (True, "; the end is missing, there were too many frames")])
+def test_files_are_told_with_what_they_lack(is_cut: bool, end: str, tmp_path: Path) -> None:
+    session = FakeSession()
+    enforcer, escalator = follow(session, tmp_path)
+    session.second(drops=200)
+    escalator._flight._cut = is_cut
+    escalator.close()
+    told = enforcer.actions[-1]
+    assert told.action.startswith(f"snapshot {NAME}-") and told.action.endswith(".json")
+    assert told.because == f"in {tmp_path}, with the frames around it as .ncrec{end}"
+
+
+def test_frames_are_kept_for_the_rule_that_wants_most(tmp_path: Path) -> None:
+    session = FakeSession()
+    rules = [RULE, replace(RULE, keep_s=30.0), replace(RULE, keep_s=5.0)]
+    _, escalator = follow(session, tmp_path, replace(PROFILE, escalations=rules))
+    assert escalator._flight._keep_ns == 30 * SECOND_NS
+    escalator.close()
+
+
+def test_samples_of_earlier_details_are_not_those_of_an_investigation(tmp_path: Path) -> None:
+    session = FakeSession()
+    enforcer, escalator = follow(session, tmp_path, QUIET)
+    session.frame(frames.Event, probe=DETAILS, name="drop", fields={"device": "tap0"})
+    escalator.investigate(NAME, KEY)
+    session.frame(frames.Event, probe=DETAILS, name="drop", fields={"device": "tap0"})
+    session.second()
+    one = escalator.investigation
+    assert one is not None and (one.samples, one.others) == (1, 0)
+    assert enforcer.actions[0].at_s == 2.0, "the interval that had ended"
     escalator.close()
