@@ -119,6 +119,23 @@ def test_a_full_conntrack_table_is_not_called_a_firewall(manifests: dict[str, Ma
     ]
 
 
+def nic(counter: str, total: int, kind: str = "loss") -> CountedRow:
+    labels = {"device": "eth0", "counter": counter, "class": kind, "meaning": "words"}
+    return row(("nic_counters", "losses", "count"), total, 10.0, **labels)
+
+
+def test_what_the_nic_names_is_not_told_again_by_its_device(manifests: dict[str, Manifest]) -> None:
+    rows = [nic("rx_missed_errors", 100), nic("rx_crc_errors", 40), nic("rx_prioN_discards", 90, "part")]
+    rows += [links("rx_drops", 100, 10.0), links("rx_errors", 90, 10.0)]
+    found = drop_places(rows, manifests)
+    assert sorted(told(found)) == [
+        ("driver", "eth0", 50),
+        ("nic", "eth0 rx_crc_errors", 40),
+        ("nic", "eth0 rx_missed_errors", 100),
+    ]
+    assert {"link_rates", "nic_counters"} == {one.family.probe for place in found for one in place.rows}
+
+
 def test_a_timeout_of_fragments_is_counted_once(manifests: dict[str, Manifest]) -> None:
     counters = [counter("IpReasmFails", 2), counter("IpReasmTimeout", 2)]
     assert told(drop_places(counters, manifests)) == [("protocol", "IpReasmFails", 2)]
