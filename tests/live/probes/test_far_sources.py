@@ -13,6 +13,7 @@ from netconsole.host.reach import line_of
 from netconsole.sources import facts
 from netconsole.sources.base import FULL_EVERY, FrameMaker, Source
 from netconsole.sources.links import Links
+from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.protocol_counters import ProtocolCounters
 from netconsole.sources.sockets import SocketGroups
@@ -20,6 +21,7 @@ from netconsole.sources.softnet import Softnet
 from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry.frames import AnyFrame, Row, Table
 from netconsole_collector.primitives import ethtool, exchange, files, inside, netlink
+from tests.live.probes.test_nic_counters import DROP_ALL
 from tests.support.far_host import NearHost
 from tests.support.live.network import SEND_FRAMES, run
 
@@ -199,6 +201,26 @@ def test_protocols_count_in_the_namespaces_of_the_far_host(far: Far, target: Far
     found = read(counters, target)["counters"]
     assert {row.labels["netns"] for row in found} == {"host"}
     assert {row.labels["counter"]: row.counts["count"].total > 0 for row in found}["UdpNoPorts"]
+
+
+def test_nics_count_on_the_far_host(far: Far, target: FarTarget) -> None:
+    nics = NicCounters(target)
+    nics.open()
+    words = [*far.enter, "python3", "-c", DROP_ALL, "farpeer"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as dropping:
+        assert dropping.stdout
+        if dropping.stdout.readline() != "ready\n":
+            pytest.skip("cannot run here: no XDP program could be attached")
+        read(nics, target)
+        frames = "".join(f"{'ff' * 6}0200000000aa88b5{'00' * 46}\n" for _ in range(SOME))
+        run(*far.enter, "python3", "-c", SEND_FRAMES, "fareth", input=frames)
+        while not (found := read(nics, target)["losses"]):
+            pass  # intervals are so short here that NICs are not read in each
+        dropping.communicate()
+    (row,) = found
+    assert (row.labels["device"], row.labels["counter"]) == ("farpeer", "rx_queue_N_xdp_drops")
+    assert row.counts["count"].delta == SOME
+    nics.close()
 
 
 def test_open_vswitch_is_asked_through_its_far_control_socket(target: FarTarget) -> None:
