@@ -15,7 +15,8 @@ from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from netconsole.snapshot import builder
 from netconsole.snapshot.balance_watch import BalanceWatch
-from netconsole.snapshot.document import BalanceData
+from netconsole.snapshot.document import BalanceData, DropPlaceData
+from tests.live.probes.test_protocol_losses import GROUPS, prepared, provoke
 from tests.support.live.network import Namespace, SleepingReceiver, Wire, send_frames, send_udp
 
 pytestmark = pytest.mark.starting
@@ -100,12 +101,23 @@ class Balanced:
                     return one
         raise AssertionError(f"no {lost} lost at {stage} {device} {netns}: {found}")
 
-    def died(self, namespace: Namespace) -> list[int]:
-        """Packets of each place of the ranked list that lies in this namespace."""
+    def places(self, namespace: Namespace) -> list[DropPlaceData]:
+        """The places of the ranked list that lie in this namespace."""
         with self.session.view() as state:
             taken = builder.build(state, self._manifests, self._profile, self._since)
-        places = places_of(taken, self._manifests)
-        return sorted(one.total for one in places if f"netns {namespace.name}" in one.where)
+        return [one for one in places_of(taken, self._manifests) if f"netns {namespace.name}" in one.where]
+
+    def died(self, namespace: Namespace) -> list[int]:
+        """Packets of each of these places."""
+        return sorted(one.total for one in self.places(namespace))
+
+    def until_counted(self, namespace: Namespace, counter: str) -> None:
+        """Wait until the kernel has counted it."""
+        for _ in range(MOST_INTERVALS):
+            self.settle()
+            if self.has("protocol_counters", "counters", counter=counter, netns=namespace.name):
+                return
+        raise AssertionError(f"{counter} was not counted")
 
     def told(self, stage: str, netns: str) -> BalanceData:
         """As the console shows it: since the probe began."""
@@ -182,6 +194,25 @@ def test_it_closes_where_probes_see_and_is_open_where_a_driver_counts_alone(made
     assert balanced.died(lossy.wire.b) == sorted([before, SOME])
     assert balanced.died(lossy.shaped.a) == [SOME]
     assert balanced.died(lossy.apart) == sorted([ring_full, 3 * SOME])
+
+
+def test_what_several_sources_count_of_one_packet_is_one_line_of_the_list(made: tuple[Balanced, Lossy]) -> None:
+    """Headers, checksums, routes, fragments, policies, queues: each packet that died is in one place of the list."""
+    balanced, lossy = made
+    balanced.begin()
+    sent = 0
+    for name, group in GROUPS.items():
+        if not group.is_ipv6 and not group.listens:  # IPv6 talks by itself, and listeners accept some
+            with prepared(lossy.wire, group):
+                sent += provoke(lossy.wire, group)
+                if name == "IPv4 fragments":
+                    balanced.until_counted(lossy.wire.b, "IpReasmTimeout")
+    for _ in range(MOST_INTERVALS):  # a loss that no packet tells of is in the last group: then all counters were read
+        if sum(balanced.died(lossy.wire.b)) == sent:
+            return
+        balanced.settle()
+    told = [f"{one.total} {one.stage} {one.where}: {one.why} {one.probes}" for one in balanced.places(lossy.wire.b)]
+    raise AssertionError(f"{sent} died, and the list has\n" + "\n".join(told))
 
 
 def test_it_is_open_by_what_a_filter_hides_and_by_all_when_the_probe_is_detached(made: tuple[Balanced, Lossy]) -> None:
