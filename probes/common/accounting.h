@@ -11,14 +11,23 @@
 #define nc_add(counter, n) __sync_fetch_and_add((counter), (n))
 #endif
 
-/* Counters of the manifest. Only one program writes a slot. */
+/* Counters of the manifest. */
 BPF_PERCPU_ARRAY(nc_counters, u64, 32);
 
+/* Only one program writes this slot. */
 static inline void nc_count(u32 slot)
 {
     u64 *counter = nc_counters.lookup(&slot);
     if (counter)
         nc_add(counter, 1);
+}
+
+/* For a slot that several programs write: on a kernel that preempts its own code, one of two on functions may interrupt the other. */
+static inline void nc_count_shared(u32 slot)
+{
+    u64 *counter = nc_counters.lookup(&slot);
+    if (counter)
+        __sync_fetch_and_add(counter, 1);
 }
 
 enum nc_ledger_slot {

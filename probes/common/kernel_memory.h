@@ -42,6 +42,33 @@ static inline void *nc_pointer(u64 value)
 }
 #define NC_ARG(n) nc_pointer(ctx->args[n])
 
+/* A program on a function of the kernel, at its entry or return, begins with `int name(void *ctx)`. Whether it is an fentry or a kprobe
+ * program is decided when it is loaded, and so is where its arguments are (kernel/function_hooks.py): the source compiles a call of these
+ * numbers, and the collector puts one load in its place. NC_PARAMETER(n) is the n-th argument (from 0), at the entry; NC_RESULT what
+ * the function returns, at its return; NC_FUNCTION its address. Such programs read the kernel by NC_READ alone.
+ *
+ * A kprobe's program is skipped while any other one runs on its CPU, an fentry program only while it runs itself. So working memory per
+ * CPU belongs to one program, and a counter that several programs add to is added to by one instruction. */
+static u64 (*nc_parameter_0)(void *ctx) = (void *)0x7fffffe0;
+static u64 (*nc_parameter_1)(void *ctx) = (void *)0x7fffffe1;
+static u64 (*nc_parameter_2)(void *ctx) = (void *)0x7fffffe2;
+static u64 (*nc_parameter_3)(void *ctx) = (void *)0x7fffffe3;
+static u64 (*nc_parameter_4)(void *ctx) = (void *)0x7fffffe4;
+static u64 (*nc_parameter_5)(void *ctx) = (void *)0x7fffffe5;
+static u64 (*nc_function_result)(void *ctx) = (void *)0x7fffffe6;
+static u64 (*nc_function_address)(void *ctx) = (void *)0x7fffffe7;
+#define NC_PARAMETER(n) nc_number(nc_parameter_##n(ctx))
+
+/* The verifier knows what the arguments of fentry point to, and then refuses what is done with their addresses as numbers: hashing them.
+ * To it, a pointer that was negated is a number. */
+static inline void *nc_number(u64 value)
+{
+    asm volatile("%0 = -%0\n%0 = -%0" : "+r"(value));
+    return (void *)value;
+}
+#define NC_RESULT nc_function_result(ctx)
+#define NC_FUNCTION nc_function_address(ctx)
+
 /* Text in a key, eight bytes at a time: NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0). No string constant is needed. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define NC_CHAR(c, n) ((u64)(c) << (8 * (n)))

@@ -90,7 +90,7 @@ def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[st
         refused = _refused(answer["state"], answer["why"], missing)
         refused.update(help=answer["help"], detail=answer["detail"])
         return refused
-    attached = [{"name": one["name"], "attach": one["attach"], "tried": []} for one in answer["programs"]]
+    attached = [_attached(one) for one in answer["programs"]]
     for program in answer["programs"]:
         os.close(program["link"])
         os.close(program["program"])
@@ -99,6 +99,12 @@ def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[st
     why = "; ".join("{} is not measured".format(one["measures"]) for one in answer["missing"]) or None
     state = "degraded" if missing else "attached"
     return {"state": state, "why": why, "help": None, "types": answer["types"], "programs": attached + missing}
+
+
+def _attached(program: Json) -> Json:
+    """ "tried" are the cheaper kinds of program on the same function, and why the kernel has refused them."""
+    tried = [{"point": one["point"], "why": one["why"]} for one in program["refused"]]
+    return {"name": program["name"], "attach": program["attach"], "tried": tried}
 
 
 def _answer(job: Json, python: Optional[str]) -> Json:

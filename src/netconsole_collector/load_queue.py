@@ -44,7 +44,7 @@ class LoadQueue:
 
     def job_of(self, load: Load) -> Json:
         """The job of a load (compile/worker.py)."""
-        job = {key: load.command.get(key) for key in ("spec", "source", "config", "compiled")}
+        job = {key: load.command.get(key) for key in ("spec", "source", "config", "compiled", "kprobes")}
         job.update(cpus=cpus.nr_cpu_ids(), ring=self._has_ring_buffer, keep_in=self._keep_in)
         return job
 

@@ -54,6 +54,8 @@ class InsideProcess:
 class InsideMeasurement(Measurement):
     """Probes on the hypervisor, by the collector as it ships."""
 
+    kprobes = False
+    """Whether programs on functions are kprobes, even where the kernel lets them be fentry programs."""
     limit_s = 400.0  # five probes to compile, on an emulated machine that shares its two cores with two more
 
     def __init__(self, hypervisor: Hypervisor) -> None:
@@ -65,6 +67,7 @@ class InsideMeasurement(Measurement):
 
     def command(self, **command: object) -> frames.Reply:
         if command["command"] == "load":
+            command.setdefault("kprobes", self.kprobes)
             bring(self._hypervisor, [command])
         return super().command(**command)
 
@@ -82,10 +85,16 @@ class InsideMeasurement(Measurement):
             self.load(probe, mode, **knobs)
 
     def load_altered(
-        self, probe: str, right: str = "", wrong: str = "", points: Mapping[str, str] | None = None, number: int = 0
+        self,
+        probe: str,
+        right: str = "",
+        wrong: str = "",
+        points: Mapping[str, str] | None = None,
+        number: int = 0,
+        kprobes: bool = False,
     ) -> str:
         """Loads a shipped probe with one expression of its source replaced, or with programs (by name) attached to one
-        of their `points` alone; returns the name that it goes by, which has the `number`."""
+        of their `points` alone, or on functions by `kprobes` alone; returns its name, which has the `number`."""
         manifest = catalogue.shipped(probe)
         source = manifest.code()
         assert right in source
@@ -99,6 +108,7 @@ class InsideMeasurement(Measurement):
             probe=name,
             spec=spec,
             source=source.replace(right, wrong) if right else source,
+            kprobes=kprobes,
         )
         assert reply.ok, reply.error
         return name

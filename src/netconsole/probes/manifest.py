@@ -268,6 +268,8 @@ class Manifest:
     """Entries of the ledger that mean something else here than is usual."""
     directory: Path
     raw: Mapping[str, object]
+    btf_modules: tuple[str, ...] = ()
+    """Kernel modules whose types it names, and whose functions it attaches to."""
 
     def code(self) -> str:
         """The text of probe.bpf.c with all that it includes; empty for a probe that is not BPF. Raises BadInput."""

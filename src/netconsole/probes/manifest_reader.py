@@ -43,7 +43,7 @@ SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
     "process", "socket", "mac", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
 )  # fmt: skip
-POINTS = ("raw_tracepoint", "tracepoint", "fentry", "fexit", "kprobe", "kretprobe")
+POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
 COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us", "flows_one_in")
 MAX_WORD = 24
@@ -70,7 +70,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
     if name != directory.name:
         probe.wrong("name", f'expected "{directory.name}", the name of its directory')
     source = probe.text("source", "bpf", SOURCES)
-    probe.texts("btf_modules")
+    btf_modules = tuple(probe.texts("btf_modules"))
     module = probe.text("module", "")
     if module and _MODULE.fullmatch(module) is None:
         probe.wrong("module", f"expected the name of a kernel module, such as vhost_net, found {shown(module)}")
@@ -114,6 +114,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         losses=_losses(root.table("losses")),
         directory=directory,
         raw=document,
+        btf_modules=btf_modules,
     )
 
 

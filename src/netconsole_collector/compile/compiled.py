@@ -12,6 +12,17 @@ _LOAD_64, _MAP = 0x18, 1
 """BPF_LD | BPF_IMM | BPF_DW, and BPF_PSEUDO_MAP_FD as its source register (include/uapi/linux/bpf.h)."""
 
 
+class AttachTarget(NamedTuple):
+    """What a BTF-typed program is loaded for: a tracepoint, or a function."""
+
+    id: int
+    """In the kernel's numbering; 0: its BTF does not have it."""
+    module: str = ""
+    """The module whose BTF has it; empty: vmlinux."""
+    parameters: int = 0
+    """How many a function has."""
+
+
 class Compiled(NamedTuple):
     """It holds no descriptor, so it can be kept in a file."""
 
@@ -26,18 +37,18 @@ class Compiled(NamedTuple):
     """Where the kernel's types came from: btf or headers."""
     direct: bool
     """Whether it is for BTF-typed programs, which read kernel structures without a helper."""
-    targets: Dict[str, int]
-    """Attach point → BTF id that a typed program is loaded for. 0: there is none."""
+    targets: Dict[str, AttachTarget]
+    """By the attach point, as the manifest has it."""
     misfits: Dict[str, str]
     """What a program expects of a function (prototypes.expected) → why the function is not that."""
     rdonly_cast: int
     """BTF id of the kernel function bpf_rdonly_cast. 0: there is none."""
 
 
-def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, int]) -> bool:
+def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, AttachTarget]) -> bool:
     """Whether the first attach point of a program allows a BTF-typed raw tracepoint."""
     point = entry["attach"][0]["point"]
-    return attach.parse(point).kind == "raw_tracepoint" and targets[point] != 0
+    return attach.parse(point).kind == "raw_tracepoint" and targets[point].id != 0
 
 
 def make_maps(compiled: Compiled) -> Dict[str, int]:
@@ -70,4 +81,5 @@ def decode(text: bytes) -> Compiled:
     document = json.loads(text.decode())
     document["functions"] = {name: base64.b64decode(code) for name, code in document["functions"].items()}
     document["maps"] = {name: bpf_maps.MapInfo(*fields) for name, fields in document["maps"].items()}
+    document["targets"] = {point: AttachTarget(*fields) for point, fields in document["targets"].items()}
     return Compiled(**document)

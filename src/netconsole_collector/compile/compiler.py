@@ -6,7 +6,7 @@ import sys
 from typing import Any, Dict, List, Optional, Set
 
 from netconsole_collector.compile import captured_output, kernel_reads
-from netconsole_collector.compile.compiled import Compiled, can_be_typed, with_maps
+from netconsole_collector.compile.compiled import AttachTarget, Compiled, can_be_typed, with_maps
 from netconsole_collector.compile.definitions import definitions
 from netconsole_collector.compile.pretended_maps import PretendedMaps
 from netconsole_collector.compile.refused import ProbeRefused, no_maps
@@ -42,6 +42,7 @@ class Compiler:
         self._memlock = memlock
         self._facts: Dict[str, int] = {}
         self._btf: Optional[btf.Btf] = None
+        self._modules: List[str] = []
         self._prologue = ""
         self._drop_reasons: Dict[str, str] = {}
         self._directory: Optional[str] = None
@@ -56,7 +57,7 @@ class Compiler:
                 pass  # BCC makes maps: who may not will be told
         try:
             self._types = self._kernel_types()
-            self._targets = {one["point"]: self._btf_id(attach.parse(one["point"])) for one in self._alternatives}
+            self._targets = {one["point"]: self._target(attach.parse(one["point"])) for one in self._alternatives}
         except BaseException:
             self.close()
             raise
@@ -109,7 +110,8 @@ class Compiler:
         if not os.path.exists(path):
             self._real_headers(used)
             return "headers"
-        types = self._btf = btf.Btf(path, btf.module_paths(typed_modules(self.spec), os.path.dirname(path)))
+        self._modules = btf.module_paths(typed_modules(self.spec), os.path.dirname(path))
+        types = self._btf = btf.Btf(path, self._modules)
         taken = source_names.bcc_names() | source_names.defined(source) | header_tree.type_names()
         text = kernel_types.header(types, used, taken)
         facts = kernel_types.facts(types, used)
@@ -188,13 +190,18 @@ class Compiler:
                     found[prototypes.expected(name, takes)] = problem
         return found
 
-    def _btf_id(self, point: attach.Point) -> int:
-        """The BTF id of a tracepoint or function of vmlinux; 0 when there is none."""
+    def _target(self, point: attach.Point) -> AttachTarget:
+        """A tracepoint of vmlinux, or a function of vmlinux or of a module."""
         if self._btf is None:
-            return 0
+            return AttachTarget(0)
         if point.kind == "raw_tracepoint":
-            return self._btf.vmlinux_id("btf_trace_" + point.name, btf.TYPEDEF)
-        return self._btf.vmlinux_id(point.name, btf.FUNC)
+            return AttachTarget(self._btf.vmlinux_id("btf_trace_" + point.name, btf.TYPEDEF))
+        found = self._btf.named(point.name, (btf.FUNC,))
+        if not found:
+            return AttachTarget(0)
+        identifier, part = self._btf.own_id(found[0])
+        module = os.path.basename(self._modules[part - 1]) if part else ""
+        return AttachTarget(identifier, module, len(self._btf.parameter_types(found[0])))
 
     def _rdonly_cast(self) -> int:
         if self._btf is None or "HAVE_bpf_rdonly_cast" not in self._facts:

@@ -1,8 +1,8 @@
 """The compile worker: loads and attaches one probe, hands all descriptors to the collector, and ends.
 
-A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh"} (docs/design/collector.md). For another
-kernel there are also its "btf" and "release" (in tests its "headers") with "compile_only", and "plain": no BTF-typed
-programs. A module then counts as loaded when it is among "modules", or its BTF lies beside that of vmlinux.
+A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh", "kprobes"} (docs/design/collector.md). For
+another kernel there are also its "btf" and "release" (in tests its "headers") with "compile_only", and "plain": no
+BTF-typed programs. A module then counts as loaded when it is among "modules", or its BTF lies beside that of vmlinux.
 
 The worker lives for less than a second, and the memory of a compile (over 100 MB) goes with it. Compiled programs are
 kept, and loaded again without a compile. job.py starts the worker with two descriptors: a file with the job, and a
@@ -22,11 +22,12 @@ import traceback
 from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector.compile import captured_output
+from netconsole_collector.compile.attaching import attached_at
 from netconsole_collector.compile.compiled import Compiled, can_be_typed, make_maps, with_maps
 from netconsole_collector.compile.refused import ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, loading, modules
 from netconsole_collector.kernel.parent import on_parents_death
-from netconsole_collector.types import btf, header_tree, prototypes
+from netconsole_collector.types import btf
 
 _STDOUT = 1
 MAX_DESCRIPTORS = 253
@@ -83,6 +84,7 @@ class Worker:
         self.spec: Json = dict(job["spec"], programs=[one for one in job["spec"]["programs"] if _applies(one, job)])
         self.descriptors: List[int] = []
         self._memlock = True
+        self._may_be_typed = attach.has_kprobes() and not job.get("kprobes")
 
     def run(self) -> Json:
         """The answer: {"ok": true, …} or {"ok": false, "state", "why", "help", "detail"}. Never raises."""
@@ -222,41 +224,27 @@ class Worker:
     def _attach_one(
         self, compiled: Compiled, codes: Dict[str, bytes], name: str, choices: List[Json], direct: bool
     ) -> Tuple[Optional[Json], List[Json]]:
-        """Attaches the first alternative that works. Returns the program or None, and what was tried before."""
+        """Attaches the first alternative that works. Returns the program or None, and what was tried before.
+
+        An attached program has "refused": the cheaper kinds of program on the same function, and why they were not.
+        """
         tried: List[Json] = []
         for alternative in choices:
-            point_text, function = alternative["point"], alternative["function"]
-            try:
-                point = attach.parse(point_text)
-                when = alternative.get("when")
-                if when and when not in compiled.facts:
-                    raise attach.CannotAttach("this kernel has no {}".format(re.sub(r"^(HAVE|NARGS)_", "", when)))
-                attach.check(point)
-                misfit = compiled.misfits.get(prototypes.expected(point.name, alternative.get("takes", [])))
-                if misfit:
-                    raise attach.CannotAttach(misfit)
-                if function not in codes:
-                    raise attach.CannotAttach("function {} is not compiled on this kernel".format(function))
-                typed = direct or point.kind in ("fentry", "fexit")
-                target = compiled.targets[point_text] if typed else None
-                program = _load_program(function, codes[function], point.kind, target, compiled.rdonly_cast)
+            refused: List[Json] = []
+            for point in attach.kinds_of(attach.parse(alternative["point"]), self._may_be_typed):
                 try:
-                    link = attach.attach(point, program, typed)
-                except attach.CannotAttach:
-                    os.close(program)
-                    raise
-            except (attach.CannotAttach, ValueError) as error:
-                tried.append({"point": point_text, "why": str(error), "detail": ""})
-            except loading.LoadRefused as error:
-                tried.append({"point": point_text, "why": "{}: {}".format(function, error), "detail": error.log})
-            else:
-                attached = {
-                    "name": name,
-                    "attach": point_text,
-                    "program": self._hand_over(program),
-                    "link": self._hand_over(link),
-                }
-                return attached, tried
+                    program, link = attached_at(compiled, codes, alternative, point, direct)
+                except attach.CannotAttach as error:
+                    refused.append({"point": attach.text(point), "why": str(error), "detail": ""})
+                except loading.LoadRefused as error:
+                    why = "{}: {}".format(alternative["function"], error)
+                    refused.append({"point": attach.text(point), "why": why, "detail": error.log})
+                else:
+                    attached: Json = {"name": name, "attach": attach.text(point), "refused": refused}
+                    attached.update(program=self._hand_over(program), link=self._hand_over(link))
+                    return attached, tried
+            # A function that there is not is refused in the same words for each kind: the last one says enough.
+            tried.extend(one for one in refused if one is refused[-1] or one["why"] != refused[-1]["why"])
         return None, tried
 
     def _hand_over(self, fd: int) -> int:
@@ -281,18 +269,6 @@ def _applies(entry: Json, job: Json) -> bool:
     if job.get("btf"):
         return bool(btf.module_paths([entry["module"]], os.path.dirname(job["btf"])))
     return modules.is_loaded(entry["module"])
-
-
-def _load_program(function: str, code: bytes, kind: str, target: Optional[int], rdonly_cast: int) -> int:
-    """The program's descriptor. With a ``target`` (BTF id) it is BTF-typed. Raises loading.LoadRefused."""
-    if target is None:
-        plain = {"raw_tracepoint": loading.RAW_TRACEPOINT, "tracepoint": loading.TRACEPOINT}
-        version = header_tree.version_code(os.uname().release)
-        return loading.load(function, code, plain.get(kind, loading.KPROBE), version=version)
-    if rdonly_cast:
-        code = loading.link(code, {loading.RDONLY_CAST: rdonly_cast})
-    typed = {"fentry": loading.TRACE_FENTRY, "fexit": loading.TRACE_FEXIT}
-    return loading.load(function, code, loading.TRACING, typed.get(kind, loading.TRACE_RAW_TP), target)
 
 
 def _missing_refusal(missing: List[Json]) -> ProbeRefused:

@@ -1,4 +1,6 @@
-"""Attaches a loaded program to an attach point written as in a manifest: "raw_tracepoint:kfree_skb".
+"""Attaches a loaded program to an attach point: "raw_tracepoint:kfree_skb", "fentry:tun_net_xmit".
+
+A manifest says "entry:FUNCTION" or "return:FUNCTION". There are two kinds of programs for each (:func:`kinds_of`).
 
 It uses the system calls themselves, and writes nothing to tracefs. An attachment is one descriptor. It ends when the
 last copy of the descriptor is closed.
@@ -14,9 +16,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from netconsole_collector.kernel import syscalls
 
-_FORM = re.compile(r"raw_tracepoint:\w+|tracepoint:\w+:\w+|(?:fentry|fexit|kprobe|kretprobe):[\w.]+")
+_FORM = re.compile(r"raw_tracepoint:\w+|tracepoint:\w+:\w+|(?:entry|return|fentry|fexit|kprobe|kretprobe):[\w.]+")
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PMU = "/sys/bus/event_source/devices/{}"
+
+TYPED, BY_KPROBE = ("fentry", "fexit"), ("kprobe", "kretprobe")
+_KINDS = {"entry": (TYPED[0], BY_KPROBE[0]), "return": (TYPED[1], BY_KPROBE[1])}
+"""Of programs on a function, the cheaper kind first."""
+_WRITTEN = {kind: written for written, kinds in _KINDS.items() for kind in kinds}
 
 _RAW_TRACEPOINT_OPEN = 17
 _PERF_TYPE_TRACEPOINT = 2
@@ -41,10 +48,29 @@ class Point(NamedTuple):
 def parse(text: str) -> Point:
     """Raises ValueError; the message has the expected form."""
     if not _FORM.fullmatch(text):
-        forms = "raw_tracepoint:NAME, tracepoint:CATEGORY:NAME, fentry:FUNCTION, fexit:…, kprobe:SYMBOL, kretprobe:…"
+        forms = "raw_tracepoint:NAME, tracepoint:CATEGORY:NAME, entry:FUNCTION, return:…, fentry:…, fexit:…, kprobe:…"
         raise ValueError("attach point {!r}: expected one of {}".format(text, forms))
     words = text.split(":")
     return Point(words[0], words[1] if len(words) == 3 else "", words[-1])
+
+
+def text(point: Point) -> str:
+    """The inverse of :func:`parse`."""
+    return ":".join(part for part in point if part)
+
+
+def kinds_of(point: Point, typed: bool = False) -> List[Point]:
+    """The points to try for one of a manifest, the cheapest first. ``typed``: also by fentry and fexit."""
+    kinds = _KINDS.get(point.kind)
+    if kinds is None:
+        return [point]
+    return [point._replace(kind=kind) for kind in (kinds if typed else kinds[1:])]
+
+
+def written(point: str) -> List[str]:
+    """How a manifest may have named the point where a program is attached."""
+    kind, _, name = point.partition(":")
+    return [point, "{}:{}".format(_WRITTEN[kind], name)] if kind in _WRITTEN else [point]
 
 
 def tracefs() -> Optional[str]:
@@ -57,7 +83,7 @@ def has_kprobes() -> bool:
 
 
 def without_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """On a kernel without kprobes: the required programs of a manifest that can only be kprobes, and why they fail.
+    """On a kernel without kprobes: the required programs of a manifest that need functions, and why they fail.
 
     This is known before anything is compiled. It is also a better reason than that types of modules are missing.
     """
@@ -65,12 +91,15 @@ def without_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def needing_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The required programs that can only be kprobes, with what is to be said of them where there are none."""
+    """The required programs on functions alone, with what is to be said of them where there are no kprobes.
+
+    Without kprobes fentry is not tried either: no kernel at hand has the one without the other.
+    """
     missing = []
     for program in programs:
-        points = [alternative["point"] for alternative in program["attach"]]
-        if program.get("required", True) and all(parse(point).kind in ("kprobe", "kretprobe") for point in points):
-            tried = [{"point": point, "why": NO_KPROBES, "detail": ""} for point in points]
+        points = [kinds_of(parse(alternative["point"]))[-1] for alternative in program["attach"]]
+        if program.get("required", True) and all(point.kind in BY_KPROBE for point in points):
+            tried = [{"point": text(point), "why": NO_KPROBES, "detail": ""} for point in points]
             missing.append({"name": program["name"], "measures": program["measures"], "tried": tried})
     return missing
 
@@ -79,12 +108,12 @@ def check(point: Point) -> None:
     """Raises CannotAttach for what can be known without a try. It is cheap, and the reason is better than an errno."""
     if point.kind == "tracepoint":
         _tracepoint_id(point)
-    elif point.kind in ("fentry", "fexit"):
+    elif point.kind in TYPED:
         if not _in_kallsyms(point.name):
             raise CannotAttach(
                 "no function {} in this kernel (inlined, renamed, or its module is not loaded)".format(point.name)
             )
-    elif point.kind in ("kprobe", "kretprobe"):
+    elif point.kind in BY_KPROBE:
         if not has_kprobes():
             raise CannotAttach(NO_KPROBES)
         if not _in_kallsyms(point.name):
@@ -105,7 +134,7 @@ def attach(point: Point, program_fd: int, typed: bool = False) -> int:
         kind = int(_read(_PMU.format("kprobe/type")))
         return _perf_event(kind, _KRETPROBE if point.kind == "kretprobe" else 0, point.name, program_fd)
     except OSError as error:
-        raise CannotAttach("{}: {}".format(":".join(part for part in point if part), _reason(point, error))) from None
+        raise CannotAttach("{}: {}".format(text(point), _reason(point, error))) from None
 
 
 def _reason(point: Point, error: OSError) -> str:

@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import struct
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Tuple
 
 from netconsole_collector.kernel import syscalls
 
@@ -42,17 +42,29 @@ class LoadRefused(Exception):
         self.log = log
 
 
-def load(name: str, code: bytes, kind: int, attach_type: int = 0, attach_btf_id: int = 0, version: int = 0) -> int:
-    """The descriptor of the program. ``version`` is LINUX_VERSION_CODE, needed before 5.0. Raises LoadRefused."""
+def load(
+    name: str,
+    code: bytes,
+    kind: int,
+    attach_type: int = 0,
+    attach_btf_id: int = 0,
+    version: int = 0,
+    module_btf: int = 0,
+) -> int:
+    """The descriptor of the program. ``version`` is LINUX_VERSION_CODE, needed before 5.0. Raises LoadRefused.
+
+    ``module_btf`` is a descriptor of the BTF that has ``attach_btf_id``; 0: that of vmlinux.
+    """
+    target = (attach_type, attach_btf_id, module_btf)
     try:
-        return _load(name, code, kind, attach_type, attach_btf_id, version, None)
+        return _load(name, code, kind, target, version, None)
     except OSError as error:
         first = error
     log = None
     for size in _LOG_BYTES:
         log = ctypes.create_string_buffer(size)
         try:
-            return _load(name, code, kind, attach_type, attach_btf_id, version, log)
+            return _load(name, code, kind, target, version, log)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 break
@@ -78,11 +90,11 @@ def _load(
     name: str,
     code: bytes,
     kind: int,
-    attach_type: int,
-    btf_id: int,
+    target: Tuple[int, int, int],
     version: int,
     log: Optional["ctypes.Array[ctypes.c_char]"],
 ) -> int:
+    attach_type, btf_id, module_btf = target
     instructions = ctypes.create_string_buffer(code, len(code))
     licence = ctypes.create_string_buffer(b"GPL")
     attributes = struct.pack(
@@ -101,7 +113,7 @@ def _load(
         attach_type,
         *(0, 0, 0, 0, 0, 0, 0),  # the program's own BTF: for debuggers, not needed to load
         btf_id,
-        0,  # BTF of vmlinux
+        module_btf,
     )
     return syscalls.bpf(_PROG_LOAD, attributes)
 

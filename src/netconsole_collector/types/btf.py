@@ -304,6 +304,13 @@ class Btf:
         """The kernel's own id of a type of vmlinux, for attach_btf_id; 0 when there is none."""
         return next((i for i in self.named(name, (kind,)) if i < self._base_types), 0)
 
+    def own_id(self, identifier: int) -> Tuple[int, int]:
+        """The kernel's own id of a type, and whose it is: 0 is vmlinux, n the n-th of the modules."""
+        number = len(self._parts) - 1
+        while identifier < self._parts[number].first_id:
+            number -= 1
+        return identifier - self._parts[number].id_shift, number
+
     def enums_with(self, names: Set[str]) -> List[int]:
         """All enums, also anonymous ones, that have one of these enumerators."""
         wanted = [{o for n in names for o in self._offsets_of(n, part)} for part in range(len(self._parts))]
