@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -61,7 +61,7 @@ for line in sys.stdin:
     print(time.monotonic_ns() - start, flush=True)
 """
 EMPTY = """
-int on_entry(struct pt_regs *ctx) { return 0; }
+int on_entry(void *ctx) { return 0; }
 int on_tracepoint(struct bpf_raw_tracepoint_args *ctx) { return 0; }
 """
 
@@ -173,10 +173,12 @@ class Collector(InsideMeasurement):
                 attach = [{"point": one["point"], "function": function} for one in program["attach"]]
                 hooks[point] = {"name": f"hook{len(hooks)}", "required": True, "measures": point, "attach": attach}
         manifest = catalogue.load(CHECKOUT / "bench" / "probes" / "empty")
+        modules = {module for name in PROBES for module in catalogue.shipped(name).btf_modules}
+        about = {**cast("dict[str, Any]", manifest.raw["probe"]), "btf_modules": sorted(modules)}
         reply = self.command(
             command="load",
             probe="empty",
-            spec={**manifest.raw, "programs": list(hooks.values())},
+            spec={**manifest.raw, "probe": about, "programs": list(hooks.values())},
             source=behind_headers(EMPTY),
         )
         assert reply.ok, reply.error
@@ -275,6 +277,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=tuple(GROUPS), default=list(GROUPS))
     parser.add_argument("--keep", type=Path, required=True, help="file with the rounds of all runs, one a line")
+    parser.add_argument("--kprobes", action="store_true", help="no fentry and fexit, as where the kernel refuses them")
     parser.add_argument("--table", action="store_true", help="run nothing")
     options = parser.parse_args()
     if not options.table:
@@ -286,6 +289,7 @@ def main() -> None:
         with bed, Peer(bed.hypervisor) as peer:
             peer.refill(True)
             traffic, collector = Traffic(bed, peer), Collector(bed)
+            collector.kprobes = options.kprobes
             for title in options.only:
                 measure(collector, traffic, title, options.rounds, options.keep)
                 print(f"{title}: measured", flush=True)

@@ -38,30 +38,48 @@ static inline int kvm_kick_is_meant(struct _ioeventfd *one, u64 address, int len
 
 /* The eventfd whose interrupt this thread delivers: with interrupts off, or in a kernel worker bound to its CPU. */
 struct kvm_delivery {
-    u64 eventfd;
+    u64 eventfd;        /* 0: of a line that is not followed */
     u64 thread;
+    u64 awaited;
 };
-BPF_PERCPU_ARRAY(kvm_deliveries, struct kvm_delivery, 1);
+enum { KVM_AT_ONCE, KVM_DEFERRED, KVM_WAYS };   /* the first may come while the other one is noted, on the same CPU */
+BPF_PERCPU_ARRAY(kvm_deliveries, struct kvm_delivery, KVM_WAYS);
 
 /* Called for every line, and with 0 for one that is not followed: the interrupt accepted next in this thread is of that line. */
-static inline void kvm_deliver(u64 eventfd)
+static inline void kvm_deliver(u64 eventfd, u32 way)
 {
-    int zero = 0;
-    struct kvm_delivery *delivery = kvm_deliveries.lookup(&zero);
+    u32 at_once = KVM_AT_ONCE;
+    struct kvm_delivery *delivery = kvm_deliveries.lookup(&way), *earlier = kvm_deliveries.lookup(&at_once);
+    u64 thread = bpf_get_current_pid_tgid();
 
-    if (delivery) {
-        delivery->eventfd = eventfd;
-        delivery->thread = bpf_get_current_pid_tgid();
-    }
+    if (!delivery || !earlier)
+        return;
+    if (earlier->thread == thread)      /* what was to come at once has not come */
+        earlier->awaited = 0;
+    delivery->eventfd = eventfd;
+    delivery->thread = thread;
+    delivery->awaited = 1;
 }
 
-/* The delivery that this thread has begun. NULL: none. */
-static inline struct kvm_delivery *kvm_delivering(void)
+static inline struct kvm_delivery *kvm_begun(u32 way, u64 thread)
 {
-    int zero = 0;
-    struct kvm_delivery *delivery = kvm_deliveries.lookup(&zero);
+    struct kvm_delivery *delivery = kvm_deliveries.lookup(&way);
 
-    return delivery && delivery->eventfd && delivery->thread == bpf_get_current_pid_tgid() ? delivery : NULL;
+    return delivery && delivery->awaited && delivery->thread == thread ? delivery : NULL;
+}
+
+/* The eventfd whose interrupt this thread has begun to deliver; it is over then. 0: none that is followed. */
+static inline u64 kvm_delivered(void)
+{
+    u64 thread = bpf_get_current_pid_tgid();
+    struct kvm_delivery *delivery = kvm_begun(KVM_AT_ONCE, thread);
+
+    if (!delivery)
+        delivery = kvm_begun(KVM_DEFERRED, thread);
+    if (!delivery)
+        return 0;
+    delivery->awaited = 0;
+    return delivery->eventfd;
 }
 
 #endif /* KVM_DELIVERIES */

@@ -24,12 +24,23 @@ struct recent_tap {
     u64 ticks;
     struct nc_place place;
     u64 queue;
+    u64 sum;            /* of all the words before: where a thread can be preempted in a program, two may write here at once */
 };
 BPF_PERCPU_ARRAY(recent_taps, struct recent_tap, 1 << RECENT_BITS);
 
 static inline u32 recent_index(u64 number)
 {
     return (number * 0x9e3779b97f4a7c15ull) >> (64 - RECENT_BITS);  /* Fibonacci hashing */
+}
+
+static inline u64 recent_sum(struct recent_tap *recent)
+{
+    u64 *word = (void *)recent, sum = 0;
+
+#pragma unroll
+    for (u32 i = 0; i < offsetof(struct recent_tap, sum) / 8; i++)
+        sum = (sum ^ word[i]) * 0x9e3779b97f4a7c15ull;
+    return sum;
 }
 
 /* A queue of a tap is a tun_file; vhost knows its socket (drivers/net/tun.c). The device's table of queues must point to it.
@@ -40,15 +51,19 @@ static inline int tap_of_socket(struct tap_queue *tap, struct socket *sock)
     u32 index = recent_index((u64)sock);
     struct recent_tap *recent = recent_taps.lookup(&index);
     u64 ticks = nc_grant_ticks();
+    struct recent_tap found = {};
     struct tun_struct *tun;
     u16 queue;
 
     if (!recent)
         return -1;
     if (recent->socket == (u64)sock && recent->ticks == ticks) {
-        tap->queue = recent->queue;
-        tap->place = recent->place;
-        return 0;
+        struct recent_tap copy = *recent;
+
+        tap->queue = copy.queue;
+        tap->place = copy.place;
+        if (copy.socket == (u64)sock && copy.sum == recent_sum(&copy))
+            return 0;
     }
     tun = NC_READ(tfile, tun);
     queue = NC_READ(tfile, queue_index);
@@ -57,10 +72,12 @@ static inline int tap_of_socket(struct tap_queue *tap, struct socket *sock)
         return -1;
     tap->queue = queue;
     nc_place_of(&tap->place, NC_READ(tun, dev));
-    recent->socket = (u64)sock;
-    recent->ticks = ticks;
-    recent->place = tap->place;
-    recent->queue = queue;
+    found.socket = (u64)sock;
+    found.ticks = ticks;
+    found.place = tap->place;
+    found.queue = queue;
+    found.sum = recent_sum(&found);
+    *recent = found;
     return 0;
 }
 

@@ -339,8 +339,11 @@ static inline int has_output(struct sw_flow_actions *actions)
         action.nla_type == OVS_ACTION_ATTR_CLONE || action.nla_type == OVS_ACTION_ATTR_CHECK_PKT_LEN;
 }
 
-int executed(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, struct sw_flow_actions *actions)
+int executed(void *ctx)
 {
+    struct datapath *dp = NC_PARAMETER(0);
+    struct sk_buff *skb = NC_PARAMETER(1);
+    struct sw_flow_actions *actions = NC_PARAMETER(2);
     u32 zero = 0;
     struct execution *execution = executions.lookup(&zero);
 
@@ -349,7 +352,7 @@ int executed(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, stru
         execution->actions = (u64)actions;
     }
     if (!has_output(actions))
-        account(ctx, skb, PT_REGS_IP(ctx), FLOW_WITHOUT_OUTPUT);
+        account(ctx, skb, NC_FUNCTION, FLOW_WITHOUT_OUTPUT);
     return 0;
 }
 
@@ -361,20 +364,21 @@ struct metered_packet {
 };
 BPF_PERCPU_ARRAY(metered_packets, struct metered_packet, 1);
 
-int metering(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb)
+int metering(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(1);
     struct metered_packet *packet;
     u32 zero = 0;
 
     packet = metered_packets.lookup(&zero);
     if (packet) {
         packet->skb = (u64)skb;
-        packet->location = PT_REGS_IP(ctx);
+        packet->location = NC_FUNCTION;
     }
     return 0;
 }
 
-int metered(struct pt_regs *ctx)
+int metered(void *ctx)
 {
     struct metered_packet *packet;
     u32 zero = 0;
@@ -382,7 +386,7 @@ int metered(struct pt_regs *ctx)
     packet = metered_packets.lookup(&zero);
     if (!packet || !packet->skb)
         return 0;
-    if ((u8)PT_REGS_RC(ctx))
+    if ((u8)NC_RESULT)
         account(ctx, nc_pointer(packet->skb), packet->location, METER);
     packet->skb = 0;
     return 0;

@@ -126,15 +126,21 @@ int asked_raw(struct bpf_raw_tracepoint_args *ctx)
     return asked(NC_ARG(0), NC_ARG(1), NC_ARG(2), NC_ARG(3));
 }
 
-int asked_probe(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, struct sw_flow_key *key, struct dp_upcall_info *info)
+int asked_probe(void *ctx)
 {
+    struct datapath *dp = NC_PARAMETER(0);
+    struct sk_buff *skb = NC_PARAMETER(1);
+    struct sw_flow_key *key = NC_PARAMETER(2);
+    struct dp_upcall_info *info = NC_PARAMETER(3);
+
     return asked(dp, skb, key, info);
 }
 
 /* ---- the packets of an upcall: put into the map before they are queued, as the answer may come at once ---- */
 
-int queued(struct pt_regs *ctx, struct datapath *dp, struct sk_buff *skb, struct sw_flow_key *key, struct dp_upcall_info *info)
+int queued(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(1);
     struct nc_config *config = nc_config_get();
     struct scratch *scratch = scratch_of(UPCALL_SCRATCH);
     struct waiting_key *place;
@@ -178,14 +184,14 @@ static inline void count_packets(struct scratch *scratch, struct port_row *row, 
         nc_add(&row->packets, packets);
 }
 
-int ended(struct pt_regs *ctx)
+int ended(void *ctx)
 {
     struct scratch *scratch = scratch_of(UPCALL_SCRATCH);
     struct failure_key key = {};
     struct port_row *row;
     struct cpu_row *cpu;
     u64 *count, none = 0;
-    int error = PT_REGS_RC(ctx);
+    int error = NC_RESULT;
 
     if (!scratch || !scratch->skb)
         return 0;
@@ -243,15 +249,18 @@ static inline void requested(u64 key, u64 skb, u64 whole, u64 fingerprint)
     request->resumed_ns = resumed_ns();
 }
 
-int given_back(struct pt_regs *ctx, struct net *net, struct nlattr *attributes, struct sk_buff *skb, struct sw_flow_key *key)
+int given_back(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(2);
+    struct sw_flow_key *key = NC_PARAMETER(3);
+
     requested((u64)key, (u64)skb, 0, 0);
     return 0;
 }
 
-static inline u64 flow_fingerprint_at(u64 key)
+static inline u64 flow_fingerprint_at(u64 key, u32 which)
 {
-    struct scratch *scratch = scratch_of(ANSWER_SCRATCH);
+    struct scratch *scratch = scratch_of(which);
 
     if (!scratch)
         return 0;
@@ -261,11 +270,13 @@ static inline u64 flow_fingerprint_at(u64 key)
 
 /* ovs_nla_get_identifier: of all functions that get the unmasked key, only this one is called by ovs_flow_cmd_new alone. The actions are
  * read with the flow's own key, which is masked by then. Older kernels mask the whole key in place. */
-int put(struct pt_regs *ctx, struct sw_flow_id *id, struct nlattr *ufid, struct sw_flow_key *whole)
+int put(void *ctx)
 {
+    struct sw_flow_id *id = NC_PARAMETER(0);
+    struct sw_flow_key *whole = NC_PARAMETER(2);
     u64 own = (u64)id - offsetof(struct sw_flow, id) + offsetof(struct sw_flow, key);
 
-    requested(own, 0, (u64)whole, own == (u64)whole ? flow_fingerprint_at(own) : 0);
+    requested(own, 0, (u64)whole, own == (u64)whole ? flow_fingerprint_at(own, PUT_SCRATCH) : 0);
     return 0;
 }
 
@@ -384,8 +395,23 @@ static inline void answered(void *ctx, u64 flow_key, u64 skb)
     count_answer();
 }
 
-int acted(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct sw_flow_key *key)
+/* The same where the program runs at the function's return and has its arguments (fexit): the key was read, or refused. */
+int given_back_at_once(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(2);
+    struct sw_flow_key *key = NC_PARAMETER(3);
+
+    if ((int)NC_RESULT)
+        nc_count(REFUSED);
+    else
+        answered(ctx, (u64)key, (u64)skb);
+    return 0;
+}
+
+int acted(void *ctx)
+{
+    struct nlattr *actions = NC_PARAMETER(1);
+    struct sw_flow_key *key = NC_PARAMETER(2);
     u32 tid = bpf_get_current_pid_tgid();
     struct request *request = requests.lookup(&tid);
     u64 fingerprint, now;
@@ -396,7 +422,7 @@ int acted(struct pt_regs *ctx, struct net *net, struct nlattr *actions, struct s
     if (request->skb) {
         answered(ctx, (u64)key, request->skb);
     } else if (NC_READ(actions, nla_len) <= sizeof(struct nlattr)) {
-        fingerprint = request->fingerprint ? request->fingerprint : flow_fingerprint_at(request->whole);
+        fingerprint = request->fingerprint ? request->fingerprint : flow_fingerprint_at(request->whole, DROP_SCRATCH);
         now = bpf_ktime_get_ns();
         drop_flows.update(&fingerprint, &now);
     }

@@ -95,7 +95,7 @@ BPF_TABLE("lru_hash", u64, u64, drop_flows, 4096);
 
 /* ---- working memory: the BPF stack is too small; programs that share one never interrupt each other ---- */
 
-enum { UPCALL_SCRATCH, ANSWER_SCRATCH, SWEEP_SCRATCH, SCRATCHES };
+enum { UPCALL_SCRATCH, PUT_SCRATCH, DROP_SCRATCH, ANSWER_SCRATCH, SWEEP_SCRATCH, SCRATCHES };
 struct scratch {
     struct waiting packet;
     struct ovs_key key;

@@ -140,8 +140,10 @@ int on_action(struct bpf_raw_tracepoint_args *ctx)
 }
 #endif
 
-int on_actions(struct pt_regs *ctx, void *datapath, struct sk_buff *skb)
+int on_actions(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(1);
+
     account_action(skb, (u64)skb, 0);
     return 0;
 }
@@ -155,8 +157,11 @@ int on_upcall(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-int on_upcall_function(struct pt_regs *ctx, void *datapath, struct sk_buff *skb, void *key, struct dp_upcall_info *upcall)
+int on_upcall_function(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(1);
+    struct dp_upcall_info *upcall = NC_PARAMETER(3);
+
     account_upcall(skb, (u64)skb, NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
     return 0;
 }

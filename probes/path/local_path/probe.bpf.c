@@ -215,8 +215,10 @@ int on_ready(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-int on_ready_function(struct pt_regs *ctx, struct sock *sk)
+int on_ready_function(void *ctx)
 {
+    struct sock *sk = NC_PARAMETER(0);
+
     datagram(ctx, NC_READ(sk, __sk_common.skc_family), NC_READ(sk, sk_protocol));
     return 0;
 }
@@ -239,8 +241,11 @@ static inline void from_socket(struct sock *sk, u64 skb)
     transit->since_ns = bpf_ktime_get_ns();
 }
 
-int on_made(struct pt_regs *ctx, struct net *net, struct sock *sk, struct sk_buff *skb)
+int on_made(void *ctx)
 {
+    struct sock *sk = NC_PARAMETER(1);
+    struct sk_buff *skb = NC_PARAMETER(2);
+
     from_socket(sk, (u64)skb);
     return 0;
 }

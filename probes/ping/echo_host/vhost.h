@@ -72,8 +72,10 @@ static inline void echo_from_guest(struct echo_record *record, struct net_device
 /* ---- to the guest ---- */
 
 /* vhost has read a packet from the tap, and passes its address in msg_control. */
-int on_read(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
+int on_read(void *ctx)
 {
+    struct socket *sock = NC_PARAMETER(0);
+    struct msghdr *message = NC_PARAMETER(1);
     u64 packet = (u64)NC_READ(message, msg_control), socket = (u64)sock;
     struct echo_key *key = echo_packets.lookup(&packet), copy;
 
@@ -95,8 +97,9 @@ static inline void echo_irq(struct echo_key *key, u32 point)
 }
 
 /* S2. A batch without an echo takes the eventfd from an echo whose guest wanted no interrupt: the next signal is not its own. */
-int on_given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq)
+int on_given(void *ctx)
 {
+    struct vhost_virtqueue *vq = NC_PARAMETER(1);
     struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
     u64 socket = (u64)NC_READ(vq, private_data), eventfd = (u64)NC_READ(vq, call_ctx.ctx);
     struct echo_key *key, copy;
@@ -116,8 +119,9 @@ int on_given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue 
 }
 
 /* S3 */
-int on_told(struct pt_regs *ctx, struct eventfd_ctx *context)
+int on_told(void *ctx)
 {
+    struct eventfd_ctx *context = NC_PARAMETER(0);
     u64 eventfd = (u64)context;
     struct echo_key *key = echo_signals.lookup(&eventfd);
 
@@ -127,8 +131,10 @@ int on_told(struct pt_regs *ctx, struct eventfd_ctx *context)
 }
 
 /* S4 */
-int on_heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
+int on_heard(void *ctx)
 {
+    struct wait_queue_entry *wait = NC_PARAMETER(0);
+    void *key = NC_PARAMETER(3);
     struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
     u64 eventfd = (u64)NC_READ(irqfd, eventfd);
     struct echo_key *echo;
@@ -138,31 +144,29 @@ int on_heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int s
     echo = echo_signals.lookup(&eventfd);
     if (echo)
         echo_irq(echo, 3);
-    kvm_deliver(echo ? eventfd : 0);
+    kvm_deliver(echo ? eventfd : 0, KVM_AT_ONCE);
     return 0;
 }
 
 /* It could not be delivered at once: a kernel worker delivers it. */
-int on_deferred(struct pt_regs *ctx, struct work_struct *work)
+int on_deferred(void *ctx)
 {
+    struct work_struct *work = NC_PARAMETER(0);
     struct kvm_kernel_irqfd *irqfd = (void *)work - offsetof(struct kvm_kernel_irqfd, inject);
     u64 eventfd = (u64)NC_READ(irqfd, eventfd);
 
-    kvm_deliver(echo_signals.lookup(&eventfd) ? eventfd : 0);
+    kvm_deliver(echo_signals.lookup(&eventfd) ? eventfd : 0, KVM_DEFERRED);
     return 0;
 }
 
 /* S5 */
 int on_accepted(struct bpf_raw_tracepoint_args *ctx)
 {
-    struct kvm_delivery *delivery = kvm_delivering();
+    u64 eventfd = kvm_delivered();
     struct echo_key *key, copy;
-    u64 eventfd;
 
-    if (!delivery)
+    if (!eventfd)
         return 0;
-    eventfd = delivery->eventfd;
-    delivery->eventfd = 0;
     key = echo_signals.lookup(&eventfd);
     if (!key)
         return 0;
@@ -175,8 +179,12 @@ int on_accepted(struct bpf_raw_tracepoint_args *ctx)
 /* ---- from the guest ---- */
 
 /* K1 */
-int on_kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu, struct kvm_io_device *device, u64 address, int length, void *value)
+int on_kicked(void *ctx)
 {
+    struct kvm_io_device *device = NC_PARAMETER(1);
+    u64 address = (u64)NC_PARAMETER(2);
+    int length = (long)NC_PARAMETER(3);
+    void *value = NC_PARAMETER(4);
     struct _ioeventfd *one = (void *)device - offsetof(struct _ioeventfd, dev);
     struct echo_kick *kick, none = {};
     u64 eventfd;
@@ -191,8 +199,9 @@ int on_kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu, struct kvm_io_device *
 }
 
 /* K2 */
-int on_run(struct pt_regs *ctx, struct vhost_work *work)
+int on_run(void *ctx)
 {
+    struct vhost_work *work = NC_PARAMETER(0);
     struct vhost_virtqueue *vq = (void *)work - offsetof(struct vhost_virtqueue, poll.work);
     struct file *file = NC_READ(vq, kick);
     u64 eventfd = (u64)NC_READ(file, private_data);
@@ -210,8 +219,9 @@ int on_run(struct pt_regs *ctx, struct vhost_work *work)
 }
 
 /* K3 */
-int on_handed(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
+int on_handed(void *ctx)
 {
+    struct socket *sock = NC_PARAMETER(0);
     struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
     u32 thread = bpf_get_current_pid_tgid();
     struct echo_run *run = echo_runs.lookup(&thread);
@@ -226,7 +236,7 @@ int on_handed(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
     return 0;
 }
 
-int on_run_ended(struct pt_regs *ctx)
+int on_run_ended(void *ctx)
 {
     u32 thread = bpf_get_current_pid_tgid();
 

@@ -90,16 +90,20 @@ static inline void made(struct sk_buff *skb, struct net *net, u32 version, u64 *
         echo_begin(config, &echo, device);
 }
 
-int on_made4(struct pt_regs *ctx, struct net *net, struct sock *sk, struct sk_buff *skb)
+int on_made4(void *ctx)
 {
+    struct net *net = NC_PARAMETER(0);
+    struct sk_buff *skb = NC_PARAMETER(2);
     u64 nowhere[2] = {};
 
     made(skb, net, 4, nowhere, 1);
     return 0;
 }
 
-int on_made6(struct pt_regs *ctx, struct net *net, struct sock *sk, struct sk_buff *skb)
+int on_made6(void *ctx)
 {
+    struct net *net = NC_PARAMETER(0);
+    struct sk_buff *skb = NC_PARAMETER(2);
     u64 nowhere[2] = {};
 
     made(skb, net, 6, nowhere, 1);
@@ -147,16 +151,18 @@ static inline void came(struct sk_buff *skb, struct net *net, u32 version)
         echo_pass(&echo, REPLY_OUT, nowhere);
 }
 
-int on_icmp4(struct pt_regs *ctx, struct sk_buff *skb)
+int on_icmp4(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(0);
     struct net_device *dev = NC_READ(skb, dev);
 
     came(skb, NC_READ(dev, nd_net.net), 4);
     return 0;
 }
 
-int on_icmp6(struct pt_regs *ctx, struct sk_buff *skb)
+int on_icmp6(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(0);
     struct net_device *dev = NC_READ(skb, dev);
 
     came(skb, NC_READ(dev, nd_net.net), 6);

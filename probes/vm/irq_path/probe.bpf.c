@@ -96,8 +96,9 @@ static inline struct queue_row *row_of(struct nc_place *place, u32 queue)
 
 /* ---- S1 ---- */
 
-int offered(struct pt_regs *ctx, struct sk_buff *skb, struct net_device *dev)
+int offered(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(0);
     struct stamp_set *set = stamps_of((u64)skb);
     int chosen = 0;
 
@@ -136,8 +137,10 @@ static inline u64 offered_at(u64 packet)
 
 /* ---- between S1 and S2: vhost reads the packet and passes its address in msg_control ---- */
 
-int received(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
+int received(void *ctx)
 {
+    struct socket *sock = NC_PARAMETER(0);
+    struct msghdr *message = NC_PARAMETER(1);
     u64 socket = (u64)sock, packet = (u64)NC_READ(message, msg_control), since;
     struct batch *batch, none = {};
 
@@ -161,8 +164,9 @@ static inline int is_of(struct interrupt *interrupt, struct tap_queue *tap)
            interrupt->place.device[1] == tap->place.device[1] && interrupt->place.netns == tap->place.netns;
 }
 
-int given(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq)
+int given(void *ctx)
 {
+    struct vhost_virtqueue *vq = NC_PARAMETER(1);
     struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
     u64 socket = (u64)NC_READ(vq, private_data), eventfd;
     struct batch *batch = batches.lookup(&socket);
@@ -224,8 +228,9 @@ static inline void forget(struct interrupt *interrupt)
 
 /* ---- S3 ---- */
 
-int told(struct pt_regs *ctx, struct eventfd_ctx *context)
+int told(void *ctx)
 {
+    struct eventfd_ctx *context = NC_PARAMETER(0);
     u64 eventfd = (u64)context;
     struct interrupt *interrupt = interrupts.lookup(&eventfd);
 
@@ -236,8 +241,10 @@ int told(struct pt_regs *ctx, struct eventfd_ctx *context)
 
 /* ---- S4 ---- */
 
-int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
+int heard(void *ctx)
 {
+    struct wait_queue_entry *wait = NC_PARAMETER(0);
+    void *key = NC_PARAMETER(3);
     struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
     u64 eventfd = (u64)NC_READ(irqfd, eventfd);
     struct interrupt *interrupt;
@@ -246,7 +253,7 @@ int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync
         return 0;
     interrupt = interrupts.lookup(&eventfd);
     if (!interrupt || !interrupt->ns[2]) {
-        kvm_deliver(0);
+        kvm_deliver(0, KVM_AT_ONCE);
         return 0;
     }
     if (!interrupt->ns[3]) {
@@ -257,33 +264,34 @@ int heard(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync
         else                    /* several routes, or none: the kernel worker delivers it */
             interrupt->awaited = NOT_YET;
     }
-    kvm_deliver(eventfd);
+    kvm_deliver(eventfd, KVM_AT_ONCE);
     return 0;
 }
 
 /* It could not be delivered at once: a kernel worker delivers it. */
-int deferred(struct pt_regs *ctx, struct work_struct *work)
+int deferred(void *ctx)
 {
+    struct work_struct *work = NC_PARAMETER(0);
     struct kvm_kernel_irqfd *irqfd = (void *)work - offsetof(struct kvm_kernel_irqfd, inject);
     u64 eventfd = (u64)NC_READ(irqfd, eventfd);
     struct interrupt *interrupt = interrupts.lookup(&eventfd);
     struct queue_row *row;
 
     if (!interrupt || !interrupt->ns[3]) {
-        kvm_deliver(0);
+        kvm_deliver(0, KVM_DEFERRED);
         return 0;
     }
     if (interrupt->awaited == BEGUN) {      /* the worker's last run delivered nothing */
         nc_ledger_add(NC_JOIN_MISSED);
         forget(interrupt);
-        kvm_deliver(0);
+        kvm_deliver(0, KVM_DEFERRED);
         return 0;
     }
     interrupt->awaited = BEGUN;
     row = row_of(&interrupt->place, interrupt->queue);
     if (row)
         row->deferred++;
-    kvm_deliver(eventfd);
+    kvm_deliver(eventfd, KVM_DEFERRED);
     return 0;
 }
 
@@ -336,12 +344,11 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
     struct interrupt *interrupt, done;
-    struct kvm_delivery *delivery = kvm_delivering();
+    u64 eventfd = kvm_delivered();
 
-    if (!delivery || !config)
+    if (!eventfd || !config)
         return 0;
-    interrupt = interrupts.lookup(&delivery->eventfd);
-    delivery->eventfd = 0;
+    interrupt = interrupts.lookup(&eventfd);
     if (!interrupt || !interrupt->ns[3])
         return 0;
     interrupt->ns[4] = bpf_ktime_get_ns();

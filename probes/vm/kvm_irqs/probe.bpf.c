@@ -35,10 +35,10 @@ BPF_TABLE("percpu_hash", struct vcpu_key, struct vcpu_row, vcpus, NC_ROWS_vcpus)
 struct delivery {
     struct line_key line;
     u32 thread;
-    u16 active;
-    u16 at_once;
+    u32 active;
 };
-BPF_PERCPU_ARRAY(deliveries, struct delivery, 1);
+enum { DEFERRED, AT_ONCE, WAYS };   /* the second may come while the first one is noted, on the same CPU */
+BPF_PERCPU_ARRAY(deliveries, struct delivery, WAYS);
 
 /* ---- lines ---- */
 
@@ -51,25 +51,27 @@ static inline struct line_row *row_of(struct line_key *key)
     return row;
 }
 
-static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, int at_once)
+static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, u32 way)
 {
     struct kvm *kvm = NC_READ(irqfd, kvm);
     struct line_key key = { .vm = NC_READ(kvm, userspace_pid), .gsi = NC_READ(irqfd, gsi) };
-    struct delivery *delivery;
-    int zero = 0;
+    u32 at_once = AT_ONCE;
+    struct delivery *delivery = deliveries.lookup(&way), *earlier = deliveries.lookup(&at_once);
 
-    delivery = deliveries.lookup(&zero);
-    if (delivery) {
+    if (delivery && earlier) {
         delivery->line = key;
         delivery->thread = bpf_get_current_pid_tgid();
         delivery->active = 1;
-        delivery->at_once = at_once;
+        if (way == DEFERRED && earlier->thread == delivery->thread)     /* what was to come at once has not come */
+            earlier->active = 0;
     }
     return row_of(&key);
 }
 
-int signalled(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
+int signalled(void *ctx)
 {
+    struct wait_queue_entry *wait = NC_PARAMETER(0);
+    void *key = NC_PARAMETER(3);
     struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
     u32 route = NC_READ(irqfd, irq_entry.type);     /* 0: none or several, which need a kernel worker */
     struct line_row *row;
@@ -78,7 +80,7 @@ int signalled(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int 
         return 0;
     if (route)
         nc_check(LINE, NC_READ(irqfd, irq_entry.gsi) == NC_READ(irqfd, gsi));
-    row = deliver(irqfd, 1);
+    row = deliver(irqfd, AT_ONCE);
     nc_count(WAKEUPS);
     if (row) {
         row->wakeups++;
@@ -87,29 +89,39 @@ int signalled(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int 
     return 0;
 }
 
-int deferred(struct pt_regs *ctx, struct work_struct *work)
+int deferred(void *ctx)
 {
-    struct line_row *row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject), 0);
+    struct work_struct *work = NC_PARAMETER(0);
+    struct line_row *row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject), DEFERRED);
 
     if (row)
         row->deferred++;
     return 0;
 }
 
+/* The delivery that this thread has begun so. NULL: none. */
+static inline struct delivery *begun(u32 way)
+{
+    struct delivery *delivery = deliveries.lookup(&way);
+
+    return delivery && delivery->active && delivery->thread == (u32)bpf_get_current_pid_tgid() ? delivery : NULL;
+}
+
 int accepted(struct bpf_raw_tracepoint_args *ctx)
 {
-    struct delivery *delivery;
+    struct delivery *delivery = begun(AT_ONCE);
     struct line_row *row;
-    int zero = 0;
+    u32 at_once = delivery != NULL;
 
-    delivery = deliveries.lookup(&zero);
-    if (!delivery || !delivery->active || delivery->thread != (u32)bpf_get_current_pid_tgid())
+    if (!delivery)
+        delivery = begun(DEFERRED);
+    if (!delivery)
         return 0;
     delivery->active = 0;
     row = row_of(&delivery->line);
     if (row) {
         row->accepted++;
-        row->at_once += delivery->at_once;
+        row->at_once += at_once;
         row->apic = ctx->args[0];
         row->vector = (u8)ctx->args[3];
     }
@@ -135,8 +147,9 @@ struct halt {
 };
 BPF_TABLE("lru_hash", u32, struct halt, halts, 16384);      /* by thread of the virtual CPU */
 
-int halted(struct pt_regs *ctx, struct kvm_vcpu *vcpu)
+int halted(void *ctx)
 {
+    struct kvm_vcpu *vcpu = NC_PARAMETER(0);
     u32 thread = bpf_get_current_pid_tgid();
     struct halt halt = { .vcpu = (u64)vcpu };
 
@@ -164,8 +177,9 @@ int awake(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-int kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu)
+int kicked(void *ctx)
 {
+    struct kvm_vcpu *vcpu = NC_PARAMETER(0);
     struct vcpu_row *row = row_of_vcpu(vcpu);
 
     if (row)

@@ -69,15 +69,14 @@ static inline struct queue_row *row_of(struct queue_key *key)
     return row;
 }
 
-/* A copy of a ring's ends, size and slots (include/linux/ptr_ring.h). */
-BPF_PERCPU_ARRAY(rings, struct ptr_ring, 1);
+/* Copies of a ring's ends, size and slots (include/linux/ptr_ring.h). A packet may be offered while vhost takes a batch on that CPU. */
+enum { OFFERED_TO, TAKEN_FROM, RINGS };
+BPF_PERCPU_ARRAY(rings, struct ptr_ring, RINGS);
 
-static inline struct ptr_ring *copy_of(struct ptr_ring *ring)
+static inline struct ptr_ring *copy_of(struct ptr_ring *ring, u32 use)
 {
-    struct ptr_ring *copy;
-    int zero = 0;
+    struct ptr_ring *copy = rings.lookup(&use);
 
-    copy = rings.lookup(&zero);
     if (copy)
         bpf_probe_read_kernel(copy, sizeof(*copy), ring);
     return copy;
@@ -134,8 +133,9 @@ static inline struct recent_queue *queue_of(struct net_device *dev, u32 queue)
     return recent;
 }
 
-int closed(struct pt_regs *ctx, struct inode *inode, struct file *file)
+int closed(void *ctx)
 {
+    struct file *file = NC_PARAMETER(1);
     struct tun_file *tfile = NC_READ(file, private_data);
     u64 slots = (u64)NC_READ(tfile, tx_ring.queue), *ended;
     int zero = 0;
@@ -197,8 +197,10 @@ static inline void count_gso(struct queue_row *row, struct sk_buff *copy)
         nc_add(&row->other_gso, 1);
 }
 
-int offered(struct pt_regs *ctx, struct sk_buff *skb, struct net_device *dev)
+int offered(void *ctx)
 {
+    struct sk_buff *skb = NC_PARAMETER(0);
+    struct net_device *dev = NC_PARAMETER(1);
     struct nc_config *config = nc_config_get();
     struct queue_key key = {};
     struct nc_bucket none = {};
@@ -224,7 +226,7 @@ int offered(struct pt_regs *ctx, struct sk_buff *skb, struct net_device *dev)
     key.place = queue->place;
     key.queue = queue->queue;
     row = row_of(&key);
-    ring = copy_of(&((struct tun_file *)queue->tfile)->tx_ring);
+    ring = copy_of(&((struct tun_file *)queue->tfile)->tx_ring, OFFERED_TO);
     if (!row || !ring)
         return 0;
     used = ring_occupancy(ring);
@@ -274,8 +276,9 @@ int dropped(struct bpf_raw_tracepoint_args *ctx)
 #endif
 
 /* A batch goes to the guest: vhost_add_used_and_signal_n. At most 128 slots lie between two batches, and rings have more. */
-int taken(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq)
+int taken(void *ctx)
 {
+    struct vhost_virtqueue *vq = NC_PARAMETER(1);
     struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
     struct ptr_ring *source = NC_READ(nvq, rx_ring);
     struct socket *sock = NC_READ(vq, private_data);
@@ -295,7 +298,7 @@ int taken(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq
     key.place = tap.place;
     key.queue = tap.queue;
     row = queues.lookup(&key);
-    ring = copy_of(source);
+    ring = copy_of(source, TAKEN_FROM);
     if (!row || !ring)
         return 0;
     slots = (u64)ring->queue;

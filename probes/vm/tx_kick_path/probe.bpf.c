@@ -67,8 +67,12 @@ BPF_PERCPU_ARRAY(records, struct run_event, 1);
 
 /* ---- K1 ---- */
 
-int kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu, struct kvm_io_device *device, u64 address, int length, void *value)
+int kicked(void *ctx)
 {
+    struct kvm_io_device *device = NC_PARAMETER(1);
+    u64 address = (u64)NC_PARAMETER(2);
+    int length = (long)NC_PARAMETER(3);
+    void *value = NC_PARAMETER(4);
     struct _ioeventfd *one = (void *)device - offsetof(struct _ioeventfd, dev);
     struct kicks *kick, none = {};
     u64 eventfd;
@@ -87,8 +91,9 @@ int kicked(struct pt_regs *ctx, struct kvm_vcpu *vcpu, struct kvm_io_device *dev
 
 /* ---- K2 ---- */
 
-int begun(struct pt_regs *ctx, struct vhost_work *work)
+int begun(void *ctx)
 {
+    struct vhost_work *work = NC_PARAMETER(0);
     struct vhost_virtqueue *vq = (void *)work - offsetof(struct vhost_virtqueue, poll.work);
     struct socket *sock = NC_READ(vq, private_data);
     struct file *file = NC_READ(vq, kick);
@@ -123,7 +128,7 @@ static inline struct queue_row *row_of(struct run *run)
     return row;
 }
 
-int ended(struct pt_regs *ctx)
+int ended(void *ctx)
 {
     u32 thread = bpf_get_current_pid_tgid();
     struct run *run = runs.lookup(&thread);
@@ -152,8 +157,10 @@ int ended(struct pt_regs *ctx)
 
 /* ---- K3 ---- */
 
-int handed_over(struct pt_regs *ctx, struct socket *sock, struct msghdr *message)
+int handed_over(void *ctx)
 {
+    struct socket *sock = NC_PARAMETER(0);
+    struct msghdr *message = NC_PARAMETER(1);
     u32 thread = bpf_get_current_pid_tgid();
     struct run *run = runs.lookup(&thread);
     struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);

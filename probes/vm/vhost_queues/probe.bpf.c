@@ -89,7 +89,7 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     worker->tap.direction[0] = direction == RX ? 'r' : 't';
     worker->tap.direction[1] = 'x';
     if (checked_tap_of_socket(&worker->tap, sock, BACKEND)) {
-        nc_count(STRANGERS);
+        nc_count_shared(STRANGERS);
         return 0;
     }
     if (!nc_place_wanted(config, &worker->tap.place))
@@ -106,24 +106,30 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     return 0;
 }
 
-int rx_kick(struct pt_regs *ctx, struct vhost_work *work)
+int rx_kick(void *ctx)
 {
+    struct vhost_work *work = NC_PARAMETER(0);
+
     return begin(work, (void *)work - offsetof(struct vhost_virtqueue, poll.work), RX, 1);
 }
 
-int tx_kick(struct pt_regs *ctx, struct vhost_work *work)
+int tx_kick(void *ctx)
 {
+    struct vhost_work *work = NC_PARAMETER(0);
+
     return begin(work, (void *)work - offsetof(struct vhost_virtqueue, poll.work), TX, 1);
 }
 
-int rx_net(struct pt_regs *ctx, struct vhost_work *work)
+int rx_net(void *ctx)
 {
+    struct vhost_work *work = NC_PARAMETER(0);
     struct vhost_net *net = (void *)work - offsetof(struct vhost_net, poll[RX].work);
     return begin(work, (void *)&net->vqs[RX].vq, RX, 0);
 }
 
-int tx_net(struct pt_regs *ctx, struct vhost_work *work)
+int tx_net(void *ctx)
 {
+    struct vhost_work *work = NC_PARAMETER(0);
     struct vhost_net *net = (void *)work - offsetof(struct vhost_net, poll[TX].work);
     return begin(work, (void *)&net->vqs[TX].vq, TX, 0);
 }
@@ -131,12 +137,15 @@ int tx_net(struct pt_regs *ctx, struct vhost_work *work)
 /* ---- what a run moves ---- */
 
 /* Buffers go back to the guest: vhost_add_used_and_signal_n. One module calls it in another, so it is never inlined. */
-int flushed(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *vq, struct vring_used_elem *heads)
+int flushed(void *ctx)
 {
+    struct vhost_virtqueue *vq = NC_PARAMETER(1);
+    struct vring_used_elem *heads = NC_PARAMETER(2);
+
 #if NARGS_vhost_add_used_and_signal_n == 5      /* from 6.18 the number of buffers per packet comes before it */
-    u32 count = PT_REGS_PARM5(ctx);
+    u32 count = (u64)NC_PARAMETER(4);
 #else
-    u32 count = PT_REGS_PARM4(ctx);
+    u32 count = (u64)NC_PARAMETER(3);
 #endif
     struct worker *worker = worker_of_thread();
     struct nc_bucket none = {};
@@ -156,8 +165,9 @@ int flushed(struct pt_regs *ctx, struct vhost_dev *dev, struct vhost_virtqueue *
 }
 
 /* The guest is interrupted. */
-int signalled(struct pt_regs *ctx, struct eventfd_ctx *eventfd)
+int signalled(void *ctx)
 {
+    struct eventfd_ctx *eventfd = NC_PARAMETER(0);
     struct worker *worker = worker_of_thread();
 
     if (worker && worker->call == (u64)eventfd) {
@@ -168,8 +178,10 @@ int signalled(struct pt_regs *ctx, struct eventfd_ctx *eventfd)
 }
 
 /* Packets of the guest go to the tap: a large one, or a batch. */
-int sent(struct pt_regs *ctx, struct socket *sock, struct msghdr *message, u64 length)
+int sent(void *ctx)
 {
+    struct msghdr *message = NC_PARAMETER(1);
+    u64 length = (u64)NC_PARAMETER(2);
     struct worker *worker = worker_of_thread();
     struct tun_msg_ctl control = {};
 
@@ -234,7 +246,7 @@ static inline void account_rx(struct worker *worker, struct queue_row *row, stru
     row->unanswered = row->starving && row->told;
 }
 
-int ended(struct pt_regs *ctx)
+int ended(void *ctx)
 {
     struct worker *worker = worker_of_thread();
     u64 now = bpf_ktime_get_ns(), took_ns;
@@ -247,7 +259,7 @@ int ended(struct pt_regs *ctx)
     vq = (void *)worker->vq;
     worker->vq = 0;
     worker->tap.slot = 0;
-    nc_count(RUNS);
+    nc_count_shared(RUNS);
     row = queues.lookup_or_try_init(&worker->tap, &none);
     if (!row) {
         nc_ledger_add(NC_MAP_FULL);
@@ -280,8 +292,11 @@ int ended(struct pt_regs *ctx)
 
 /* ---- QEMU takes a queue away from vhost: the machine is paused, its driver reset, or it leaves for another host ---- */
 
-int configured(struct pt_regs *ctx, struct file *file, unsigned int request, unsigned long argument)
+int configured(void *ctx)
 {
+    struct file *file = NC_PARAMETER(0);
+    unsigned int request = (u64)NC_PARAMETER(1);
+    unsigned long argument = (u64)NC_PARAMETER(2);
     struct vhost_net *net = NC_READ(file, private_data);
     struct vhost_vring_file wanted = {};
     struct vhost_virtqueue *vq;

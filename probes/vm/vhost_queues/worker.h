@@ -47,8 +47,10 @@ struct wakeups {
 BPF_TABLE("lru_hash", u64, struct wakeups, wakeups, 16384);
 
 /* A kick of the guest, or a packet at the tap that vhost waits for (vhost_poll_wakeup). */
-int woken(struct pt_regs *ctx, struct wait_queue_entry *wait, u32 mode, int sync, void *key)
+int woken(void *ctx)
 {
+    struct wait_queue_entry *wait = NC_PARAMETER(0);
+    void *key = NC_PARAMETER(3);
     struct vhost_poll *poll = (void *)wait - offsetof(struct vhost_poll, wait);
     u64 work = (u64)&poll->work;
     struct wakeups *wakeup, none = {};

@@ -135,8 +135,9 @@ int interrupted(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /* There was no memory to fill the receive ring: refill_work tries again later. It also runs once when a device is opened. */
-int refilled(struct pt_regs *ctx, struct work_struct *item)
+int refilled(void *ctx)
 {
+    struct work_struct *item = NC_PARAMETER(0);
     struct virtnet_info *info = (void *)item - offsetof(struct virtnet_info, refill.work);
     struct device_row none = {}, *row;
     struct nc_place place = {};

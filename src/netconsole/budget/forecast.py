@@ -83,13 +83,13 @@ def is_costly(manifest: Manifest, mode: Mode) -> bool:
 
 
 def wanted(requests: Iterable[ProbeRequest], manifests: Mapping[str, Manifest]) -> list[Manifest]:
-    """The probes that are forecast before they start: details, and what runs for every packet in kprobes.
+    """The probes that are forecast before they start: details, and what runs for every packet on functions.
 
-    A kprobe costs several times as much as a tracepoint. Summaries at tracepoints start at once.
+    A kprobe there costs several times as much as a tracepoint. Summaries at tracepoints start at once.
     """
     found = [manifests[one.name] for one in requests if one.name in manifests and one.mode != "details"]
     details = [manifests[one.name] for one in requests if one.name in manifests and one.mode == "details"]
-    return [*(one for one in details if is_costly(one, "details")), *(one for one in found if _by_kprobes(one))]
+    return [*(one for one in details if is_costly(one, "details")), *(one for one in found if _on_functions(one))]
 
 
 def times_of(
@@ -198,9 +198,10 @@ def too_costly(
     return out if excess(left, budget, other_pct, packets_per_s) is None else []
 
 
-def _by_kprobes(manifest: Manifest) -> bool:
+def _on_functions(manifest: Manifest) -> bool:
     points = [program.attach[0].point for program in manifest.programs]
-    return is_costly(manifest, "summary") and any(point.startswith(("kprobe", "kretprobe")) for point in points)
+    functions = [point for point in points if not point.startswith(("raw_tracepoint", "tracepoint"))]
+    return is_costly(manifest, "summary") and bool(functions)
 
 
 def _newest(entries: Iterable[Entry]) -> list[Entry]:

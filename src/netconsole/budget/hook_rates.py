@@ -17,6 +17,7 @@ from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 from netconsole.sources.softnet import SOFTNET, parse_softnet
+from netconsole_collector.kernel.attach import written
 
 NAME = "hooks"
 MOMENT_S = 0.5
@@ -65,8 +66,9 @@ def request(manifests: Sequence[Manifest]) -> ProbeRequest:
         "key": [{"name": "hook", "type": "u32"}, {"name": "cpu", "type": "u32", "as": "cpu"}],
         "value": [{"name": "count", "type": "u64"}],
     }
+    modules = sorted({module for manifest in manifests for module in manifest.btf_modules})
     spec = {
-        "probe": {"name": NAME, "version": 1, "modes": ["summary"]},
+        "probe": {"name": NAME, "version": 1, "modes": ["summary"], "btf_modules": modules},
         "programs": wanted.specs,
         "tables": {"hook_runs": table},
     }
@@ -106,10 +108,11 @@ def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S, host: Any
         if isinstance(hook, int) and isinstance(cpu, int) and hook in names:
             by_cpu[names[hook]][cpu] = count / elapsed_s if elapsed_s else 0.0
     hooks = {
-        attach: Hook(rates, took_ns[attach].run_time_ns / took_ns[attach].run_count)
+        point: Hook(rates, took_ns[attach].run_time_ns / took_ns[attach].run_count)
         if took_ns[attach].run_count
         else Hook(rates, None)
         for attach, rates in by_cpu.items()
+        for point in written(attach)
     }
     packets = None if before is None or after is None else max(0, after - before) / (ended - began)
     return HookRates(hooks, packets)

@@ -9,8 +9,8 @@ from netconsole.ping.echo_log import Watched
 from netconsole.ping.vantage import VANTAGE_POINTS
 
 _QUEUED, _READY = "raw_tracepoint:net_dev_queue", "raw_tracepoint:sk_data_ready"
-_MADE = {4: "kprobe:__ip_local_out", 6: "kprobe:__ip6_local_out"}
-_ICMP = {4: "kprobe:icmp_rcv", 6: "kprobe:icmpv6_rcv"}
+_MADE = {4: "__ip_local_out", 6: "__ip6_local_out"}
+_ICMP = {4: "icmp_rcv", 6: "icmpv6_rcv"}
 _NOTES = {
     _QUEUED: "this kernel has no kprobes: {what} begins when it is queued to its device, not when IP gets it",
     _READY: "this kernel has no kprobes: the reply ends when its socket has it, not when ICMP gets it",
@@ -23,8 +23,9 @@ def watched(role: Role, attach: Sequence[str], version: int) -> Watched:
     point = VANTAGE_POINTS[role]
     if point.has_inside:
         return Watched()
-    made = _MADE[version] in attach or _QUEUED in attach
-    icmp = _ICMP[version] in attach or (_READY in attach and not point.receiver)
+    functions = {one.partition(":")[2] for one in attach if one.startswith(("fentry:", "kprobe:"))}
+    made = _MADE[version] in functions or _QUEUED in attach
+    icmp = _ICMP[version] in functions or (_READY in attach and not point.receiver)
     if point.receiver:
         return Watched((True, icmp, made, True), answers_itself=True)
     return Watched((made, True, True, icmp))

@@ -94,7 +94,8 @@ def verbose(report: Report) -> str:
         lines += _entry(name, " ".join(filter(None, [_state(probe.state), probe.why])))
         for program in probe.programs:
             if program.attach:
-                lines += _entry("", f"{program.name}: {program.attach}")
+                refused = f"; not {_tried(program.tried)}" if program.tried else ""
+                lines += _entry("", f"{program.name}: {program.attach}{refused}")
             else:
                 lines += _entry("", f"{program.name}: not attached; tried {_tried(program.tried) or 'nothing'}")
         if probe.help:

@@ -65,6 +65,6 @@ def test_a_hosts_own_ping_has_all_points(testbed: Testbed, points: InsideVantage
     echoes = points.await_echoes("host", PINGS)
     assert len(echoes) == PINGS
     assert all(is_in_order(echo.at_ns) for echo in echoes)
-    assert "kprobe:__ip_local_out" in points.statuses[points.name("host")].attach
-    assert "kprobe:icmp_rcv" in points.statuses[points.name("host")].attach
+    assert "fentry:__ip_local_out" in points.statuses[points.name("host")].attach
+    assert "fentry:icmp_rcv" in points.statuses[points.name("host")].attach
     assert points.missed("host") == {}

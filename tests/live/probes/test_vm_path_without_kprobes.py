@@ -12,7 +12,7 @@ from tests.support.live.measurement import Measurement
 
 pytestmark = pytest.mark.starting
 
-KPROBES = ("kprobe:", "kretprobe:")
+FUNCTIONS = {"entry:": "kprobe:", "return:": "kretprobe:"}
 PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 
 
@@ -34,8 +34,10 @@ def test_every_missing_function_is_named(collector: Measurement, probe: str) -> 
     assert (status.state, status.attach) == ("unsupported", [])
     assert "no kprobes (CONFIG_KPROBE_EVENTS)" in (status.why or "")
     needed = [program for program in manifest.programs if program.required]
-    functions = {one.point for program in needed for one in program.attach if one.point.startswith(KPROBES)}
-    assert set(status.missing) == functions
+    functions = {one.point for program in needed for one in program.attach if one.point.startswith(tuple(FUNCTIONS))}
+    for written, kind in FUNCTIONS.items():
+        asked = {point.removeprefix(written) for point in functions if point.startswith(written)}
+        assert {point.removeprefix(kind) for point in status.missing if point.startswith(kind)} == asked
     for program in needed:
         if program.attach[0].point in functions:
             assert program.measures in (status.why or "")

@@ -12,7 +12,7 @@ from netconsole.ping.watched import notes, watched
 from netconsole.probes import catalogue
 
 MANIFESTS = catalogue.load_all()
-FULL = ["kprobe:__ip_local_out", "kprobe:__ip6_local_out", "kprobe:icmp_rcv", "kprobe:icmpv6_rcv"]
+FULL = ["fentry:__ip_local_out", "kprobe:__ip6_local_out", "kprobe:icmp_rcv", "fentry:icmpv6_rcv"]
 BARE = ["raw_tracepoint:net_dev_queue", "raw_tracepoint:sk_data_ready"]
 
 

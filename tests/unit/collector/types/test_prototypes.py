@@ -55,7 +55,7 @@ def test_no_function_on_the_way_to_a_guest_is_taken_by_its_name_alone(probe: str
         for alternative in program["attach"]:
             point = attach.parse(alternative["point"])
             assert "." not in point.name, "a copy made by the compiler"
-            assert point.kind != "kprobe" or alternative["takes"]
+            assert point.kind != "entry" or alternative["takes"]
 
 
 def test_of_functions_that_were_renamed_this_kernels_are_accepted(types: btf.Btf) -> None:
@@ -65,6 +65,6 @@ def test_of_functions_that_were_renamed_this_kernels_are_accepted(types: btf.Btf
             found = {}
             for alternative in program["attach"]:
                 point = attach.parse(alternative["point"])
-                if point.kind == "kprobe" and types.named(point.name, (btf.FUNC,)):
+                if point.kind == "entry" and types.named(point.name, (btf.FUNC,)):
                     found[point.name] = prototypes.problem(types, point.name, alternative["takes"])
             assert not found or None in found.values(), found

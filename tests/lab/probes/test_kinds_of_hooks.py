@@ -1,0 +1,89 @@
+"""Programs on functions count the same by fentry and fexit as by kprobes, which are forced here beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.lab.collector import InsideMeasurement, stages_of
+from tests.lab.network.testbed import Testbed
+from tests.lab.network.traffic import ping
+
+PROBES = ("vhost_queues", "tun_queues", "tx_kick_path", "irq_path", "kvm_irqs")
+PINGS = 40
+NUMBER = 90  # of their names, which other modules have not had in this collector
+EXACT = {  # of rows that both must have; times and gauges of the last run are left out
+    "vhost_queues": ("packets", "buffers", "bytes", "kicks", "arrivals", "runs", "batches", "signals"),
+    "tun_queues": ("packets", "bytes", "taken"),
+    "tx_kick_path": ("packets", "kicks", "runs", "batches"),
+    "irq_path": ("packets", "interrupts"),
+}
+LISTED = "/sys/kernel/debug/kprobes/list"
+
+
+@pytest.fixture(scope="module")
+def by_kprobes(vm_path: InsideMeasurement) -> Iterator[dict[str, str]]:
+    """The names of the same probes with kprobes."""
+    with ThreadPoolExecutor() as pool:
+        names = list(pool.map(lambda one: vm_path.load_altered(one, number=NUMBER, kprobes=True), PROBES))
+    found = dict(zip(PROBES, names, strict=True))
+    yield found
+    for name in found.values():
+        vm_path.command(command="unload", probe=name)
+
+
+def kinds(vm_path: InsideMeasurement, name: str) -> set[str]:
+    status = vm_path.statuses[name]
+    assert status.state == "attached", (status.why, status.missing)
+    return {point.partition(":")[0] for point in status.attach} - {"raw_tracepoint"}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_each_function_has_the_cheapest_kind_unless_kprobes_are_asked_for(
+    vm_path: InsideMeasurement, by_kprobes: dict[str, str], probe: str
+) -> None:
+    # ioeventfd_write takes a `const void *`, of which the verifier of this kernel knows nothing
+    assert kinds(vm_path, probe) <= {"fentry", "fexit"} | ({"kprobe"} if probe == "tx_kick_path" else set())
+    assert kinds(vm_path, by_kprobes[probe]) <= {"kprobe", "kretprobe"}
+    functions = [
+        sorted(point.partition(":")[2] for point in vm_path.statuses[name].attach)
+        for name in (probe, by_kprobes[probe])
+    ]
+    assert functions[0] == functions[1]
+
+
+def test_both_kinds_count_the_same_of_the_same_packets(
+    testbed: Testbed, vm_path: InsideMeasurement, by_kprobes: dict[str, str]
+) -> None:
+    vm_path.begin()
+    ping(testbed.hypervisor, testbed.guests[0], PINGS)
+    vm_path.settle()
+    vm_path.assert_whole(*PROBES, *by_kprobes.values())
+    for probe, columns in EXACT.items():
+        typed, plain = (counts(vm_path, name, columns) for name in (probe, by_kprobes[probe]))
+        assert typed == plain, probe
+        assert any(sum(row.values()) for row in typed.values()), probe
+    assert vm_path.counter("kvm_irqs", "wakeups") == vm_path.counter(by_kprobes["kvm_irqs"], "wakeups") > 0
+
+
+def counts(vm_path: InsideMeasurement, name: str, columns: tuple[str, ...]) -> dict[Any, dict[str, int]]:
+    rows = vm_path.rows(name, "queues", device="vnet0")
+    return {str(sorted(row.labels.items())): {one: row.counts[one] for one in columns} for row in rows}
+
+
+def test_no_kprobe_needs_a_breakpoint(testbed: Testbed, by_kprobes: dict[str, str]) -> None:
+    """All are at the entries of functions, where ftrace calls them: no int3, no instruction is stepped over."""
+    listed = testbed.hypervisor.read_file(LISTED).decode().splitlines()
+    assert any("handle_tx_kick" in line for line in listed)
+    assert [line for line in listed if "[FTRACE]" not in line] == []
+
+
+def test_the_stages_of_an_interrupt_add_up_in_both(vm_path: InsideMeasurement, by_kprobes: dict[str, str]) -> None:
+    for name in ("irq_path", by_kprobes["irq_path"]):
+        taken = stages_of(vm_path, name)
+        total = taken.pop("total")
+        assert sum(stage.sum for stage in taken.values()) == total.sum
+        assert {stage.count for stage in taken.values()} == {total.count}
