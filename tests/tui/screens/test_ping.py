@@ -162,6 +162,17 @@ async def test_what_is_typed_ahead_on_a_slow_host_gets_into_its_own_field() -> N
         assert values[0] == "a" and values[2] == "c" and "d" in values[1]
 
 
+async def test_arrows_pressed_before_the_first_picture_are_not_lost() -> None:
+    async with running(size=(80, 24)) as one:
+        one.app.action_ping()
+        for _ in range(2):  # the screen is in front, and has no field yet
+            one.app.post_message(events.Key("down", None))
+        await one.settled()
+        assert one.app.screen.focused is one.app.screen.query_one("#field-sender-vm")
+        await one.press("up", "up", "up")
+        assert one.app.screen.focused is one.app.screen.query_one("#field-baseline"), "it goes round"
+
+
 @pytest.mark.parametrize(
     ("text", "count", "is_watch"), [("20 1s", 20, False), ("7", 7, False), ("watch", 100, True), ("watch 30", 30, True)]
 )

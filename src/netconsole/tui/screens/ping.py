@@ -76,12 +76,19 @@ _ENDINGS = {"text": "txt", "snapshot": "json"}
 _FIRST: dict[WizardStep, str] = {"ends": "#field-from", "files": "#field-file", "keep": "#field-name"}
 """What has the focus first; else the page."""
 _ENDS = ("from", "to", *FOUR, "inside", "outside", "echoes", "baseline")
+_FIELDS: dict[WizardStep, tuple[str, ...]] = {
+    "ends": tuple(f"#field-{name}" for name in _ENDS),
+    "files": ("#page", "#field-file"),
+    "keep": ("#field-as", "#field-name"),
+}
+"""What the arrows go through, in the order of the screen."""
 _DEFAULTS = {"echoes": "100 50ms"}
 
 
 class PingScreen(Screen[None]):
     """One screen, whose fields and page are those of the step."""
 
+    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("over"),
         Binding("enter", "forward", show=False),
@@ -108,6 +115,8 @@ class PingScreen(Screen[None]):
         self._also = also
         self._watching: Watching | None = None
         self._busy = False
+        self._early = 0
+        """Steps from field to field that were asked for before there was a field: on a slow host keys come first."""
 
     def compose(self) -> ComposeResult:
         kept = self.state.fields
@@ -128,7 +137,12 @@ class PingScreen(Screen[None]):
         if self.state.step == "watch":
             self.state.step = "check"
         self._show()
+        self._ready = True
+        if self._early:
+            self.action_field(self._early)
         self.set_interval(LOOK_EVERY_S, self._look)
+
+    _ready = False
 
     def on_unmount(self) -> None:
         if self._watching is not None:
@@ -147,15 +161,18 @@ class PingScreen(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The arrows go from field to field where the focus is in one; elsewhere they scroll."""
         if action == "field":
-            return isinstance(self.focused, (Input, Choice))
+            return self.state.step in _FIELDS and (not self._ready or isinstance(self.focused, (Input, Choice)))
         return super().check_action(action, parameters)
 
     def action_field(self, step: int) -> None:
-        """To the next field, or the one before."""
-        if step > 0:
-            self.focus_next()
-        else:
-            self.focus_previous()
+        """To the next field, or the one before; after the last one comes the first."""
+        if not self._ready:
+            self._early += step
+            return
+        fields = _FIELDS[self.state.step]
+        here = f"#{self.focused.id}" if self.focused is not None else ""
+        at = fields.index(here) if here in fields else -1
+        self.set_focus(self.query_one(fields[(at + step) % len(fields)]))
 
     # ---- steps
 
@@ -345,9 +362,7 @@ class PingScreen(Screen[None]):
         for key, word in keys:
             pieces += [(f" {key}", "key"), (f" {word} ", "dim")]
         self.query_one("#over-footer", Lines).show(pieces)
-        self.query_one(
-            {"ends": "#field-from", "files": "#field-file", "keep": "#field-name"}.get(step, "#page")
-        ).focus()
+        self.set_focus(self.query_one(_FIRST.get(step, "#page")))  # at once: the next keys are meant for it
         self._page()
 
     def _look(self) -> None:
