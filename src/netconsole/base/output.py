@@ -1,4 +1,7 @@
-"""Handles -o FILE and --format: checks both before anything is measured, and writes the document."""
+"""Handles -o FILE and --format: checks both before anything is measured, and writes the document.
+
+A file with content is only replaced if somebody says so: by --replace, or on the terminal.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,34 @@ from netconsole.base.readers import stat_of
 ENDINGS = {"json": "json", "md": "md", "markdown": "md", "html": "html", "htm": "html", "txt": "text", "text": "text"}
 
 
-def chosen(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
-    """The form: from --format, else from the ending of the file, else ``default``. Raises BadInput."""
+def chosen(format: str | None, output: Path | None, known: Sequence[str], default: str, replace: bool = False) -> str:
+    """The form: from --format, else from the ending of the file, else ``default``. Raises BadInput.
+
+    ``replace``: the file may be there already. Otherwise the user is asked, where there is a terminal.
+    """
+    form = _form(format, output, known, default)
+    if output is not None and not replace:
+        may_replace(output)
+    return form
+
+
+def may_replace(output: Path) -> None:
+    """Ask on the terminal whether a file may be replaced. Raises BadInput if not, or if nobody can be asked.
+
+    An empty file is replaced without a question. What is no regular file (a pipe, /dev/null) is only written to.
+    """
+    here = stat_of(output)
+    if here is None or not stat.S_ISREG(here.st_mode) or not here.st_size:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print(f"netconsole: {safe(output)} exists; replace it? (y/N)", end=" ", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+        raise bad(output, "", "exists, and is unchanged; give another name with -o")
+    raise bad(output, "", "exists; give another name with -o, or --replace to replace it")
+
+
+def _form(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
     if output is not None:
         parent, here = stat_of(output.parent), stat_of(output)
         if parent is None or not stat.S_ISDIR(parent.st_mode):

@@ -11,7 +11,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import HostsOption, approach, enter, only_one
+from netconsole.cli.options import HostsOption, ReplaceOption, approach, enter, only_one
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
+    replace: ReplaceOption = False,
     force: Annotated[bool, typer.Option("--force", help="Measure even if the host is busy.")] = False,
     iperf3: Annotated[
         bool, typer.Option("--iperf3", help="Let iperf3 make the TCP streams. It must be installed; 1 s each or more.")
@@ -59,7 +60,7 @@ def calibrate(
     from netconsole.probes.catalogue import load_all
 
     host = only_one(hosts, "netconsole calibrate")
-    form = out.chosen("json" if as_json else format, output, FORMATS, "text")
+    form = out.chosen("json" if as_json else format, output, FORMATS, "text", replace)
     window_s = parse_duration(window)
     if window_s is None or not 0.05 <= window_s <= MAX_WINDOW_S:
         raise bad("--window", "", f'expected a time from 50ms to 60s such as "400ms", found "{safe(window, 40)}"')

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from netconsole.base.figure import safe
-from netconsole.cli.options import SETTINGS
+from netconsole.cli.options import SETTINGS, ReplaceOption
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **SETTINGS)
@@ -84,6 +84,7 @@ def compare(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
+    replace: ReplaceOption = False,
     format: Annotated[
         str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
     ] = None,
@@ -99,7 +100,7 @@ def compare(
 
     # A short life with half a million small objects and no cycles: looking for garbage would double the time.
     gc.disable()
-    form = out.chosen(format, output, FORMATS, "text")
+    form = out.chosen(format, output, FORMATS, "text", replace)
     snapshots, names = resolve(baseline)
     found = compared(load(current), snapshots, names, load_all())
     content = encode(found) if form == "json" else RENDERERS[form](of_comparison(found)).encode()

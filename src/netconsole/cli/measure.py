@@ -34,6 +34,7 @@ from netconsole.cli.options import (
     IntervalOption,
     ProbeOption,
     ProfileOption,
+    ReplaceOption,
     approach,
     choose,
     enter,
@@ -161,6 +162,7 @@ def snapshot(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
+    replace: ReplaceOption = False,
     format: Annotated[
         str | None, typer.Option("--format", help="json, md or html. Default: by the file's ending.")
     ] = None,
@@ -197,7 +199,7 @@ def snapshot(
     from netconsole.base import output as out
     from netconsole.snapshot.document import FORMATS
 
-    form = out.chosen(format, output, FORMATS, "json")
+    form = out.chosen(format, output, FORMATS, "json", replace)
     reference = redactor = None
     if baseline is not None or redact:
         from netconsole.report import ticket

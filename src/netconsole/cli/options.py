@@ -65,6 +65,7 @@ HostsOption = Annotated[
 IntervalOption = Annotated[
     str | None, typer.Option("--interval", metavar="TIME", help="From reading to reading, 100ms to 60s. Default: 1s.")
 ]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace the file of -o if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from netconsole.cli import ping_capture, ping_run
-from netconsole.cli.options import DONE, FOUND, SETTINGS
+from netconsole.cli.options import DONE, FOUND, SETTINGS, ReplaceOption
 
 ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", no_args_is_help=True, **SETTINGS)
 
@@ -43,6 +43,7 @@ def analyze(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
+    replace: ReplaceOption = False,
     format: Annotated[
         str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
     ] = None,
@@ -58,7 +59,7 @@ def analyze(
     from netconsole.ping.compared import against
     from netconsole.report.ping_file import into_snapshot, rendered
 
-    form = out.chosen(format, output, FORMATS, "text")
+    form = out.chosen(format, output, FORMATS, "text", replace)
     case = read_case(files)
     found = case.breakdown
     if baseline:

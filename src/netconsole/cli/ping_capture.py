@@ -15,7 +15,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import DONE, INTERRUPTED, HostsOption, entered, fail, only_one
+from netconsole.cli.options import DONE, INTERRUPTED, HostsOption, ReplaceOption, entered, fail, only_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,6 +70,7 @@ def capture(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
+    replace: ReplaceOption = False,
     hosts: HostsOption = None,
 ) -> int:
     """Watch the pings that pass here, and write when each one came in and went out. Progress goes to standard error.
@@ -90,7 +91,7 @@ def capture(
     point = role_of(role)
     ending = Ending(duration_of(duration), count)
     between = between_of(inside, outside, address, netns, limit, host, not no_vhost)
-    out.chosen("json", output, ("json",), "json")
+    out.chosen("json", output, ("json",), "json", replace)
     manifests = load_all()
     try:
         with contextlib.closing(entered(host, manifests)) as there:

@@ -72,11 +72,13 @@ def run(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIRECTORY", help="Write captures and breakdown there.")
     ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the files of -o if they exist.")] = False,
 ) -> int:
     """Measure a ping between two VMs at every vantage point that can be reached, and say where its time goes.
 
     For those that cannot be reached it prints the command to run there.
     """
+    from netconsole.base import output as out
     from netconsole.ping.capture import ROLES
     from netconsole.probes.catalogue import load_all
     from netconsole.run import ping_plan
@@ -88,6 +90,9 @@ def run(
     between = between_of(inside, outside, "", netns, limit, None, not no_vhost)
     if output is not None and not output.is_dir():
         raise bad(output, "", "no such directory: it takes one file for each vantage point")
+    if output is not None and not replace:
+        for one in (*ROLES, "breakdown"):
+            out.may_replace(output / f"{one}.json")
     name = time.strftime("ping-%Y%m%d-%H%M%S", time.gmtime())
     places, manifests = ping_plan.at_of(at or (), ROLES), load_all()
     with contextlib.ExitStack() as stack:

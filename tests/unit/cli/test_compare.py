@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -57,6 +58,35 @@ def test_the_form_follows_the_ending(runs: Path, ending: str, begins: str, capsy
     assert run(["compare", str(runs / "bad.json"), str(runs / "run-0.json"), "-o", str(file)]) == 1
     assert file.read_text().startswith(begins)
     assert capsys.readouterr().out == ""
+
+
+def test_a_file_that_exists_is_replaced_only_when_asked_for(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = runs / "kept.md"
+    command = ["compare", str(runs / "bad.json"), str(runs / "run-0.json"), "-o", str(file)]
+    file.write_text("mine")
+    assert run(command) == 2
+    assert "kept.md: exists; give another name with -o, or --replace to replace it" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    for answer, code in (("\n", 2), ("n\n", 2), ("yes\n", 1)):
+        typed = io.StringIO(answer)
+        typed.isatty = lambda: True  # type: ignore[method-assign]
+        monkeypatch.setattr("sys.stdin", typed)
+        assert file.read_text() == "mine"
+        assert run(command) == code
+        assert "kept.md exists; replace it? (y/N)" in capsys.readouterr().err
+    assert file.read_text().startswith("# ")
+    file.write_text("mine")
+    assert run([*command, "--replace"]) == 1
+    assert file.read_text().startswith("# ")
+
+
+def test_an_empty_file_is_filled_without_a_question(runs: Path) -> None:
+    file = runs / "empty.md"
+    file.touch()
+    assert run(["compare", str(runs / "bad.json"), str(runs / "run-0.json"), "-o", str(file)]) == 1
+    assert file.read_text().startswith("# ")
 
 
 def test_baselines_are_listed_shown_and_removed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
