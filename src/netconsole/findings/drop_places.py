@@ -33,7 +33,10 @@ _MAX_NAME = 90
 
 
 class CountedRow(NamedTuple):
-    """A row of a table, with the value that counts dead packets. ``per_s``: None is not known."""
+    """A row of a table, with the value that counts dead packets. ``per_s``: None is not known.
+
+    ``at_least``: the total is a lower bound; ``now_at_least``: the rate of the last interval is one.
+    """
 
     family: Family
     key: RowKey
@@ -41,6 +44,7 @@ class CountedRow(NamedTuple):
     total: int
     per_s: float | None
     at_least: bool
+    now_at_least: bool = False
 
 
 @dataclass(slots=True)
@@ -60,6 +64,11 @@ class DropPlace:
     counted: Counter[Family] = field(default_factory=Counter)
     """What each source counts of it."""
     rates: dict[Family, float] = field(default_factory=dict)
+
+    @property
+    def now_at_least(self) -> bool:
+        """Whether the last interval of one of its sources lacks something."""
+        return any(row.now_at_least for row in self.rows)
 
     @property
     def best(self) -> CountedRow:
@@ -116,14 +125,14 @@ def _rows_of(state: State, manifests: Mapping[str, Manifest]) -> Iterator[Counte
         probe = state.probes.get(name)
         if probe is None:
             continue
-        lower_bound = bool(probe.at_least())
+        bounds = bool(probe.at_least()), probe.lacks_now
         for family in {(spec.table, spec.value) for spec in manifest.drop_places}:
             table = probe.tables.get(family[0])
             for row in table.rows.values() if table is not None else ():
                 count = row.counts.get(family[1])
                 if count is not None and count.total:
                     yield CountedRow(
-                        Family(name, *family), row.key, row.labels, count.total, count.per_s, lower_bound
+                        Family(name, *family), row.key, row.labels, count.total, count.per_s, *bounds
                     )  # fmt: skip
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from netconsole.findings.windows import Family
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import RowKey
+from netconsole.telemetry.words import URGENCY
 
 Level: TypeAlias = Literal["ok", "!", "!!", "?"]
-RANK: Mapping[Level, int] = {"!!": 0, "!": 1, "?": 2, "ok": 3}
+RANK: Mapping[Level, int] = {level: URGENCY[level] for level in get_args(Level)}
 """The worst first."""
 EvidenceKind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
 Say: TypeAlias = Callable[[float, int | None, bool, bool], str]

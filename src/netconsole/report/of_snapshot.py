@@ -46,6 +46,7 @@ from netconsole.snapshot.document import (
     seconds,
 )
 from netconsole.telemetry.ledger import LEDGER_COUNTS
+from netconsole.telemetry.words import probe_state
 
 MAX_ROWS = 30
 """A report shows only the largest rows of a table. The JSON document has all rows."""
@@ -115,7 +116,7 @@ def _budget(snapshot: Snapshot) -> Iterator[ReportBlock]:
 
 def _not_measured(snapshot: Snapshot) -> Iterator[ReportBlock]:
     rows = [
-        [name, probe.status, probe.why or "no reason given"]
+        [name, probe_state(probe.status), probe.why or "no reason given"]
         for name, probe in snapshot.probes.items()
         if probe.status != "attached"
     ]

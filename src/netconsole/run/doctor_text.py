@@ -9,10 +9,11 @@ from typing import Any
 
 from netconsole.base.figure import safe
 from netconsole.run.doctor import ProbeResult, Report
+from netconsole.telemetry.words import probe_state
 
 COLUMNS = 80
 _NAME_WIDTH = 18
-_HEAD_WIDTH = 9
+_HEAD_WIDTH = 13
 MORE = "netconsole doctor --verbose shows every attach point."
 
 
@@ -23,11 +24,11 @@ def brief(report: Report) -> str:
     lines += _of_host(report)
     works = [name for name, probe in report.probes.items() if probe.state == "attached"]
     lines += _paragraph(
-        "works", f"{len(works)} of {len(report.probes)} probes: {', '.join(works)}" if works else "nothing"
+        "ok", f"{len(works)} of {len(report.probes)} probes: {', '.join(works)}" if works else "nothing"
     )
-    for state, head in (("degraded", "partly"), ("", "NO")):
+    for state in sorted({probe.state for probe in report.probes.values()} - {"attached"}):
         for why, (names, helps) in _by_reason(report, state).items():
-            lines += _paragraph(head, f"{', '.join(names)}: {why}")
+            lines += _paragraph(probe_state(state), f"{', '.join(names)}: {why}")
             lines += [line for help_ in helps for line in _paragraph("", f"→ {help_}")]
     for problem in report.broken:
         lines += _paragraph("broken", problem)
@@ -45,10 +46,10 @@ def _of_host(report: Report) -> Iterator[str]:
 
 
 def _by_reason(report: Report, state: str) -> dict[str, tuple[list[str], list[str]]]:
-    """The probes that do not run (or in part), and what would help them, by why."""
+    """The probes of a state, and what would help them, by why."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for name, probe in report.probes.items():
-        if probe.state == "attached" or (probe.state == "degraded") != (state == "degraded"):
+        if probe.state != state:
             continue
         names, helps = found.setdefault(_reason(probe), ([], []))
         names.append(name)
@@ -91,7 +92,7 @@ def verbose(report: Report) -> str:
             lines += _entry("", f"→ {capability.help}")
     lines += ["", "Probes"]
     for name, probe in report.probes.items():
-        lines += _entry(name, " ".join(filter(None, [_state(probe.state), probe.why])))
+        lines += _entry(name, ": ".join(filter(None, [probe_state(probe.state), probe.why])))
         for program in probe.programs:
             if program.attach:
                 refused = f"; not {_tried(program.tried)}" if program.tried else ""
@@ -126,11 +127,7 @@ def _entry(name: str, what: str) -> list[str]:
 
 
 def _word(ok: bool) -> str:
-    return "ok" if ok else "NO"
-
-
-def _state(state: str) -> str:
-    return {"attached": "ok", "degraded": "partly:", "unsupported": "NO:", "failed": "FAILED:"}.get(state, state)
+    return "ok" if ok else "missing:"
 
 
 def _tried(tried: Sequence[Any]) -> str:

@@ -184,6 +184,25 @@ def test_what_counters_alone_do_not_tell_is_unknown_and_said_to_be() -> None:
     assert (said, figures.split(",")[0]) == (STANDS_STILL, "8.80k/s")
 
 
+def test_a_rate_is_a_lower_bound_only_in_the_interval_that_lacks_something() -> None:
+    flow = {"port": "vnet0", "source": "192.0.2.1", "target": "192.0.2.2", "protocol": "UDP", "target_port": 53}
+    drop = {"reason": "OVS_DROP_FLOW", "class": "benign", "location": "do_execute_actions", "port": "vnet0"}
+    scenario = busy().table(UPCALLS, "flows", [{"labels": flow, "counts": {"upcalls": (5, 50)}}])
+    scenario.table(DROPS, "drops", [{"labels": drop, "counts": {"count": (5, 50)}}])
+    scenario.counters(UPCALLS, upcalls=(5, 50)).counters(DROPS, drops=(5, 50))
+    scene = scene_of(scenario)
+    rates = ((ovs.port_rows, "upcalls"), (ovs.cause_rows, "upcalls"), (ovs.drop_rows, "count"))
+    for missed, rate_mark in ((2, True), (0, False)):
+        for probe in (UPCALLS, DROPS):
+            scene.state.probes[probe].cost.ledger = {"missed": Count(delta=missed, total=2)}
+        for rows, column in rates:
+            first, *_ = texts(rows(scene))
+            assert first[column].startswith("≥") == rate_mark and first["total"].startswith("≥"), column
+        for title in (ovs.ports_block().title(scene), ovs.drops_block().title(scene)):
+            rate, total = title.split(" · ")[1].split(", ")
+            assert rate.startswith("≥") == rate_mark and total.startswith("≥"), title
+
+
 def test_the_bridge_of_a_port_is_ovs_vswitchd_s_word() -> None:
     labels = {"datapath": made.DATAPATH, "port": "vnet0", "type": "system", "bridge": "br-int"}
     scene = scene_of(busy().table(FLOWS, "ports", [{"labels": labels, "counts": {"rx_packets": (5, 5)}}]))

@@ -33,9 +33,9 @@ def test_it_fits_a_screen_and_says_each_reason_once() -> None:
     assert len(lines) < 24 and max(map(width, lines)) <= COLUMNS
     told = " ".join(text.split())
     assert told.count(WHY) == 3, "of the host, of what does not run, and of what runs in part"
-    assert "NO lacking_0, lacking_1," in told and f"partly partly_one: {WHY}" in told
+    assert "? unsupported lacking_0, lacking_1," in told and f"! degraded partly_one: {WHY}" in told
     assert "ovs_flows: no Open vSwitch here → name its sockets" in told
-    assert "works 13 of 24 probes: kernel_drops, works_0" in told
+    assert "ok 13 of 24 probes: kernel_drops, works_0" in told
     assert "14 of 24 probes run here." in told and "doctor --verbose" in told
 
 

@@ -82,7 +82,7 @@ def standing(scene: Scene) -> Standing:
     probe = state.probes.get(DROPS_PROBE)
     counter = probe.counters.get(DROPS) if probe is not None and probe.measuring else None
     count = counter.count if counter is not None else None
-    drops = figure.number(count.per_s, bool(probe and probe.at_least())) if count is not None else figure.UNKNOWN
+    drops = figure.number(count.per_s, bool(probe and probe.counters_lack_now)) if count is not None else figure.UNKNOWN
     cpu = budget.total_cpu(scene)
     stated = header.stated_age_s(scene)
     age: tuple[str, float | None, Tone] = (figure.UNKNOWN, None, "unknown")

@@ -15,7 +15,7 @@ from netconsole.tui.panes import advice, drawn, investigation
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.tables import label_text, value_columns
 from netconsole.tui.panes.overview import stands_out
-from netconsole.tui.scene.scene import STATE_WORDS, Scene, Subject, reason
+from netconsole.tui.scene.scene import Scene, Subject, reason, state_word
 from netconsole.tui.widgets.bars import PERCENTILES, summary
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.look import LEVEL_TONES
@@ -63,7 +63,7 @@ def _joined(scene: Scene, manifest: Manifest, subject: Subject, width: int) -> I
 
 
 def _title(scene: Scene, manifest: Manifest, state: ProbeState, subject: Subject) -> Iterator[Line]:
-    word, tone = STATE_WORDS[state.status]
+    word, tone = state_word(state)
     what = manifest.title
     if subject.kind == "table":
         what = manifest.tables[subject.name].title or what

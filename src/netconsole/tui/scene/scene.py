@@ -19,7 +19,8 @@ from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
-from netconsole.tui.widgets.look import Tone
+from netconsole.telemetry.words import PROBE_STATES, said
+from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
 LOOK_EVERY_S = 0.5
 """How often we check whether the figures on the screen are older than the header says."""
@@ -91,16 +92,10 @@ class Scene:
         return None if self.age_s is None else self.age_s + LOOK_EVERY_S + 2 * self.delay_s
 
 
-STATE_WORDS: dict[str, tuple[str, Tone]] = {
-    "compiling": ("compiling…", "look"),
-    "attaching": ("attaching…", "look"),
-    "attached": ("ok", "ok"),
-    "degraded": ("! degraded", "look"),
-    "failed": ("!! failed", "act"),
-    "unsupported": ("? unsupported", "unknown"),
-    "off": ("off", "dim"),
-}
-"""The state of a probe in words."""
+def state_word(state: ProbeState) -> tuple[str, Tone]:
+    """The state of a probe in words, with their tone."""
+    level, word = PROBE_STATES[state.status]
+    return said(level, word), LEVEL_TONES[level] if level else "look"
 
 
 STANDS_STILL = "counters alone: rows do not change"

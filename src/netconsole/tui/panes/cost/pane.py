@@ -8,7 +8,7 @@ from netconsole.base import figure
 from netconsole.telemetry.state import ProbeState
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.panes.cost.budget import core_share
-from netconsole.tui.scene.scene import STATE_WORDS, Scene, Subject, reason
+from netconsole.tui.scene.scene import Scene, Subject, reason, state_word
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 
 
@@ -160,7 +160,7 @@ def _attention(state: ProbeState) -> int:
 
 
 def _probe_row(scene: Scene, state: ProbeState) -> TableRow:
-    word, tone = STATE_WORDS[state.status]
+    word, tone = state_word(state)
     runs = state.cost.programs.values()
     counted = sum(program.run_count for program in runs)
     per_run = sum(program.run_time_ns for program in runs) / counted if counted else None

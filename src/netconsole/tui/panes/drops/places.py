@@ -77,7 +77,7 @@ def _cells(scene: Scene, senders: Senders, place: DropPlace) -> dict[str, Cell]:
     tone: Tone = "" if place.per_s else "dim"
     return {
         "level": Cell(place.level, place.level, LEVEL_TONES[place.level]),
-        "rate": Cell(figure.number(place.per_s, place.at_least), place.per_s, tone),
+        "rate": Cell(figure.number(place.per_s, place.now_at_least), place.per_s, tone),
         "total": Cell(total_cell(place.total, place.at_least), place.total),
         "place": Cell(where, where, tone),
         "cause": Cell(place.say, place.say, tone),
@@ -97,9 +97,9 @@ def _history(scene: Scene, place: DropPlace) -> list[float | None]:
 def _title(places: Sequence[DropPlace]) -> str:
     lost = [place for place in places if place.level != "ok"]
     now = sum(place.per_s or 0.0 for place in lost)
-    at_least = any(place.at_least for place in lost)
-    total = figure.count(sum(place.total for place in lost), at_least)
-    return f"Where packets die · {figure.number(now, at_least)}/s, {total} in total, at {len(lost)} places"
+    rate = figure.number(now, any(place.now_at_least for place in lost))
+    total = figure.count(sum(place.total for place in lost), any(place.at_least for place in lost))
+    return f"Where packets die · {rate}/s, {total} in total, at {len(lost)} places"
 
 
 def _note(scene: Scene) -> str:

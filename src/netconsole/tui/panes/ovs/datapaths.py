@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, row_key
+from netconsole.telemetry.words import URGENCY
 from netconsole.tui.scene.scene import Scene
 
 FLOWS, UPCALLS, DROPS = "ovs_flows", "ovs_upcalls", "ovs_drops"
@@ -17,8 +18,6 @@ FULL_PCT = 90.0
 SLOW_DUMP_MS = 1000.0
 """From 1300 ms on ovs-vswitchd lowers its flow limit (OVS ofproto/ofproto-dpif-upcall.c, udpif_revalidator)."""
 NO_HANDLER, HANDLER_GONE, QUEUE_FULL = "ENOTCONN", "ECONNREFUSED", "EAGAIN"
-LEVELS = ("!!", "!", "?", "ok", "off")
-"""The worst first."""
 LOST = {NO_HANDLER: "no handler", HANDLER_GONE: "handler gone", QUEUE_FULL: "queue full"}
 """Why an upcall did not reach user space, by its error, in words; other errors are said by name."""
 EXPLAINED = {
@@ -136,7 +135,7 @@ def verdict(datapath: Datapath) -> tuple[str, str]:
     if gauges.get("no_handler"):
         return "!!", "no handler"
     judged = [port_verdict(port) for port in datapath.ports]
-    judged.sort(key=lambda one: LEVELS.index(one[0]))
+    judged.sort(key=lambda one: URGENCY[one[0]])
     if judged and judged[0][0] in ("!!", "!"):
         return judged[0]
     if row is None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from netconsole.base import figure
 from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.telemetry.words import URGENCY, said
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.panes.common.flow_text import flow_text
@@ -15,7 +17,6 @@ from netconsole.tui.panes.ovs.datapaths import (
     DROPS,
     EXPLAINED,
     FLOWS,
-    LEVELS,
     UPCALLS,
     Bridges,
     Datapath,
@@ -141,7 +142,7 @@ def handlers_block() -> Block:
 
 def health_rows(scene: Scene) -> list[TableRow]:
     """Every datapath, the worst first, then ovs-vswitchd."""
-    ranked = sorted(((verdict(one), one) for one in datapaths(scene)), key=lambda pair: LEVELS.index(pair[0][0]))
+    ranked = sorted(((verdict(one), one) for one in datapaths(scene)), key=lambda pair: URGENCY[pair[0][0]])
     shown = [_datapath_row(scene, state, one) for state, one in ranked]
     return [*shown, *(_vswitchd_row(row) for row in rows_of(scene, FLOWS, "vswitchd"))]
 
@@ -149,7 +150,7 @@ def health_rows(scene: Scene) -> list[TableRow]:
 def port_rows(scene: Scene) -> list[TableRow]:
     """Every port that asked, the worst state first, then the one that asks most."""
     judged = [(port_verdict(port), port) for port in ports(scene)]
-    judged.sort(key=lambda pair: (LEVELS.index(pair[0][0]), *_worth(pair[1].row, "upcalls")))
+    judged.sort(key=lambda pair: (URGENCY[pair[0][0]], *_worth(pair[1].row, "upcalls")))
     of_ports = bridges(scene)
     return [
         TableRow(Subject(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports))
@@ -162,9 +163,8 @@ def cause_rows(scene: Scene) -> list[TableRow]:
     rows = list(rows_of(scene, UPCALLS, "flows"))
     rows.sort(key=lambda row: _worth(row, "upcalls"))
     whole = sum(row.per_s("upcalls") or 0.0 for row in rows)
-    at_least = _at_least(scene, UPCALLS)
     return [
-        TableRow(Subject(UPCALLS, "table", "flows", row.key), partial(_cause_cells, scene, row, whole, at_least))
+        TableRow(Subject(UPCALLS, "table", "flows", row.key), partial(_cause_cells, scene, row, whole))
         for row in rows[:MAX_ROWS]
     ]
 
@@ -182,21 +182,21 @@ def drop_rows(scene: Scene) -> list[TableRow]:
     """Drops by reason and port: those that move first, suspicious ones before a flow's own decision."""
     rows = list(rows_of(scene, DROPS, "drops"))
     rows.sort(key=lambda row: (not row.per_s("count"), row.labels.get("class") == "benign", *_worth(row, "count")))
-    at_least, of_ports = _at_least(scene, DROPS), bridges(scene)
+    of_ports = bridges(scene)
     return [
-        TableRow(Subject(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports, at_least))
+        TableRow(Subject(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports))
         for row in rows[:MAX_ROWS]
     ]
 
 
 def state_cell(level: str, words: str) -> Cell:
     """A state in words, with its level before it where it needs a look; sorts the worst first."""
-    return Cell(state_text(level, words), float(LEVELS.index(level)), LEVEL_TONES[level])
+    return Cell(state_text(level, words), float(URGENCY[level]), LEVEL_TONES[level])
 
 
 def state_text(level: str, words: str) -> str:
     """``!! no handler``, ``ok``."""
-    return figure.safe(words if level in ("ok", "off") else f"{level} {words}", 40)
+    return figure.safe(said(level, words), 40)
 
 
 def _health_title(scene: Scene) -> str:
@@ -205,7 +205,7 @@ def _health_title(scene: Scene) -> str:
     silent = any(row.gauges.get("silent") for row in rows_of(scene, FLOWS, "vswitchd"))
     if silent:
         states.append(("!!", "no answer", VSWITCHD))
-    states.sort(key=lambda one: LEVELS.index(one[0]))
+    states.sort(key=lambda one: URGENCY[one[0]])
     if not states or states[0][0] not in ("!!", "!"):
         return "Open vSwitch"
     _, words, name = states[0]
@@ -219,9 +219,9 @@ def _ports_title(scene: Scene) -> str:
         parts.append(STANDS_STILL)
     upcalls = state.counters.get("upcalls") if state else None
     if state is not None and upcalls is not None:
-        at_least = not state.counters_are_exact
+        now_at_least, at_least = state.counters_lack_now, not state.counters_are_exact
         count = upcalls.count
-        parts.append(f"{figure.number(count.per_s, at_least)}/s, {figure.count(count.total, at_least)} in total")
+        parts.append(f"{figure.number(count.per_s, now_at_least)}/s, {figure.count(count.total, at_least)} in total")
         for name, words in (("failed", "lost"), ("unanswered", "unanswered")):
             counted = state.counters.get(name)
             if counted is not None and counted.count.total:
@@ -234,8 +234,8 @@ def _drops_title(scene: Scene) -> str:
     drops = state.counters.get("drops") if state else None
     if state is None or drops is None:
         return "Drops in the datapath"
-    at_least = not state.counters_are_exact
-    rate, total = figure.number(drops.count.per_s, at_least), figure.count(drops.count.total, at_least)
+    rate = figure.number(drops.count.per_s, state.counters_lack_now)
+    total = figure.count(drops.count.total, not state.counters_are_exact)
     return f"Drops in the datapath · {rate}/s, {total} in total"
 
 
@@ -255,7 +255,7 @@ def _datapath_row(scene: Scene, state: tuple[str, str], datapath: Datapath) -> T
     first = datapath.ports[0]
     cells = {"datapath": Cell(figure.safe(datapath.name, 64), str(datapath.name)), "state": state_cell(*state)}
     lost = sum(port.row.per_s("failed") or 0.0 for port in datapath.ports)
-    cells["lost"] = Cell(figure.number(lost, _at_least(scene, UPCALLS)), lost, "act" if lost else "dim")
+    cells["lost"] = Cell(figure.number(lost, _bounds(scene, UPCALLS).now), lost, "act" if lost else "dim")
     unknown = {column.name: Cell(figure.UNKNOWN) for column in HEALTH_COLUMNS if column.name not in cells}
     return TableRow(Subject(UPCALLS, "table", "upcalls", first.row.key), {**unknown, **cells})
 
@@ -305,11 +305,11 @@ def _vswitchd_row(row: RowState) -> TableRow:
 
 def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Bridges) -> dict[str, Cell]:
     row = port.row
-    at_least = _at_least(scene, UPCALLS)
+    bounds = _bounds(scene, UPCALLS)
 
     def rate(name: str, tone: Tone = "") -> Cell:
         value = row.per_s(name)
-        return Cell(figure.number(value, at_least), value, tone if value else "dim")
+        return Cell(figure.number(value, bounds.now), value, tone if value else "dim")
 
     total, bridge = row.total("upcalls"), of_ports.get(place_of(row))
     return {
@@ -320,7 +320,7 @@ def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Brid
         "kind": Cell(figure.safe(row.labels.get("kind"), 16), str(row.labels.get("kind"))),
         "state": state_cell(*state),
         "upcalls": rate("upcalls"),
-        "total": Cell(figure.number(total, at_least), total),
+        "total": Cell(figure.number(total, bounds.total), total),
         "p50": percentile_cell(port.latency, 50.0),
         "p99": percentile_cell(port.latency, 99.0),
         "failed": rate("failed", "act"),
@@ -332,21 +332,23 @@ def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Brid
     }
 
 
-def _cause_cells(scene: Scene, row: RowState, whole: float, at_least: bool) -> dict[str, Cell]:
+def _cause_cells(scene: Scene, row: RowState, whole: float) -> dict[str, Cell]:
+    bounds = _bounds(scene, UPCALLS)
     rate, total = row.per_s("upcalls"), row.total("upcalls")
     percent = 100 * rate / whole if rate is not None and whole else None
     flow = flow_text(row.labels)
     return {
         "port": Cell(figure.safe(row.labels.get("port"), 64), str(row.labels.get("port"))),
         "flow": Cell(flow, flow),
-        "upcalls": Cell(figure.number(rate, at_least), rate, "" if rate else "dim"),
+        "upcalls": Cell(figure.number(rate, bounds.now), rate, "" if rate else "dim"),
         "share": Cell(figure.number(None if percent is None else round(percent)), percent),
-        "total": Cell(figure.number(total, at_least), total),
+        "total": Cell(figure.number(total, bounds.total), total),
         **baseline_cells.of_value(scene, UPCALLS, "flows", row, "upcalls"),
     }
 
 
-def _drop_cells(scene: Scene, row: RowState, of_ports: Bridges, at_least: bool) -> dict[str, Cell]:
+def _drop_cells(scene: Scene, row: RowState, of_ports: Bridges) -> dict[str, Cell]:
+    bounds = _bounds(scene, DROPS)
     labels = row.labels
     level = CLASS_LEVELS.get(str(labels.get("class")), "?")
     reason = str(labels.get("reason"))
@@ -358,8 +360,8 @@ def _drop_cells(scene: Scene, row: RowState, of_ports: Bridges, at_least: bool) 
         "class": Cell(level, str(labels.get("class")), LEVEL_TONES[level]),
         "what": Cell(figure.safe(what, 64), what),
         "port": Cell(figure.safe(labels.get("port"), 64), str(labels.get("port"))),
-        "count": Cell(figure.number(rate, at_least), rate, "" if rate else "dim"),
-        "total": Cell(figure.number(total, at_least), total),
+        "count": Cell(figure.number(rate, bounds.now), rate, "" if rate else "dim"),
+        "total": Cell(figure.number(total, bounds.total), total),
         "vm": Cell(figure.safe(labels.get("vm"), 64), str(labels.get("vm") or "")),
         "reason": Cell(figure.safe(reason, 64), reason, "dim"),
         "location": Cell(figure.safe(labels.get("location"), 64), str(labels.get("location")), "dim"),
@@ -403,9 +405,16 @@ def _worth(row: RowState, name: str) -> tuple[float, int, str]:
     return -(row.per_s(name) or 0.0), -(row.total(name) or 0), str(row.key)
 
 
-def _at_least(scene: Scene, probe: str) -> bool:
+class _Bounds(NamedTuple):
+    """Which figures of a probe's rows are lower bounds: those of the last interval, and the totals."""
+
+    now: bool
+    total: bool
+
+
+def _bounds(scene: Scene, probe: str) -> _Bounds:
     state = scene.state.probes.get(probe)
-    return bool(state and state.at_least())
+    return _Bounds(state.lacks_now, bool(state.at_least())) if state is not None else _Bounds(False, False)
 
 
 def _history(scene: Scene, probe: str, table: str, row: RowState, name: str) -> Sequence[float | None]:

@@ -267,7 +267,7 @@ def _flow_cells(scene: Scene, state: ProbeState, table: TableState, row: RowStat
     }
     for name in ("packets", "bytes", "slow"):
         value = row.per_s(name)
-        cells[name] = Cell(figure.number(value, at_least), value, "" if value else "dim")
+        cells[name] = Cell(figure.number(value, state.lacks_now), value, "" if value else "dim")
     return cells | baseline_cells.of_value(scene, state.name, FLOWS, row, "packets")
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from netconsole.base import figure
 from netconsole.compare.reference import Reference
 from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.telemetry.words import URGENCY, said
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.stages import side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block
@@ -18,7 +19,6 @@ from netconsole.tui.panes.vhost.queues import (
     EXPLAINED,
     INTERRUPTS,
     KICKS,
-    LEVELS,
     RINGS,
     VHOST,
     Queue,
@@ -126,7 +126,7 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
         return
     level, words = verdict(scene, queue)
     meaning = f": {EXPLAINED[words]}" if words in EXPLAINED else ""
-    yield [("  state         ", "dim"), (_state(level, words), LEVEL_TONES[level]), (meaning, "")]
+    yield [("  state         ", "dim"), (said(level, words), LEVEL_TONES[level]), (meaning, "")]
     yield from _workers(scene, queue)
     yield from _ring(scene, queue)
     yield []
@@ -220,7 +220,7 @@ def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
         "vm": Cell(figure.safe(queue.vm, 64), str(queue.vm or "")),
         "device": Cell(figure.safe(queue.device, 64), str(queue.device)),
         "queue": Cell(figure.safe(queue.number, 12), queue.number if isinstance(queue.number, int) else None),
-        "state": Cell(_state(level, one.words), float(LEVELS.index(level)), LEVEL_TONES[level]),
+        "state": Cell(said(level, one.words), float(URGENCY[level]), LEVEL_TONES[level]),
         "to_guest": _rate(scene, VHOST, queue.to_guest, "packets"),
         "from_guest": _rate(scene, VHOST, queue.from_guest, "packets"),
         "depth": _depth(row),
@@ -249,10 +249,6 @@ def _change_cells(scene: Scene, reference: Reference, queue: Queue, total: Histo
         return baseline_cells.cells(None)
     packets = next(value for value in manifests[VHOST].tables["queues"].value if value.name == "packets")
     return baseline_cells.cells(reference.value(probes[VHOST], manifests[VHOST], "queues", row, packets), "rx")
-
-
-def _state(level: str, words: str) -> str:
-    return words if level in ("ok", "off") else f"{level} {words}"
 
 
 def _rate(scene: Scene, probe: str, row: RowState | None, name: str, tone: Tone = "") -> Cell:

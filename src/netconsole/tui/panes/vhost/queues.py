@@ -9,11 +9,11 @@ from typing import TypeAlias
 from netconsole.findings.past import is_later
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
+from netconsole.telemetry.words import URGENCY
 from netconsole.tui.scene.scene import Scene, Subject
 
 VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
 MACHINES = "vm_states"
-LEVELS = ("!!", "!", "?", "ok", "off")
 """The worst first."""
 LATE_NS = 1_000_000
 """A worker that comes within a millisecond after it was woken is never called late."""
@@ -259,4 +259,4 @@ def _worth(one: Ranked) -> tuple[float, ...]:
     queue = one.queue
     dropped = (queue.ring.per_s("ring_full") if queue.ring else None) or 0.0
     moved = sum(row.per_s("packets") or 0.0 for row in (queue.to_guest, queue.from_guest) if row is not None)
-    return LEVELS.index(one.level), -dropped, -moved
+    return URGENCY[one.level], -dropped, -moved

@@ -1,0 +1,40 @@
+"""The one table of words for states: what a level means, and how the state of a probe is written everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from netconsole.telemetry.frames import ProbeStatus
+
+LEVELS: Mapping[str, str] = MappingProxyType(
+    {"!!": "act", "!": "look at it", "?": "unknown", "ok": "good", "off": "switched off"}
+)
+"""What each level means, the worst first."""
+URGENCY: Mapping[str, int] = MappingProxyType({level: place for place, level in enumerate(LEVELS)})
+"""The lower, the worse."""
+PROBE_STATES: Mapping[ProbeStatus, tuple[str, str]] = MappingProxyType(
+    {
+        "compiling": ("", "compiling…"),
+        "attaching": ("", "attaching…"),
+        "attached": ("ok", "ok"),
+        "degraded": ("!", "degraded"),
+        "failed": ("!!", "failed"),
+        "unsupported": ("?", "unsupported"),
+        "off": ("off", "off"),
+    }
+)
+"""The level of each state of a probe, and its word. Without a level it is on its way."""
+
+
+def said(level: str, word: str) -> str:
+    """A state as people read it: ``!! failed``, ``ok``. The level is left out where the word says it already."""
+    return word if level in ("", "ok", "off") else f"{level} {word}"
+
+
+def probe_state(status: str) -> str:
+    """The state of a probe as people read it. A state of a later version is shown as it is."""
+    for known, (level, word) in PROBE_STATES.items():
+        if known == status:
+            return said(level, word)
+    return status
