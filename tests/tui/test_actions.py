@@ -42,6 +42,11 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
     assert "'p' already belongs to 'pause'" in told
 
 
+def test_a_pane_is_meant_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r'keys.pane.drop: unknown action; did you mean "pane.4" \(Drops\)\?'):
+        actions.load_keys(write(tmp_path, '[keys]\n"pane.drop" = "x"\n'))
+
+
 @pytest.mark.parametrize("text", ["[kees]\n", "keys = 3\n", "[keys]\n[other]\n", "\x00", "[keys"])
 def test_anything_else_is_refused_with_the_file(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)

@@ -105,6 +105,11 @@ class Enforcer:
         with self._lock:
             return tuple(self._governor.lowered)
 
+    def governs(self, probe: str) -> bool:
+        """Whether a probe can be pinned: it runs in the kernel, and the budget counts it."""
+        with self._lock:
+            return self._governor.governs(probe)
+
     def toggle_pin(self, probe: str) -> bool:
         """Pin a probe: restore it and do not change it any more. Or unpin it. False: it is not governed."""
         with self._session.view() as state:

@@ -114,6 +114,10 @@ class Governor:
         """The probes that are not changed."""
         return frozenset(name for name, one in self._probes.items() if one.pinned)
 
+    def governs(self, probe: str) -> bool:
+        """Whether it may change this probe, or did before the probe was pinned."""
+        return probe in self._probes
+
     def pin(self, probe: str, at_s: float) -> Decision | None:
         """Restore a probe, and do not change it again, whatever it costs. None for one that is not governed."""
         position = self._probes.get(probe)

@@ -9,6 +9,7 @@ Users can change keys in ``$XDG_CONFIG_HOME/netconsole/keys.toml``::
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
     Hotkey("unfilter", "escape", "Show all", "remove the filter", "unfilter", "main"),
     Hotkey("maximise", "z", "Maximise", "this table alone; again: all of them", "maximise", "main"),
+    Hotkey("columns", "c", "Columns", "choose the columns of this table", "columns", "main"),
     Hotkey("hosts", "h,backspace", "Hosts", "back to all hosts; also Esc", "app.hosts", "main", "Esc hosts"),
     Hotkey("knobs", "e", "Edit knobs", "change filters, budget and mode of a probe", "app.knobs", "main", "e knobs"),
     Hotkey("pin", "u", "Undo, pin", "take back what the budget reduced; again: unpin", "app.pin", "main"),
@@ -156,7 +158,7 @@ def load_keys(path: Path | None = None) -> dict[str, str]:
     keymap: dict[str, str] = {}
     for name, keys in _flat(table):
         if name not in _BY_ID:
-            problems.append(Problem(str(path), f"keys.{name}", f"unknown action{close(name, _BY_ID)}"))
+            problems.append(Problem(str(path), f"keys.{name}", f"unknown action{_near(name)}"))
         elif not isinstance(keys, str) or not all(key.strip() for key in keys.split(",")):
             problems.append(
                 Problem(str(path), f"keys.{name}", 'expected a key such as "p", or several as in "p,space"')
@@ -167,6 +169,13 @@ def load_keys(path: Path | None = None) -> dict[str, str]:
     if problems:
         raise BadInput(problems)
     return keymap
+
+
+def _near(name: str) -> str:
+    """What may be meant: a pane by its name, else an id that is close."""
+    panes = {f"pane.{one.title.lower()}": one for one in ACTIONS if one.id.startswith("pane.")}
+    found = difflib.get_close_matches(name.lower()[:64], panes, n=1, cutoff=0.7) if name.startswith("pane.") else []
+    return f'; did you mean "{panes[found[0]].id}" ({panes[found[0]].title})?' if found else close(name, _BY_ID)
 
 
 def _flat(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:

@@ -207,7 +207,10 @@ class ConsoleApp(TerminalApp):
         if self.screen is self.main or (
             isinstance(self.screen, OverScreen) and not isinstance(self.screen, HelpScreen)
         ):
-            self.push_screen(HelpScreen(self.main.view.pane, self.manifests, self.main.probe(), self.keys))
+            from netconsole.tui import palette
+
+            without = self.main.without | palette.outside(self.SCOPES)
+            self.push_screen(HelpScreen(self.main.view.pane, self.manifests, self.main.probe(), self.keys, without))
 
     def action_knobs(self, probe: str | None = None) -> None:
         from netconsole.tui.screens.knobs import KnobsScreen, knobbed
@@ -237,11 +240,7 @@ class ConsoleApp(TerminalApp):
 
     def action_pin(self) -> None:
         """Pins the probe of the row or table in front, else the probe that was lowered last. Unpins it next time."""
-        enforcer = self.watched.enforcer
-        lowered = enforcer.lowered if enforcer is not None else ()
-        probe = self.main.probe()
-        if probe is None and lowered:
-            probe = lowered[-1]
+        enforcer, probe = self.watched.enforcer, self.watched.pinnable(self.main.probe())
         if enforcer is None or probe is None or not enforcer.toggle_pin(probe):
             self.say("choose a table or row of a running BPF probe first", "look")
 
@@ -374,11 +373,14 @@ class ConsoleApp(TerminalApp):
 
     def subject(self) -> Subject | None:
         """The row that keys act on: of the page in front, else the one under the cursor."""
+        return self._subject_on(self.screen)
+
+    def _subject_on(self, screen: Screen[object]) -> Subject | None:
         from netconsole.tui.screens.detail import DetailScreen
 
-        if isinstance(self.screen, DetailScreen):
-            return self.screen.subject
-        if self.screen is not self.main:
+        if isinstance(screen, DetailScreen):
+            return screen.subject
+        if screen is not self.main:
             return None
         key = self.main.cursor_key()
         subject = key.subject if isinstance(key, (IncidentKey, DropPlaceKey)) else key
@@ -426,18 +428,25 @@ class ConsoleApp(TerminalApp):
         return Subject(*found) if found is not None else Subject(probe, "probe", probe, ())
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
-        """The commands of the palette: all actions, and all probes that can be started."""
+        """The commands of the palette: all actions that can run now, and all probes that can be started."""
+        from netconsole.tui import palette
+
+        with self.scene() as scene:
+            hidden = palette.impossible(self.watched, scene, self._subject_on(screen), screen)
         for action in actions.ACTIONS:
-            hidden = ("palette", "unfilter", "next", "previous", *self.main.without)
             if action.scope in self.SCOPES and action.id not in hidden:
-                yield SystemCommand(action.title, action.help, self._runner(action))
+                yield SystemCommand(palette.entry(action, self.keys), action.help, self._runner(action))
         for name in self.watched.startable():
             yield SystemCommand(f"Start {name}", self.manifests[name].summary, partial(self.action_knobs, name))
 
     def _runner(self, action: actions.Hotkey):  # type: ignore[no-untyped-def]
         async def run() -> None:
-            namespace = self.main if action.scope == "main" else self
-            await self.run_action(action.call, default_namespace=namespace)
+            if action.scope != "main":
+                await self.run_action(action.call, default_namespace=self)
+                return
+            while self.screen is not self.main and not action.call.startswith("app."):
+                await self.pop_screen()  # from the page of a row, as its key does
+            await self.run_action(action.call, default_namespace=self.main)
 
         return run
 

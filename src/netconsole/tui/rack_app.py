@@ -192,9 +192,13 @@ class RackApp(ConsoleApp):
         if self._front is not None:
             yield from super().get_system_commands(screen)
             return
+        from netconsole.tui import palette
+
         for action in actions.ACTIONS:
             if action.id in RACK_ACTIONS:
-                yield SystemCommand(action.title, action.help, partial(self.run_action, action.call))
+                yield SystemCommand(
+                    palette.entry(action, self.keys), action.help, partial(self.run_action, action.call)
+                )
 
     def close_files(self) -> None:
         for watched in self._met.values():

@@ -44,7 +44,7 @@ class ReplayApp(ConsoleApp):
         super().__init__(WatchedHost(session, profile, manifests), keymap, lifeline)
         self.replayed = session
         self.main.header_lines = 3
-        self.main.without = frozenset({"hosts", "knobs", "investigate"})
+        self.main.without = frozenset({"hosts", "knobs", "investigate", "pin", "record", "baseline"})
 
     @contextlib.contextmanager
     def scene(self) -> Iterator[Scene]:

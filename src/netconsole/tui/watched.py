@@ -140,6 +140,13 @@ class WatchedHost:
         with self.session.view() as state:
             return [] if self.enforcer is None else [name for name in self.manifests if name not in state.probes]
 
+    def pinnable(self, probe: str | None) -> str | None:
+        """The probe that ``u`` acts on: this one, else the one that was lowered last. None where none is governed."""
+        if self.enforcer is None:
+            return None
+        wanted = probe or next(reversed(self.enforcer.lowered), None)
+        return wanted if wanted is not None and self.enforcer.governs(wanted) else None
+
     def compared_with(self, name: str, snapshots: Sequence[Snapshot]) -> LiveComparison:
         """The comparison of its figures with those of a baseline. Any thread: large snapshots take a while."""
         facts = self.read_facts() if self.read_facts is not None else {}

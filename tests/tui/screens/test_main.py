@@ -499,7 +499,13 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
             return done
 
         one.app.watched.enforcer = SimpleNamespace(  # type: ignore[assignment]
-            actions=(), pinned=frozenset(), lowered=(), profile=PROFILE, forecast_now=None, begin=begin
+            actions=(),
+            pinned=frozenset(),
+            lowered=(),
+            profile=PROFILE,
+            forecast_now=None,
+            begin=begin,
+            governs=lambda _: False,
         )
         titles = {command.title for command in one.app.get_system_commands(one.app.screen)}
         assert f"Start {lacking}" in titles
@@ -542,7 +548,8 @@ async def test_help_is_about_the_pane_in_front() -> None:
 async def test_every_action_is_in_the_palette() -> None:
     async with running() as one:
         titles = {command.title for command in one.app.get_system_commands(one.app.screen)}
-        assert {"Overview", "Pause", "Filter", "Edit knobs", "Snapshot", "Help", "Quit"} <= titles
+        wanted = {"Overview  1", "Pause  p, Space", "Filter  /", "Edit knobs  e", "Snapshot  s", "Help  ?, F1"}
+        assert {*wanted, "Columns  c", "Quit  q, Ctrl-C"} <= titles
 
 
 async def test_the_palette_runs_an_action() -> None:

@@ -87,6 +87,12 @@ class DetailScreen(OverScreen):
     def action_filter(self) -> None:
         self._leave_for("filter")
 
+    def action_maximise(self) -> None:
+        self._leave_for("maximise")
+
+    def action_columns(self) -> None:
+        self._leave_for("columns")
+
     def _leave_for(self, action: str) -> None:
         self.post_message(self.Wanted(action))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from netconsole.probes.manifest import Manifest
 from netconsole.tui.panes.catalogue import Pane
@@ -16,11 +16,17 @@ class HelpScreen(OverScreen):
     """What the pane measures, how, and what it cannot see; then the keys."""
 
     def __init__(
-        self, pane: Pane, manifests: Mapping[str, Manifest], probe: str | None, keymap: Mapping[str, str]
+        self,
+        pane: Pane,
+        manifests: Mapping[str, Manifest],
+        probe: str | None,
+        keymap: Mapping[str, str],
+        without: Collection[str],
     ) -> None:
+        """``without``: ids of the actions that cannot be used in this console."""
         super().__init__()
         names = [name for name in pane.probes if name in manifests] if probe is None else [probe]
-        self._lines = help_pane.lines(pane.name, pane.missing, [manifests[name] for name in names], keymap)
+        self._lines = help_pane.lines(pane.name, pane.missing, [manifests[name] for name in names], keymap, without)
 
     def page(self, scene: Scene, width: int) -> Sequence[Line]:
         return self._lines

@@ -167,6 +167,8 @@ class MainScreen(Screen[None]):
         self.current = "overview"
         self.views: dict[str, PaneView] = {}
         self.pause = Pause()
+        self.choices: dict[str, dict[str, bool]] = {}
+        """The columns that the user has chosen, by table; kept until the console ends."""
         self._message: tuple[str, Tone] | None = None
         self._missing = False
 
@@ -312,6 +314,14 @@ class MainScreen(Screen[None]):
         self.set_focus(table)
         self._redraw()
 
+    def action_columns(self) -> None:
+        """Opens the list of the columns of the table with the focus."""
+        from netconsole.tui.screens.columns import ColumnsScreen
+
+        table = self.table()
+        if table is not None:
+            self.app.push_screen(ColumnsScreen(table, self.choices.setdefault(table.name or "", {})))
+
     def action_filter(self) -> None:
         table = self.table()
         if table is not None:
@@ -367,6 +377,9 @@ class MainScreen(Screen[None]):
 
     def _view(self, name: str) -> PaneView:
         view = self.views[name] = PaneView(self.panes[name])
+        for table, choice in self.choices.items():
+            if table in view.tables:
+                view.tables[table].choice = choice
         return view
 
     def _lay_out(self) -> None:

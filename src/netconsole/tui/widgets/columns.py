@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from netconsole.tui.widgets.look import Tone
@@ -73,6 +73,24 @@ class PlacedColumn(NamedTuple):
     column: TableColumn
     x: int
     width: int
+
+
+_LATER = 1000
+"""What is added to the ``spare`` of a column that the user did not choose, once he has chosen others."""
+
+
+def chosen(columns: Sequence[TableColumn], choice: Mapping[str, bool]) -> list[TableColumn]:
+    """The columns that the user wants: ``choice`` is by name, True shown, False hidden. One column always stays.
+
+    Where there is little room, the columns that he did not choose are left out before those that he did.
+    """
+    kept = [column for column in columns if choice.get(column.name, True)] or list(columns[:1])
+    if True not in choice.values():
+        return kept
+    return [
+        column if not column.spare or column.name in choice else replace(column, spare=column.spare + _LATER)
+        for column in kept
+    ]
 
 
 def place(columns: Sequence[TableColumn], width: int) -> list[PlacedColumn]:

@@ -6,7 +6,7 @@ update. This table keeps the texts of the visible cells, compares them, and refr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -15,7 +15,7 @@ from textual.message import Message
 
 from netconsole.base import figure
 from netconsole.tui import actions
-from netconsole.tui.widgets.columns import Cell, PlacedColumn, TableColumn, TableRow, place
+from netconsole.tui.widgets.columns import Cell, PlacedColumn, TableColumn, TableRow, chosen, place
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.ordering import StableOrder
 from netconsole.tui.widgets.painted import Line, Painted, Piece
@@ -58,6 +58,8 @@ class LineTable(Painted, can_focus=True):
         super().__init__(name=name, id=id, classes=classes)
         self.title = title
         self.columns = tuple(columns)
+        self.choice: Mapping[str, bool] = {}
+        """Columns that the user wants shown (True) or hidden (False), by name."""
         self.heads = heads
         self.note = ""
         """The text that is shown when there are no rows."""
@@ -114,6 +116,17 @@ class LineTable(Painted, can_focus=True):
         """Shows only rows with a cell that contains ``text``. It is a plain text, not a pattern."""
         self.filter = text.lower()
         self._arrange()
+
+    @property
+    def visible_columns(self) -> frozenset[str]:
+        """The names of the columns that are on the screen."""
+        return frozenset(placed.column.name for placed in self._placed if placed.width)
+
+    def choose(self, choice: Mapping[str, bool]) -> None:
+        """Shows and hides columns as the user wants."""
+        self.choice = choice
+        self._drawn.clear()
+        self._settle()
 
     def select(self, key: Hashable) -> None:
         """Puts the cursor on a row, if the table has it."""
@@ -235,7 +248,7 @@ class LineTable(Painted, can_focus=True):
                 self._top = self._cursor_index
             elif self._cursor_index >= self._top + lines:
                 self._top = self._cursor_index - lines + 1
-        self._placed = [at._replace(x=at.x + 1) for at in place(self.columns, self.size.width - 1)]
+        self._placed = [at._replace(x=at.x + 1) for at in place(chosen(self.columns, self.choice), self.size.width - 1)]
         in_sight = self._keys[self._top : self._top + lines]
         if fresh:
             self._histories = {

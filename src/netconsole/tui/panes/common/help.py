@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from netconsole.probes.manifest import Manifest
 from netconsole.tui import actions
@@ -28,8 +28,13 @@ _GENERAL: dict[str, str] = {
 }
 
 
-def lines(pane: str, missing: str, probes: Sequence[Manifest], keymap: Mapping[str, str]) -> list[Line]:
-    """The help page of a pane: its probes first, that of the table in front on top."""
+def lines(
+    pane: str, missing: str, probes: Sequence[Manifest], keymap: Mapping[str, str], without: Collection[str] = ()
+) -> list[Line]:
+    """The help page of a pane: its probes first, that of the table in front on top.
+
+    ``without``: ids of the actions that cannot be used in this console.
+    """
     page: list[Line] = [[(f" {_GENERAL[pane]}", "")]] if pane in _GENERAL else []
     if missing:
         page.append([(f" {missing}", "")])
@@ -44,6 +49,8 @@ def lines(pane: str, missing: str, probes: Sequence[Manifest], keymap: Mapping[s
         ]
     page += [[], [(" Keys", "head")]]
     for action in actions.ACTIONS:
+        if action.id in without:
+            continue
         keys = actions.written(action, keymap)
         page.append([(f"   {keys:<17}", "key"), (f"{action.title:<22}", ""), (action.help, "dim")])
     page += [[], [("   To change keys: keys.toml, see docs/use/console.md", "dim")]]
