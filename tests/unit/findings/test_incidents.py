@@ -255,7 +255,7 @@ def test_polls_of_no_device_are_those_of_the_backlog() -> None:
     manifest = catalogue.shipped("softirq_health")
     labels = {"device": "", "netns": None, "cpu": 3}
     *_, last = (rule for rule in manifest.findings if rule.table == "exhausted" and fits(rule, labels))
-    assert say(last, labels, {"rate": "700"}) == "CPU 3: 700/s polls of its backlog leave packets waiting"
+    assert say(last, labels, {"rate": "700"}) == "CPU 3: 700 polls/s of its backlog end with packets still waiting"
 
 
 def test_a_percentile_of_few_samples_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
@@ -422,7 +422,7 @@ def test_one_cause_at_one_place_is_one_incident(stream: Stream) -> None:
             stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=[row]))
         stream.end()
         (one,) = findings.update(stream.state)
-    assert one.sentence == "dns-cache (1782) UDP port 5353 loses 955/s: its receive buffer of 8 kB is full"
+    assert one.sentence == "dns-cache (1782) UDP port 5353 loses 955 packets/s: its receive buffer of 8 kB is full"
     assert (one.level, one.cause, one.total) == ("!!", "receive-buffer-full", 1910)
     assert {evidence.probe for evidence in one.evidence} == {"kernel_drops", "socket_drops"}
     assert one.where == {
@@ -457,17 +457,17 @@ TO_PEER = {**GONE, "peer_down": 1, "carrier_lost_to_peer": 1}
         ({"no_carrier": 1, "peer_down": 1, "carrier_lost": 0, "carrier_lost_to_peer": 0}, {}, None),
         ({"admin_down": 1}, {}, None),
         ({"no_carrier": 1}, {"lost_without_carrier": 1, "tx_drops": 1}, None),
-        (GONE, {}, "uxva (netns blue): no carrier any more"),
+        (GONE, {}, "uxva (netns blue): lost its carrier"),
         (TO_PEER, {}, "uxva (netns blue): no carrier: its peer is down"),
         (
             {"no_carrier": 1},
             {"tx_drops": 500, "lost_without_carrier": 500},
-            "uxva (netns blue): no carrier, 500/s that are sent to it are lost",
+            "uxva (netns blue): no carrier, 500 packets/s sent to it are lost",
         ),
         (
             TO_PEER,
             {"tx_drops": 500, "lost_without_carrier": 500, "lost_to_peer": 500},
-            "uxva (netns blue): no carrier: its peer is down, 500/s that are sent to it are lost",
+            "uxva (netns blue): no carrier: its peer is down, 500 packets/s sent to it are lost",
         ),
         ({"flaps": 2}, {}, "uxva (netns blue): its carrier was lost and came back (×2 in the last minute)"),
     ],
@@ -496,7 +496,7 @@ def test_a_carrier_that_stays_away_is_one_incident_with_or_without_packets(strea
         stream.end()
         (one,) = findings.update(stream.state)
         if second in (0, 10, 25, 45):
-            packets = ", 300/s that are sent to it are lost" if second == 0 else ""
+            packets = ", 300 packets/s sent to it are lost" if second == 0 else ""
             assert one.sentence == f"uxva (netns blue): no carrier: its peer is down{packets}"
             assert (one.total, one.ended_ns, one.peak, one.unit) == (lost, None, peak, "packets")
     assert one.ended_ns is not None
@@ -504,7 +504,8 @@ def test_a_carrier_that_stays_away_is_one_incident_with_or_without_packets(strea
 
 
 @pytest.mark.parametrize(
-    ("qdisc", "sentence"), [("tbf", "tbf of 5 Mbit/s sheds 498/s"), ("fq_codel", "498/s shed by fq_codel")]
+    ("qdisc", "sentence"),
+    [("tbf", "tbf of 5 Mbit/s drops 498 packets/s"), ("fq_codel", "fq_codel drops 498 packets/s")],
 )
 @pytest.mark.proves("link_rates", "findings.links.qdisc_drops.!", "findings.links.qdisc_drops.!.*")
 def test_a_shaper_is_said_with_its_rate(stream: Stream, qdisc: str, sentence: str) -> None:
@@ -616,9 +617,9 @@ def test_a_percentile_is_late_by_its_own_past() -> None:
 @pytest.mark.parametrize(
     ("device", "hook", "sentence"),
     [
-        ("eth0", "input", "eth0: the firewall drops 300/s TCP, input hook"),
-        ("", "output", "the firewall of host drops 300/s TCP that it sends, output hook"),
-        ("eth0", "none", "eth0: the firewall drops 300/s TCP at nf_hook_slow"),
+        ("eth0", "input", "eth0: the firewall drops 300 TCP packets/s, input hook"),
+        ("", "output", "the firewall of host drops 300 TCP packets/s that it sends, output hook"),
+        ("eth0", "none", "eth0: the firewall drops 300 TCP packets/s at nf_hook_slow"),
     ],
 )
 def test_a_firewalls_drops_are_said_with_their_hook(stream: Stream, device: str, hook: str, sentence: str) -> None:
