@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from netconsole.base.readers import read_toml
+from netconsole.base.readers import read_own_toml
 
 LossKind: TypeAlias = Literal["loss", "part", "sign"]
 """Packets that are gone; a share of another counter of the same device; no loss, but it explains one."""
@@ -35,7 +34,7 @@ def meaning(name: str) -> LossMeaning | None:
 def meanings() -> dict[str, LossMeaning]:
     """By the name of any queue."""
     found: dict[str, LossMeaning] = {}
-    parts = read_toml(Path(__file__).with_suffix(".toml"))
+    parts = read_own_toml(__file__)
     for kind in get_args(LossKind):
         part = parts[kind]
         assert isinstance(part, dict)
