@@ -11,6 +11,7 @@ from typing import Dict, List, Optional, Set, Tuple
 from netconsole_collector.types import btf as b
 from netconsole_collector.types import kernel_macros
 from netconsole_collector.types.btf import Btf, Member
+from netconsole_collector.types.twins import Twins
 
 _UNSIGNED = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 _BUILT_IN = {"int", "char", "long", "short", "unsigned", "signed", "void", "_Bool", "bool", "float", "double"}
@@ -97,6 +98,7 @@ class TypeWriter:
         self.lines: List[str] = []
         self._written: Set[int] = set()
         self._declared: Set[str] = set()
+        self._twins = Twins(btf)
         self._tags: Dict[int, str] = {}
         self._tag_owner: Dict[str, int] = {}
         self._typedefs: Dict[str, int] = {}
@@ -134,12 +136,16 @@ class TypeWriter:
         if known is None:
             name = self.btf.name(identifier)
             number, known = 1, name
-            while known in self.taken or self._tag_owner.get(known, identifier) != identifier:
+            while known in self.taken or not self._twins.are_same(self._tag_owner.get(known, identifier), identifier):
                 number += 1
                 known = "{}___{}".format(name, number)
             self._tags[identifier] = known
-            self._tag_owner[known] = identifier
+            self._tag_owner.setdefault(known, identifier)
         return known
+
+    def _first(self, identifier: int) -> int:
+        """The one that stands for all types of this name and layout: BTF may have a type several times (twins.py)."""
+        return self._tag_owner[self._tag(identifier)]
 
     def _keyword(self, identifier: int) -> str:
         kind = self.btf.kind(identifier)
@@ -189,7 +195,8 @@ class TypeWriter:
         return "char " + name
 
     def _record_use(self, identifier: int, name: str, behind_pointer: bool) -> str:
-        if not self.btf.name(identifier):
+        # A member without a name whose struct has one (-fms-extensions, kernel 6.19): plain C needs the struct unnamed.
+        if not name or not self.btf.name(identifier):
             return "{} {} {}".format(self._keyword(identifier), self._body(identifier), name)
         if behind_pointer:
             return "{} {}".format(self._declare(identifier), name)
@@ -218,7 +225,7 @@ class TypeWriter:
 
     def _enum(self, identifier: int) -> str:
         """Writes an enum once, with the enumerators that the source uses. Returns its tag."""
-        tag = self._tag(identifier)
+        tag, identifier = self._tag(identifier), self._first(identifier)
         if identifier not in self._written:
             self._written.add(identifier)
             size = self.btf.size(identifier)
@@ -249,7 +256,10 @@ class TypeWriter:
 
     def _record(self, identifier: int) -> None:
         """Writes a named struct or union with all its members, after those it contains."""
-        if identifier in self._written or not self.btf.name(identifier):
+        if not self.btf.name(identifier):
+            return
+        identifier = self._first(identifier)
+        if identifier in self._written:
             return
         self._written.add(identifier)
         body = self._body(identifier)
