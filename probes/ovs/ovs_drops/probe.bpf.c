@@ -178,36 +178,12 @@ static inline int is_too_large(struct sk_buff *skb)
 struct text_range {
     u64 start, end;
 };
-BPF_ARRAY(module_text, struct text_range, 1);
-
-/* Finds the module's code from a port: the local port of its datapath belongs to the module itself, whose name is checked. */
-static inline void learn_from(struct text_range *text, struct vport *port)
-{
-    struct vport *local = ovs_local_port(NC_READ(port, dp));
-    struct vport_ops *ops;
-    struct module *module;
-    u64 name[2] = {};
-
-    if (!local)
-        return;
-    ops = (void *)NC_READ(local, ops);
-    module = (void *)NC_READ(ops, owner);
-    bpf_probe_read_kernel(name, 12, &module->name);
-    if (name[0] != NC_WORD('o', 'p', 'e', 'n', 'v', 's', 'w', 'i') || name[1] != NC_WORD('t', 'c', 'h', 0, 0, 0, 0, 0))
-        return;
-#ifdef HAVE_module_core_layout
-    text->start = (u64)NC_READ(module, core_layout.base);
-    text->end = text->start + NC_READ(module, core_layout.text_size);
-#else
-    text->start = (u64)NC_READ(module, mem[MOD_TEXT].base);
-    text->end = text->start + NC_READ(module, mem[MOD_TEXT].size);
-#endif
-}
+BPF_ARRAY(nc_module_text, struct text_range, 1);    /* of the module that the manifest names; the collector fills it in */
 
 static inline int in_module(u64 address)
 {
     u32 zero = 0;
-    struct text_range *text = module_text.lookup(&zero);
+    struct text_range *text = nc_module_text.lookup(&zero);
 
     return text && address >= text->start && address < text->end;
 }
@@ -216,19 +192,8 @@ static inline int in_module(u64 address)
 static inline int in_datapath(struct sk_buff *skb, u64 location)
 {
     struct net_device *dev = NC_READ(skb, dev);
-    struct text_range *text;
-    struct vport *port;
-    u32 zero = 0;
 
-    text = module_text.lookup(&zero);
-    if (!text || !dev || (text->end && !in_module(location)))
-        return 0;
-    port = ovs_port_of(dev);
-    if (!port)
-        return 0;
-    if (!text->end)
-        learn_from(text, port);
-    return in_module(location);
+    return dev && in_module(location) && ovs_port_of(dev);
 }
 
 static inline u32 reason_of(struct bpf_raw_tracepoint_args *ctx)

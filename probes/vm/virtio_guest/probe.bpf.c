@@ -134,7 +134,9 @@ int interrupted(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* There was no memory to fill the receive ring: refill_work tries again later. It also runs once when a device is opened. */
+#ifdef HAVE_virtnet_info_refill
+/* There was no memory to fill the receive ring: refill_work tries again later. It also runs once when a device is opened. Kernels without
+ * it (7.x) try again with the next poll, which is counted as exhausted. */
 int refilled(void *ctx)
 {
     struct work_struct *item = NC_PARAMETER(0);
@@ -151,3 +153,4 @@ int refilled(void *ctx)
         nc_ledger_add(NC_MAP_FULL);
     return 0;
 }
+#endif

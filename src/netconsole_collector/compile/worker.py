@@ -1,8 +1,9 @@
 """The compile worker: loads and attaches one probe, hands all descriptors to the collector, and ends.
 
 A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh", "kprobes"} (docs/design/collector.md). For
-another kernel there are also its "btf" and "release" (in tests its "headers") with "compile_only", and "plain": no
-BTF-typed programs. A module then counts as loaded when it is among "modules", or its BTF lies beside that of vmlinux.
+another kernel there are also its "btf" and "release" (in tests its "headers"; "machine" and "page" in bytes, if they
+are not this machine's) with "compile_only", and "plain": no BTF-typed programs. A module then counts as loaded when it
+is among "modules", or its BTF lies beside that of vmlinux.
 
 The worker lives for less than a second, and the memory of a compile (over 100 MB) goes with it. Compiled programs are
 kept, and loaded again without a compile. job.py starts the worker with two descriptors: a file with the job, and a
@@ -196,6 +197,13 @@ class Worker:
             raise no_maps(os.strerror(error.errno or 0), error.errno == errno.EPERM, self._memlock) from None
         if "config" in self.job and "nc_config" in maps:
             bpf_maps.Map(maps["nc_config"]).set(bytes(4), bytes.fromhex(self.job["config"]))
+        if "nc_module_text" in maps:
+            module = self.spec["probe"]["module"]
+            try:
+                text = modules.text_of(module)
+            except ValueError as error:
+                raise ProbeRefused(str(error), "unsupported") from None
+            bpf_maps.Map(maps["nc_module_text"]).set(bytes(4), struct.pack("=QQ", *text))
         return {name: self._hand_over(fd) for name, fd in maps.items()}
 
     def _codes(self, compiled: Compiled, maps: Dict[str, int]) -> Dict[str, bytes]:

@@ -154,7 +154,7 @@ PRIVATE = {
     "kvm_irqs": ("kvm_kernel_irqfd", "kvm", "kvm_vcpu"),
     "virtio_guest": ("virtnet_info", "send_queue", "receive_queue", "virtqueue"),
     "ovs_upcalls": ("datapath", "dp_upcall_info", "vport", "ovs_skb_cb", "sw_flow", "sw_flow_key"),
-    "ovs_drops": ("datapath", "vport", "vport_ops", "ovs_skb_cb", "sw_flow_actions"),
+    "ovs_drops": ("datapath", "vport", "ovs_skb_cb", "sw_flow_actions"),
     "host_path": ("dp_upcall_info",),
 }
 """Private structures of modules, which have to be among those that were looked at."""
