@@ -32,7 +32,7 @@ from netconsole.cli.options import (
     print_json,
 )
 from netconsole.cli.ping import ping_app
-from netconsole.cli.probes import probes_app
+from netconsole.cli.probes import probes_app, types_app
 from netconsole.cli.profiles import profiles_app
 from netconsole.host import machine
 
@@ -45,6 +45,7 @@ app.add_typer(probes_app, name="probes")
 app.add_typer(profiles_app, name="profiles")
 app.add_typer(compare.baseline_app, name="baseline")
 app.add_typer(ping_app, name="ping")
+app.add_typer(types_app, name="types")
 app.command()(compare.compare)
 app.command()(record.record)
 app.command()(replay.replay)

@@ -1,4 +1,4 @@
-"""The command `probes`: the catalogue of probes, one of them, and a check of one that is being written."""
+"""The commands `probes`: the catalogue of probes, one of them, a check of one that is being written; and `types`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,44 @@ from netconsole.base.errors import bad
 from netconsole.cli.options import DONE, SETTINGS, HostsOption, JsonOption, approach, enter, only_one, print_json
 
 probes_app = typer.Typer(help="Show the probes: what each measures, and what it costs.", **SETTINGS)
+
+OWN_TYPES = "/sys/kernel/btf/vmlinux"
+types_app = typer.Typer(help="Make kernel types that probes need on kernels before 5.11.", **SETTINGS)
+
+
+@types_app.callback()
+def types() -> None:
+    """Make kernel types that probes need on kernels before 5.11."""
+
+
+@types_app.command("make")
+def types_make(
+    files: Annotated[list[Path], typer.Argument(help="Modules with debug information, such as openvswitch.ko.")],
+    into: Annotated[Path, typer.Option(help="Where the files go: RELEASE/MODULE below it.")] = Path(),
+    base: Annotated[Path, typer.Option(help="The kernel's own BTF, if it is not this machine's.")] = Path(OWN_TYPES),
+    release: Annotated[str | None, typer.Option(help="The kernel's release, if the path does not say it.")] = None,
+) -> int:
+    """Make the types of modules from their debug information, for the kernel that they belong to."""
+    from netconsole.base.files import write_whole
+    from netconsole.probes import module_types
+    from netconsole.probes.catalogue import load_all
+    from netconsole_collector.types import carried, source_names
+
+    names: set[str] = set()
+    for manifest in load_all().values():
+        if manifest.source == "bpf":
+            names |= source_names.used(manifest.code()) | source_names.used(str(manifest.raw["programs"]))
+    for file in files:
+        kernel, module, content = module_types.make(file, base, release, names)
+        path = into / kernel / module
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise bad(path.parent, "", f"cannot be made: {error.strerror}") from None
+        write_whole(path, content)
+        print(f"{path}: {len(content) / 1000:.0f} kB")
+    print(f"On the host with kernel {kernel}, these belong into {carried.DIRECTORY}/{kernel}/, owned by root.")
+    return DONE
 
 
 @probes_app.callback(invoke_without_command=True)

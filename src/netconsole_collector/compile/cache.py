@@ -15,9 +15,8 @@ import platform
 import stat
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
-from netconsole_collector.compile import compiled
+from netconsole_collector.compile import compiled, type_files
 from netconsole_collector.compile.compiled import Compiled
-from netconsole_collector.probe.spec import typed_modules
 from netconsole_collector.types import btf, source_names
 
 MAX_FILES = 64
@@ -37,12 +36,15 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
     None when we cannot tell what a compile would read: without BTF, or with libbcc in an unusual place.
     """
     libraries = source_names.bcc_libraries()
-    vmlinux = job.get("btf", btf.VMLINUX)
-    kernel = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
+    try:
+        kernel = type_files.of(job, spec)
+    except (OSError, btf.BtfError):
+        return None  # whoever compiles will say why
     asked = {key: job.get(key) for key in ("source", "cpus", "ring", "plain")}
     # The names of the files of types without their directory: another machine may have compiled for this one.
     types = [os.path.basename(path) for path in kernel]
-    there = [platform.machine(), job.get("release") or os.uname().release, os.sysconf("SC_PAGE_SIZE"), types]
+    machine, page = job.get("machine") or platform.machine(), job.get("page") or os.sysconf("SC_PAGE_SIZE")
+    there = [machine, job.get("release") or os.uname().release, page, types]
     try:
         what = json.dumps([spec, asked, there, [_version(path) for path in libraries]], sort_keys=True).encode()
         known = job.get("btf_digest")  # where the console keeps the types of another kernel

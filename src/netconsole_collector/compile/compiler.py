@@ -5,14 +5,14 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Set
 
-from netconsole_collector.compile import captured_output, kernel_reads
+from netconsole_collector.compile import captured_output, kernel_reads, type_files
 from netconsole_collector.compile.compiled import AttachTarget, Compiled, can_be_typed, with_maps
 from netconsole_collector.compile.definitions import definitions
 from netconsole_collector.compile.pretended_maps import PretendedMaps
 from netconsole_collector.compile.refused import ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, modules
 from netconsole_collector.names import drop_reasons
-from netconsole_collector.probe.spec import named_modules, typed_modules, wants_drop_reasons
+from netconsole_collector.probe.spec import named_modules, wants_drop_reasons
 from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names
 
 _STDOUT = 1
@@ -110,8 +110,11 @@ class Compiler:
         if not os.path.exists(path):
             self._real_headers(used)
             return "headers"
-        self._modules = btf.module_paths(typed_modules(self.spec), os.path.dirname(path))
-        types = self._btf = btf.Btf(path, self._modules)
+        try:
+            self._modules = type_files.of(self.job, self.spec)[1:]
+            types = self._btf = btf.Btf(path, self._modules)
+        except btf.BtfError as error:
+            raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported") from None
         taken = source_names.bcc_names() | source_names.defined(source) | header_tree.type_names()
         text = kernel_types.header(types, used, taken)
         facts = kernel_types.facts(types, used)
@@ -120,8 +123,11 @@ class Compiler:
             self._drop_reasons = drop_reasons.from_btf(types)
         directory, vanishes = header_tree.private_directory()
         self._directory = None if vanishes else directory
-        header_tree.write(directory, header_tree.files(text, self.job.get("release", "")))
+        there = self.job.get("release", ""), self.job.get("machine", ""), self.job.get("page", 0)
+        header_tree.write(directory, header_tree.files(text, *there))
         os.environ["BCC_KERNEL_SOURCE"] = directory
+        if self.job.get("machine"):  # BCC takes registers and calling convention from this variable
+            os.environ["ARCH"] = header_tree.architecture(self.job["machine"])
         return "btf"
 
     def _real_headers(self, used: Set[str]) -> None:
@@ -215,10 +221,16 @@ class Compiler:
             is_forbidden = "not permitted" in no_map
             return no_maps(no_map.split("error: ", 1)[-1], is_forbidden, self._memlock, log)
         error = next((line for line in lines if " error: " in line), None)
-        absent = [name for name in named_modules(self.spec) if not modules.is_loaded(name)]
-        if error and absent and any(words in error for words in _TYPE_IS_MISSING):
+        named = named_modules(self.spec)
+        absent = [name for name in named if not modules.is_loaded(name)]
+        is_type = bool(error) and any(words in str(error) for words in _TYPE_IS_MISSING)
+        if is_type and absent:
             why = "its types are those of modules that are not loaded: {}".format(", ".join(absent))
             return ProbeRefused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
+        lacking = type_files.lacking(self.spec, named) if is_type and "btf" not in self.job else []
+        if lacking:
+            why = "this kernel has no types of {} (modules have them from 5.11 on)".format(", ".join(lacking))
+            return ProbeRefused(why, "unsupported", type_files.how_to_make(lacking), log)
         if error:
             return ProbeRefused("does not compile on this kernel: {}".format(error), detail=log)
         return ProbeRefused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)

@@ -11,6 +11,8 @@ from array import array
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 VMLINUX = "/sys/kernel/btf/vmlinux"
+SEAL = b"netconsole types "
+"""A file that begins so has a line of its own before its BTF (carried.py)."""
 _DIRECTORY = "/sys/kernel/btf"
 
 (
@@ -94,6 +96,8 @@ class Btf:
     def _load(self, path: str) -> None:
         with open(path, "rb") as file:
             raw = file.read()
+        if raw.startswith(SEAL):
+            raw = raw.partition(b"\n")[2]
         if len(raw) < _HEADER.size:
             raise BtfError("{}: too short for BTF".format(path))
         magic, version, _, header_bytes, type_at, type_bytes, string_at, string_bytes = _HEADER.unpack_from(raw)

@@ -111,10 +111,13 @@ _NAME = re.compile(_PREFIX + r"(\d+)-\w+")
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/mnt")
 
 
-def files(kernel_types: str, release: str = "") -> Dict[str, str]:
-    """Path → text of all files of the tree, with this text of kernel types."""
-    arch, config = _ARCH.get(platform.machine(), _ARCH["x86_64"])
-    page = os.sysconf("SC_PAGE_SIZE")
+def files(kernel_types: str, release: str = "", machine: str = "", page: int = 0) -> Dict[str, str]:
+    """Path → text of all files of the tree, with this text of kernel types.
+
+    ``machine`` and ``page`` (bytes) are those of the kernel that is compiled for. Without them it is this one.
+    """
+    arch, config = _ARCH.get(machine or platform.machine(), _ARCH["x86_64"])
+    page = page or os.sysconf("SC_PAGE_SIZE")
     tree = {"include/" + name: "" for name in _EMPTY.split()}
     tree["include/linux/types.h"] = _types_h()
     tree["include/uapi/linux/types.h"] = "#include <linux/types.h>\n"
@@ -124,6 +127,11 @@ def files(kernel_types: str, release: str = "") -> Dict[str, str]:
     tree["arch/{}/include/asm/page.h".format(arch)] = _PAGE_H.format(page=page, shift=page.bit_length() - 1)
     tree["include/kernel_types.h"] = kernel_types
     return tree
+
+
+def architecture(machine: str) -> str:
+    """What the kernel's sources call a machine: "arm64" for "aarch64"."""
+    return _ARCH.get(machine, _ARCH["x86_64"])[0]
 
 
 def type_names() -> Set[str]:

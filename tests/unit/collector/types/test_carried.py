@@ -1,0 +1,114 @@
+"""Types of modules that were made elsewhere: those of this kernel and this build of the module, and no others."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from netconsole_collector.types import btf as b
+from netconsole_collector.types import carried
+from netconsole_collector.types.btf import Btf, BtfError
+from tests.support.btf_builder import BtfBuilder
+
+RELEASE, MODULE, BUILD_ID = "5.10.0-32-amd64", "openvswitch", "c0ffee"
+
+
+@dataclass
+class Host:
+    """A kernel without types of modules, one loaded module, and a place for files."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        base = BtfBuilder()
+        base.integer("unsigned int", 4)
+        self.vmlinux = base.write(self.path / "vmlinux")
+        own = BtfBuilder(base)
+        own.record("vport", 8, [("port_no", 1, 0)])
+        self.types = Path(own.write(self.path / "split")).read_bytes()
+        notes = self.path / "sys" / MODULE / "notes"
+        notes.mkdir(parents=True)
+        (notes / ".note.gnu.build-id").write_bytes(bytes(16) + bytes.fromhex(BUILD_ID))
+        self.file = self.path / "etc" / RELEASE / MODULE
+        self.file.parent.mkdir(parents=True)
+
+    def carry(self, **about: str) -> None:
+        digest = hashlib.sha256(Path(self.vmlinux).read_bytes()).hexdigest()
+        line = {"release": RELEASE, "module": MODULE, "build_id": BUILD_ID, "vmlinux": digest, **about}
+        self.file.write_bytes(carried.sealed(line, self.types))
+        self.file.chmod(0o600)
+
+    def found(self) -> list[str]:
+        directories = str(self.path / "etc"), str(self.path / "sys")
+        return carried.paths(["openvswitch", "vhost-net"], self.vmlinux, RELEASE, *directories)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_carried_file_is_read_as_a_module_s_own_types(host: Host) -> None:
+    host.carry()
+    types = Btf(host.vmlinux, host.found())
+    vport = types.record("vport")
+    assert vport is not None
+    assert [member.name for member in types.members(vport)] == ["port_no"]
+    assert types.named("vport", (b.STRUCT,)) == [vport]
+
+
+def test_nothing_was_carried_or_the_module_is_not_loaded(host: Host) -> None:
+    assert host.found() == []
+    host.carry()
+    (host.path / "sys" / MODULE).rename(host.path / "sys" / "another")
+    assert host.found() == []
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [
+        ({"release": "5.10.0-31-amd64"}, "made for openvswitch of kernel 5.10.0-31-amd64"),
+        ({"module": "vhost"}, "made for vhost of kernel"),
+        ({"vmlinux": "0" * 64}, "made for another build of this kernel"),
+        ({"build_id": "decade"}, "made for another build of this module"),
+    ],
+)
+def test_types_of_another_kernel_or_build_are_refused(host: Host, about: dict[str, str], why: str) -> None:
+    host.carry(**about)
+    with pytest.raises(BtfError, match=why):
+        host.found()
+
+
+def test_each_shorter_file_is_refused(host: Host) -> None:
+    host.carry()
+    whole = host.file.read_bytes()
+    for length in range(len(whole)):
+        host.file.write_bytes(whole[:length])
+        with pytest.raises(BtfError, match=r"damaged or cut off|not a file of netconsole types make"):
+            host.found()
+
+
+def test_swapped_members_are_refused(host: Host) -> None:
+    """Bytes were changed behind the seal."""
+    host.carry()
+    host.file.write_bytes(host.file.read_bytes().replace(b"port_no", b"no_port"))
+    with pytest.raises(BtfError, match="damaged"):
+        host.found()
+
+
+def test_a_file_that_others_may_write_is_refused(host: Host) -> None:
+    host.carry()
+    host.file.chmod(0o666)
+    with pytest.raises(BtfError, match="others may write it"):
+        host.found()
+
+
+def test_what_is_no_such_file_is_refused(host: Host) -> None:
+    for content in (b"", b"\x9f\xeb\x01\x00", b.SEAL + b"[]\n", b.SEAL + b'{"format": 1}\n'):
+        host.file.write_bytes(content)
+        host.file.chmod(0o600)
+        with pytest.raises(BtfError, match="not a file of netconsole types make"):
+            host.found()

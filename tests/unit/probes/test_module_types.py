@@ -1,0 +1,82 @@
+"""Types of a module, pruned: what probes name stays with all that it needs, at new numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole.base.errors import BadInput, Unable
+from netconsole.probes import module_types
+from netconsole_collector.types import btf as b
+from netconsole_collector.types.btf import Btf
+from netconsole_collector.types.prototypes import arguments
+from tests.support.btf_builder import BtfBuilder
+
+
+def split_types(tmp_path: Path) -> tuple[Path, Path]:
+    """vmlinux, and a module with a port, what it points to, and much that no probe names."""
+    base = BtfBuilder()
+    u32 = base.integer("unsigned int", 4)
+    device = base.record("net_device", 4, [("ifindex", u32, 0)])
+    vmlinux = Path(base.write(tmp_path / "vmlinux"))
+    own = BtfBuilder(base)
+    own.record("unwanted", 4, [("x", u32, 0)])
+    ids = own.array(u32, 3)
+    table = own.record("flow_table", 12, [("ids", ids, 0)])
+    datapath = own.record("datapath", 8, [("table", own.pointer(table), 0)])
+    port = own.record("vport", 16, [("dev", own.pointer(device), 0), ("dp", own.pointer(datapath), 64)])
+    own.enum("ovs_drop_reason", [("OVS_DROP_METER", 131077), ("OTHER", 5)])
+    own.enum("", [("NOT_NAMED", 1)])
+    own.function("ovs_vport_send", own.prototype(0, [own.pointer(port), u32]))
+    own.function("another", own.prototype(0, []))
+    return vmlinux, Path(own.write(tmp_path / "module"))
+
+
+def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path) -> None:
+    vmlinux, module = split_types(tmp_path)
+    names = {"vport", "ovs_vport_send", "OVS_DROP_METER", "net_device"}
+    small = tmp_path / "small"
+    small.write_bytes(module_types.pruned(vmlinux.read_bytes(), module.read_bytes(), names))
+    types = Btf(str(vmlinux), [str(small)])
+    port = types.record("vport")
+    assert port is not None
+    dev, dp = types.members(port)
+    assert (types.name(types.target(dev.type)), dp.bit_offset) == ("net_device", 64)
+    (table,) = types.members(types.strip(types.target(dp.type)))
+    (ids,) = types.members(types.strip(types.target(table.type)))
+    assert types.element(ids.type)[1] == 3
+    (send,) = types.named("ovs_vport_send", (b.FUNC,))
+    assert arguments(types, send) == ["vport *", "unsigned int"]
+    (reasons,) = types.enums_with({"OVS_DROP_METER"})
+    assert types.enumerators(reasons) == [("OVS_DROP_METER", 131077), ("OTHER", 5)]
+    assert not types.named("unwanted", (b.STRUCT,))
+    assert not types.named("another", (b.FUNC,))
+    assert not types.enums_with({"NOT_NAMED"})
+    assert len(small.read_bytes()) < len(module.read_bytes())
+
+
+def test_what_is_not_split_btf_is_refused(tmp_path: Path) -> None:
+    vmlinux, module = split_types(tmp_path)
+    with pytest.raises(ValueError, match="not BTF"):
+        module_types.pruned(vmlinux.read_bytes(), module.read_bytes()[:-1], {"vport"})
+
+
+def test_a_file_that_is_no_module_gets_one_line(tmp_path: Path) -> None:
+    vmlinux, _ = split_types(tmp_path)
+    note = tmp_path / "note.txt"
+    no_elf = tmp_path / "openvswitch.ko"
+    for path in (note, no_elf):
+        path.write_bytes(b"text")
+    with pytest.raises(BadInput, match="expected a module with debug information"):
+        module_types.make(note, vmlinux, "5.10", set())
+    with pytest.raises(BadInput, match="say with --release which kernel it is for"):
+        module_types.make(no_elf, vmlinux, None, set())
+    with pytest.raises(BadInput, match="not a module with a build id"):
+        module_types.make(no_elf, vmlinux, "5.10", set())
+
+
+def test_without_pahole_its_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unable, match="pahole is missing: install dwarves"):
+        module_types.split_btf(tmp_path / "openvswitch.ko", tmp_path / "vmlinux")
