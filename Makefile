@@ -88,9 +88,9 @@ dist: .venv/.ready-test
 lab: .venv/.ready-test
 	$(BIN)/python -m tests.lab $(ARGS)
 
-# Everything in the lab, the paths of its guests too: longer than the rest together.
+# Everything in the lab, the paths of its guests too: longer than the rest together. KERNEL=NAME: all of it on that kernel alone.
 test-lab: .venv/.ready-test
-	$(PYTEST) -m 'long or booting' $(ARGS)
+	NETCONSOLE_LAB_KERNEL='$(KERNEL)' $(PYTEST) -m 'long or booting' $(ARGS)
 
 clean:
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.lab.collector import InsideMeasurement
+from tests.lab.kernels.each import DEFAULT, ONLY
 from tests.lab.kernels.fetch import kernel_named, kernels
-from tests.lab.machine.errors import LabUnavailable
+from tests.lab.machine.errors import LabError, LabUnavailable
 from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.network.testbed import Testbed, boot
 from tests.lab.network.wires import Wires
 
-DEFAULT_KERNEL = kernels()[0].name
+HERE = Path(__file__).parent
 WITH_DETAILS = ("irq_path", "tx_kick_path")
 
 
@@ -28,14 +31,11 @@ class Lab:
 
     def testbed(self, kernel: str) -> Testbed:
         """A running one of this kernel; boots it when there is none or when tests have wrecked it."""
-        testbed = self._testbeds.pop(kernel, None)
-        if testbed is not None and not testbed.hypervisor.answers():
-            testbed.close()
-            testbed = None
-        if testbed is None:
+        testbed = self._testbeds.get(kernel)
+        if testbed is None or not testbed.hypervisor.answers():
             self.close()  # one at a time: two would fight for the memory and the cores of a small machine
-            testbed = boot(kernel_named(kernel))
-        self._testbeds[kernel] = testbed
+            testbed = self._testbeds[kernel] = boot(kernel_named(kernel))
+        testbed.hypervisor.keep()
         return testbed
 
     def collector(self, testbed: Testbed) -> InsideMeasurement:
@@ -53,7 +53,8 @@ class Lab:
     def close(self) -> None:
         self._wires.clear()
         for collector in self._collectors.values():
-            collector.close()
+            with suppress(LabError):  # its machine is dead: the tests that it died in have said so
+                collector.close()
         self._collectors.clear()
         for testbed in self._testbeds.values():
             testbed.close()
@@ -68,17 +69,31 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "last_of_its_kernel: ends its machine, or awaits what takes until its limit")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of one kernel together, so that each kernel boots once; everything else keeps its place."""
-    places = [place for place, item in enumerate(items) if "testbed" in getattr(item, "fixturenames", ())]
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The tests of one kernel together, so that each kernel boots once; everything else keeps its place.
+
+    If one kernel was asked for by name, tests on others are left out.
+    """
+    others = [item for item in items if ONLY and _is_ours(item) and _kernel_of(item) != ONLY]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+    places = [place for place, item in enumerate(items) if _is_ours(item)]
     for place, item in zip(places, sorted((items[place] for place in places), key=_kernel_rank), strict=True):
         items[place] = item
 
 
 def _kernel_rank(item: pytest.Item) -> tuple[int, bool]:
     names = [kernel.name for kernel in kernels()]
-    name = item.callspec.params.get("testbed", DEFAULT_KERNEL) if hasattr(item, "callspec") else DEFAULT_KERNEL
-    return names.index(name), item.get_closest_marker("last_of_its_kernel") is not None
+    return names.index(_kernel_of(item)), item.get_closest_marker("last_of_its_kernel") is not None
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(HERE)
+
+
+def _kernel_of(item: pytest.Item) -> str:
+    name: str = item.callspec.params.get("testbed", DEFAULT) if hasattr(item, "callspec") else DEFAULT
+    return name
 
 
 @pytest.fixture(scope="package")
@@ -92,7 +107,7 @@ def lab() -> Iterator[Lab]:
 def testbed(request: pytest.FixtureRequest, lab: Lab) -> Testbed:
     """Hypervisor, switch and two guests. `indirect` parameter: the name of a kernel of kernels.toml."""
     try:
-        testbed = lab.testbed(getattr(request, "param", DEFAULT_KERNEL))
+        testbed = lab.testbed(getattr(request, "param", DEFAULT))
     except LabUnavailable as error:
         # In CI this fails: tests/conftest.py turns skips into failures there.
         pytest.skip(str(error))

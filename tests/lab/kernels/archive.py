@@ -41,9 +41,9 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def known(prefix: str, suite: str = "") -> list[str]:
+def known(prefix: str, suite: str = "", architecture: str = "") -> list[str]:
     """The packages whose name begins so; nothing without apt or a network. Without a suite: of this machine's apt."""
-    command = ["apt-cache", *_options(suite), "pkgnames", prefix]
+    command = ["apt-cache", *_options(suite, architecture), "pkgnames", prefix]
     names = _said(command)
     if suite or names or os.geteuid() != 0:
         return names
@@ -56,9 +56,9 @@ def known(prefix: str, suite: str = "") -> list[str]:
     return names
 
 
-def download(packages: Sequence[str], into: Path, suite: str = "") -> list[Path]:
+def download(packages: Sequence[str], into: Path, suite: str = "", architecture: str = "") -> list[Path]:
     """The archives of these packages, unpacked nowhere yet. Raises LabUnavailable."""
-    run(["apt-get", "-qq", *_options(suite), "download", *packages], into, APT_LIMIT_S)
+    run(["apt-get", "-qq", *_options(suite, architecture), "download", *packages], into, APT_LIMIT_S)
     found = sorted(into.glob("*.deb"))
     if len(found) != len(packages):
         raise LabUnavailable(f"apt-get download {' '.join(packages)} left {len(found)} archives")
@@ -82,12 +82,16 @@ def run(command: Sequence[str], cwd: Path, limit_s: float) -> None:
         raise LabUnavailable(str(error)) from error
 
 
-def _options(suite: str) -> list[str]:
-    """Of apt, so that it sees only this suite. Its lists are fetched if there are none, or only old ones."""
+def _options(suite: str, architecture: str = "") -> list[str]:
+    """Of apt, so that it sees only this suite, of this machine's architecture or another one.
+
+    Its lists are fetched if there are none, or only old ones.
+    """
     if not suite:
         return []
-    place = cache_dir() / "apt" / suite
-    settings = [f"Dir::Etc::sourcelist={place}/sources", "Dir::Etc::sourceparts=/dev/null", f"Dir::Cache={place}"]
+    place = cache_dir() / "apt" / (f"{suite}-{architecture}" if architecture else suite)
+    settings = [f"APT::Architecture={architecture}", f"APT::Architectures={architecture}"] if architecture else []
+    settings += [f"Dir::Etc::sourcelist={place}/sources", "Dir::Etc::sourceparts=/dev/null", f"Dir::Cache={place}"]
     settings += [f"Dir::State::lists={place}/lists", "APT::Sandbox::User=root"]
     options = [word for setting in settings for word in ("-o", setting)]
     (place / "lists" / "partial").mkdir(parents=True, exist_ok=True)

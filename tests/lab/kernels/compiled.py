@@ -31,6 +31,8 @@ from tests.lab.kernels.fetch import KernelTree
 from tests.lab.machine.errors import LabError, LabUnavailable
 from tests.lab.machine.hypervisor import CHECKOUT, CPUS, Hypervisor
 
+PAGE_BYTES = 4096
+"""Of Debian's kernels for other architectures."""
 AT_ONCE = 2
 """As many compiles as the collector itself has."""
 KEPT_INSIDE = "/run/cache/netconsole/compiled"
@@ -98,7 +100,7 @@ def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept
     """
     spec = copy.deepcopy(dict(command["spec"]))
     spec_problem(spec)  # completes it, as the collector does before it hands it to the worker
-    directory = cache_dir() / "compiled"
+    directory = _kept("compiled", tree)
     job = {
         "spec": spec,
         "source": command["source"],
@@ -108,6 +110,7 @@ def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept
         "release": tree.version,
         "compile_only": True,
         "keep_in": str(directory),
+        **({"machine": tree.kernel.machine, "page": PAGE_BYTES} if tree.kernel.machine else {}),
         **({"plain": True} if plain else {}),
     }
     name = cache.name_of(job, Worker(job).spec)
@@ -136,14 +139,19 @@ def _loadable(tree: KernelTree, command: Load) -> Path | None:
     try:
         first = compile_for(tree, command)
         if not first.programs.direct or command["spec"]["probe"]["name"] not in tree.kernel.untyped:
-            return cache_dir() / "compiled" / first.name
+            return _kept("compiled", tree) / first.name
         plain = compile_for(tree, command, plain=True)
     except LabError:
         return None
-    directory = cache_dir() / "untyped"
+    directory = _kept("untyped", tree)
     with _folder(directory) as folder:
         cache.keep(folder, first.name, plain.programs)
     return directory / first.name
+
+
+def _kept(kind: str, tree: KernelTree) -> Path:
+    """Each kernel has its own: only so many files are kept (cache.MAX_FILES), and no kernel may push out another's."""
+    return cache_dir() / kind / tree.version
 
 
 @contextmanager

@@ -1,10 +1,30 @@
-"""The kernels of the lab as parameters of tests. One that is `long` keeps its test out of `make test`."""
+"""The kernels of the lab as parameters of tests. One that is `long` keeps its test out of `make test`.
+
+`make test-lab KERNEL=NAME` runs all of the lab's tests on that kernel, and no other.
+"""
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import pytest
 
-from tests.lab.kernels.fetch import kernels
+from tests.lab.kernels.fetch import Kernel, all_kernels, kernel_named, kernels
 
+ONLY = os.environ.get("NETCONSOLE_LAB_KERNEL", "")
+"""The kernel that was asked for by name; empty: all of them."""
+DEFAULT = kernel_named(ONLY).name if ONLY else kernels()[0].name
+"""Of tests that do not say which kernel."""
 USUAL = [kernel.name for kernel in kernels() if not kernel.long]
-EACH = [pytest.param(kernel.name, marks=[pytest.mark.long] if kernel.long else []) for kernel in kernels()]
+
+
+def _parameter(kernel: Kernel) -> Any:
+    return pytest.param(kernel.name, marks=[pytest.mark.long] if kernel.long else [])
+
+
+EACH = [_parameter(kernel) for kernel in kernels() if kernel.name == (ONLY or kernel.name)]
+COMPILED_FOR = [_parameter(kernel) for kernel in all_kernels() if kernel.name == (ONLY or kernel.name)]
+"""With those of other architectures, which are not booted."""
+PROVEN = [one for one in EACH if one.values[0] == DEFAULT or one.marks]
+"""The default one, and those for `make test-lab`: counts are proven on them."""

@@ -25,6 +25,8 @@ IMAGE = "linux-image-"
 PARTS = ("linux-base-", "linux-binary-", "linux-modules-")
 """What a kernel's package is called, and what it consists of from 6.19 on: lists of modules, the image, modules."""
 SHARES = ("9p", "virtiofs")
+MACHINES = {"": "", "arm64": "aarch64"}
+"""By Debian's name of an architecture; empty: this machine's, the only one that boots."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,15 @@ class Kernel:
     package: str
     share: str
     suite: str = ""
+    architecture: str = ""
     long: bool = False
+    made: bool = False
     untyped: Sequence[str] = ()
+
+    @property
+    def machine(self) -> str:
+        """As `uname -m` says it; empty: as this one."""
+        return MACHINES[self.architecture]
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,12 @@ class KernelTree:
 
 
 def kernels() -> list[Kernel]:
-    """The kernels of kernels.toml, the default one first."""
+    """The kernels of kernels.toml that can be booted here, the default one first."""
+    return [kernel for kernel in all_kernels() if not kernel.architecture]
+
+
+def all_kernels() -> list[Kernel]:
+    """With those of other architectures, for which probes are only compiled."""
     found = [Kernel(**entry) for entry in tomllib.loads(KERNELS_FILE.read_text("utf-8"))["kernel"]]
     for kernel in found:
         if kernel.share not in SHARES:
@@ -67,7 +81,7 @@ def kernels() -> list[Kernel]:
 
 def kernel_named(name: str) -> Kernel:
     """Raises LabUnavailable when kernels.toml does not list it."""
-    for kernel in kernels():
+    for kernel in all_kernels():
         if kernel.name == name:
             return kernel
     raise LabUnavailable(f"no kernel {name!r} in {KERNELS_FILE.name}; it has {', '.join(k.name for k in kernels())}")
@@ -93,14 +107,22 @@ def fetch(kernel: Kernel) -> KernelTree:
             try:
                 if package is None:
                     raise LabUnavailable(f"apt knows no package {kernel.package} (try: apt-get update)")
-                _download_and_unpack(packages, kernel.suite, trees)
+                _download_and_unpack(packages, kernel, trees)
             except LabUnavailable:
                 if cached is None:
                     raise
                 package = cached
         tree = trees / package
     version = package.removeprefix(IMAGE)
+    if kernel.made and not made_types(version).is_dir():
+        how = f"netconsole types make --base …/btf/{version}/vmlinux --into {made_types(version).parent}"
+        raise LabUnavailable(f"{kernel.name}: the types of its modules are missing: {how} (docs/design/lab.md)")
     return KernelTree(kernel, version, tree)
+
+
+def made_types(version: str) -> Path:
+    """Where the types of modules are that `netconsole types make` has made of a kernel's debug package."""
+    return cache_dir() / "made" / version
 
 
 def _find(program: str) -> str | None:
@@ -118,20 +140,21 @@ def _newest(pattern: str, names: Sequence[str]) -> str | None:
 
 def _packages(kernel: Kernel) -> list[str]:
     """The newest of this entry, and what it consists of since 6.19. Nothing, if apt knows none."""
-    image = _newest(kernel.package, archive.known(kernel.package.split("*")[0], kernel.suite))
+    image = _newest(kernel.package, archive.known(kernel.package.split("*")[0], kernel.suite, kernel.architecture))
     if image is None:
         return []
     version = image.removeprefix(IMAGE)
     names = [part + version for part in PARTS]
-    return [image, *(name for name in names if kernel.suite and name in archive.known(name, kernel.suite))]
+    where = kernel.suite, kernel.architecture
+    return [image, *(name for name in names if kernel.suite and name in archive.known(name, *where))]
 
 
-def _download_and_unpack(packages: Sequence[str], suite: str, trees: Path) -> None:
+def _download_and_unpack(packages: Sequence[str], kernel: Kernel, trees: Path) -> None:
     """Whole or not at all: the tree gets its name by a rename when it is complete."""
     work = Path(tempfile.mkdtemp(prefix="unpacking-", dir=trees))
     try:
         tree = work / "tree"
-        archive.unpack(archive.download(packages, work, suite), tree)
+        archive.unpack(archive.download(packages, work, kernel.suite, kernel.architecture), tree)
         version = packages[0].removeprefix(IMAGE)
         _in_usual_places(tree, version)
         depmod = _find("depmod")

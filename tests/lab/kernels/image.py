@@ -23,6 +23,8 @@ SECTOR = 512
 LZ4_LEGACY_MAGIC = 0x184C2102
 LZ4_LEGACY_BLOCK = 8 << 20  # what a block holds at most when it is unpacked
 DECOMPRESS_LIMIT_S = 60
+BTF_HEADER_BYTES = 24
+BTF_HEADER = struct.pack("<HBBI", 0xEB9F, 1, 0, BTF_HEADER_BYTES)  # Documentation/bpf/btf.rst
 
 
 def bootable(tree: KernelTree) -> Path:
@@ -47,6 +49,26 @@ def unpack_image(image: bytes) -> bytes:
     real_mode = ((image[SETUP_SECTORS_AT] or 4) + 1) * SECTOR
     offset, length = struct.unpack_from("<II", image, PAYLOAD_AT)
     return decompress(image[real_mode + offset : real_mode + offset + length])
+
+
+def btf_in(image: bytes) -> bytes:
+    """The BTF in an image that is no ELF file, as arm64's, plain or packed. Raises ValueError when it has none."""
+    if image[4:8] == b"zimg":  # drivers/firmware/efi/libstub/zboot-header.S: offset and length of what is packed
+        offset, length = struct.unpack_from("<II", image, 8)
+        image = decompress(image[offset : offset + length])
+    elif image.startswith(b"\x1f\x8b"):
+        image = gzip.decompress(image)
+    found = b""
+    at = image.find(BTF_HEADER)
+    while at >= 0:  # its own code knows the magic number too: the longest one is the kernel's
+        types_at, types, strings_at, strings = struct.unpack_from("<IIII", image, at + len(BTF_HEADER))
+        end = at + BTF_HEADER_BYTES + strings_at + strings
+        if types_at == 0 and strings_at == types and len(found) < end - at and end <= len(image):
+            found = image[at:end]
+        at = image.find(BTF_HEADER, at + 1)
+    if not found:
+        raise ValueError("no BTF in this image")
+    return found
 
 
 def decompress(data: bytes) -> bytes:

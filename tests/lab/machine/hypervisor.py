@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.lab.kernels.fetch import Kernel, fetch
+from netconsole_collector.types import carried
+from tests.lab.kernels.fetch import Kernel, fetch, made_types
 from tests.lab.kernels.image import bootable
 from tests.lab.machine import initramfs, shares
 from tests.lab.machine.l2 import Address
@@ -13,7 +14,7 @@ from tests.lab.machine.machine import COMMAND_LIMIT_S, Machine
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 INIT = Path(__file__).with_name("l1_init.sh")
-LIFETIME_S = 2400.0  # more than the whole test suite may take
+LIFETIME_S = 2400.0  # more than the tests of one file may take: each file begins it anew
 MEMORY_MB = 3072
 CPUS = 2
 # A server of virtiofs writes into the machine's memory behind TCG's back: a page that held code is translated anew only
@@ -92,9 +93,19 @@ class Hypervisor(Machine):
             )
         try:
             self.run("modprobe", "-a", *NETWORK_MODULES)
+            self._carry_types()
         except BaseException:
             self.close()
             raise
+
+    def _carry_types(self) -> None:
+        """To where its user would have carried them, for a kernel whose modules have none."""
+        made = made_types(self.tree.version)
+        inside = f"{carried.DIRECTORY}/{self.tree.version}"
+        for path in made.iterdir() if self.tree.kernel.made else ():
+            self.run("mkdir", "-p", inside)
+            self.write_file(f"{inside}/{path.name}", path.read_bytes())
+            self.run("chmod", "600", f"{inside}/{path.name}")
 
     tree_inside = "/run/kernel"
     """Where the files of its kernel's package are inside, and what a test has put beside them before (l1_init.sh)."""

@@ -78,9 +78,9 @@ class Machine:
         """Boots it and waits until its command server answers.
 
         `arguments` are QEMU's, without accelerator, console, control port and initramfs; `servers` are started before
-        it and end with it. After `limit_s` it is ended whatever it does. `ports` are further virtio-serial consoles
-        (hvc0, …); `port(name)` is this end of them. Raises MachineDied with the last console lines when it does not
-        come up.
+        it and end with it. After `limit_s`, counted from its start or the last `keep`, it is ended whatever it does.
+        `ports` are further virtio-serial consoles (hvc0, …); `port(name)` is this end of them. Raises MachineDied with
+        the last console lines when it does not come up.
         """
         emulator = qemu()
         self._console: deque[str] = deque(maxlen=CONSOLE_LINES_KEPT)
@@ -208,6 +208,11 @@ class Machine:
         finally:
             del self._replies[id]
         return not self._gone.is_set()
+
+    def keep(self) -> None:
+        """Its lifetime begins anew: somebody has a use for it."""
+        with contextlib.suppress(OSError):  # it is dead, as whoever uses it will see
+            os.write(self._lifeline, b"k")
 
     def port(self, name: str) -> socket.socket:
         """This end of a virtio-serial port asked for at the start."""

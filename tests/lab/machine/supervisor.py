@@ -6,8 +6,8 @@ itself is killed, the kernel sends SIGKILL to the processes (PR_SET_PDEATHSIG).
 
     supervisor.py LIFELINE_FD LIMIT_S COMMANDS_JSON
 
-The last command is the machine. The commands before it serve it (a file server) and end with it. Exit status: that of
-the machine, 124 at the limit, 125 when the test run has ended.
+The last command is the machine. The commands before it serve it (a file server) and end with it. The limit begins anew
+with each byte in the pipe. Exit status: that of the machine, 124 at the limit, 125 when the test run has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Stopped(Exception):
 
 def main() -> int:
     lifeline, limit_s, commands = int(sys.argv[1]), float(sys.argv[2]), json.loads(sys.argv[3])
-    deadline = time.monotonic() + limit_s
     libc = ctypes.CDLL(None)
     me = os.getpid()
 
@@ -61,7 +60,7 @@ def main() -> int:
             )
             for fd in command["fds"]:
                 os.close(fd)
-        return watch(lifeline, deadline, running[-1])
+        return watch(lifeline, limit_s, running[-1])
     except Stopped:
         return EXIT_STOPPED
     finally:
@@ -70,8 +69,9 @@ def main() -> int:
             process.wait()
 
 
-def watch(lifeline: int, deadline: float, machine: subprocess.Popen[bytes]) -> int:
-    """Waits for the first of: the machine's end, the test run's end, the limit."""
+def watch(lifeline: int, limit_s: float, machine: subprocess.Popen[bytes]) -> int:
+    """Waits for the first of: the machine's end, the test run's end, the limit since the last word of the test run."""
+    deadline = time.monotonic() + limit_s
     ended = os.pidfd_open(machine.pid)
     poller = select.poll()
     poller.register(lifeline, select.POLLIN | select.POLLHUP)
@@ -84,7 +84,9 @@ def watch(lifeline: int, deadline: float, machine: subprocess.Popen[bytes]) -> i
         if ended in ready:
             return machine.wait() & 0x7F
         if lifeline in ready:
-            return EXIT_ORPHANED
+            if not os.read(lifeline, 4096):
+                return EXIT_ORPHANED
+            deadline = time.monotonic() + limit_s
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from tests.lab.kernels.compiled import bring, kept_inside, shipped
+from tests.lab.kernels.each import PROVEN
 from tests.lab.network.testbed import Testbed
 from tests.lab.pytest_inside import Run, run_pytest
 
-pytestmark = pytest.mark.booting
+pytestmark = [pytest.mark.booting, pytest.mark.parametrize("testbed", PROVEN, indirect=True)]
 
 RUN_LIMIT_S = 900.0  # only a hang meets it
 # Many packets one after another through the same code, seconds each without hardware help: test_more_inside.py.

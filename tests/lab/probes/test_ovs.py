@@ -8,11 +8,14 @@ import pytest
 
 from tests.lab.collector import InsideMeasurement
 from tests.lab.conftest import Lab
+from tests.lab.kernels.each import PROVEN
 from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.network.ovs import NOBODY_S
 from tests.lab.network.testbed import BRIDGE, Testbed
 from tests.lab.network.wires import IN_A, Wires
 from tests.support.live import garbage
+
+pytestmark = pytest.mark.parametrize("testbed", PROVEN, indirect=True)
 
 PROBES = ("ovs_upcalls", "ovs_drops")
 VSWITCHD = "/run/openvswitch/ovs-vswitchd.pid"

@@ -10,10 +10,13 @@ import pytest
 
 from netconsole.telemetry import frames
 from tests.lab.collector import InsideMeasurement
+from tests.lab.kernels.each import PROVEN
 from tests.lab.network.peer import DEVICE, FAR, MAC, RING_BUFFERS, Peer
 from tests.lab.network.testbed import Testbed
 from tests.lab.network.traffic import flood, flows, frozen, large_segments, paused, ping
 from tests.support.live.measurement import Row
+
+pytestmark = pytest.mark.parametrize("testbed", PROVEN, indirect=True)
 
 PROBES = ("vhost_queues", "tun_queues")
 PINGS = 40

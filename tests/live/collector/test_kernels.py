@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import functools
+import struct
+from typing import Any
 
 import pytest
 
+from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.kernel import attach
+from netconsole_collector.types import prototypes
 from tests.lab.kernels.compiled import compile_for, shipped
-from tests.lab.kernels.each import EACH, USUAL
+from tests.lab.kernels.each import COMPILED_FOR, USUAL
 from tests.lab.kernels.fetch import KernelTree, fetch, kernel_named
 from tests.lab.machine.errors import LabUnavailable
 
@@ -16,7 +21,7 @@ pytestmark = pytest.mark.computing
 SHIPPED = shipped()
 
 
-@pytest.mark.parametrize("kernel", EACH)
+@pytest.mark.parametrize("kernel", COMPILED_FOR)
 @pytest.mark.parametrize("probe", SHIPPED)
 def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str) -> None:
     """With BTF-typed programs, where the probe has them there, and without.
@@ -33,7 +38,28 @@ def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str)
     except LabUnavailable as error:
         pytest.skip(str(error))
     for program in command["spec"]["programs"]:
-        assert any(one["function"] in typed.functions for one in program["attach"]), program["name"]
+        has_function = any(one["function"] in typed.functions for one in program["attach"])
+        assert has_function or is_left_out(program, typed), program["name"]
+
+
+@pytest.mark.long
+def test_arguments_are_in_the_registers_of_the_kernel_that_is_compiled_for() -> None:
+    """The first instruction loads the first argument: x86's di, or arm64's x0 (struct pt_regs)."""
+    at = {}
+    for kernel in ("debian-6.12", "debian-6.12-arm64"):
+        try:
+            code = compile_for(tree_of(kernel), SHIPPED["virtio_guest"]).programs.functions["refilled"]
+        except LabUnavailable as error:
+            pytest.skip(str(error))
+        at[kernel] = struct.unpack_from("<BBhi", code)
+    load = 0x79  # BPF_LDX | BPF_DW | BPF_MEM
+    assert [(found[0], found[2]) for found in at.values()] == [(load, 112), (load, 0)]
+
+
+def is_left_out(program: dict[str, Any], compiled: Compiled) -> bool:
+    """The probe does without it, and this kernel has none of the functions that it would watch."""
+    expected = [prototypes.expected(attach.parse(one["point"]).name, one.get("takes", [])) for one in program["attach"]]
+    return not program["required"] and all(one in compiled.misfits for one in expected)
 
 
 @functools.cache
