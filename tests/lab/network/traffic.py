@@ -104,9 +104,40 @@ def paused(guest: Guest) -> Iterator[None]:
         guest.monitor("cont")
 
 
+FREEZE = """
+mkdir -p /run/freezer
+mountpoint -q /run/freezer || mount -t cgroup -o freezer freezer /run/freezer
+mkdir -p /run/freezer/guest
+for task in /proc/{pid}/task/*; do
+    case "$(cat $task/comm)" in vhost-*) ;; *) echo "${{task##*/}}" >/run/freezer/guest/tasks ;; esac
+done
+echo FROZEN >/run/freezer/guest/freezer.state
+until [ "$(cat /run/freezer/guest/freezer.state)" = FROZEN ]; do sleep 0.05; done
+"""
+THAW = """
+echo THAWED >/run/freezer/guest/freezer.state
+for task in $(cat /run/freezer/guest/tasks); do echo "$task" >/run/freezer/tasks || true; done
+rmdir /run/freezer/guest
+umount /run/freezer
+"""
+
+
 @contextlib.contextmanager
 def frozen(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
-    """The guest does not run: its QEMU gets no CPU. vhost, a kernel thread, goes on until the ring is used up."""
+    """The guest does not run: its QEMU gets no CPU. vhost's worker goes on until the ring is used up.
+
+    Not by SIGSTOP: since 6.4 the worker is a thread of QEMU, and would stop too (kernel/vhost_task.c).
+    """
+    hypervisor.shell(FREEZE.format(pid=qemu_pid(hypervisor, guest)))
+    try:
+        yield
+    finally:
+        hypervisor.shell(THAW)
+
+
+@contextlib.contextmanager
+def stopped(hypervisor: Hypervisor, guest: Guest) -> Iterator[None]:
+    """Its QEMU is stopped by SIGSTOP, and since 6.4 vhost's worker with it."""
     pid = qemu_pid(hypervisor, guest)
     hypervisor.run("kill", "-STOP", pid)
     try:

@@ -11,7 +11,7 @@ import pytest
 from tests.lab.machine.hypervisor import CHECKOUT
 from tests.lab.machine.machine import Process
 from tests.lab.network.testbed import Testbed
-from tests.lab.network.traffic import frozen, paused
+from tests.lab.network.traffic import paused, stopped
 
 # Reads the whole table at every line of its input, and prints the state of each machine as one line of JSON.
 READER = """
@@ -53,6 +53,6 @@ def test_a_guest_that_sleeps_is_neither_paused_nor_stopped(testbed: Testbed, rea
 @pytest.mark.proves("vm_states", "tables.machines.{vm,paused,stopped}", "modes.summary")
 def test_a_paused_guest_and_a_stopped_process(testbed: Testbed, reader: Process) -> None:
     first, second = testbed.guests
-    with paused(first), frozen(testbed.hypervisor, second):
+    with paused(first), stopped(testbed.hypervisor, second):
         assert states(testbed, reader) == {first.name: ["paused"], second.name: ["stopped"]}
     assert states(testbed, reader) == {first.name: [], second.name: []}
