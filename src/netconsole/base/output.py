@@ -23,7 +23,7 @@ def chosen(format: str | None, output: Path | None, known: Sequence[str], defaul
 
     ``replace``: the file may be there already. Otherwise the user is asked, where there is a terminal.
     """
-    form = _form(format, output, known, default)
+    form = form_of(format, output, known, default)
     if output is not None and not replace:
         may_replace(output)
     return form
@@ -45,7 +45,8 @@ def may_replace(output: Path) -> None:
     raise bad(output, "", "exists; give another name with -o, or --replace to replace it")
 
 
-def _form(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
+def form_of(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
+    """The form as :func:`chosen` finds it; whether the file is there already does not matter, and nobody is asked."""
     if output is not None:
         parent, here = stat_of(output.parent), stat_of(output)
         if parent is None or not stat.S_ISDIR(parent.st_mode):

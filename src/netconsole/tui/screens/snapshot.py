@@ -231,7 +231,7 @@ class SnapshotScreen(Screen[None]):
             file = Path(name).expanduser()
         except RuntimeError:
             raise bad(name, "", "no such user") from None
-        form = output.chosen(self._choice("form"), file, FORMATS, FORMATS[0])
+        form = output.form_of(self._choice("form"), file, FORMATS, FORMATS[0])
         if file.exists():
             raise bad(file, "", "exists already: name another file")
         if not os.access(file.parent, os.W_OK | os.X_OK):
