@@ -251,7 +251,8 @@ def test_an_ordinary_user_is_told_what_is_missing() -> None:
     place = Path(tempfile.mkdtemp())  # pytest's own directories are closed to others
     try:
         place.chmod(0o755)
-        shutil.copytree(SOURCE / "netconsole_collector", place / "netconsole_collector")
+        ignored = shutil.ignore_patterns("__pycache__")  # others write there meanwhile
+        shutil.copytree(SOURCE / "netconsole_collector", place / "netconsole_collector", ignore=ignored)
         with Driver(before=[PYTHON, "-c", AS_NOBODY], package=place) as driver:
             hello = driver.until(frames.Hello)
             assert not hello.capabilities["privileges"].ok
