@@ -19,7 +19,8 @@ from netconsole.snapshot.document import BalanceData, DropPlaceData
 from tests.live.probes.test_protocol_losses import GROUPS, prepared, provoke
 from tests.support.live.network import Namespace, SleepingReceiver, Wire, send_frames, send_udp
 
-pytestmark = pytest.mark.starting
+# Long: beside other tests this kernel runs no program for milliseconds now and then, and here all must be counted.
+pytestmark = [pytest.mark.starting, pytest.mark.long]
 
 PROBES = ("kernel_drops", "link_rates", "softnet", "protocol_counters")
 CLOSED_PCT = 99.9
