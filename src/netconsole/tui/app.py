@@ -430,13 +430,16 @@ class ConsoleApp(TerminalApp):
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """The commands of the palette: all actions that can run now, and all probes that can be started."""
         from netconsole.tui import palette
+        from netconsole.tui.screens.knobs import knobbed
 
+        startable = self.watched.startable()
+        has_knobs = bool(startable or knobbed(self.watched.session, self.manifests))
         with self.scene() as scene:
-            hidden = palette.impossible(self.watched, scene, self._subject_on(screen), screen)
+            hidden = palette.impossible(self.watched, scene, self._subject_on(screen), screen, has_knobs)
         for action in actions.ACTIONS:
             if action.scope in self.SCOPES and action.id not in hidden:
                 yield SystemCommand(palette.entry(action, self.keys), action.help, self._runner(action))
-        for name in self.watched.startable():
+        for name in startable:
             yield SystemCommand(f"Start {name}", self.manifests[name].summary, partial(self.action_knobs, name))
 
     def _runner(self, action: actions.Hotkey):  # type: ignore[no-untyped-def]

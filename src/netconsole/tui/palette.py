@@ -10,7 +10,6 @@ from netconsole.tui import actions, row_keys
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.help import HelpScreen
-from netconsole.tui.screens.knobs import knobbed
 from netconsole.tui.watched import WatchedHost
 
 _BY_KEY_ALONE = frozenset({"palette", "next", "previous"})
@@ -22,8 +21,13 @@ def outside(scopes: Collection[actions.Scope]) -> frozenset[str]:
     return frozenset(action.id for action in actions.ACTIONS if action.scope == "replay" and "replay" not in scopes)
 
 
-def impossible(watched: WatchedHost, scene: Scene, subject: Subject | None, screen: Screen[object]) -> frozenset[str]:
-    """Ids of the actions that would do nothing now. ``subject`` is the row that ``screen``, the one in front, is on."""
+def impossible(
+    watched: WatchedHost, scene: Scene, subject: Subject | None, screen: Screen[object], has_knobs: bool
+) -> frozenset[str]:
+    """Ids of the actions that would do nothing now. ``subject`` is the row that ``screen``, the one in front, is on.
+
+    The session's state is held for ``scene``: nothing here may ask the session for it again.
+    """
     main = watched.main
     found = {*_BY_KEY_ALONE, *main.without}
     if screen is not main and not isinstance(screen, DetailScreen):
@@ -41,7 +45,7 @@ def impossible(watched: WatchedHost, scene: Scene, subject: Subject | None, scre
         found.add("investigate")
     if watched.read_facts is None:
         found.add("facts")
-    if not knobbed(watched.session, watched.manifests) and not watched.startable():
+    if not has_knobs:
         found.add("knobs")
     if watched.pinnable(main.probe()) is None:
         found.add("pin")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
@@ -39,6 +40,7 @@ class PlayedSession:
         self._seq = 0
         self._mono_ns, self._wall_ns = EPOCH_MONO_NS, EPOCH_WALL_NS
         self._callbacks: list[Callable[[News], None]] = []
+        self._looking: set[int] = set()
         if scenario is not None:
             self.play(scenario)
 
@@ -75,7 +77,14 @@ class PlayedSession:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[State]:
-        yield self.state
+        """A thread that asks again while it looks would wait for itself in a live session: here that is an error."""
+        me = threading.get_ident()
+        assert me not in self._looking, "the state is asked for while it is held"
+        self._looking.add(me)
+        try:
+            yield self.state
+        finally:
+            self._looking.remove(me)
 
     def on_news(self, callback: Callable[[News], None]) -> None:
         self._callbacks.append(callback)
