@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -221,3 +222,25 @@ def test_a_port_with_its_own_handlers() -> None:
     found = _port(body)
     assert (found.number, found.name, found.type, found.sockets) == (3, r"vx\xff", "vxlan", 2)
     assert found.counts == counts
+
+
+@pytest.mark.proves("ovs_flows", "tables.vswitchd.answer_ms")
+def test_the_time_of_an_answer_is_that_of_who_answers(tmp_path: Path) -> None:
+    """It takes at least what the other side takes by its own clock, and at most what the caller waits."""
+    waited_s: list[float] = []
+
+    def answer(request: dict[str, object]) -> bytes:
+        began = time.monotonic()
+        time.sleep(0.2 if request["method"] == "slow" else 0.0)
+        waited_s.append(time.monotonic() - began)
+        return reply(request, result="")
+
+    thread = serve(tmp_path / "ctl", answer)
+    unixctl = Unixctl(str(tmp_path / "ctl"))
+    for command in ("quick", "slow"):
+        began = time.monotonic()
+        unixctl.ask(command, timeout_s=60.0)
+        answer_ms, whole_ms = unixctl.took_s * 1e3, (time.monotonic() - began) * 1e3
+        assert waited_s[-1] * 1e3 <= answer_ms <= whole_ms
+    unixctl.close()
+    thread.join(10)
