@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
-from typing import cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from netconsole.base.paths import collector_command
 from netconsole.probes import catalogue
@@ -28,9 +28,10 @@ class InsideProcess:
 
     broken_frames = 0
 
-    def __init__(self, hypervisor: Hypervisor) -> None:
-        command = on_a_still_checkout(*collector_command("--keep-compiled", KEPT_INSIDE))
-        self._process = hypervisor.start(*command)
+    def __init__(self, hypervisor: Hypervisor, command: Sequence[str] = ()) -> None:
+        """``command`` is that of the collector as it ships, if none is given."""
+        started = command or collector_command("--keep-compiled", KEPT_INSIDE)
+        self._process = hypervisor.start(*on_a_still_checkout(*started))
 
     def send(self, command: Mapping[str, object]) -> None:
         self._process.write(json.dumps(command).encode() + b"\n")
@@ -63,13 +64,19 @@ class InsideMeasurement(Measurement):
         super().__init__(INTERVAL_MS)
 
     def start(self) -> CollectorProcess:
-        return cast(CollectorProcess, InsideProcess(self._hypervisor))
+        return cast(
+            CollectorProcess, InsideProcess(self._hypervisor, collector_command("--keep-compiled", KEPT_INSIDE))
+        )
 
     def command(self, **command: object) -> frames.Reply:
         if command["command"] == "load":
             command.setdefault("kprobes", self.kprobes)
-            bring(self._hypervisor, [command])
+            self.bring(command)
         return super().command(**command)
+
+    def bring(self, command: Mapping[str, Any]) -> None:
+        """Has what a `load` wants compiled outside, where that is quick."""
+        bring(self._hypervisor, [command])
 
     def clock_ns(self) -> int:
         return int(self._hypervisor.uptime_s() * 1e9) + CLOCK_RESOLUTION_NS

@@ -65,6 +65,20 @@ def download(packages: Sequence[str], into: Path, suite: str = "", architecture:
     return found
 
 
+def download_whole(package: str, suite: str) -> list[Path]:
+    """The archives of a package of another suite and of all that it depends on. Raises LabUnavailable."""
+    options = _options(suite)
+    place = cache_dir() / "apt" / suite
+    nothing_installed = place / "status"
+    nothing_installed.touch()
+    (place / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    options += ["-o", f"Dir::State::status={nothing_installed}", "-o", "APT::Install-Recommends=false"]
+    options += ["-o", "Debug::NoLocking=true", "-o", "APT::Keep-Downloaded-Packages=true"]
+    with locked(place / "lock"):
+        run(["apt-get", "-qq", *options, "--yes", "--download-only", "install", package], place, APT_LIMIT_S)
+    return sorted((place / "archives").glob("*.deb"))
+
+
 def unpack(archives: Sequence[Path], tree: Path) -> None:
     """All into one tree. Raises LabUnavailable."""
     for archive in archives:

@@ -11,7 +11,7 @@ import copy
 import io
 import os
 import tarfile
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,7 +69,11 @@ def bring(hypervisor: Hypervisor, commands: Iterable[Load]) -> list[str]:
 
     What cannot be compiled is left out: the collector inside will tell why.
     """
-    files = compile_all(hypervisor.tree, commands)
+    return bring_files(hypervisor, compile_all(hypervisor.tree, commands))
+
+
+def bring_files(hypervisor: Hypervisor, files: Sequence[Path]) -> list[str]:
+    """Puts files of compiled programs where the collector inside looks for them; returns their names."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as packed:
         for file in files:
@@ -98,27 +102,14 @@ def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept
 
     Safe when several test runs do it at once: one of them compiles. Raises DoesNotCompile, and LabUnavailable.
     """
-    spec = copy.deepcopy(dict(command["spec"]))
-    spec_problem(spec)  # completes it, as the collector does before it hands it to the worker
     directory = _kept("compiled", tree)
-    job = {
-        "spec": spec,
-        "source": command["source"],
-        "cpus": CPUS,
-        "ring": True,
-        "btf": str(btf_files(tree).vmlinux),
-        "release": tree.version,
-        "compile_only": True,
-        "keep_in": str(directory),
-        **({"machine": tree.kernel.machine, "page": PAGE_BYTES} if tree.kernel.machine else {}),
-        **({"plain": True} if plain else {}),
-    }
+    job = _job(tree, command, directory, plain=plain)
     name = cache.name_of(job, Worker(job).spec)
     if name is None:
         raise LabUnavailable("BCC is missing (Debian package python3-bpfcc)")
     locks = cache_dir() / "compiling"
     locks.mkdir(exist_ok=True)
-    with locked(locks / f"{tree.version}-{spec['probe']['name']}"), _folder(directory) as folder:
+    with locked(locks / f"{tree.version}-{job['spec']['probe']['name']}"), _folder(directory) as folder:
         programs = cache.find(folder, name)
         if programs is None:
             _compile(job)
@@ -128,8 +119,34 @@ def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept
     return Kept(name, programs)
 
 
-def _compile(job: Mapping[str, Any]) -> None:
-    answer = CompileJob(dict(job), SYSTEM_PYTHON).wait()
+def compile_by(python: str, tree: KernelTree, command: Load, into: Path) -> list[Path]:
+    """Compiles it with this interpreter and its BCC; the files are what a collector with the same BCC asks for.
+
+    Raises DoesNotCompile.
+    """
+    _compile(_job(tree, command, into, plain=False), python)
+    return sorted(into.iterdir())
+
+
+def _job(tree: KernelTree, command: Load, keep_in: Path, *, plain: bool) -> dict[str, Any]:
+    spec = copy.deepcopy(dict(command["spec"]))
+    spec_problem(spec)  # completes it, as the collector does before it hands it to the worker
+    return {
+        "spec": spec,
+        "source": command["source"],
+        "cpus": CPUS,
+        "ring": True,
+        "btf": str(btf_files(tree).vmlinux),
+        "release": tree.version,
+        "compile_only": True,
+        "keep_in": str(keep_in),
+        **({"machine": tree.kernel.machine, "page": PAGE_BYTES} if tree.kernel.machine else {}),
+        **({"plain": True} if plain else {}),
+    }
+
+
+def _compile(job: Mapping[str, Any], python: str = SYSTEM_PYTHON) -> None:
+    answer = CompileJob(dict(job), python).wait()
     if not answer["ok"]:
         raise DoesNotCompile(f"{job['release']}: {answer['why']}\n{answer['detail']}")
 

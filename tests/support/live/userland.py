@@ -1,0 +1,76 @@
+"""The Python and BCC of another Debian release, in a directory of their own, on this machine's kernel.
+
+Nothing is installed, and none of a package's scripts is run: a package is unpacked, and so is all that it depends on.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from netconsole.session.collector_process import CollectorProcess
+from tests.lab.kernels import archive
+from tests.support.live.collector_driver import SOURCE, START
+from tests.support.live.measurement import Measurement
+
+SUITES = ("bullseye", "trixie", "sid")
+"""Debian 11 has Python 3.9 and BCC 0.18; Debian 13 has 3.13 and 0.31; unstable had 3.14 and 0.37 in November 2026."""
+PACKAGE = "python3-bpfcc"
+PYTHON = "/usr/bin/python3"
+SHARED = ("/proc", "/sys", "/dev", "/run", "/tmp")
+"""Of this machine, seen inside. The kernel's mounts for BPF and tracing are below /sys."""
+MERGED = ("bin", "sbin", "lib", "lib64")
+"""Since Debian 12 these are links into /usr (the package base-files has them). Older packages land there as well."""
+
+
+class Userland:
+    """A root directory with BCC and its Python, of one Debian suite. Raises LabUnavailable."""
+
+    def __init__(self, suite: str) -> None:
+        self.root = archive.cache_dir() / "userlands" / suite
+        self.root.parent.mkdir(exist_ok=True)
+        with archive.locked(self.root.with_suffix(".lock")):
+            if not self.root.is_dir():
+                self._make(suite)
+
+    def command(self, *arguments: str) -> list[str]:
+        """Starts its Python in a mount namespace that ends with it, with the collector's source at the same path."""
+        places = [*SHARED, str(archive.cache_dir()), str(SOURCE)]
+        binds = [f"mkdir -p {inside} && mount --rbind {one} {inside}" for one, inside in map(self._inside, places)]
+        enter = f'exec chroot {shlex.quote(str(self.root))} {PYTHON} "$@"'
+        script = " && ".join([*binds, enter])
+        return ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh", *arguments]
+
+    def collector(self, *arguments: str) -> list[str]:
+        """Starts the collector."""
+        return self.command("-I", "-c", START, str(SOURCE), *arguments)
+
+    def python(self, into: Path) -> str:
+        """Writes a program that stands for its Python, for who takes a path."""
+        program = into / f"python-{self.root.name}"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(self.command())} "$@"\n')
+        program.chmod(0o700)
+        return str(program)
+
+    def _inside(self, place: str) -> tuple[str, str]:
+        return shlex.quote(place), shlex.quote(f"{self.root}{place}")
+
+    def _make(self, suite: str) -> None:
+        made = self.root.with_suffix(".new")
+        for name in MERGED:
+            (made / "usr" / name).mkdir(parents=True, exist_ok=True)
+            if not (made / name).is_symlink():
+                (made / name).symlink_to(f"usr/{name}")
+        archive.unpack(archive.download_whole(PACKAGE, suite), made)
+        made.rename(self.root)
+
+
+class MeasurementInside(Measurement):
+    """A collector that runs with the Python and BCC of another release."""
+
+    def __init__(self, userland: Userland) -> None:
+        self._userland = userland
+        super().__init__()
+
+    def start(self) -> CollectorProcess:
+        return CollectorProcess(self._userland.collector())
