@@ -15,39 +15,43 @@ as_root() {
     fi
 }
 
-missing=
-need() { # need PACKAGE COMMAND...: note the package as missing unless the command succeeds
-    package=$1; shift
-    "$@" >/dev/null 2>&1 || missing="$missing $package"
+missing= missing_rpm=
+need() { # need DEB RPM COMMAND...: note the package (its name in Debian, in Fedora) as missing unless the command succeeds
+    deb=$1 rpm=$2; shift 2
+    "$@" >/dev/null 2>&1 || { missing="$missing $deb"; missing_rpm="$missing_rpm $rpm"; }
 }
 
 # BCC belongs to the system's interpreter, not to the one that runs the console.
-need python3-bpfcc /usr/bin/python3 -c 'import bcc'
-need iproute2 command -v ip
+need python3-bpfcc python3-bcc /usr/bin/python3 -c 'import bcc'
+need iproute2 iproute command -v ip
 if [ -z "${PYTHON:-}" ]; then
     PYTHON=python3
     # A python3 that cannot make a virtual environment needs Debian's package for it.
-    need python3-venv "$PYTHON" -c 'import ensurepip, venv'
+    need python3-venv python3-libs "$PYTHON" -c 'import ensurepip, venv'
 fi
 if [ "$purpose" = test ]; then
-    need qemu-system-x86 command -v qemu-system-x86_64
-    need openvswitch-switch command -v ovs-vswitchd
-    need busybox-static busybox true
-    need kmod command -v modprobe
-    need cpio command -v cpio
-    need zstd command -v zstd
-    need xz-utils command -v xz
-    need tmux command -v tmux
-    need iperf3 command -v iperf3
-    need openssh-server test -x /usr/sbin/sshd
-    need fish command -v fish
-    need tcsh command -v tcsh
-    need nftables command -v nft
-    need bpftool command -v bpftool
-    need chromium command -v chromium
+    need qemu-system-x86 qemu-system-x86 command -v qemu-system-x86_64
+    need openvswitch-switch openvswitch command -v ovs-vswitchd
+    need busybox-static busybox busybox true
+    need kmod kmod command -v modprobe
+    need cpio cpio command -v cpio
+    need zstd zstd command -v zstd
+    need xz-utils xz command -v xz
+    need tmux tmux command -v tmux
+    need iperf3 iperf3 command -v iperf3
+    need openssh-server openssh-server test -x /usr/sbin/sshd
+    need fish fish command -v fish
+    need tcsh tcsh command -v tcsh
+    need nftables nftables command -v nft
+    need bpftool bpftool command -v bpftool
+    need chromium chromium command -v chromium
 fi
 
-if [ -n "$missing" ]; then
+if [ -n "$missing" ] && ! command -v apt-get >/dev/null 2>&1; then
+    # Not tried on a system with RPM packages: so it is said, and not done.
+    if command -v dnf >/dev/null 2>&1; then say "missing: dnf install$missing_rpm"; else say "missing (names of Debian's packages):$missing"; fi
+    say "going on without (netconsole doctor says what that costs)"
+elif [ -n "$missing" ]; then
     say "installing$missing"
     export DEBIAN_FRONTEND=noninteractive
     # A service that a package would start is of no use here, and a running switch is not ours to touch.

@@ -9,6 +9,8 @@ from netconsole_collector.types import btf, real_headers
 
 _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
 _LOCKDOWN = "/sys/kernel/security/lockdown"
+_IMPORT_LIMIT_S = 120.0
+"""An import takes a second, and half a minute on an emulated machine or a host at load 100."""
 _FIND_BCC = """
 import importlib.util, os, re
 spec = importlib.util.find_spec("bcc")
@@ -81,7 +83,7 @@ def bcc(python: Optional[str], is_thorough: bool) -> Json:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=20,
+            timeout=_IMPORT_LIMIT_S,
         )
     except subprocess.TimeoutExpired:
         return _result(False, "{} did not answer".format(python))
