@@ -1,6 +1,8 @@
 # Two commands are enough: `make run` opens the console, `make test` proves it. Both set up what is missing.
 BIN := .venv/bin
 INPUTS := pyproject.toml constraints.txt tools/setup.sh
+# Each console and each collector that a test starts reads what is compiled already; so does each pytest, in the lab as well.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test in-turn booting starting counting computing costs terminals lint format bench fuzz dist mutants lab test-lab clean
 .DEFAULT_GOAL := run
@@ -93,4 +95,5 @@ test-lab: .venv/.ready-test
 	NETCONSOLE_LAB_KERNEL='$(KERNEL)' $(PYTEST) -m 'long or booting' $(ARGS)
 
 clean:
+	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache

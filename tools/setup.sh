@@ -74,6 +74,9 @@ extra=
 [ "$purpose" = fuzz ] && extra='[dev,fuzz]'
 say "installing Python packages"
 PIP_CONSTRAINT=$PWD/constraints.txt $venv/bin/pip install --quiet --disable-pip-version-check -e ".$extra"
+# Whoever starts the console or the collector first would do it, and again each time if the environment keeps it from writing.
+env -u PYTHONDONTWRITEBYTECODE $venv/bin/python -m compileall -q src
+env -u PYTHONDONTWRITEBYTECODE /usr/bin/python3 -m compileall -q src/netconsole_collector || :
 touch "$venv/.ready-$purpose"
 [ "$purpose" = test ] && touch $venv/.ready-run
 exit 0

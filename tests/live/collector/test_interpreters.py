@@ -62,7 +62,8 @@ def test_the_collector_runs_on(python: str) -> None:
 def test_it_runs_packed_in_one_file(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
-    shutil.copytree(SOURCE / "netconsole_collector", package / "netconsole_collector")
+    ignored = shutil.ignore_patterns("__pycache__")  # others write there meanwhile
+    shutil.copytree(SOURCE / "netconsole_collector", package / "netconsole_collector", ignore=ignored)
     archive = tmp_path / "collector.pyz"
     zipapp.create_archive(package, archive, main="netconsole_collector.__main__:run", filter=_no_caches)
     commands = [load_command(id=1), {"id": 2, "command": "interval", "ms": 100}]
