@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from netconsole.snapshot.document import BalanceData, ProbeData
 
 StagePlace: TypeAlias = tuple[str | None, str | None]
@@ -52,6 +54,9 @@ QDISC_REASONS: Final = (
     "DUALPI2_STEP_DROP",
 )
 PLACE: Final = ("device", "netns")
+FORWARDED: Final = ("__dev_forward_skb2", "__dev_forward_skb", "____dev_forward_skb")
+"""Where one end of a pair refuses what the other one sends: it is down, or its MTU is too small. It counts that as
+received and dropped, and the sender counts it, too (net/core/dev.c, drivers/net/veth.c)."""
 STAGES: Final = (
     Stage("qdisc", "link_rates", "links", "qdisc_drops", PLACE, QDISC_REASONS, left="tx_packets"),
     # dev_core_stats_rx_dropped_inc of net/core/dev.c
@@ -62,7 +67,8 @@ STAGES: Final = (
     # dev_core_stats_tx_dropped_inc: net/core/dev.c, drivers/net/tun.c; tx_dropped of a veth: drivers/net/veth.c
     Stage(
         "device-send", "link_rates", "links", "tx_drops", PLACE, ("FULL_RING", "DEV_READY"),
-        ("tun_net_xmit", "veth_xmit", "__dev_queue_xmit", "validate_xmit_skb"), QDISC_REASONS, left="tx_packets",
+        ("tun_net_xmit", "veth_xmit", "__dev_queue_xmit", "validate_xmit_skb", *FORWARDED), QDISC_REASONS,
+        left="tx_packets",
     ),
     Stage("backlog", "softnet", "cpus", "dropped", (), ("CPU_BACKLOG",), entered="processed"),
     Stage(
@@ -87,6 +93,7 @@ def balance(probes: Mapping[str, ProbeData]) -> list[BalanceData]:
 def balance_of(rows: RowsOf) -> list[BalanceData]:
     """A row for each place of a stage where the kernel counted a loss, the largest unexplained loss first."""
     found = [row for stage in STAGES for row in _stage(stage, rows)]
+    _explain_refused(found, rows)
     return sorted(found, key=lambda row: (-row.unexplained, -row.dropped))
 
 
@@ -110,6 +117,27 @@ def _stage(stage: Stage, rows: RowsOf) -> Iterable[BalanceData]:
                 unexplained=unexplained,
                 coverage_pct=round(100.0 * (dropped - unexplained) / dropped, 3),
             )
+
+
+def _explain_refused(found: list[BalanceData], rows: RowsOf) -> None:
+    """What an end of a pair refused was seen at the one that sent it. It explains as much of one that received."""
+    refused = _sums(
+        ((row.get("device"), row.get("netns")), row.get("count"))
+        for row in rows("kernel_drops", "drops")
+        if row.get("location") in FORWARDED
+    )
+    for sender, count in sorted(refused.items(), key=lambda item: -item[1]):
+        open_ = [
+            (abs(row.unexplained - count), number)
+            for number, row in enumerate(found)
+            if row.stage == "device-receive" and row.unexplained and (row.device, row.netns) != sender
+        ]
+        if open_:
+            number = min(open_)[1]
+            row = found[number]
+            rest = max(0, row.unexplained - count)
+            coverage = round(100.0 * (row.dropped - rest) / row.dropped, 3)
+            found[number] = msgspec.structs.replace(row, unexplained=rest, coverage_pct=coverage)
 
 
 def _is_of(stage: Stage, row: Mapping[str, Any]) -> bool:

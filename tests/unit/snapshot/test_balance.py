@@ -75,6 +75,29 @@ def test_what_a_driver_loses_where_nobody_looks_stays_open() -> None:
     ]
 
 
+def test_what_an_end_of_a_pair_refuses_is_seen_at_the_other_end() -> None:
+    """Of two veths with different MTUs: the sender's tx_dropped and the other's rx_dropped count the same packets."""
+    links = probe(
+        "links",
+        {"device": "veth-a", "netns": "blue", "tx_drops": 100, "rx_drops": 0, "tx_packets": 7},
+        {"device": "veth-b", "netns": "green", "tx_drops": 0, "rx_drops": 100, "rx_packets": 7},
+        {"device": "eth0", "netns": "host", "tx_drops": 0, "rx_drops": 130, "rx_packets": 9},
+    )
+    refused = {"reason": "NOT_SPECIFIED", "location": "__dev_forward_skb2", "device": "veth-a", "netns": "blue"}
+    found = balance({"link_rates": links, "kernel_drops": probe("drops", {**refused, "count": 100})})
+    assert {(row.stage, row.device): (row.dropped, row.unexplained, row.coverage_pct) for row in found} == {
+        ("device-send", "veth-a"): (100, 0, 100.0),
+        ("device-receive", "veth-b"): (100, 0, 100.0),
+        ("device-receive", "eth0"): (130, 130, 0.0),
+    }
+    found = balance({"link_rates": links, "kernel_drops": probe("drops", {**refused, "count": 60})})
+    assert {(row.stage, row.device): row.unexplained for row in found} == {
+        ("device-send", "veth-a"): 40,
+        ("device-receive", "veth-b"): 40,
+        ("device-receive", "eth0"): 130,
+    }
+
+
 def test_upcalls_that_were_lost_are_held_against_packets_that_were_freed() -> None:
     lost = probe("datapaths", {"datapath": "ovs-system", "hits": 1000, "lost": 8})
     freed = probe("drops", {"reason": "OVS_UPCALL_FAILED", "location": "ovs_dp_process_packet", "count": 8})
