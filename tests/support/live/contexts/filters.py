@@ -37,3 +37,12 @@ FILTERS: list[tuple[dict[str, str | int], set[int]]] = [
     ({"netns": NETNS, "device": "eth0", "port": 9}, {5}),
 ]
 """Knobs, and the numbers of the flows that pass. All are of the device eth0 in NETNS."""
+
+TAGGED = Flow(vlan=42)
+BY_FRAME: list[tuple[dict[str, str | int], set[Flow]]] = [
+    ({"vlan": 42}, {TAGGED}),
+    ({"vlan": 43}, set()),
+    ({"ethertype": 0x86DD}, {FLOWS[4], FLOWS[5]}),
+    ({"ethertype": 0x0800, "vlan": 42}, {TAGGED}),
+]
+"""The same of what an Ethernet frame says, among these flows and the tagged one."""
