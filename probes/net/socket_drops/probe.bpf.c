@@ -4,6 +4,7 @@
  */
 
 #include "../../common/netconsole.h"
+#include "../../common/sockets.h"
 
 enum { UDP_FAILED, QUEUE_FULL, RETRANSMITTED, RESET_RECEIVED, RESET_SENT };     /* counters */
 
@@ -38,18 +39,6 @@ struct socket_event {
 };
 BPF_PERCPU_ARRAY(records, struct socket_event, 1);
 
-/* struct inode follows struct socket in struct socket_alloc (include/net/sock.h, SOCK_INODE). */
-static inline u64 inode_of(struct sock *sk)
-{
-    struct socket_alloc *alloc;
-    struct socket *socket = NC_READ(sk, sk_socket);
-
-    if (!socket)
-        return 0;
-    alloc = (void *)socket - offsetof(struct socket_alloc, socket);
-    return NC_READ(&alloc->vfs_inode, i_ino);
-}
-
 static inline void socket_of(struct socket_key *key, struct sock *sk)
 {
     u8 state = NC_GET(sk, __sk_common.skc_state);
@@ -73,7 +62,7 @@ static inline void socket_of(struct socket_key *key, struct sock *sk)
     key->l4 = IPPROTO_TCP;
     if (state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV) {  /* in these states there is only the common part of a socket */
         key->l4 = NC_READ(sk, sk_protocol);
-        key->inode = key->owner = inode_of(sk);
+        key->inode = key->owner = nc_socket_inode(sk);
         if (NC_READ(sk, sk_type) == SOCK_RAW) {
             key->port = 0;      /* skc_num is the protocol of a raw socket (inet_create) */
         } else if (!key->port) {        /* the port was released already (tcp_disconnect): the header of the reset is made from this one */

@@ -34,7 +34,9 @@ L4 = {
     50: "ESP",
     51: "AH",
 }
-L4.update({58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP", 136: "UDP-Lite"})
+L4.update(
+    {44: "IPv6-Frag", 58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP", 136: "UDP-Lite"}
+)
 L4.update({0x100: "not IP", 0x101: "unparsed", 0x102: "AF_UNIX"})
 """IP protocol numbers. Above 255: why there is none (NC_L4_ in probes/common/packets.h)."""
 
@@ -50,6 +52,13 @@ XMIT = {0x00: "ok", 0x01: "dropped", 0x02: "congested", 0x10: "busy"}
 
 HOOKS = ("none", "prerouting", "input", "forward", "output", "postrouting", "prerouting or input")
 """HOOK_* of probes/net/kernel_drops."""
+
+TRACKED = {0: "established", 1: "related", 2: "new", 3: "established reply", 4: "related reply", 7: "untracked"}
+"""enum ip_conntrack_info (uapi/linux/netfilter/nf_conntrack_common.h)."""
+TRACKED.update({8: "invalid", 9: "dropped", 10: "tracked before"})
+"""Outcomes of probes/net/conntrack that have no number in the kernel."""
+TCP_TRACKED = tuple("NONE SYN_SENT SYN_RECV ESTABLISHED FIN_WAIT CLOSE_WAIT LAST_ACK TIME_WAIT CLOSE SYN_SENT2".split())
+"""enum tcp_conntrack (uapi/linux/netfilter/nf_conntrack_tcp.h)."""
 
 _OUR_FRAMES = (
     "bpf_prog_",
@@ -84,6 +93,8 @@ class Labeller:
             "xmit": xmit,
             "hook": lambda value: HOOKS[value] if value < len(HOOKS) else "hook {}".format(value),
             "errno": error_name,
+            "tracked": lambda value: TRACKED.get(value, "outcome {}".format(value)),
+            "tcp_tracked": lambda value: TCP_TRACKED[value] if value < len(TCP_TRACKED) else "state {}".format(value),
         }
 
     def label(self, kind: Optional[str], value: Any) -> Label:

@@ -50,11 +50,28 @@ def waits(probe: UnattachedProbe) -> Calls:
     return [probe.prepare("queued", skb), probe.prepare("sent", skb, eth0)]
 
 
+def packets(probe: UnattachedProbe) -> Calls:
+    host = MadeUpHost(probe.memory)
+    net = host.net(NETNS)
+    skb = host.packet(Flow(), host.device("eth0", net))
+    hook = probe.memory.make("nf_hook_state", {"net": net})
+    return [probe.prepare("began", skb, hook), probe.prepare("ended", skb, hook, 1)]
+
+
+def datagrams(probe: UnattachedProbe) -> Calls:
+    table = probe.memory.make("fqdir", {})
+    net = probe.memory.make("net", {"ipv4.fqdir": table})
+    probe.memory.change("fqdir", table, {"net": net})
+    return [probe.prepare("ended", probe.memory.make("inet_frag_queue", {"fqdir": table, "meat": 8}))]
+
+
 PROBES: dict[str, Callable[[UnattachedProbe], Calls]] = {
     "kernel_drops": drops,
     "socket_drops": resets,
     "softirq_health": softirqs,
     "tx_queue_latency": waits,
+    "conntrack": packets,
+    "ip_fragments": datagrams,
 }
 
 
@@ -68,6 +85,8 @@ def record_bytes(spec: dict[str, Any]) -> int:
 @pytest.mark.proves("socket_drops", "ledger.lost")
 @pytest.mark.proves("softirq_health", "ledger.{lost,breaker}")
 @pytest.mark.proves("tx_queue_latency", "ledger.lost")
+@pytest.mark.proves("conntrack", "ledger.lost")
+@pytest.mark.proves("ip_fragments", "ledger.lost")
 @pytest.mark.parametrize("name", PROBES)
 def test_a_ring_that_nobody_reads_takes_what_it_has_room_for(load: Load, name: str) -> None:
     probe = load(name)

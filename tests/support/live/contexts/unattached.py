@@ -2,7 +2,8 @@
 
 So what happens, when, on which CPU and how often is exactly what the test says. The programs, their maps and all that
 the collector makes of them are the shipped ones; they are loaded the plain way, which alone the kernel lets be run
-like this (BPF_PROG_TEST_RUN).
+like this (BPF_PROG_TEST_RUN). So are programs on functions: the context of fentry and fexit, the arguments and then
+the result, is that of a raw tracepoint. For those no kprobes are needed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from unittest import mock
 
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
-from netconsole_collector.compile import cache
-from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.compile import attaching, cache
+from netconsole_collector.compile.attaching import _load_program
+from netconsole_collector.compile.compiled import AttachTarget, Compiled
 from netconsole_collector.compile.job import CompileJob, with_descriptors
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import attach, cpus
@@ -30,6 +32,29 @@ from netconsole_collector.probe.running import RunningProbe
 from netconsole_collector.probe.spec import spec_problem
 from tests.support.live.collector_driver import PYTHON
 from tests.support.live.contexts.memory import KernelMemory, prepared
+
+
+def _loaded(function: str, code: bytes, kind: str, target: AttachTarget | None, rdonly_cast: int) -> int:
+    """A program on a function, too, as that of a raw tracepoint. Its code is that for fentry or fexit by now."""
+    if kind in attach.TYPED:
+        kind, target = "raw_tracepoint", None
+    return _load_program(function, code, kind, target, rdonly_cast)
+
+
+def _kinds_of(point: attach.Point, _typed: bool = False) -> list[attach.Point]:
+    """One kind of program on a function, whichever the manifest names."""
+    kinds = {"entry": "fentry", "kprobe": "fentry", "return": "fexit"}
+    return [point._replace(kind=kinds.get(point.kind, point.kind))]
+
+
+@contextmanager
+def _functions_as_tracepoints() -> Iterator[None]:
+    with (
+        mock.patch.object(attach, "has_kprobes", lambda: True),
+        mock.patch.object(attach, "kinds_of", _kinds_of),
+        mock.patch.object(attaching, "_load_program", _loaded),
+    ):
+        yield
 
 
 def compiled(name: str, kept: Path) -> tuple[dict[str, Any], Worker, Compiled]:
@@ -63,13 +88,15 @@ class UnattachedProbe:
     def __init__(self, name: str, kept: Path, room: Mapping[str, int]) -> None:
         """``room``: maps that have room for so many entries alone."""
         self.memory = KernelMemory()
-        spec, worker, programs = compiled(name, kept)
+        with _functions_as_tracepoints():
+            spec, worker, programs = compiled(name, kept)
         sizes = {one: like._replace(max_entries=room.get(one, like.max_entries)) for one, like in programs.maps.items()}
         programs = programs._replace(maps=sizes)
         self._attaching = mock.patch.object(attach, "attach", lambda *_: os.open(os.devnull, os.O_RDONLY))
         self._attaching.start()
         try:
-            answer = with_descriptors(worker.load(programs), worker.descriptors)
+            with _functions_as_tracepoints():
+                answer = with_descriptors(worker.load(programs), worker.descriptors)
             self.running = RunningProbe(name, spec, answer, Lookups(), time.monotonic_ns())
         except BaseException:
             self._attaching.stop()

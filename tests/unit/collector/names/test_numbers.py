@@ -28,6 +28,7 @@ def test_protocols_are_those_that_the_c_library_knows_and_a_few_more() -> None:
         "UDP": socket.IPPROTO_UDP, "IPv6-in-IP": socket.IPPROTO_IPV6, "GRE": socket.IPPROTO_GRE,
         "ESP": socket.IPPROTO_ESP, "AH": socket.IPPROTO_AH, "ICMPv6": socket.IPPROTO_ICMPV6,
         "SCTP": socket.IPPROTO_SCTP, "PIM": socket.IPPROTO_PIM, "IPIP": socket.IPPROTO_IPIP,
+        "IPv6-Frag": socket.IPPROTO_FRAGMENT,
     }  # fmt: skip
     # www.iana.org/assignments/protocol-numbers
     known |= {"DCCP": 33, "OSPF": 89, "VRRP": 112, "L2TP": 115, "UDP-Lite": 136}

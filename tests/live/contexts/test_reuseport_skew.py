@@ -1,0 +1,130 @@
+"""reuseport_skew on sockets of the test's own: filters, listeners, idle sockets, and rows that find no room."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
+from tests.support.live.contexts.packets import TCP, UDP, Flow, MadeUpHost
+from tests.support.live.contexts.unattached import UnattachedProbe
+
+PROBE = "reuseport_skew"
+Load = Callable[..., UnattachedProbe]
+
+SOCK = "inet_conn.icsk_inet.sk."
+ENOUGH = 1024
+
+
+class Group(MadeUpHost):
+    """Sockets that share a port, and what comes to them."""
+
+    def __init__(self, probe: UnattachedProbe, workers: int = 4, port: int = 53, protocol: int = UDP) -> None:
+        super().__init__(probe.memory)
+        self.probe, self.port, self.protocol = probe, port, protocol
+        self.nets = {inode: self.net(inode) for inode in (NETNS, OTHER_NETNS)}
+        self.shared = self.memory.make("sock_reuseport", {"num_socks": workers})
+        self.eth0 = self.device("eth0", self.nets[NETNS], 2)
+
+    def sock(self, address: str = "192.0.2.1", netns: int = NETNS, is_shared: bool = True) -> int:
+        is_6 = ":" in address
+        family = socket.AF_INET6 if is_6 else socket.AF_INET
+        common: dict[str, int | bytes] = {
+            "skc_family": family,
+            "skc_num": self.port,
+            "skc_net.net": self.nets[netns],
+            "skc_v6_rcv_saddr" if is_6 else "skc_rcv_saddr": socket.inet_pton(family, address),
+        }
+        others = {"sk_protocol": self.protocol, "sk_reuseport_cb": self.shared if is_shared else 0}
+        members = {f"{SOCK}__sk_common.{name}": value for name, value in common.items()}
+        members |= {f"{SOCK}{name}": value for name, value in others.items()}
+        return self.memory.make("tcp_sock", members)
+
+    def comes(self, sock: int, flow: Flow | None = None, times: int = 1) -> None:
+        if flow is not None:
+            skb = self.arrived(self.packet(flow, self.eth0))
+            queue = {f"{SOCK}sk_receive_queue.prev": skb, f"{SOCK}sk_receive_queue.qlen": 1}
+            self.memory.change("tcp_sock", sock, queue)
+        call = self.probe.prepare("ready", sock)
+        for _ in range(times):
+            call()
+
+
+def test_flows_are_counted_once_and_idle_sockets_when_others_got_enough(load: Load) -> None:
+    probe = load(PROBE)
+    group = Group(probe)
+    one, other, alone = group.sock(), group.sock(netns=OTHER_NETNS), group.sock(is_shared=False)
+    for port in (1, 2, 1, 2, 3):
+        group.comes(one, Flow(source_port=port))
+    group.comes(other, Flow(source_port=1))
+    group.comes(alone, Flow())
+    probe.read()
+    rows = {row["netns"]: (row["received"], row["flows"]) for row in probe.rows("members")}
+    assert rows == {str(NETNS): (5, 3), str(OTHER_NETNS): (1, 1)}
+    assert probe.counters() == {"received": 6}
+    assert {row["netns"]: row for row in groups(probe)}[str(NETNS)]["idle"] == 0
+    group.comes(one, Flow(source_port=3), ENOUGH - 5)
+    probe.read()
+    found = {row["netns"]: row for row in groups(probe)}
+    row = found[str(NETNS)]
+    assert (row["workers"], row["busy"], row["idle"], row["flows"]) == (4, 1, 3, 3)
+    assert found[str(OTHER_NETNS)]["idle"] == 0
+    assert probe.ledger() == {}
+
+
+def groups(probe: UnattachedProbe) -> list[dict[str, object]]:
+    (body,) = [one for one in probe.bodies if one["kind"] == "table" and one["name"] == "groups"]
+    return [{**row["labels"], **row["gauges"]} for row in body["rows"]]
+
+
+def test_connections_of_a_listener_have_no_flow(load: Load) -> None:
+    probe = load(PROBE)
+    group = Group(probe, workers=2, protocol=TCP)
+    group.comes(group.sock(), Flow(), 3)
+    probe.read()
+    row = probe.row("members")
+    assert (row["protocol"], row["received"], row["flows"]) == ("TCP", 3, 0)
+
+
+@pytest.mark.proves("reuseport_skew", "knobs.{address,port,protocol,netns}")
+def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
+    probe = load(PROBE)
+    group = Group(probe)
+    four, six = group.sock(), group.sock("2001:db8::1", OTHER_NETNS)
+    cases: list[tuple[dict[str, str | int], tuple[bool, bool]]] = [
+        ({}, (True, True)),
+        ({"address": "192.0.2.1"}, (True, False)),
+        ({"address": "2001:db8::/48"}, (False, True)),
+        ({"port": 53}, (True, True)),
+        ({"port": 54}, (False, False)),
+        ({"protocol": "udp"}, (True, True)),
+        ({"protocol": "tcp"}, (False, False)),
+        ({"netns": NETNS}, (True, False)),
+        ({"netns": OTHER_NETNS}, (False, True)),
+    ]
+    for knobs, passes in cases:
+        probe.set(**knobs)
+        for sock, passed in zip((four, six), passes, strict=True):
+            before = probe.running._maps["nc_counters"].sum_of(0)
+            group.comes(sock, Flow())
+            assert probe.running._maps["nc_counters"].sum_of(0) - before == passed, knobs
+
+
+@pytest.mark.proves("reuseport_skew", "ledger.{map_full,parse_failed}")
+def test_what_finds_no_room_or_cannot_be_read_is_counted(load: Load) -> None:
+    probe = load(PROBE, members=1, groups=1)
+    group = Group(probe)
+    one, other = group.sock(), group.sock(netns=OTHER_NETNS)
+    group.comes(one, Flow())
+    group.comes(other, Flow())
+    probe.read()
+    listed = sum(row["received"] for row in probe.rows("members"))
+    assert probe.ledger()["map_full"] >= 2 - listed and "parse_failed" not in probe.ledger()
+    broken = group.arrived(group.frame(0x0800, b"\x55" + Flow().packet()[1:], group.eth0))
+    members = {f"{SOCK}sk_receive_queue.prev": broken, f"{SOCK}sk_receive_queue.qlen": 1}
+    group.memory.change("tcp_sock", one, members)
+    group.comes(one)
+    probe.read()
+    assert probe.ledger()["parse_failed"] == 1

@@ -1,0 +1,65 @@
+"""What conntrack and fragments find: one incident for each place, in words that say what was lost and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
+from netconsole.probes import catalogue
+from tests.support.fake_collector import Scenario
+from tests.support.tui.played import PlayedSession
+
+HOST = {"device": "eth0", "netns": "host"}
+TABLES = {"conntrack": "refused", "ip_fragments": "failed", "reuseport_skew": "groups"}
+ENOUGH = 12
+"""Intervals after which what lasts is said."""
+
+
+def said(probe: str, labels: dict[str, Any], per_s: int, gauges: dict[str, int] | None = None) -> list[Incident]:
+    """What stands out when so many of a row come each second, or where its gauges are so."""
+    session, incidents = PlayedSession(), Incidents({probe: catalogue.shipped(probe)})
+    found: list[Incident] = []
+    for second in range(ENOUGH):
+        scenario = Scenario().hello().status(probe) if not second else Scenario()
+        count = {} if gauges else {"count": (per_s, per_s * (second + 1))}
+        row = {"labels": labels, "counts": count, "gauges": gauges or {}}
+        scenario.table(probe, TABLES[probe], [row])
+        session.play(scenario.end())
+        found = incidents.update(session.state)
+    return found
+
+
+@pytest.mark.proves("conntrack", "findings.refused.count.!.invalid", "findings.refused.count.!!.dropped")
+def test_what_conntrack_refuses_is_said_with_its_reason() -> None:
+    row = {**HOST, "zone": 0, "protocol": "TCP", "outcome": "invalid", "reason": "bad checksum"}
+    assert said("conntrack", row, 9) == []
+    (one,) = said("conntrack", row, 200)
+    assert (one.level, one.sentence) == ("!", "eth0: 200 TCP packets/s fit no connection: bad checksum")
+    row |= {"outcome": "dropped", "reason": "the table is full, or there is no memory"}
+    (one,) = said("conntrack", row, 20)
+    assert one.level == "!!"
+    assert one.sentence == "eth0: conntrack drops 20 TCP packets/s: the table is full, or there is no memory"
+
+
+@pytest.mark.proves("ip_fragments", "findings.failed.count.!")
+def test_datagrams_that_never_come_whole_are_said_with_what_is_missing() -> None:
+    row = {"source": "192.0.2.1", "target": "192.0.2.2", "netns": "host", "protocol": "UDP"}
+    row |= {"missing": "first", "how": "timeout", "by": "host"}
+    assert said("ip_fragments", row, 0) == []
+    (one,) = said("ip_fragments", row, 30)
+    assert one.level == "!"
+    assert one.sentence == "30 datagrams/s from 192.0.2.1 to 192.0.2.2 never came whole: missing is first"
+
+
+@pytest.mark.proves("reuseport_skew", "findings.groups.idle.!.UDP", "findings.groups.idle.!.TCP")
+def test_idle_sockets_of_a_shared_port_are_said_with_the_flows_behind_it() -> None:
+    row = {"address": "0.0.0.0", "netns": "host", "protocol": "UDP", "port": 4789}
+    assert said("reuseport_skew", row, 0, {"workers": 4, "busy": 4, "idle": 0, "flows": 70}) == []
+    skewed = {"workers": 4, "busy": 2, "idle": 2, "flows": 2}
+    (one,) = said("reuseport_skew", row, 0, skewed)
+    assert (one.level, one.sentence) == ("!", "UDP port 4789: 4 workers, 2 get everything: 2 outer flows")
+    (one,) = said("reuseport_skew", row | {"protocol": "TCP", "port": 80}, 0, skewed)
+    assert one.sentence == "TCP port 80: 4 workers, 2 get all connections"
