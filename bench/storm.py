@@ -5,6 +5,8 @@ packet, and passes all hooks. A window with a probe is compared with the windows
 machine, trust the sender's CPU time per datagram: other processes on its CPU are not in it. They only disturb its
 caches and its core. So each window has slices, and the least disturbed slice counts. Nanoseconds per run come from the
 kernel's statistics, in other windows: statistics cost time themselves.
+
+With --tracked the namespace tracks connections, and the probe is conntrack: for a kernel with kprobes (make lab).
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ _CPUCLOCK_SCHED = 2
 SENDER = """
 import mmap, os, socket, subprocess, sys
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+if sys.argv[4:]:
+    subprocess.run(["nft", "-f", "-"], input=sys.argv[4].encode(), check=True)
 os.sched_setaffinity(0, {int(sys.argv[2])})
 with open(sys.argv[1], "r+b") as file:
     shared = memoryview(mmap.mmap(file.fileno(), 8)).cast("Q")
@@ -52,6 +56,8 @@ while os.getppid() == int(sys.argv[3]):
         sender.sendto(payload, to)
     shared[0] += 100
 """
+RULES = "table inet f { chain out { type filter hook output priority 0; ct state new counter; } }"
+"""Whatever rule names conntrack makes the namespace track."""
 
 
 @dataclass
@@ -90,6 +96,14 @@ MODES = (
 )
 
 
+TRACKED = (
+    Mode("none (noise)", ()),
+    Mode("conntrack, summary", ("conntrack",)),
+    Mode("conntrack, details", ("conntrack",), details=True, target_pct=90),
+    Mode("submit each, with a wake-up", ("submit_tracked",), details=True),
+)
+
+
 class Collector:
     """The real collector, as little of it as is needed here."""
 
@@ -114,7 +128,8 @@ class Collector:
                 raise SystemExit(f"{command['command']}: {self._replies[number].error}")
 
     def load(self, name: str, details: bool) -> None:
-        manifest = catalogue.shipped(name) if name in SUMMARY else catalogue.load(CHECKOUT / "bench/probes" / name)
+        own = CHECKOUT / "bench/probes" / name
+        manifest = catalogue.load(own) if own.exists() else catalogue.shipped(name)
         words: dict[str, object] = {"spec": manifest.raw, "source": manifest.code()}
         words |= {"mode": "details" if details else "summary", "knobs": dict(manifest.knobs)}
         self.command(command="load", probe=name, **words)
@@ -147,13 +162,14 @@ class Collector:
 class Storm:
     """The sender; ends with this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: str) -> None:
         self._file = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed with the sender
         self._file.write(bytes(8))
         self._file.flush()
         self._count = mmap.mmap(self._file.fileno(), 8)
         cpu = min(os.sched_getaffinity(0))
         words = ["unshare", "--net", PYTHON, "-c", SENDER, self._file.name, str(cpu), str(os.getpid())]
+        words += [rules] if rules else []
         self._process = subprocess.Popen(words)
         while not self.sent():
             if self._process.poll() is not None:
@@ -269,11 +285,13 @@ def main() -> None:
     parser.add_argument(
         "--only", metavar="TEXT", default="", help="only modes whose name holds this text, and the empty one"
     )
+    parser.add_argument("--tracked", action="store_true", help="with connection tracking, and its probe")
     options = parser.parse_args()
-    modes = [mode for mode in MODES if options.only in mode.title or mode.probes == ("empty",)]
+    all_modes = TRACKED if options.tracked else MODES
+    modes = [mode for mode in all_modes if options.only in mode.title or mode.probes == ("empty",)]
     if os.geteuid() != 0:
         raise SystemExit("storm.py needs root: it loads BPF programs and makes a network namespace")
-    collector, storm = Collector(), Storm()
+    collector, storm = Collector(), Storm(RULES if options.tracked else "")
     rates, cpus_ns = [], []
     try:
         base = storm.window()

@@ -22,6 +22,9 @@ SINGLE: Final = ("snmp6", "sctp/snmp", "xfrm_stat")
 """A name and a value in each line."""
 CONNTRACK: Final = "stat/nf_conntrack"
 """A line of names, and one of hexadecimal values for each CPU (net/netfilter/nf_conntrack_standalone.c)."""
+CONNTRACK_LIMIT: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
+"""Of entries, in each namespace; one limit for all of them."""
+ENTRIES: Final = "Conntrackentries"
 MAX_NAMESPACES = 128
 MAX_ROWS = 32768
 SEARCH_EVERY = 10
@@ -50,10 +53,11 @@ def parse_single(text: str) -> Iterator[tuple[str, int]]:
 
 
 def parse_conntrack(text: str) -> Iterator[tuple[str, int]]:
-    """Sums over the CPUs, named Conntrackdrop. The number of entries is no sum, and no loss. Raises ValueError."""
+    """Sums over the CPUs, named Conntrackdrop. The number of entries is the same in each line. Raises ValueError."""
     heads, *cpus = (line.split() for line in text.splitlines())
     for at, name in enumerate(heads):
-        yield "Conntrack" + name, sum(int(line[at], 16) for line in cpus if at < len(line))
+        values = [int(line[at], 16) for line in cpus if at < len(line)]
+        yield "Conntrack" + name, max(values, default=0) if name == "entries" else sum(values)
 
 
 class ProtocolCounters:
@@ -64,6 +68,8 @@ class ProtocolCounters:
     def __init__(self, target: Target = HERE) -> None:
         self._target = target
         self._rows = RowMaker(("count",), MAX_ROWS)
+        self._tracking = RowMaker((), MAX_NAMESPACES + 1)
+        self._entries: dict[int, int] = {}
         self._meanings = meanings()
         self._own = 0
         self._pids: dict[int, int] = {}
@@ -84,7 +90,7 @@ class ProtocolCounters:
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """One row per counter that has moved since the first reading."""
         try:
-            self._last[self._own] = self._counters("/proc/net")
+            self._take(self._own, "/proc/net")
         except OSError as error:
             raise SourceError(f"/proc/net: {error.strerror or error}") from None
         except ValueError:
@@ -93,10 +99,34 @@ class ProtocolCounters:
         self._read_others(make)
         rows, full, omitted = self._rows.rows(self._readings())
         moved = [row for row in rows if row.counts["count"].total]
-        return [*said, make.table(self.name, "counters", moved, full, omitted)]
+        tracked, tracked_full, tracked_omitted = self._tracking.rows(self._tables())
+        return [
+            *said,
+            make.table(self.name, "conntrack", tracked, tracked_full, tracked_omitted),
+            make.table(self.name, "counters", moved, full, omitted),
+        ]
 
     def close(self) -> None:
         """Nothing to release."""
+
+    def _tables(self) -> Iterator[SourceRow]:
+        """How full conntrack is, in each namespace that has had a connection."""
+        if not self._entries:
+            return
+        try:
+            limit = int(self._target.read(CONNTRACK_LIMIT))
+        except (OSError, ValueError):
+            limit = 0
+        for inode, entries in self._entries.items():
+            full_pct = round(100.0 * entries / limit, 1) if limit else None  # 0: there is no limit
+            gauges = {"entries": entries, "limit": limit or None, "full_pct": full_pct}
+            yield {"netns": self._names.get(inode, str(inode))}, (), gauges
+
+    def _take(self, inode: int, directory: str) -> None:
+        counters = self._last[inode] = self._counters(directory)
+        entries = counters.pop(ENTRIES, 0)
+        if entries or inode in self._entries:
+            self._entries[inode] = entries
 
     def _readings(self) -> Iterator[SourceRow]:
         for inode, counters in self._last.items():
@@ -116,10 +146,11 @@ class ProtocolCounters:
         )
         for inode, pid in list(self._pids.items()):
             try:
-                self._last[inode] = self._counters(f"/proc/{pid}/net")
+                self._take(inode, f"/proc/{pid}/net")
             except (OSError, ValueError):
                 del self._pids[inode]  # the process has just gone; another one may have the namespace
                 self._last.pop(inode, None)
+                self._entries.pop(inode, None)
                 self._search_in = 0
         interval_s = max(make.interval_ns / 1e9, 0.001)
         self._wait = min(MAX_EVERY, 1 + int((self._target.cpu_s() - began) / (MAX_SHARE * interval_s)))
@@ -134,7 +165,8 @@ class ProtocolCounters:
                     if file == PAIRED[0]:
                         raise
                     continue  # this kernel has no such protocol
-                found.update({name: value for name, value in parse(text) if name in self._meanings})
+                known = ((name, value) for name, value in parse(text) if name in self._meanings or name == ENTRIES)
+                found.update(known)
         return found
 
     def _search(self, make: FrameMaker) -> list[AnyFrame]:
@@ -154,6 +186,7 @@ class ProtocolCounters:
         self._pids = dict(list(pids.items())[:MAX_NAMESPACES])
         for inode in self._last.keys() - self._pids.keys() - {self._own}:
             del self._last[inode]
+            self._entries.pop(inode, None)
         self._names = self._named()
         if left_out == self._left_out:
             return []

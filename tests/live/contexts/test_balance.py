@@ -5,6 +5,7 @@ tests/live/console/test_balance.py has the same with real losses, where no run o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -38,6 +39,9 @@ COUNTED: dict[tuple[str, str], Mapping[str, Any]] = {
 """What the kernel counts of them: a packet that finds no room in a backlog is a device's loss, too (rx_dropped)."""
 
 
+place_of = functools.cache(symbol)
+
+
 @pytest.fixture
 def drops(load: Load) -> Drops:
     return Drops(load("kernel_drops"))
@@ -49,7 +53,7 @@ def lose(drops: Drops, *left_out: str) -> None:
         for why, function, times in losses if stage not in left_out else []:
             skb = drops.packet(Flow(), drops.eth0)
             for _ in range(times):
-                drops.drop(skb, why, location=symbol(function) + 4)
+                drops.drop(skb, why, location=place_of(function) + 4)
 
 
 def balance(drops: Drops) -> dict[str, BalanceData]:

@@ -105,3 +105,29 @@ def test_fragments_that_overlap_are_counted(wire: Wire) -> None:
         assert losses.since()["IpExtReasmOverlaps"] == 1
     finally:
         losses.close()
+
+
+@pytest.mark.proves("protocol_counters", "tables.conntrack.{netns,entries,limit,full_pct}")
+def test_how_full_conntrack_is_is_told_of_each_namespace(wire: Wire) -> None:
+    chain = "add chain inet t in { type filter hook input priority 0 ; }"
+    for line in ("add table inet t", chain, "add rule inet t in ct state new accept"):
+        wire.b.run("nft", *line.split())
+    holder = wire.b.start(WAIT, python=BARE_PYTHON)
+    source = ProtocolCounters()
+    try:
+        assert holder.stdout and holder.stdout.readline() == "ready\n"
+        with SleepingReceiver(wire.b, 3) as receiver:
+            send_udp(wire.a, B, receiver.port, SOME)
+            source.open()
+            (table,) = (one for one in source.read(FrameMaker()) if getattr(one, "name", "") == "conntrack")
+        assert isinstance(table, frames.Table)
+        (row,) = (one for one in table.rows if one.labels["netns"] == wire.b.name)
+        entries, limit = (
+            int(wire.b.run("sysctl", "-n", f"net.netfilter.nf_conntrack_{name}")) for name in ("count", "max")
+        )
+        assert row.gauges == {"entries": entries, "limit": limit, "full_pct": round(100.0 * entries / limit, 1)}
+        assert entries > 0
+    finally:
+        source.close()
+        holder.communicate(timeout=60)
+        wire.b.run("nft", "delete", "table", "inet", "t")

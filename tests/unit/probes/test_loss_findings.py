@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,12 +14,17 @@ from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PlayedSession
 
 HOST = {"device": "eth0", "netns": "host"}
-TABLES = {"conntrack": "refused", "ip_fragments": "failed", "reuseport_skew": "groups"}
+TABLES = {
+    "conntrack": "refused",
+    "ip_fragments": "failed",
+    "reuseport_skew": "groups",
+    "protocol_counters": "conntrack",
+}
 ENOUGH = 12
 """Intervals after which what lasts is said."""
 
 
-def said(probe: str, labels: dict[str, Any], per_s: int, gauges: dict[str, int] | None = None) -> list[Incident]:
+def said(probe: str, labels: dict[str, Any], per_s: int, gauges: Mapping[str, float] | None = None) -> list[Incident]:
     """What stands out when so many of a row come each second, or where its gauges are so."""
     session, incidents = PlayedSession(), Incidents({probe: catalogue.shipped(probe)})
     found: list[Incident] = []
@@ -63,3 +69,10 @@ def test_idle_sockets_of_a_shared_port_are_said_with_the_flows_behind_it() -> No
     assert (one.level, one.sentence) == ("!", "UDP port 4789: 4 workers, 2 get everything: 2 outer flows")
     (one,) = said("reuseport_skew", row | {"protocol": "TCP", "port": 80}, 0, skewed)
     assert one.sentence == "TCP port 80: 4 workers, 2 get all connections"
+
+
+@pytest.mark.proves("protocol_counters", "findings.conntrack.full_pct.!")
+def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
+    assert said("protocol_counters", {"netns": "blue"}, 0, {"entries": 800, "limit": 1000, "full_pct": 80}) == []
+    (one,) = said("protocol_counters", {"netns": "blue"}, 0, {"entries": 801, "limit": 1000, "full_pct": 80.1})
+    assert (one.level, one.sentence) == ("!", "conntrack is 80.1 % full: 801 of 1.00k connections")
