@@ -58,13 +58,6 @@ def skew(collector: Measurement) -> Iterator[Measurement]:
     yield collector
 
 
-@pytest.mark.proves(
-    "reuseport_skew",
-    "counters.received",
-    "tables.members.{inode,process,netns,protocol,port,address,received,flows}",
-    "tables.groups.{address,netns,protocol,port,flows,workers,busy,idle}",
-    "modes.summary",
-)
 def test_each_socket_gets_what_its_process_reads(skew: Measurement, wire: Wire) -> None:
     server = wire.b.start(SERVE, WORKERS, EACH)
     assert server.stdin and server.stdout

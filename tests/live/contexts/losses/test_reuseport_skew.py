@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 
 import pytest
 
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
+from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.packets import TCP, UDP, Flow, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
 
@@ -28,7 +30,7 @@ class Group(MadeUpHost):
         self.shared = self.memory.make("sock_reuseport", {"num_socks": workers})
         self.eth0 = self.device("eth0", self.nets[NETNS], 2)
 
-    def sock(self, address: str = "192.0.2.1", netns: int = NETNS, is_shared: bool = True) -> int:
+    def sock(self, address: str = "192.0.2.1", netns: int = NETNS, is_shared: bool = True, inode: int = 0) -> int:
         is_6 = ":" in address
         family = socket.AF_INET6 if is_6 else socket.AF_INET
         common: dict[str, int | bytes] = {
@@ -38,6 +40,9 @@ class Group(MadeUpHost):
             "skc_v6_rcv_saddr" if is_6 else "skc_rcv_saddr": socket.inet_pton(family, address),
         }
         others = {"sk_protocol": self.protocol, "sk_reuseport_cb": self.shared if is_shared else 0}
+        if inode:
+            alloc = self.memory.make("socket_alloc", {"vfs_inode.i_ino": inode})
+            others["sk_socket"] = alloc + place_of("socket_alloc", "socket")[0]
         members = {f"{SOCK}__sk_common.{name}": value for name, value in common.items()}
         members |= {f"{SOCK}{name}": value for name, value in others.items()}
         return self.memory.make("tcp_sock", members)
@@ -52,25 +57,37 @@ class Group(MadeUpHost):
             call()
 
 
+@pytest.mark.proves(
+    "reuseport_skew",
+    "counters.received",
+    "tables.members.{inode,process,netns,protocol,port,address,received,flows}",
+    "tables.groups.{address,netns,protocol,port,flows,workers,busy,idle}",
+    "modes.summary",
+)
 def test_flows_are_counted_once_and_idle_sockets_when_others_got_enough(load: Load) -> None:
     probe = load(PROBE)
     group = Group(probe)
-    one, other, alone = group.sock(), group.sock(netns=OTHER_NETNS), group.sock(is_shared=False)
-    for port in (1, 2, 1, 2, 3):
-        group.comes(one, Flow(source_port=port))
-    group.comes(other, Flow(source_port=1))
-    group.comes(alone, Flow())
-    probe.read()
-    rows = {row["netns"]: (row["received"], row["flows"]) for row in probe.rows("members")}
-    assert rows == {str(NETNS): (5, 3), str(OTHER_NETNS): (1, 1)}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mine:
+        inode = os.fstat(mine.fileno()).st_ino
+        one, other, alone = group.sock(inode=inode), group.sock(netns=OTHER_NETNS), group.sock(is_shared=False)
+        for port in (1, 2, 1, 2, 3):
+            group.comes(one, Flow(source_port=port))
+        group.comes(other, Flow(source_port=1))
+        group.comes(alone, Flow())
+        probe.read()
+    place = {"address": "192.0.2.1", "protocol": "UDP", "port": 53}
+    first, second = sorted(probe.rows("members"), key=lambda row: -row["received"])
+    process = first.pop("process")
+    assert process.endswith(f"({os.getpid()})")
+    assert first == {**place, "netns": str(NETNS), "inode": inode, "received": 5, "flows": 3}
+    assert (second["netns"], second["inode"], second["received"], second["flows"]) == (str(OTHER_NETNS), 0, 1, 1)
     assert probe.counters() == {"received": 6}
-    assert {row["netns"]: row for row in groups(probe)}[str(NETNS)]["idle"] == 0
+    gauges = {"workers": 4, "busy": 1, "idle": 0, "flows": 3}
+    assert {**place, "netns": str(NETNS), **gauges} in groups(probe)
     group.comes(one, Flow(source_port=3), ENOUGH - 5)
     probe.read()
-    found = {row["netns"]: row for row in groups(probe)}
-    row = found[str(NETNS)]
-    assert (row["workers"], row["busy"], row["idle"], row["flows"]) == (4, 1, 3, 3)
-    assert found[str(OTHER_NETNS)]["idle"] == 0
+    assert {**place, "netns": str(NETNS), **gauges, "idle": 3} in groups(probe)
+    assert {**place, "netns": str(OTHER_NETNS), "workers": 4, "busy": 1, "idle": 0, "flows": 1} in groups(probe)
     assert probe.ledger() == {}
 
 
