@@ -1,4 +1,4 @@
-"""Where a kernel has no kprobes, the probes between tap and guest say so of each function that they would need."""
+"""Where a kernel has no kprobes, probes that need functions say so of each one that they would need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.live.measurement import Measurement
 pytestmark = pytest.mark.starting
 
 FUNCTIONS = {"entry:": "kprobe:", "return:": "kretprobe:"}
-PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
+PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs", "conntrack", "ip_fragments")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from netconsole.base.protocol_losses import meanings
 from netconsole.findings.incident import Incident
 from netconsole.findings.incidents import Incidents
 from netconsole.probes import catalogue
@@ -24,7 +25,9 @@ ENOUGH = 12
 """Intervals after which what lasts is said."""
 
 
-def said(probe: str, labels: dict[str, Any], per_s: int, gauges: Mapping[str, float] | None = None) -> list[Incident]:
+def said(
+    probe: str, labels: dict[str, Any], per_s: int, gauges: Mapping[str, float] | None = None, table: str = ""
+) -> list[Incident]:
     """What stands out when so many of a row come each second, or where its gauges are so."""
     session, incidents = PlayedSession(), Incidents({probe: catalogue.shipped(probe)})
     found: list[Incident] = []
@@ -32,7 +35,7 @@ def said(probe: str, labels: dict[str, Any], per_s: int, gauges: Mapping[str, fl
         scenario = Scenario().hello().status(probe) if not second else Scenario()
         count = {} if gauges else {"count": (per_s, per_s * (second + 1))}
         row = {"labels": labels, "counts": count, "gauges": gauges or {}}
-        scenario.table(probe, TABLES[probe], [row])
+        scenario.table(probe, table or TABLES[probe], [row])
         session.play(scenario.end())
         found = incidents.update(session.state)
     return found
@@ -76,3 +79,28 @@ def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
     assert said("protocol_counters", {"netns": "blue"}, 0, {"entries": 800, "limit": 1000, "full_pct": 80}) == []
     (one,) = said("protocol_counters", {"netns": "blue"}, 0, {"entries": 801, "limit": 1000, "full_pct": 80.1})
     assert (one.level, one.sentence) == ("!", "conntrack is 80.1 % full: 801 of 1.00k connections")
+
+
+@pytest.mark.parametrize(
+    ("counter", "cause", "level"),
+    [
+        ("Conntrackdrop", "conntrack-full", "!!"),
+        ("UdpRcvbufErrors", "receive-buffer-full", "!"),
+        ("IpInHdrErrors", "protocol-loss", "!"),
+    ],
+)
+@pytest.mark.proves(
+    "protocol_counters",
+    "findings.counters.count.!!.Conntrackdrop",
+    "findings.counters.count.!.UdpRcvbufErrors",
+    "findings.counters.count.!.loss",
+)
+def test_a_loss_that_a_protocol_counts_is_said_by_its_meaning(counter: str, cause: str, level: str) -> None:
+    kind, meaning = meanings()[counter]
+    row = {"counter": counter, "class": kind, "netns": "blue", "meaning": meaning}
+    assert said("protocol_counters", row, 0, table="counters") == []
+    (one,) = said("protocol_counters", row, 40, table="counters")
+    assert (one.level, one.cause) == (level, cause)
+    assert meaning in one.sentence and "40/s" in one.sentence
+    noise = row | {"counter": "Conntrackinvalid", "class": "noise"}
+    assert said("protocol_counters", noise, 40, table="counters") == []
