@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.live.contexts.hooks import Functions, Modules
 from tests.support.live.contexts.unattached import UnattachedProbe, on_cpu
 
 Load = Callable[..., UnattachedProbe]
@@ -25,8 +26,10 @@ def load(_kept: Path) -> Iterator[Load]:
     with ExitStack() as stack:
         stack.enter_context(on_cpu(0))
 
-        def load_one(name: str, **room: int) -> UnattachedProbe:
-            probe = UnattachedProbe(name, _kept, room)
+        def load_one(
+            name: str, functions: Functions | None = None, modules: Modules | None = None, /, **room: int
+        ) -> UnattachedProbe:
+            probe = UnattachedProbe(name, _kept, room, functions, modules)
             stack.callback(probe.close)
             return probe
 

@@ -12,13 +12,13 @@ import pytest
 from netconsole_collector.kernel.cpus import possible_cpus
 from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, NETNS, OTHER_NETNS, TAGGED
 from tests.support.live.contexts.memory import place_of
+from tests.support.live.contexts.moments import lies, wait
 from tests.support.live.contexts.packets import TCP, Flow, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
 
 PROBE = "tx_queue_latency"
 Load = Callable[..., UnattachedProbe]
 
-MS = 1_000_000
 GOLDEN = 0x9E3779B97F4A7C15
 WAYS = 4
 OK, DROPPED, BUSY, NO_BUFFERS = 0, 1, 0x10, -105
@@ -47,17 +47,6 @@ class Queues(MadeUpHost):
         before = time.monotonic_ns()
         self.probe.run("sent", skb, device)
         return before - began[1], time.monotonic_ns() - began[0]
-
-
-def wait(ms: float) -> None:
-    end = time.monotonic_ns() + ms * MS
-    while time.monotonic_ns() < end:
-        pass
-
-
-def lies(value: int, *bounds: tuple[int, int]) -> bool:
-    """Between the sums of the bounds."""
-    return sum(low for low, _ in bounds) <= value <= sum(high for _, high in bounds)
 
 
 @pytest.mark.proves(

@@ -164,6 +164,11 @@ class KernelMemory:
         places = [(address - self._base + place_of(name, path)[0], place_of(name, path)[1]) for path in paths]
         return [int.from_bytes(self._bytes[at : at + size], sys.byteorder) for at, size in places]
 
+    def bytes_of(self, name: str, address: int) -> bytes:
+        """Of a structure that is there."""
+        at = address - self._base
+        return bytes(self._bytes[at : at + size_of(name)])
+
     def write(self) -> None:
         """Into the kernel, if something has changed."""
         if self._is_changed:

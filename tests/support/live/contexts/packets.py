@@ -11,6 +11,7 @@ from tests.support.live.contexts.memory import KernelMemory, Members, place_of, 
 
 HEADROOM = 64
 ETHERNET = 14
+MTU = 1500
 IPV4, IPV6, ARP, VLAN = 0x0800, 0x86DD, 0x0806, 0x8100
 TCP, UDP, ICMP, ICMPV6 = 6, 17, 1, 58
 MACS = bytes.fromhex("02000000000b02000000000a")
@@ -64,6 +65,14 @@ class MadeUpHost:
         self.discipline(device, enqueues=False)
         return device
 
+    def link(self, name: str, net: int, index: int, kind: str = "") -> int:
+        """A device of a kind as `ip -d link` shows it: tun, bridge …; without one, a NIC."""
+        if not kind:
+            return self.device(name, net, index, {"mtu": MTU, "dev.parent": net})
+        words = self.memory.keep(kind.encode().ljust(16, b"\0"))
+        ops = self.memory.make("rtnl_link_ops", {"kind": words})
+        return self.device(name, net, index, {"mtu": MTU, "rtnl_link_ops": ops})
+
     def chain(self, net: int, devices: list[int]) -> None:
         """Devices whose indices fall into one place of the namespace's table, in this order."""
         (heads,) = self.memory.pointers("net", net, "dev_index_head")
@@ -111,6 +120,12 @@ class MadeUpHost:
         """The same packet as it is received: its driver has taken the link header off."""
         data, length = self.memory.pointers("sk_buff", skb, "data", "len")
         self.memory.change("sk_buff", skb, {"data": data + ETHERNET, "len": length - ETHERNET})
+        return skb
+
+    def leaving(self, skb: int, device: int) -> int:
+        """One that was received, as it is queued to a device: with the link header again."""
+        data, length = self.memory.pointers("sk_buff", skb, "data", "len")
+        self.memory.change("sk_buff", skb, {"data": data - ETHERNET, "len": length + ETHERNET, "dev": device})
         return skb
 
     def merged(self, skb: int, size: int) -> int:

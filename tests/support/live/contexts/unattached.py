@@ -31,6 +31,7 @@ from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe.running import RunningProbe
 from netconsole_collector.probe.spec import spec_problem
 from tests.support.live.collector_driver import PYTHON
+from tests.support.live.contexts import hooks
 from tests.support.live.contexts.memory import KernelMemory, prepared
 
 
@@ -57,12 +58,17 @@ def _functions_as_tracepoints() -> Iterator[None]:
         yield
 
 
-def compiled(name: str, kept: Path) -> tuple[dict[str, Any], Worker, Compiled]:
+def compiled(
+    name: str, kept: Path, functions: hooks.Functions, modules: hooks.Modules
+) -> tuple[dict[str, Any], Worker, Compiled]:
     """The probe's programs, compiled the plain way or kept from last time."""
     manifest = catalogue.shipped(name)
     spec: dict[str, Any] = copy.deepcopy(dict(manifest.raw))
     assert spec_problem(spec) is None
+    hooks.hooked(spec, functions)
     job = {"spec": spec, "source": manifest.code(), "cpus": cpus.nr_cpu_ids(), "ring": True, "plain": True}
+    if modules:
+        job["btf"] = hooks.types_with(modules, kept.with_name(f"types of {name}"))
     worker = Worker(job)
     kept.mkdir(mode=0o700, exist_ok=True)
     folder = cache.open_folder(str(kept))
@@ -77,7 +83,7 @@ def compiled(name: str, kept: Path) -> tuple[dict[str, Any], Worker, Compiled]:
             assert made.answer is not None and made.answer["ok"], made.answer
             found = cache.find(folder, file)
         assert found is not None
-        return spec, worker, found
+        return spec, worker, hooks.bound(found, functions)
     finally:
         os.close(folder)
 
@@ -85,11 +91,18 @@ def compiled(name: str, kept: Path) -> tuple[dict[str, Any], Worker, Compiled]:
 class UnattachedProbe:
     """One probe and the memory that its programs read. All figures are totals since it was loaded."""
 
-    def __init__(self, name: str, kept: Path, room: Mapping[str, int]) -> None:
-        """``room``: maps that have room for so many entries alone."""
+    def __init__(
+        self,
+        name: str,
+        kept: Path,
+        room: Mapping[str, int],
+        functions: hooks.Functions | None = None,
+        modules: hooks.Modules | None = None,
+    ) -> None:
+        """``room``: maps that have room for so many entries alone. ``functions``, ``modules``: see hooks.py."""
         self.memory = KernelMemory()
         with _functions_as_tracepoints():
-            spec, worker, programs = compiled(name, kept)
+            spec, worker, programs = compiled(name, kept, functions or {}, modules or {})
         sizes = {one: like._replace(max_entries=room.get(one, like.max_entries)) for one, like in programs.maps.items()}
         programs = programs._replace(maps=sizes)
         self._attaching = mock.patch.object(attach, "attach", lambda *_: os.open(os.devnull, os.O_RDONLY))
@@ -151,6 +164,11 @@ class UnattachedProbe:
 
     def events(self) -> list[dict[str, Any]]:
         return [one["fields"] for one in self.bodies if one["kind"] == "event"]
+
+    def records(self, name: str) -> list[dict[str, Any]]:
+        """Those of the last reading, which has what is new since the one before."""
+        (found,) = [one for one in self.bodies if one["kind"] == "records" and one["name"] == name]
+        return [dict(zip(found["columns"], one, strict=True)) for one in found["records"]]
 
     def ledger(self) -> dict[str, int]:
         """Entries that are not 0, and those of events."""

@@ -1,0 +1,74 @@
+"""What a kernel without kprobes and modules lacks, for tests that run programs themselves: functions, and types."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.kernel import function_hooks
+from netconsole_collector.types import btf
+from tests.support.btf_builder import BtfBuilder
+from tests.support.live.contexts.memory import kernel_types
+
+Functions: TypeAlias = Mapping[str, str]
+"""Of a program by its name in the manifest: the function of the source that is run, of those that it may have."""
+
+_ANYWHERE = "raw_tracepoint:sys_enter"
+"""A point of every kernel. Nothing is attached to it."""
+_MOST_PARAMETERS = 6
+
+
+class ModuleTypes(BtfBuilder):
+    """Types of a module that this kernel does not have, on top of the kernel's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        kernel = kernel_types()
+        self._first, self._base_strings, self.strings = kernel._base_types, kernel._base_strings, b""
+
+    def kernels(self, name: str) -> int:
+        """The id of a structure of the kernel itself."""
+        found = kernel_types().record(name)
+        assert found is not None, name
+        return found
+
+
+Modules: TypeAlias = Mapping[str, Callable[[ModuleTypes], None]]
+"""By the module's name: what makes its types."""
+
+
+def types_with(modules: Modules, directory: Path) -> str:
+    """Writes the modules' types beside a link to the kernel's own; the path of that."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    vmlinux = directory / "vmlinux"
+    if not vmlinux.exists():
+        vmlinux.symlink_to(btf.VMLINUX)
+    for name, make in modules.items():
+        types = ModuleTypes()
+        make(types)
+        types.write(directory / name)
+    return os.fspath(vmlinux)
+
+
+def hooked(spec: dict[str, Any], functions: Functions) -> None:
+    """Changes the manifest: these programs have this function alone, at a point where every kernel lets them be."""
+    for program in spec["programs"]:
+        if program["name"] not in functions:
+            continue
+        function = functions[program["name"]]
+        (found,) = [one["point"] for one in program["attach"] if one["function"] == function][:1]
+        kind = found.partition(":")[0]
+        program.pop("module", None)
+        program["attach"] = [{"point": found if kind == "raw_tracepoint" else _ANYWHERE, "function": function}]
+
+
+def bound(compiled: Compiled, functions: Functions) -> Compiled:
+    """Their arguments come from the context, as those of fentry: it is that of a raw tracepoint."""
+    codes = {
+        name: function_hooks.bound(code, "fentry", _MOST_PARAMETERS) if name in functions.values() else code
+        for name, code in compiled.functions.items()
+    }
+    return compiled._replace(functions=codes)

@@ -1,0 +1,40 @@
+"""Sockets of a host, and the packets that it sends itself."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from tests.support.live.contexts.moments import Span
+from tests.support.live.contexts.packets import TCP, Flow
+from tests.support.live.contexts.ways import Ways
+
+OF_TCP = Flow("198.51.100.7", "203.0.113.1", 5, 6, TCP)
+OF_TCP6 = Flow("2001:db8:1::1", "2001:db8::1", 7, 9, TCP)
+
+
+class Stack(Ways):
+    """A host with sockets of its own."""
+
+    def sock(self, protocol: int, family: int = socket.AF_INET) -> int:
+        return self.memory.make("sock", {"__sk_common.skc_family": family, "sk_protocol": protocol})
+
+    def own(self, flow: Flow, protocol: int = 0, payload: int = 20, packet: bytes = b"") -> int:
+        """A packet of this host, as it is queued to eth0. Its data begin with the link header."""
+        skb = self.frame(flow.ethertype, packet or flow.packet(payload), self.devices["eth0"])
+        sock = self.sock(protocol or flow.protocol)
+        self.memory.change("sk_buff", skb, {"sk": sock, "vlan_tci": flow.vlan})
+        return skb
+
+    def stamped(self, skb: int) -> int:
+        """TCP has made it now: when, in ns."""
+        now = time.monotonic_ns()
+        self.memory.change("sk_buff", skb, {"tstamp": now})
+        return now
+
+    def queued(self, skb: int, device: str = "eth0") -> Span:
+        self.memory.change("sk_buff", skb, {"dev": self.devices[device]})
+        return self.ran("queue", skb)
+
+    def sent(self, skb: int, device: str = "eth0") -> Span:
+        return self.ran("send", skb, self.devices[device])
