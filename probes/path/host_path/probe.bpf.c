@@ -232,11 +232,12 @@ static inline struct path_transit *transit_of_segment(struct scratch *scratch, s
     return transit;
 }
 
-/* A packet leaves and no transit is known. It counts as missed only if it was received on a device of a set. */
+/* A packet leaves and no transit is known. It counts as missed only if it was received on a device of a set. A packet that the filters
+ * kept out has no transit either, and is not missed: it was received in the namespace where it leaves. */
 static inline void unmatched(u32 slot, struct nc_config *config, struct scratch *scratch, struct sk_buff *skb, struct net_device *dev,
                              int sent)
 {
-    if (!flow_wanted(config, scratch, skb, sent))
+    if (!flow_wanted(config, scratch, skb, sent) || !nc_netns_wanted(config, dev))
         return;
     if (!NC_GET(skb, skb_iif)) {
         nc_count(FROM_HOST);
