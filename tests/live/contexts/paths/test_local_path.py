@@ -1,0 +1,235 @@
+"""local_path on packets of the test's own: from the device to a socket, from a socket to the device."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.live.contexts.moments import MS, Span, elapsed, lies, wait
+from tests.support.live.contexts.packets import ETHERNET, ICMP, TCP, UDP, Flow
+from tests.support.live.contexts.stack import OF_TCP, OF_TCP6, Stack
+from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.ways import FLOW6, WAYS
+
+PROBE = "local_path"
+Load = Callable[..., UnattachedProbe]
+
+TRACEPOINTS = {"ready": "on_ready"}
+FUNCTIONS = {"ready": "on_ready_function", "made4": "on_made", "made6": "on_made"}
+AF_PACKET = 17
+
+
+def since(stamp: int, moment: Span) -> Span:
+    return moment[0] - stamp, moment[1] - stamp
+
+
+@pytest.mark.proves(
+    "local_path",
+    "counters.{received,delivered,packets}",
+    "histograms.crossing",
+    "histograms.crossing.{direction,from,to}",
+    "tables.flows.{packets,bytes,samples,latency_ns,latency_max_ns}",
+    "tables.flows.{direction,source,target,source_port,target_port,protocol,vlan}",
+)
+@pytest.mark.parametrize("functions", [TRACEPOINTS, FUNCTIONS])
+def test_what_comes_in_is_timed_from_its_device_to_its_socket(load: Load, functions: dict[str, str]) -> None:
+    probe = load(PROBE, functions)
+    host = Stack(probe)
+    times: dict[tuple[str, str], list[Span]] = {}
+    flows = (OF_TCP, OF_TCP6, Flow(vlan=42), FLOW6, Flow(protocol=ICMP))
+    for flow in flows:
+        skb = host.come(flow, "eth0")
+        received = host.ran("receive", skb)
+        for sock in (host.sock(flow.protocol, AF_PACKET), host.sock(99), host.sock(TCP)):
+            probe.run("ready", sock)  # of others: packet sockets, raw ones; TCP tells later
+        wait(3)
+        if flow.protocol == TCP:
+            ended = host.ran("tcp", 0, skb)
+            probe.run("tcp", 0, skb)
+        else:
+            family = socket.AF_INET if flow.ethertype == 0x0800 else socket.AF_INET6
+            ended = host.ran("ready", host.sock(flow.protocol, family))
+            probe.run("ready", host.sock(flow.protocol, family))
+        times[flow.source, "tcp" if flow.protocol == TCP else "datagram"] = [
+            *times.get((flow.source, "tcp" if flow.protocol == TCP else "datagram"), []),
+            elapsed(received, ended),
+        ]
+    merged = host.merged(host.come(Flow(vlan=42), "eth0", payload=2001), 1000)
+    received = host.ran("receive", merged)
+    wait(1)
+    longer = elapsed(received, host.ran("ready", host.sock(UDP)))
+    probe.read()
+    counters = {name: count for name, count in probe.counters().items() if count}
+    assert counters == {"received": 6, "delivered": 6, "packets": 8} and probe.ledger() == {}
+    crossing = {(one["direction"], one["from"], one["to"]): one for one in probe.histograms("crossing")}
+    assert crossing.keys() == {("in", "eth0", "tcp"), ("in", "eth0", "datagram")}
+    for (_, _, kind), one in crossing.items():
+        spans = [span for (_, other), some in times.items() if other == kind for span in some]
+        assert one["count"] == len(spans) + (kind == "datagram")
+        assert lies(one["sum"], *spans, *([longer] if kind == "datagram" else []))
+    assert probe.histograms("stages") == []
+    rows = {row["source"] if row["protocol"] != "ICMP" else "ICMP": row for row in probe.rows("flows")}
+    assert len(rows) == len(flows)
+    for flow, words in zip(flows, ("TCP", "TCP", "UDP", "UDP", "ICMP"), strict=True):
+        row = rows[flow.source if words != "ICMP" else "ICMP"]
+        assert (row["direction"], row["source"], row["target"]) == ("in", flow.source, flow.target)
+        ports = (flow.source_port, flow.target_port) if words != "ICMP" else (0, 0)
+        assert (row["source_port"], row["target_port"], row["protocol"], row["vlan"]) == (*ports, words, flow.vlan)
+        assert row["latency_max_ns"] <= row["latency_ns"]
+        if flow.vlan:
+            assert (row["packets"], row["samples"], row["bytes"]) == (4, 2, 48 + 2029)
+            continue
+        assert (row["packets"], row["samples"], row["bytes"]) == (1, 1, 68 if ":" in flow.source else 48)
+        assert any(lies(row["latency_max_ns"], span) for some in times.values() for span in some)
+        assert row["latency_max_ns"] == row["latency_ns"]
+
+
+@pytest.mark.proves(
+    "local_path",
+    "counters.{left,packets}",
+    "histograms.{crossing,stages}",
+    "histograms.crossing.{direction,from,to}",
+    "histograms.stages.{direction,stage}",
+    "events.slow.{mono_ns,from,to,direction,source,target,source_port,target_port,protocol,vlan,total_ns,length_bytes}",
+    "events.slow.{packets,stack_ns,devices_ns,qdisc_ns}",
+)
+@pytest.mark.parametrize("functions", [TRACEPOINTS, FUNCTIONS])
+def test_what_goes_out_is_timed_from_its_socket_to_its_device(load: Load, functions: dict[str, str]) -> None:
+    probe = load(PROBE, functions)
+    host = Stack(probe)
+    probe.set("details", events_per_s=1e6)
+    ways: list[tuple[Flow, str, Span, Span, Span, Span, int]] = []
+    for flow in (OF_TCP, OF_TCP6, Flow(vlan=42), FLOW6):
+        skb = host.own(flow)
+        made: Span | None = None
+        if flow.protocol == TCP:
+            if "made4" in functions:
+                host.ran("made4" if flow is OF_TCP else "made6", 0, host.sock(TCP), skb)
+                wait(1)
+            stamp = host.stamped(skb)  # it brings its own time along
+            made = stamp, stamp
+        elif "made4" in functions:
+            name = "made4" if flow.ethertype == 0x0800 else "made6"
+            made = host.ran(name, 0, host.sock(flow.protocol), skb)
+        wait(2)
+        first = last = host.queued(skb, "veth0" if flow.vlan or flow is OF_TCP6 else "eth0")
+        if flow.vlan or flow is OF_TCP6:
+            wait(1.5)
+            last = host.queued(skb)
+        wait(3)
+        sent = host.sent(skb)
+        probe.run("send", skb, host.devices["eth0"])  # the driver was busy
+        kind = "tcp" if flow.protocol == TCP else "datagram" if made else "queue"
+        ways.append((flow, kind, made or first, first, last, sent, ETHERNET + (68 if ":" in flow.source else 48)))
+    probe.read()
+    counters = {name: count for name, count in probe.counters().items() if count}
+    assert counters == {"left": 4, "packets": 4}
+    sums: dict[str, list[Span]] = {}
+    for event, (flow, kind, made, first, last, sent, length) in zip(probe.events(), ways, strict=True):
+        assert (event["from"], event["to"], event["direction"]) == (kind, "eth0", "out")
+        assert (event["source"], event["source_port"]) == (flow.source, flow.source_port)
+        assert (event["target"], event["target_port"]) == (flow.target, flow.target_port)
+        assert (event["protocol"], event["vlan"]) == ("TCP" if kind == "tcp" else "UDP", flow.vlan)
+        assert (event["length_bytes"], event["packets"]) == (length, 1)
+        took = {
+            "stack": (0, 0) if kind == "queue" else elapsed(made, first),
+            "devices": (0, 0) if first is last else elapsed(first, last),
+            "qdisc": elapsed(last, sent),
+        }
+        for stage, span in took.items():
+            assert lies(event[f"{stage}_ns"], span), (flow, stage)
+            if span != (0, 0):
+                sums.setdefault(stage, []).append(span)
+        assert event["stack_ns"] + event["devices_ns"] + event["qdisc_ns"] == event["total_ns"]
+        assert lies(event["mono_ns"], sent)
+    stages = {(one["direction"], one["stage"]): one for one in probe.histograms("stages")}
+    assert {stage: one["count"] for (_, stage), one in stages.items()} == {name: len(one) for name, one in sums.items()}
+    for (direction, stage), one in stages.items():
+        assert direction == "out" and lies(one["sum"], *sums[stage])
+    crossing = {(one["direction"], one["from"], one["to"]): one for one in probe.histograms("crossing")}
+    kinds = {kind for _, kind, *_ in ways}
+    assert crossing.keys() == {("out", kind, "eth0") for kind in kinds}
+    for (_, kind, _), one in crossing.items():
+        spans = [elapsed(made, sent) for _, other, made, _, _, sent, _ in ways if other == kind]
+        assert one["count"] == len(spans) and lies(one["sum"], *spans)
+
+
+@pytest.mark.proves("local_path", "counters.left", "histograms.crossing", "tables.flows.{packets,direction,samples}")
+def test_segments_that_were_cut_before_the_driver_are_timed_by_their_stamp(load: Load) -> None:
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    spans = []
+    for payload in (20, 21):
+        segment = host.own(OF_TCP, payload=payload)
+        stamp = host.stamped(segment)
+        wait(3)
+        spans.append(since(stamp, host.sent(segment)))
+    for stamp in (0, time.monotonic_ns() - 10_001 * MS, time.monotonic_ns() + 10_100 * MS):
+        other = host.own(OF_TCP)
+        host.memory.change("sk_buff", other, {"tstamp": stamp})  # nobody's, or of another clock
+        host.sent(other)
+    datagram = host.own(Flow())
+    host.stamped(datagram)
+    host.sent(datagram)
+    recent = host.own(OF_TCP)
+    host.memory.change("sk_buff", recent, {"tstamp": time.monotonic_ns() - 9000 * MS})
+    old = since(time.monotonic_ns() - 9000 * MS, host.sent(recent))
+    early = host.own(OF_TCP)
+    host.memory.change("sk_buff", early, {"tstamp": time.monotonic_ns() + 5000 * MS})  # a pacing socket's
+    host.sent(early)
+    probe.read()
+    assert {name: count for name, count in probe.counters().items() if count} == {"left": 4, "packets": 4}
+    (one,) = probe.histograms("crossing")
+    assert (one["from"], one["count"], one["min"]) == ("tcp", 4, 0)
+    assert lies(one["sum"] - one["max"], *spans) and 9_000 * MS <= one["max"] <= old[1] + 1000 * MS
+    (row,) = probe.rows("flows")
+    assert (row["packets"], row["samples"], row["direction"]) == (4, 4, "out") and probe.histograms("stages") == []
+
+
+@pytest.mark.proves(
+    "local_path", "counters.{reused,evicted,exchanged,received,delivered,left}", "ledger.{parse_failed,map_full}"
+)
+def test_what_does_not_arrive_is_counted_by_what_became_of_it(load: Load) -> None:
+    probe = load(PROBE, TRACEPOINTS, flows=1)
+    host = Stack(probe)
+    skb = host.come(OF_TCP, "eth0")
+    probe.run("receive", skb)
+    probe.run("receive", skb)  # the first one was forwarded or dropped
+    (data,) = host.memory.pointers("sk_buff", skb, "data")
+    packet = bytearray(OF_TCP.packet())
+    packet[5] = 9  # another identification
+    host.memory.put(data, bytes(packet))
+    probe.run("tcp", 0, skb)
+    assert host.counted("received", "delivered", "reused", "exchanged") == [2, 0, 1, 1]
+    without_sock, received = host.own(Flow()), host.own(Flow())
+    host.memory.change("sk_buff", without_sock, {"sk": 0})  # the kernel's own
+    host.memory.change("sk_buff", received, {"skb_iif": 5})  # forwarded
+    for other in (without_sock, received):
+        host.queued(other)
+        host.sent(other)
+    assert host.counted("left") == [0]
+    probe.run("receive", host.come(Flow(), "eth0"))
+    probe.set(port=7)
+    probe.run("receive", host.come(Flow(), "eth0"))  # not wanted
+    probe.run("ready", host.sock(UDP))
+    assert host.counted("delivered") == [0]
+    probe.set()
+    first, *others = crowd = host.crowd(host.come(OF_TCP, "eth0"))
+    for one in crowd:
+        probe.run("receive", one)
+    for one in (first, *others):
+        probe.run("tcp", 0, one)
+    assert host.counted("evicted", "delivered") == [1, WAYS]
+    for broken in (b"\x55" + Flow().packet()[1:], Flow().packet()[:12]):
+        probe.run("receive", host.come(Flow(), "eth0", packet=broken))
+    probe.read()
+    assert probe.ledger() == {"parse_failed": 2}
+    for flow in (OF_TCP, OF_TCP6, Flow(source_port=9)):
+        skb = host.come(flow, "eth0")
+        probe.run("receive", skb)
+        probe.run(*(("tcp", 0, skb) if flow.protocol == TCP else ("ready", host.sock(UDP))))
+    probe.read()
+    assert probe.ledger() == {"parse_failed": 2, "map_full": 2}

@@ -1,0 +1,135 @@
+"""local_path on packets of the test's own: which packets and devices its knobs choose, and its bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from netconsole_collector.kernel.cpus import possible_cpus
+from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
+from tests.support.live.contexts.moments import MS, elapsed, wait
+from tests.support.live.contexts.packets import TCP, UDP, Flow
+from tests.support.live.contexts.stack import OF_TCP, Stack
+from tests.support.live.contexts.unattached import UnattachedProbe
+
+PROBE = "local_path"
+Load = Callable[..., UnattachedProbe]
+
+TRACEPOINTS = {"ready": "on_ready"}
+
+
+@pytest.mark.proves("local_path", "knobs.threshold_us", "counters.slow", "tables.flows.slow", "modes.{summary,details}")
+def test_only_what_is_above_the_threshold_is_slow(load: Load) -> None:
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    for mode in ("details", "summary"):
+        probe.set(mode, threshold_us=5000, events_per_s=1e6)
+        for flow, ms in ((Flow(), 5.2), (OF_TCP, 5.2), (Flow(source_port=7), 4.1)):
+            took = 0, 5 * MS
+            while ms < 5 <= took[1] / MS or took[0] < ms * MS:
+                before, skb = host.counted("slow"), host.come(flow, "eth0")
+                received = host.ran("receive", skb)
+                wait(ms)
+                ended = host.ran(*(("tcp", 0, skb) if flow.protocol == TCP else ("ready", host.sock(UDP))))
+                took = elapsed(received, ended)  # the machine may take its time
+            assert host.counted("slow") == [before[0] + (ms > 5)]
+    probe.read()
+    assert probe.counters()["slow"] == sum(row["slow"] for row in probe.rows("flows"))
+    ports = [event["source_port"] for event in probe.events() if event["source_port"] != 7]
+    assert ports == [Flow().source_port, OF_TCP.source_port]
+    rows = {row["source_port"]: row["slow"] for row in probe.rows("flows")}
+    assert rows[Flow().source_port] == rows[OF_TCP.source_port] == 2
+
+
+@pytest.mark.proves("local_path", "knobs.{address,port,protocol,netns}")
+def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    filters = [one for one in FILTERS if "device" not in one[0]]
+    packets = iter([(host.come(flow, "eth0"), host.own(flow)) for _ in "12" for _ in filters for flow in FLOWS])
+    slots = "received", "left"
+    for mode in ("summary", "details"):
+        for knobs, wanted in filters:
+            probe.set(mode, **knobs)
+            for number, flow in enumerate(FLOWS):
+                before, (coming, going) = host.counted(*slots), next(packets)
+                probe.run("receive", coming)
+                probe.run("queue", going)
+                probe.run("send", going, host.devices["eth0"])
+                passed = [now - then for now, then in zip(host.counted(*slots), before, strict=True)]
+                assert passed == [int(number in wanted)] * 2, (mode, knobs, flow)
+    for netns, elsewhere in ((OTHER_NETNS, 1), (NETNS, 0), (0, 1)):
+        probe.set(netns=netns)
+        before, coming, going = host.counted(*slots), host.come(Flow(), "eth0"), host.own(Flow())
+        for skb in (coming, going):
+            host.memory.change("sk_buff", skb, {"dev": host.elsewhere})
+        probe.run("receive", coming)
+        probe.run("queue", going)
+        probe.run("send", going, host.elsewhere)
+        assert [now - then for now, then in zip(host.counted(*slots), before, strict=True)] == [elsewhere] * 2
+
+
+@pytest.mark.proves("local_path", "knobs.host_devices", "histograms.crossing.{from,to}", "counters.{received,left}")
+def test_devices_are_those_of_the_set_after_each_change(load: Load) -> None:
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    for mode in ("summary", "details"):
+        for knobs, wanted in (
+            ({}, {"eth0", "eth1", "own0"}),
+            ({"host_devices": "tap1"}, {"tap1"}),
+            ({"host_devices": "kind:veth e*"}, {"veth0", "eth0", "eth1"}),
+            ({"host_devices": ""}, set()),
+            ({"host_devices": "kind:bridge kind:tap"}, {"br0", "tap0", "tap1"}),
+        ):
+            probe.set(mode, **knobs)
+            for device in host.devices:
+                before, coming, going = host.counted("received", "left"), host.come(Flow(), device), host.own(Flow())
+                probe.run("receive", coming)
+                host.queued(going, device)
+                host.sent(going, device)
+                passed = [now - then for now, then in zip(host.counted("received", "left"), before, strict=True)]
+                assert passed == [int(device in wanted)] * 2, (knobs, device)
+    probe.set(host_devices="eth0 br0")
+    skb = host.come(OF_TCP, "eth0")
+    host.ran("receive", skb)
+    wait(2)
+    host.memory.change("sk_buff", skb, {"dev": host.devices["br0"]})
+    host.ran("receive", skb)  # the upper device of the same packet: it began below
+    host.ran("tcp", 0, skb)
+    probe.read()
+    (whole,) = [one for one in probe.histograms("crossing") if one["direction"] == "in"]
+    assert (whole["from"], whole["to"], whole["count"]) == ("eth0", "tcp", 1) and whole["min"] > 2 * MS
+
+
+@pytest.mark.proves("local_path", "knobs.events_per_s", "ledger.{suppressed,breaker,unlisted}")
+def test_rows_and_events_keep_their_bounds(load: Load) -> None:
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    skb = host.come(Flow(), "eth0")
+    calls = [probe.prepare("receive", skb), probe.prepare("ready", host.sock(UDP))]
+    probe.memory.write()
+    cpus = len(possible_cpus())
+    probe.set("details", events_per_s=100 * cpus)  # a quarter of a second's worth at once: 25 on this CPU
+    began = time.monotonic_ns()
+    for call in calls * 60:
+        call()
+    earned = (time.monotonic_ns() - began) * 100 / 1e9
+    probe.read()
+    made = probe.ledger()
+    assert made["seen"] == 60 == made["submitted"] + made["suppressed"]
+    assert 25 <= made["submitted"] <= 25 + earned + 1
+    assert "unlisted" not in made and "breaker" not in made
+
+    probe.set("details", events_per_s=1e6)
+    probe.running.bound(1e-9)  # one nanosecond: what was granted is all
+    for call in calls * 500:
+        call()
+    probe.read()
+    now = probe.ledger()
+    listed = probe.row("flows")["samples"] - 60
+    assert listed + now["unlisted"] == 500 and listed <= 2 * 64
+    assert sum(one["count"] for one in probe.histograms("crossing")) == 60 + listed
+    assert now["breaker"] == now["suppressed"] - made["suppressed"] >= 500 - 2 * 64
+    assert now["seen"] == 560 == probe.counters()["delivered"]
