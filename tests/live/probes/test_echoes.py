@@ -113,6 +113,7 @@ while True:
 """
 
 
+@pytest.mark.proves("echo_host", "records.echoes.duplicates")
 def test_late_and_further_replies_are_told_apart(hosts: Vantages, net: TwoHosts) -> None:
     net.b.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/icmp_echo_ignore_all")
     answering = net.b.start(ANSWER, LATE_S)
@@ -140,6 +141,7 @@ def test_ten_thousand_echoes_a_millisecond_apart_have_their_records(hosts: Vanta
 
 
 @pytest.mark.parametrize("target", [B, B6])
+@pytest.mark.proves("echo_host", "records.echoes.flags")
 def test_an_echo_in_fragments_is_one_echo(hosts: Vantages, net: TwoHosts, target: str) -> None:
     net.send(target, 5, EVERY_MS, size=5000)
     for role in HOSTS:
@@ -165,6 +167,7 @@ def request(seq: int, carried: bytes = b"c" * 16, code: int = 0, wrong: int = 0)
 NO_OPERATION = b"\1\1\1\0"
 
 
+@pytest.mark.proves("echo_host", "counters.another", "records.echoes.{repeated,id,seq}")
 def test_odd_and_hostile_packets_are_no_echoes_or_echoes_of_their_own(hosts: Vantages, net: TwoHosts) -> None:
     for role in HOSTS:
         hosts.watch(role, between(role, addresses=(A, B)))
@@ -200,6 +203,7 @@ FRAMES = ("python3", "-c", SEND_FRAMES, "eth0")
 
 
 @pytest.mark.parametrize("target", [B, B6])
+@pytest.mark.proves("echo_stack", "records.echoes.id", "modes.summary")
 def test_a_machine_sees_its_own_echoes_and_those_it_answers(points: Vantages, net: TwoHosts, target: str) -> None:
     points.watch("sender-vm", between("sender-vm", netns=net.a.inode))
     points.watch("receiver-vm", between("receiver-vm", netns=net.b.inode))
