@@ -13,7 +13,9 @@ from netconsole_collector.probe.decode import Layout
 from tests.support.live.contexts.filters import NETNS
 from tests.support.live.contexts.memory import enumerator
 from tests.support.live.contexts.packets import Flow, MadeUpHost
+from tests.support.live.contexts.stack import Stack
 from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.ways import Ways
 
 Load = Callable[..., UnattachedProbe]
 Calls = list[Callable[[], int]]
@@ -65,6 +67,18 @@ def datagrams(probe: UnattachedProbe) -> Calls:
     return [probe.prepare("ended", probe.memory.make("inet_frag_queue", {"fqdir": table, "meat": 8}))]
 
 
+def crossings(probe: UnattachedProbe) -> Calls:
+    host = Ways(probe)
+    skb = host.come(Flow(), "tap0")
+    return [probe.prepare("receive", skb), probe.prepare("send", skb, host.devices["eth0"])]
+
+
+def departures(probe: UnattachedProbe) -> Calls:
+    host = Stack(probe)
+    skb = host.own(Flow())
+    return [probe.prepare("queue", skb), probe.prepare("send", skb, host.devices["eth0"])]
+
+
 PROBES: dict[str, Callable[[UnattachedProbe], Calls]] = {
     "kernel_drops": drops,
     "socket_drops": resets,
@@ -72,6 +86,8 @@ PROBES: dict[str, Callable[[UnattachedProbe], Calls]] = {
     "tx_queue_latency": waits,
     "conntrack": packets,
     "ip_fragments": datagrams,
+    "host_path": crossings,
+    "local_path": departures,
 }
 
 
@@ -87,6 +103,8 @@ def record_bytes(spec: dict[str, Any]) -> int:
 @pytest.mark.proves("tx_queue_latency", "ledger.lost")
 @pytest.mark.proves("conntrack", "ledger.lost")
 @pytest.mark.proves("ip_fragments", "ledger.lost")
+@pytest.mark.proves("host_path", "ledger.lost")
+@pytest.mark.proves("local_path", "ledger.lost")
 @pytest.mark.parametrize("name", PROBES)
 def test_a_ring_that_nobody_reads_takes_what_it_has_room_for(load: Load, name: str) -> None:
     probe = load(name)

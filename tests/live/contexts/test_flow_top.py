@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import pytest
 
 from netconsole_collector.kernel.cpus import possible_cpus
 from netconsole_collector.probe import config
+from tests.support.live.collector_driver import PYTHON
 from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, NETNS, OTHER_NETNS, TAGGED
 from tests.support.live.contexts.packets import IPV4, MACS, TCP, UDP, Flow, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
@@ -137,6 +140,32 @@ def test_a_row_is_never_too_high_and_says_how_low_it_may_be(load: Load) -> None:
     listed = sum(row["packets"] for row in rows.values())
     assert probe.counters()["sent"] == len(order) == listed + left["packets"]
     assert probe.counters()["left_packets"] == left["packets"] and probe.ledger() == {}
+
+
+GUEST = """
+import fcntl, struct, sys
+tap = open("/dev/net/tun", "r+b", 0)
+fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH22x", sys.argv[3].encode(), 0x1002))  # TUNSETIFF, IFF_TAP | IFF_NO_PI
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.proves("flow_top", "tables.flows.vm")
+def test_a_flow_on_a_tap_is_of_the_vm_that_has_opened_it(load: Load) -> None:
+    """A process that is called as QEMU would be, with a tap of its own."""
+    tap = f"ncg{os.getpid()}"
+    probe = load(PROBE)
+    host = Top(probe)
+    devices = [host.eth0, host.device(tap, host.net(NETNS), 3)]
+    words = ["qemu-system-x86_64", "-c", GUEST, "-name", "guest=web-07,debug-threads=on", tap]
+    with subprocess.Popen(words, executable=PYTHON, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as guest:
+        assert guest.stdout is not None and guest.stdout.readline() == "ready\n"
+        for device in devices:
+            probe.run("sent", host.packet(Flow(), device), device)
+        probe.read()
+        guest.communicate("")
+    assert {(row["device"], row["vm"]) for row in probe.rows("flows")} == {("eth0", None), (tap, "web-07")}
 
 
 @pytest.mark.proves("flow_top", "knobs.{device,address,port,protocol,netns}")
