@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from netconsole.telemetry.frames import AnyFrame, Event, Row, Status, Table
 from tests.support.live.network import send_udp
 from tests.support.live.vswitchd import ADDRESSES, BRIDGE, DATAPATH, PORT, PORTS, Vswitchd
 
-MANY = 100  # fit into the buffer of the socket by which the switch receives
+SOME, MANY = 20, 100  # fit into the buffer of the socket by which the switch receives
+FRAME_BYTES = 14 + 20 + 8 + 64
 NO_SUCH_KERNEL = Path("/sys/module/openvswitch")
 
 
@@ -48,7 +50,10 @@ def all_rows(source: OvsFlows, make: FrameMaker) -> dict[str, list[Row]]:
 
 
 @pytest.mark.proves(
-    "ovs_flows", "tables.ports.{rx_packets,tx_packets,port,bridge}", "tables.datapaths.{datapath,kind}", "modes.summary"
+    "ovs_flows",
+    "tables.ports.{rx_packets,tx_packets,rx_bytes,tx_bytes,port,bridge,datapath}",
+    "tables.datapaths.{datapath,kind,flow_limit}",
+    "modes.summary",
 )
 def test_every_packet_is_a_hit_or_a_miss(switch: Vswitchd, source: OvsFlows) -> None:
     make = FrameMaker()
@@ -66,36 +71,43 @@ def test_every_packet_is_a_hit_or_a_miss(switch: Vswitchd, source: OvsFlows) -> 
     assert counts["misses"] >= 1
     assert counts["lost"] == 0
     assert "mask_hits" not in counts, "a datapath in user space does not tell"
-    assert (datapath.gauges["flow_limit"] or 0) > 0
+    shown = re.search(r"\(limit (\d+)\)", switch.appctl("upcall/show"))
+    assert shown and datapath.gauges["flow_limit"] == int(shown[1])
     assert datapath.gauges["dump_ms"] is not None
     ports = {str(row.labels["port"]): row.counts for row in found["ports"]}
     assert ports[PORTS[0]]["rx_packets"].total == ports[PORTS[1]]["tx_packets"].total == MANY
+    assert ports[PORTS[0]]["rx_bytes"].total == ports[PORTS[1]]["tx_bytes"].total == MANY * FRAME_BYTES
+    assert {row.labels["datapath"] for row in found["ports"]} == {DATAPATH}
     assert {row.labels["bridge"] for row in found["ports"] if row.labels["port"] in PORTS} == {BRIDGE}
 
 
-@pytest.mark.proves("ovs_flows", "tables.vswitchd.process")
+@pytest.mark.proves("ovs_flows", "tables.vswitchd.{process,handlers,revalidators}")
 def test_threads_and_answers_of_the_process(switch: Vswitchd, source: OvsFlows) -> None:
     (row,) = all_rows(source, FrameMaker())["vswitchd"]
     assert row.labels == {"process": f"ovs-vswitchd/{switch.pid}"}
-    assert (row.gauges["handlers"] or 0) >= 1
-    assert (row.gauges["revalidators"] or 0) >= 1
+    comms = [comm.read_text() for comm in Path(f"/proc/{switch.pid}/task").glob("*/comm")]
+    for gauge, name in (("handlers", "handler"), ("revalidators", "revalidator")):
+        assert row.gauges[gauge] == sum(comm.startswith(name) for comm in comms) >= 1
     assert row.gauges["silent"] == 0
     assert row.gauges["answer_ms"] is not None
 
 
+@pytest.mark.proves("ovs_flows", "events.flow.{datapath,match,actions,packets,bytes}", "modes.details")
 def test_new_flows_are_told_in_words_in_mode_details(switch: Vswitchd, source: OvsFlows) -> None:
     make = FrameMaker()
     switch.appctl("dpctl/del-flows", f"netdev@{DATAPATH}")
     source.mode = "details"
     (status,) = [frame for frame in source.read(make) if isinstance(frame, Status)]
     assert status.mode == "details"
-    send_udp(switch.a, ADDRESSES[1], PORT, 2)
-    switch.until(lambda: bool(switch.appctl("dpctl/dump-flows", f"netdev@{DATAPATH}")))
+    send_udp(switch.a, ADDRESSES[1], PORT, SOME)
+    # The first one asks for the flow, and is not counted in it.
+    switch.until(lambda: f"packets:{SOME - 1}, " in switch.appctl("dpctl/dump-flows", f"netdev@{DATAPATH}"))
     source._dump_at = 0.0  # now, not five seconds after the last look
     (event,) = [frame for frame in source.read(make) if isinstance(frame, Event)]
     assert event.fields["datapath"] == DATAPATH
     assert f"in_port({PORTS[0]})" in str(event.fields["match"])
-    assert event.fields["actions"]
+    assert set(str(event.fields["actions"]).split(",")) - {BRIDGE} == {PORTS[1]}, "it may not know yet where that is"
+    assert (event.fields["packets"], event.fields["bytes"]) == (SOME - 1, (SOME - 1) * FRAME_BYTES)
 
 
 def test_a_switch_that_is_stopped_is_named_as_such(switch: Vswitchd, source: OvsFlows) -> None:
