@@ -99,9 +99,11 @@ class InsideMeasurement(Measurement):
         points: Mapping[str, str] | None = None,
         number: int = 0,
         kprobes: bool = False,
+        rows: Mapping[str, int] | None = None,
     ) -> str:
         """Loads a shipped probe with one expression of its source replaced, or with programs (by name) attached to one
-        of their `points` alone, or on functions by `kprobes` alone; returns its name, which has the `number`."""
+        of their `points` alone, or on functions by `kprobes` alone, or with tables of so few `rows`; returns its name,
+        which has the `number`."""
         manifest = catalogue.shipped(probe)
         source = manifest.code()
         assert right in source
@@ -109,6 +111,8 @@ class InsideMeasurement(Measurement):
         for program in spec["programs"]:  # type: ignore[attr-defined]
             if points and program["name"] in points:
                 program["attach"] = [one for one in program["attach"] if one["point"] == points[program["name"]]]
+        for table, most in (rows or {}).items():
+            spec["tables"][table]["max_rows"] = most  # type: ignore[index]
         name = f"{probe}_altered{number}"
         reply = self.command(
             command="load",
