@@ -26,6 +26,7 @@ def stages(vm_path: InsideMeasurement) -> dict[str, frames.Buckets]:
     return stages_of(vm_path, "irq_path")
 
 
+@pytest.mark.proves("irq_path", "tables.queues.vm", "histograms.stages.{device,stage}")
 def test_a_ping_is_followed_whole(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     before = stages(vm_path)
@@ -48,6 +49,7 @@ def test_a_ping_is_followed_whole(testbed: Testbed, vm_path: InsideMeasurement) 
     assert 0 < (percentile(taken["total"], 50) or 0) / 1e6 < statistics.median(round_trips_ms)
 
 
+@pytest.mark.proves("irq_path", "events.interrupt.device", "modes.details")
 def test_stages_of_each_interrupt_are_its_total(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     ping(testbed.hypervisor, testbed.guests[0], PINGS)

@@ -27,6 +27,8 @@ def follow(testbed: Testbed, vm_path: InsideMeasurement) -> None:
 
 
 @pytest.mark.parametrize("threshold_us", [0, 1_000_000], ids=["with events", "without"])
+@pytest.mark.proves("irq_path", "ledger.unmeasured", "counters.interrupts")
+@pytest.mark.proves("tx_kick_path", "ledger.unmeasured", "counters.runs")
 def test_over_the_bound_all_is_counted_and_some_measured(
     testbed: Testbed, vm_path: InsideMeasurement, threshold_us: int
 ) -> None:

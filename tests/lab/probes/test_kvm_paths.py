@@ -32,6 +32,9 @@ def test_everything_attaches(vm_path: InsideMeasurement) -> None:
         assert status.state == "attached", (status.why, status.missing)
 
 
+@pytest.mark.proves(
+    "tx_kick_path", "tables.queues.{device,vm,packets,kicks}", "histograms.stages.{device,stage}", "modes.details"
+)
 def test_replies_to_a_ping_are_followed_whole(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     before = stages_of(vm_path, "tx_kick_path")
@@ -58,6 +61,8 @@ def test_replies_to_a_ping_are_followed_whole(testbed: Testbed, vm_path: InsideM
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["free worker", "worker without CPU"])
+@pytest.mark.proves("tx_kick_path", "tables.queues.{runs,kicks,batches,packets,continued_runs,continued_packets}")
+@pytest.mark.proves("vhost_queues", "tables.queues.{runs,kicks,batches}")
 def test_a_flood_is_counted_to_the_packet(testbed: Testbed, vm_path: InsideMeasurement, held: bool) -> None:
     """A guest sends as fast as it can, so that vhost sends batches: in runs that a kick began, and in those behind a
     run that was long enough (VHOST_NET_PKT_WEIGHT), as sooner or later where the worker finds the whole ring filled."""
@@ -103,6 +108,8 @@ def test_interrupts_are_those_that_vhost_sent(testbed: Testbed, vm_path: InsideM
 
 @pytest.mark.parametrize("options", [(), ("legacy-lines",)], ids=["messages", "IO-APIC"])
 @pytest.mark.proves("irq_path", "tables.queues.{interrupts,packets,device}")
+@pytest.mark.proves("irq_path", "tables.queues.{coalesced,deferred}")
+@pytest.mark.proves("kvm_irqs", "tables.lines.deferred")
 def test_lines_that_need_a_kernel_worker(
     testbed: Testbed, vm_path: InsideMeasurement, options: tuple[str, ...]
 ) -> None:
@@ -131,6 +138,7 @@ def test_lines_that_need_a_kernel_worker(
         assert sum(one.sum for stage, one in found.items() if stage != "total") == found["total"].sum
 
 
+@pytest.mark.proves("kvm_irqs", "tables.vcpus.vm")
 def test_virtual_cpus_halt_between_packets(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     ping(testbed.hypervisor, testbed.guests[0], PINGS)

@@ -84,6 +84,8 @@ def test_a_run_that_went_on_when_it_was_attached_is_not_counted_in_part(
 
 @pytest.mark.proves("vhost_queues", "tables.queues.{packets,buffers,bytes,device,direction}")
 @pytest.mark.proves("tun_queues", "tables.queues.{packets,taken,bytes,device}")
+@pytest.mark.proves("vhost_queues", "modes.summary")
+@pytest.mark.proves("tun_queues", "modes.summary")
 def test_k_pings_are_k_packets_in_each_direction(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     before = tap(testbed)
@@ -152,6 +154,7 @@ def test_batches_of_the_guest_are_counted_packet_by_packet(testbed: Testbed, vm_
 
 
 @pytest.mark.proves("vhost_queues", "tables.queues.{unsignalled_buffers,depth_buffers,buffers}")
+@pytest.mark.proves("vhost_queues", "tables.queues.suppressed")
 def test_a_guest_that_wants_no_interrupts(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """Packet by packet: each batch is one interrupt, or one that is suppressed, as the guest wants."""
     with Peer(testbed.hypervisor) as peer:
@@ -260,6 +263,7 @@ def test_flows_of_a_queue(testbed: Testbed, vm_path: InsideMeasurement) -> None:
 
 
 @pytest.mark.proves("tun_queues", "tables.queues.{ring_full,taken,stuck}")
+@pytest.mark.proves("tun_queues", "tables.queues.size")
 def test_a_guest_that_gives_no_more_buffers(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """What it offered is used, the tap's ring filled, the rest dropped, to the packet; and that it is stuck is told."""
     with Peer(testbed.hypervisor) as peer:

@@ -128,6 +128,7 @@ def test_what_is_no_network_device_is_in_no_row(collector: InsideMeasurement, ca
     assert devices <= set(cards)
 
 
+@pytest.mark.proves("virtio_guest", "tables.devices.device")
 def test_a_ring_that_cannot_be_refilled(
     hypervisor: Hypervisor, collector: InsideMeasurement, cards: tuple[str, str]
 ) -> None:
