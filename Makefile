@@ -20,7 +20,7 @@ run: .venv/.ready-run
 
 # Every test is of one stage, by its marker (tests/conftest.py); what is `long` too is for `make test-lab` alone. What takes whole processors comes first: `booting`. Then,
 # side by side because they wait most of the time: `starting` (two files at a time) and `counting` (one test at a time).
-# In the time that all of these leave (SCHED_IDLE): `computing`. Last: `costs`, beside `terminals`, which only wait.
+# Beside all of these: `terminals`, which mostly wait too, and `computing` in the time that is left (SCHED_IDLE). Last and alone: `costs`.
 TOGETHER := $(MAKE) --no-print-directory --jobs --keep-going --output-sync=target
 PYTEST := $(BIN)/python -m pytest
 
@@ -31,8 +31,8 @@ test: lint
 else
 	@echo 'The output of each part comes when it has ended (minutes).'
 	+@failed=0; \
-	$(TOGETHER) lint computing in-turn || failed=1; \
-	$(TOGETHER) costs terminals || failed=1; \
+	$(TOGETHER) lint computing terminals in-turn || failed=1; \
+	$(TOGETHER) costs || failed=1; \
 	exit $$failed
 endif
 

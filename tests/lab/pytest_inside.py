@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab.machine.errors import CommandTimeout
-from tests.lab.machine.hypervisor import Hypervisor, on_a_still_checkout
+from tests.lab.machine.hypervisor import CHECKOUT, Hypervisor, on_a_still_checkout
 
 REPORT = "/run/lab/junit.xml"
 OUTPUT_SHOWN = 4000
@@ -56,21 +58,25 @@ def console_command(*arguments: str) -> list[str]:
     return on_a_still_checkout(str(Path(sys.executable).with_name("netconsole")), *arguments)
 
 
-def run_pytest(hypervisor: Hypervisor, *paths: str, limit_s: float, select: str = "") -> Run:
+def run_pytest(
+    hypervisor: Hypervisor, *paths: str, limit_s: float, select: str = "", leave_out: Iterable[str] = ()
+) -> Run:
     """Runs these tests (paths from the checkout's root) with the project's interpreter.
 
-    `select` is an expression for pytest's -k. At the limit pytest is interrupted, so that what it has done until then
-    is reported.
+    `select` is an expression for pytest's -k, and `leave_out` are tests that are not run. At the limit pytest is
+    interrupted, so that what it has done until then is reported.
     """
     command = [
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_rerunfailures"),
         *("--color=no", "-v", "--durations=5"),
         *(f"--junitxml={REPORT}", "-o", "junit_family=xunit1", *paths),
         *(("-k", select) if select else ()),
+        *(f"--deselect={test}" for test in leave_out),
     ]
     # No plugin that the live tests do not use: to find and load them all takes longer than pytest itself.
     environment = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environment |= {name: os.environ[name] for name in ("CI",) if name in os.environ}
+    _collect_here(paths, environment)
     hypervisor.shell(f"mkdir -p {Path(REPORT).parent}; rm -f {REPORT}")
     with hypervisor.start(*on_a_still_checkout(*command), env=environment) as process:
         process.close_input()
@@ -82,6 +88,13 @@ def run_pytest(hypervisor: Hypervisor, *paths: str, limit_s: float, select: str 
         output = (bytes(process.out) + bytes(process.err)).decode("utf-8", "replace")[-OUTPUT_SHOWN:]
     report = hypervisor.run("cat", REPORT, check=False)
     return Run(_outcomes(report.text) if report.code == 0 else [], output, cut_off)
+
+
+def _collect_here(paths: Sequence[str], environment: Mapping[str, str]) -> None:
+    """What pytest makes of the tests' assertions is kept beside them: inside it would take it half a minute."""
+    command = [sys.executable, "-m", "pytest", "-p", "pytest_rerunfailures", "--collect-only", "-q", *paths]
+    kept = {**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""}
+    subprocess.run(command, cwd=CHECKOUT, env=kept, stdout=subprocess.DEVNULL, check=False)
 
 
 def _outcomes(report: str) -> list[Outcome]:

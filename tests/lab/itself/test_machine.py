@@ -27,6 +27,7 @@ from tests.lab.network.testbed import Testbed
 from tests.lab.network.traffic import paused
 
 pytestmark = pytest.mark.booting
+# Each start of a machine takes seconds of a whole processor: `make test-lab` has those that tell of the lab alone.
 
 LIMIT_S = 60
 
@@ -82,6 +83,12 @@ def in_background(boot: Callable[[], Machine]) -> Future[Machine]:
     return outcome
 
 
+@pytest.fixture(scope="module")
+def hypervisor(bare: Hypervisor) -> Hypervisor:
+    """Most of these tests need no guest."""
+    return bare
+
+
 @pytest.fixture(scope="session")  # the tests of a module are not all in one place (conftest.py)
 def hanging(tree: KernelTree) -> tuple[Future[Machine], Future[Machine]]:
     """A machine that is silent while it boots, and one that exceeds its lifetime.
@@ -93,9 +100,8 @@ def hanging(tree: KernelTree) -> tuple[Future[Machine], Future[Machine]]:
     return silent, in_background(lambda: bare_machine(tree, hang, limit_s=LIMIT_S))
 
 
-@pytest.mark.usefixtures("hanging")
 @pytest.mark.parametrize("kernel", EACH)
-@pytest.mark.parametrize("moment", ["booting", "running"])
+@pytest.mark.parametrize("moment", ["booting", pytest.param("running", marks=pytest.mark.long)])
 def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: KernelTree, tmp_path: Path) -> None:
     """SIGKILL at any moment: no process, mount or file of ours is left, neither by 9p nor by virtiofs."""
     before = Traces.now(tmp_path)
@@ -119,18 +125,19 @@ def test_nothing_survives_a_killed_test_run(moment: str, kernel: str, tree: Kern
 
 
 @pytest.mark.last_of_its_kernel  # nobody has a use for the machine afterwards
-@pytest.mark.parametrize("testbed", EACH, indirect=True)
-def test_machine_dies_with_its_supervisor(testbed: Testbed) -> None:
+@pytest.mark.parametrize("bare", EACH, indirect=True)
+def test_machine_dies_with_its_supervisor(bare: Hypervisor) -> None:
     """Servers of their own, which some kernels need for their files, end too."""
-    machine = testbed.hypervisor
-    started = descendants(machine.supervisor_pid)
+    started = descendants(bare.supervisor_pid)
     assert "qemu-system-x86" in names(started)
-    os.kill(machine.supervisor_pid, signal.SIGKILL)
+    os.kill(bare.supervisor_pid, signal.SIGKILL)
     assert not wait_until_gone(started)
     with pytest.raises(MachineDied, match="ended"):
-        machine.run("true")
+        bare.run("true")
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("hanging")
 def test_panic_is_told(tree: KernelTree) -> None:
     with pytest.raises(MachineDied, match=r"(?s)the machine ended.*Kernel panic"):
         bare_machine(tree, "echo c >/proc/sysrq-trigger\n")
@@ -143,6 +150,7 @@ def test_command_is_cut_off_and_the_machine_goes_on(hypervisor: Hypervisor) -> N
     assert "sleep 987" not in hypervisor.run("ps", "ax").text
 
 
+@pytest.mark.long
 def test_a_hung_guest_is_cut_off_with_its_last_console_lines(testbed: Testbed) -> None:
     guest = testbed.guests[0]
     guest.run("echo '<0>last words' >/dev/kmsg")
@@ -192,12 +200,14 @@ def test_this_machine_cannot_be_changed(hypervisor: Hypervisor) -> None:
         victim.unlink()
 
 
+@pytest.mark.long
 def test_a_boot_that_stalls_is_given_up_before_its_limit(tree: KernelTree) -> None:
     reports = "for n in 1 2; do echo 'rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:'; done\n"
     with pytest.raises(MachineDied, match=r"(?s)boot: the machine stalls.*detected stalls"):
         bare_machine(tree, f"{reports}sleep 1000\n")
 
 
+@pytest.mark.long
 @pytest.mark.last_of_its_kernel
 def test_a_hang_and_the_limit_show_the_last_console_lines(hanging: tuple[Future[Machine], Future[Machine]]) -> None:
     silent, limited = hanging

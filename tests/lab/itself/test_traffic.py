@@ -11,7 +11,7 @@ from tests.lab.kernels.each import EACH
 from tests.lab.network.testbed import Testbed
 
 on_every_kernel = pytest.mark.parametrize("testbed", EACH, indirect=True)
-pytestmark = [pytest.mark.booting, on_every_kernel]
+pytestmark = [pytest.mark.long, on_every_kernel]
 
 COUNT = 5000  # many rings full
 CLOSED_PORT = 9

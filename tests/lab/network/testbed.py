@@ -63,7 +63,7 @@ class Testbed:
         try:
             self.guests = [Guest(self.hypervisor, f"vm{number}", card) for number, card in enumerate(CARDS[:guests])]
             with ThreadPoolExecutor() as pool:
-                pool.submit(_compile_project)
+                pool.submit(compile_project)
                 if lose_all_upcalls:
                     self.ovs = self._switch(lose_all_upcalls=True)
                 booting = [pool.submit(guest.start) for guest in self.guests]
@@ -117,7 +117,7 @@ class Testbed:
         self.hypervisor.close()
 
 
-def _compile_project() -> None:
+def compile_project() -> None:
     """Byte code beside the sources: inside, where they are read-only, each process would spend seconds on it."""
     for python in {Path(program).resolve() for program in (sys.executable, SYSTEM_PYTHON)}:
         subprocess.run([python, "-m", "compileall", "-q", CHECKOUT / "src"], stdout=subprocess.DEVNULL, check=False)

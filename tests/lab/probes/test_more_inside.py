@@ -1,4 +1,4 @@
-"""Runs the live tests that take too long for `make test`: path probes, filters, headers, broken packets."""
+"""Runs the live tests that test_live_inside.py leaves out: path probes, budgets, filters, headers, broken packets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import pytest
 from tests.lab.kernels.compiled import bring, shipped
 from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.network.testbed import Testbed
-from tests.lab.probes.test_live_inside import LEFT_OUT, RUN_LIMIT_S
+from tests.lab.probes.test_live_inside import ALL_OF_THEM, RUN_LIMIT_S, TESTS
 from tests.lab.pytest_inside import Run, run_pytest
 
-PROBES = ("host_path", "local_path", "kernel_drops", "tx_queue_latency", "socket_drops")
-FILES = [f"tests/live/probes/test_{probe}.py" for probe in PROBES]
-PATHS, LEFT = FILES[:2], FILES[2:]
+PROBES = ("host_path", "local_path", "kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
+PATHS = [f"tests/live/probes/test_{probe}.py" for probe in ("host_path", "local_path")]
+SLOW = "test_filters or test_headers_are_read or garbage or leaves_no_message"
+"""Many packets one after another through the same code, seconds each without hardware help."""
+SOURCES = "tests/live/probes/test_sources.py"
+HAVE_SLOW = [f"tests/live/probes/test_{probe}.py" for probe in ("kernel_drops", "tx_queue_latency", "socket_drops")]
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +30,17 @@ def paths(testbed: Testbed, compiled: None) -> Run:
 
 
 @pytest.fixture(scope="module")
-def left(testbed: Testbed, compiled: None) -> Run:
+def slow(testbed: Testbed, compiled: None) -> Run:
     testbed.rest()
-    return run_pytest(testbed.hypervisor, *LEFT, limit_s=RUN_LIMIT_S, select=" or ".join(LEFT_OUT))
+    return run_pytest(testbed.hypervisor, *HAVE_SLOW, limit_s=RUN_LIMIT_S, select=SLOW)
+
+
+@pytest.fixture(scope="module")
+def others(testbed: Testbed, compiled: None) -> Run:
+    testbed.rest()
+    return run_pytest(
+        testbed.hypervisor, *TESTS, SOURCES, limit_s=RUN_LIMIT_S, select=f"not ({SLOW})", leave_out=ALL_OF_THEM
+    )
 
 
 @pytest.mark.parametrize("file", PATHS)
@@ -37,6 +48,11 @@ def test_path(paths: Run, file: str) -> None:
     paths.has_passed(file)
 
 
-@pytest.mark.parametrize("file", LEFT)
-def test_what_is_left(left: Run, file: str) -> None:
-    left.has_passed(file)
+@pytest.mark.parametrize("file", HAVE_SLOW)
+def test_what_takes_many_packets(slow: Run, file: str) -> None:
+    slow.has_passed(file)
+
+
+@pytest.mark.parametrize("file", [*TESTS, SOURCES])
+def test_what_else_the_file_has(others: Run, file: str) -> None:
+    others.has_passed(file)

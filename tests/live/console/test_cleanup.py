@@ -22,7 +22,7 @@ from tests.support.terminal_process import TerminalProcess, alive
 
 pytestmark = pytest.mark.starting
 
-ROUNDS = 50
+ROUNDS = [20, pytest.param(50, marks=pytest.mark.long)]
 LANES = 2
 """Consoles at a time: mostly they wait, for each other's processes to be gone too."""
 WITH_SCREEN: tuple[str, ...] = ()
@@ -125,11 +125,11 @@ def await_gone(processes: Iterable[int], held: Iterable[tuple[str, int]], files:
         time.sleep(0.02)  # nobody tells when the kernel has taken something back
 
 
-def kill_one_after_another(home: Path, lane: int) -> dict[str, int]:
+def kill_one_after_another(home: Path, rounds: int, lane: int) -> dict[str, int]:
     """A share of the rounds; how often a victim's probes were there already, by victim."""
     moments, files = random.Random(SEED + lane), leftovers()
     times_held = dict.fromkeys(VICTIMS, 0)
-    for number in range(lane, ROUNDS, LANES):
+    for number in range(lane, rounds, LANES):
         running = Running(home, *(WITH_SCREEN if number % EVERY_WITH_SCREEN == 0 else WITHOUT_SCREEN))
         victim = VICTIMS[number % len(VICTIMS)]
         with running.console:
@@ -147,9 +147,10 @@ def kill_one_after_another(home: Path, lane: int) -> dict[str, int]:
     return times_held
 
 
-def test_kill_9_of_any_process_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_kill_9_of_any_process_at_random_moments(tmp_path: Path, rounds: int) -> None:
     with ThreadPoolExecutor(LANES) as lanes:
-        held = list(lanes.map(partial(kill_one_after_another, tmp_path), range(LANES)))
+        held = list(lanes.map(partial(kill_one_after_another, tmp_path, rounds), range(LANES)))
     for victim in ("console", "collector"):
         assert any(one[victim] for one in held), f"no {victim} was killed while there was anything to leave behind"
 
