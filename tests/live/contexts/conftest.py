@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live.contexts.hooks import Functions, Modules
+from tests.support.live.contexts.hooks import Functions
+from tests.support.live.contexts.modules import OF_PROBE
 from tests.support.live.contexts.unattached import UnattachedProbe, on_cpu
 
 Load = Callable[..., UnattachedProbe]
@@ -26,10 +27,8 @@ def load(_kept: Path) -> Iterator[Load]:
     with ExitStack() as stack:
         stack.enter_context(on_cpu(0))
 
-        def load_one(
-            name: str, functions: Functions | None = None, modules: Modules | None = None, /, **room: int
-        ) -> UnattachedProbe:
-            probe = UnattachedProbe(name, _kept, room, functions, modules)
+        def load_one(name: str, functions: Functions | None = None, /, **room: int) -> UnattachedProbe:
+            probe = UnattachedProbe(name, _kept, room, functions or {}, OF_PROBE.get(name, {}))
             stack.callback(probe.close)
             return probe
 

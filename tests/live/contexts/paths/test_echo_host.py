@@ -77,13 +77,20 @@ def test_further_and_foreign_packets_are_told_apart(load: Load, flow: Flow) -> N
     for packet in (request(flow, 2), reply(flow, 2)):
         host.sent(packet, "eth0" if packet == request(flow, 2) else "tap0")  # never seen to begin
     assert host.counts() == [1, 2, 2, 2, 2]
-    for seq, carried in ((3, CARRIED), (4, other), (5, CARRIED[:8] + other), (6, CARRIED[:7]), (7, b"")):
+    for seq, carried in (
+        (3, CARRIED),
+        (4, other),
+        (5, CARRIED[:8] + other),
+        (6, CARRIED[:7]),
+        (7, b""),
+        (9, CARRIED[:8]),
+    ):
         host.received(request(flow, seq, carried), "tap0")
     host.received(request(flow, 8, fragment=0), "tap0")
     record = host.records()
     assert (record[flow.source, 1]["repeated"], record[flow.source, 1]["duplicates"]) == (2, 2)
-    prints = {seq: record[flow.source, seq]["fingerprint"] for seq in range(1, 8) if seq != 2}
-    assert prints[1] == prints[3] == prints[5] != prints[4] and prints[6] == prints[7] == 0 != prints[4]
+    prints = {seq: record[flow.source, seq]["fingerprint"] for seq in range(1, 10) if seq not in (2, 8)}
+    assert prints[1] == prints[3] == prints[5] == prints[9] != prints[4] and prints[6] == prints[7] == 0 != prints[4]
     assert {seq: record[flow.source, seq]["flags"] for seq in (1, 7, 8)} == {1: 0, 7: 0, 8: FRAGMENTED}
     host.sent(request(flow, 3, fragment=0), "eth0")  # cut on its way
     assert host.records()[flow.source, 3]["flags"] == FRAGMENTED

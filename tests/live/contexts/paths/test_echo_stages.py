@@ -8,8 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.live.contexts.hooks import ModuleTypes
 from tests.support.live.contexts.memory import place_of
+from tests.support.live.contexts.modules import (
+    CALL_AT,
+    DATA_AT,
+    KICK_AT,
+    NET_QUEUE_BYTES,
+    RING_AT,
+    ROOM,
+    WORK_AT,
+    place,
+)
 from tests.support.live.contexts.moments import Span, lies, wait
 from tests.support.live.contexts.packets import Flow
 from tests.support.live.contexts.pings import V4, V6, Pinged, reply, request
@@ -30,52 +39,8 @@ FUNCTIONS = {
     "k1": "on_kicked",
     "k2": "on_run",
 }
-KICK_AT, CALL_AT, WORK_AT, DATA_AT, QUEUE_BYTES = 8, 24, 48, 80, 96
-"""In a vhost_virtqueue as it is here. It has 8 bytes before it in a vhost_net_virtqueue."""
-RING_AT, NET_QUEUE_BYTES = 104, 112
-ROOM = 512
-"""More bytes than any of these structures has."""
-IRQFD = {"wait": 8, "eventfd": 64, "inject": 72}
-IOEVENTFD = {"addr": 16, "length": 24, "eventfd": 32, "datamatch": 40, "dev": 48, "wildcard": 64}
-"""Where KVM's structures have what the programs read, if this kernel does not say so itself."""
 EPOLLIN = 1
 ADDRESS, DOORBELL = 0xFE003000, 5
-
-
-def vhost_and_kvm(types: ModuleTypes) -> None:
-    """What the programs name of both, laid out in a way of our own: drivers/vhost/vhost.h, virt/kvm/eventfd.c."""
-    pointer, word = types.pointer(0), types.integer("unsigned long long", 8)
-    number, byte = types.integer("int", 4), types.integer("unsigned char", 1)
-    file, eventfd = types.pointer(types.kernels("file")), types.pointer(types.kernels("eventfd_ctx"))
-    work = types.record("vhost_work", 16, [("node", pointer, 0), ("fn", pointer, 64)])
-    poll = types.record("vhost_poll", 24, [("table", pointer, 0), ("work", work, 64)])
-    call = types.record("vhost_vring_call", 16, [("lock", word, 0), ("ctx", eventfd, 64)])
-    queue = types.record(
-        "vhost_virtqueue",
-        QUEUE_BYTES,
-        [
-            ("dev", pointer, 0),
-            ("kick", file, KICK_AT * 8),
-            ("call_ctx", call, (CALL_AT - 8) * 8),
-            ("poll", poll, (WORK_AT - 8) * 8),
-            ("private_data", pointer, DATA_AT * 8),
-        ],
-    )
-    types.record("vhost_net_virtqueue", NET_QUEUE_BYTES, [("vq", queue, 64), ("rx_ring", pointer, RING_AT * 8)])
-    entry, job = types.kernels("wait_queue_entry"), types.kernels("work_struct")
-    kinds = {"wait": entry, "eventfd": eventfd, "inject": job}
-    types.record("kvm_kernel_irqfd", ROOM, [(name, kinds[name], at * 8) for name, at in IRQFD.items()])
-    device = types.record("kvm_io_device", 8, [("ops", pointer, 0)])
-    kinds = {"addr": word, "length": number, "eventfd": eventfd, "datamatch": word, "dev": device, "wildcard": byte}
-    types.record("_ioeventfd", ROOM, [(name, kinds[name], at * 8) for name, at in IOEVENTFD.items()])
-
-
-def place(name: str, member: str) -> int:
-    """Where a structure of KVM has a member: as this kernel says, or as the test has made it."""
-    try:
-        return place_of(name, member)[0]
-    except KeyError:
-        return {"kvm_kernel_irqfd": IRQFD, "_ioeventfd": IOEVENTFD}[name][member]
 
 
 class Guest:
@@ -147,7 +112,7 @@ class Guest:
 
 
 def watched(load: Load) -> tuple[Pinged, Guest, Guest]:
-    host = Pinged(load(PROBE, FUNCTIONS, {"vhost_net": vhost_and_kvm}))
+    host = Pinged(load(PROBE, FUNCTIONS))
     return host, Guest(host, "tap0"), Guest(host, "tap1")
 
 

@@ -90,6 +90,12 @@ def test_devices_are_those_of_the_sets_after_each_change(load: Load) -> None:
             probe.run("send", host.come(Flow(), "br0"), host.devices[device])
             passed = [now - then for now, then in zip(host.counted("received", "unmatched"), before, strict=True)]
             assert passed == [int(device in wanted)] * 2, (knobs, device)
+    probe.set(outside_devices="eth0")
+    for name, wanted_now in ((b"eth0", 1), (b"eth00", 0), (b"eth", 0), (b"eth0", 1)):
+        host.memory.change("net_device", host.devices["eth0"], {"name": name})
+        before = host.counted("received")
+        probe.run("receive", host.come(Flow(), "eth0"))
+        assert host.counted("received") == [before[0] + wanted_now], name
 
 
 @pytest.mark.proves("host_path", "knobs.inside_devices", "histograms.stages.stage")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.live.contexts.hooks import ModuleTypes
+from tests.support.live.contexts.modules import COMMAND_AT, CONNTRACK, FOR_USER_SPACE, MISS, OUTPUT
 from tests.support.live.contexts.moments import Span, elapsed, lies, wait
 from tests.support.live.contexts.packets import Flow
 from tests.support.live.contexts.unattached import UnattachedProbe
@@ -15,10 +15,6 @@ from tests.support.live.contexts.ways import FLOW6, Ways
 PROBE = "host_path"
 Load = Callable[..., UnattachedProbe]
 
-OUTPUT, CONNTRACK = 1, 12
-MISS, FOR_USER_SPACE = 1, 2
-"""OVS_ACTION_ATTR_… and OVS_PACKET_CMD_… of include/uapi/linux/openvswitch.h."""
-COMMAND_AT, UPCALL_BYTES = 32, 40
 STAGES = {
     "forward": "forward_ns",
     "lookup": "lookup_ns",
@@ -31,15 +27,6 @@ STAGES = {
 """And the fields of an event."""
 AS_TRACEPOINTS = {"action": "on_action", "upcall": "on_upcall"}
 AS_FUNCTIONS = {"action": "on_actions", "upcall": "on_upcall_function"}
-
-
-def openvswitch(types: ModuleTypes) -> None:
-    """What the programs name of the module: net/openvswitch/datapath.h."""
-    types.enum("ovs_action_attr", [("OVS_ACTION_ATTR_OUTPUT", OUTPUT), ("OVS_ACTION_ATTR_CT", CONNTRACK)])
-    types.enum("ovs_packet_cmd", [("OVS_PACKET_CMD_MISS", MISS), ("OVS_PACKET_CMD_ACTION", FOR_USER_SPACE)])
-    pointer, byte = types.pointer(0), types.integer("unsigned char", 1)
-    members = [("egress_tun_info", pointer, 0), ("userdata", pointer, 64), ("actions", pointer, 128)]
-    types.record("dp_upcall_info", UPCALL_BYTES, [*members, ("cmd", byte, COMMAND_AT * 8)])
 
 
 class Switch(Ways):
@@ -85,7 +72,7 @@ class Switch(Ways):
 
 
 def loaded(load: Load, functions: dict[str, str]) -> Switch:
-    probe = load(PROBE, functions, {"openvswitch": openvswitch})
+    probe = load(PROBE, functions)
     probe.set("details", events_per_s=1e6)
     return Switch(probe)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.compile.compiled import AttachTarget, Compiled
 from netconsole_collector.kernel import function_hooks
 from netconsole_collector.types import btf
 from tests.support.btf_builder import BtfBuilder
@@ -53,16 +53,18 @@ def types_with(modules: Modules, directory: Path) -> str:
     return os.fspath(vmlinux)
 
 
-def hooked(spec: dict[str, Any], functions: Functions) -> None:
-    """Changes the manifest: these programs have this function alone, at a point where every kernel lets them be."""
-    for program in spec["programs"]:
-        if program["name"] not in functions:
-            continue
-        function = functions[program["name"]]
-        (found,) = [one["point"] for one in program["attach"] if one["function"] == function][:1]
-        kind = found.partition(":")[0]
-        program.pop("module", None)
-        program["attach"] = [{"point": found if kind == "raw_tracepoint" else _ANYWHERE, "function": function}]
+def hooked(spec: dict[str, Any], functions: Functions) -> dict[str, Any]:
+    """The manifest in which these programs have this function alone, at a point where every kernel lets them be."""
+    return dict(spec, programs=[_hooked(one, functions) for one in spec["programs"]])
+
+
+def _hooked(program: dict[str, Any], functions: Functions) -> dict[str, Any]:
+    function = functions.get(program["name"])
+    if function is None:
+        return program
+    points = [one["point"] for one in program["attach"] if one["function"] == function]
+    point = points[0] if points[0].startswith("raw_tracepoint:") else _ANYWHERE
+    return dict(program, attach=[{"point": point, "function": function}])
 
 
 def bound(compiled: Compiled, functions: Functions) -> Compiled:
@@ -71,4 +73,4 @@ def bound(compiled: Compiled, functions: Functions) -> Compiled:
         name: function_hooks.bound(code, "fentry", _MOST_PARAMETERS) if name in functions.values() else code
         for name, code in compiled.functions.items()
     }
-    return compiled._replace(functions=codes)
+    return compiled._replace(functions=codes, targets={**compiled.targets, _ANYWHERE: AttachTarget(0)})

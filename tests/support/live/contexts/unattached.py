@@ -65,10 +65,9 @@ def compiled(
     manifest = catalogue.shipped(name)
     spec: dict[str, Any] = copy.deepcopy(dict(manifest.raw))
     assert spec_problem(spec) is None
-    hooks.hooked(spec, functions)
     job = {"spec": spec, "source": manifest.code(), "cpus": cpus.nr_cpu_ids(), "ring": True, "plain": True}
     if modules:
-        job["btf"] = hooks.types_with(modules, kept.with_name(f"types of {name}"))
+        job.update(btf=hooks.types_with(modules, kept.with_name(f"types of {name}")), modules=sorted(modules))
     worker = Worker(job)
     kept.mkdir(mode=0o700, exist_ok=True)
     folder = cache.open_folder(str(kept))
@@ -83,6 +82,7 @@ def compiled(
             assert made.answer is not None and made.answer["ok"], made.answer
             found = cache.find(folder, file)
         assert found is not None
+        worker.spec = hooks.hooked(worker.spec, functions)
         return spec, worker, hooks.bound(found, functions)
     finally:
         os.close(folder)
@@ -96,13 +96,13 @@ class UnattachedProbe:
         name: str,
         kept: Path,
         room: Mapping[str, int],
-        functions: hooks.Functions | None = None,
-        modules: hooks.Modules | None = None,
+        functions: hooks.Functions,
+        modules: hooks.Modules,
     ) -> None:
         """``room``: maps that have room for so many entries alone. ``functions``, ``modules``: see hooks.py."""
         self.memory = KernelMemory()
         with _functions_as_tracepoints():
-            spec, worker, programs = compiled(name, kept, functions or {}, modules or {})
+            spec, worker, programs = compiled(name, kept, functions, modules)
         sizes = {one: like._replace(max_entries=room.get(one, like.max_entries)) for one, like in programs.maps.items()}
         programs = programs._replace(maps=sizes)
         self._attaching = mock.patch.object(attach, "attach", lambda *_: os.open(os.devnull, os.O_RDONLY))
