@@ -158,6 +158,7 @@ def put_dropping_flow(wires: Wires, collector: InsideMeasurement) -> None:
     collector.until(lambda: upcalls(collector).get("dropped") == 1, "the flow")
 
 
+@pytest.mark.proves("ovs_upcalls", "tables.upcalls.{upcalls,failed}")
 def test_garbage_neither_miscounts_nor_trips(wires: Wires, collector: InsideMeasurement) -> None:
     """How many of these frames are new flows is the datapath's to say, by its own counters."""
     rules = {"priority=100,udp,in_port=va,tp_dst=4444": "drop", "priority=90,in_port=va": "output:vb"}
@@ -221,6 +222,7 @@ DOWN_BY_KERNEL = "DEV_READY"
 """What the kernel itself says of a port that is down: 6.12 does, 6.1 does not."""
 
 
+@pytest.mark.proves("ovs_drops", "counters.drops", "tables.drops.{reason,class}", "tables.flows.count")
 @pytest.mark.parametrize("change", OUTPUT_FAILS)
 def test_a_port_that_does_not_take_a_packet_is_told_from_one_that_it_is_too_large_for(
     wires: Wires, collector: InsideMeasurement, change: str
@@ -264,6 +266,7 @@ def test_what_a_meter_drops_is_what_it_says(wires: Wires, collector: InsideMeasu
     assert dropped(collector, "OVS_DROP_METER") == int(by_band) > 0
 
 
+@pytest.mark.proves("ovs_drops", "counters.drops", "tables.drops.{reason,class}", "tables.flows.count")
 def test_connections_over_a_zone_s_limit_are_drops_of_conntrack(wires: Wires, collector: InsideMeasurement) -> None:
     hypervisor = wires.hypervisor
     hypervisor.run("ovs-appctl", "dpctl/ct-set-limits", f"zone=5,limit={CONNECTIONS}")
@@ -298,6 +301,7 @@ def test_a_stopped_switch_owes_every_answer_and_gives_them_late(wires: Wires, co
     collector.until(lambda: upcalls(collector).get("late") == owed, f"{owed} late answers")
 
 
+@pytest.mark.proves("ovs_upcalls", "tables.failures.{error,count}", "tables.upcalls.failed")
 def test_a_handler_that_is_gone_is_named(wires: Wires, collector: InsideMeasurement) -> None:
     collector.begin()
     with wires.ovs.without_handlers(NOBODY_S):

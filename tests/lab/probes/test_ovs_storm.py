@@ -187,6 +187,7 @@ def is_whole(state: State) -> bool:
     return probe.measuring and probe.mode == "summary"
 
 
+@pytest.mark.proves("ovs_upcalls", "counters.upcalls", "ledger.unlisted", "modes.counters")
 def test_a_storm_of_new_flows_is_counted_exactly_by_one_hook_and_rows_are_exact_again_after_it(
     wires: Wires, governed: Governed
 ) -> None:
@@ -224,6 +225,7 @@ def test_a_storm_of_new_flows_is_counted_exactly_by_one_hook_and_rows_are_exact_
     assert (governed.ledger("unlisted"), governed.ledger("join_missed")) == (unlisted, missed)
 
 
+@pytest.mark.proves("ovs_upcalls", "counters.upcalls", "tables.upcalls.upcalls", "ledger.unlisted")
 def test_what_is_under_way_when_the_mode_changes_is_never_unanswered(wires: Wires, testbed: Testbed, lab: Lab) -> None:
     """To and fro under a storm: what was asked or answered unseen is in the ledger, and everything is counted."""
     collector: InsideMeasurement = lab.collector(testbed)

@@ -26,6 +26,7 @@ def collector(testbed: Testbed, lab: Lab) -> Iterator[InsideMeasurement]:
     collector.set(PROBE)
 
 
+@pytest.mark.proves("ovs_upcalls", "ledger.{breaker,unlisted}")
 @pytest.mark.parametrize("bound_pct", [HARDLY_ANYTHING_PCT, 0.0], ids=["above", "without"])
 def test_upcalls_above_the_bound_are_counted_and_followed(
     wires: Wires, collector: InsideMeasurement, bound_pct: float
