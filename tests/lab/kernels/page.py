@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.lab.machine.hypervisor import CHECKOUT
@@ -23,6 +23,15 @@ Do not edit it. A kernel has its name of `tests/lab/kernels/kernels.toml`.
 | not tried | what it watches is not loaded in the lab's hypervisor |
 
 A probe that the console reads without BPF works on each of them, and is left out.
+
+"""
+_HOOKS = """
+## How each program is attached
+
+Programs on functions are attached by fentry or fexit where the kernel lets them be, and by kprobes elsewhere
+([why, and what that saves](probes.md#functions-of-the-kernel)). A kernel that refuses fentry has `kprobe:F` where this
+table has `fentry:F`, and `kretprobe:F` where it has `fexit:F`. `netconsole doctor --verbose` says what yours takes.
+Where kernels differ, those are named. A program that none of these kernels attached is left out.
 
 """
 _ABSENT = "is not loaded"
@@ -49,7 +58,27 @@ def page(kernels: Mapping[str, Any]) -> str:
                 notes.append(f"- `{name}` on {kernel}: {_why(probe)}")
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     text = _HEAD + "\n".join(lines) + "\n"
-    return text + ("\n" + "\n".join(notes) + "\n" if notes else "")
+    return text + ("\n" + "\n".join(notes) + "\n" if notes else "") + _HOOKS + _hooks(kernels, probes)
+
+
+def _hooks(kernels: Mapping[str, Any], probes: Sequence[str]) -> str:
+    """A row for each program: its attach point, or its points and the kernels of each."""
+    lines = ["| probe | program | attach point |", "|---|---|---|"]
+    for name in probes:
+        attached = {kernel: one["probes"][name]["attach"] for kernel, one in kernels.items()}
+        for program in dict.fromkeys(program for points in attached.values() for program in points):
+            at: dict[str, list[str]] = {}
+            for kernel, points in attached.items():
+                if points:  # a kernel on which the probe was not tried says nothing
+                    at.setdefault(points.get(program, ""), []).append(kernel)
+            lines.append(f"| `{name}` | `{program}` | {_points(at)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _points(at: Mapping[str, Sequence[str]]) -> str:
+    if len(at) == 1:
+        return f"`{next(iter(at))}`"
+    return ", ".join(f"{f'`{point}`' if point else 'none'} ({', '.join(on)})" for point, on in at.items())
 
 
 def _cell(probe: Mapping[str, Any]) -> str:
