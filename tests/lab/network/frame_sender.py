@@ -16,19 +16,22 @@ from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
 ETH_P_ALL = 3
+SOL_PACKET, PACKET_VNET_HDR = 263, 15
 LIMIT_S = 60.0
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Place:
-    """`sender` sends by the device of a namespace; `seen` sees what comes in by the port."""
+    """`sender` sends by the device of a namespace; `large` sends what has struct virtio_net_hdr before the frame."""
 
     def __init__(self, netns: str, device: str, port: str) -> None:
         here, there = os.open("/proc/self/ns/net", 0), os.open("/run/netns/" + netns, 0)
         try:
             assert not libc.setns(there, CLONE_NEWNET)
-            self.sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-            self.sender.bind((device, 0))
+            self.sender, self.large = (socket.socket(socket.AF_PACKET, socket.SOCK_RAW) for _ in range(2))
+            self.large.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+            for one in (self.sender, self.large):
+                one.bind((device, 0))
         finally:
             assert not libc.setns(here, CLONE_NEWNET)
             os.close(here)
@@ -95,6 +98,8 @@ for line in sys.stdin:
     place, frames = places[order["place"]], [bytes.fromhex(frame) for frame in order["frames"]]
     if order["hold_ns"]:
         told = [send_and_hold(place, frames[0], order["answered_by"], order["hold_ns"])]
+    elif order["is_large"]:
+        told = [[place.large.send(frame), 0] for frame in frames]
     else:
         told = send(place, frames * order["times"], order["answered_by"])
     print(json.dumps(told), flush=True)

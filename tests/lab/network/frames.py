@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +62,14 @@ class FrameSender:
         (clock,) = self._order(place, [frame.raw(next(_numbers))], cpu, answered_by, hold_ns=ms * 1_000_000)
         return Held(*clock)
 
+    def send_large(self, place: str, frame: Frame, segment_bytes: int, *, cpu: int) -> None:
+        """A TCP packet that is still to be cut into segments of so much payload (struct virtio_net_hdr)."""
+        headers = len(frame.raw(0)) - frame.payload
+        with_checksum, tcpv4 = 1, 1
+        # the checksum is the kernel's to fill in: from the TCP header on, 16 bytes into it
+        large = struct.pack("=BBHHHH", with_checksum, tcpv4, headers, segment_bytes, headers - 20, 16)
+        self._order(place, [large + frame.raw(next(_numbers))], cpu, "", is_large=True)
+
     def close(self) -> None:
         self._process.close_input()
         self._process.wait()
@@ -74,6 +83,7 @@ class FrameSender:
         *,
         hold_ns: int = 0,
         times: int = 1,
+        is_large: bool = False,
     ) -> list[list[int]]:
         order = {
             "place": place,
@@ -82,6 +92,7 @@ class FrameSender:
             "answered_by": answered_by,
             "hold_ns": hold_ns,
             "times": times,
+            "is_large": is_large,
         }
         self._process.write(json.dumps(order).encode() + b"\n")
         told: list[list[int]] = json.loads(self._process.wait_for(b"\n", ANSWER_LIMIT_S))

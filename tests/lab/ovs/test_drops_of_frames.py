@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from netconsole.telemetry import frames
 from tests.lab.collector import InsideMeasurement
 from tests.lab.machine.hypervisor import CPUS
+from tests.lab.network.frames import Sent
 from tests.lab.network.testbed import BRIDGE, Testbed
 from tests.lab.ovs.ends import Ends, events_of
 from tests.support.live.ovs_frames import ALL, FILTERS, NETNS, PORT, TRAFFIC, Frame, expected_fields, expected_labels
@@ -20,7 +22,10 @@ REASON = {"reason": "OVS_DROP_LAST_ACTION", "class": "benign", "provenance": "in
 """Before 6.7, as the probe finds it out from the flow's actions."""
 WHERE: dict[str, frames.Label] = {**REASON, "location": "ovs_execute_actions"}
 DROPPED = Frame("10.9.0.1", "10.9.0.2", target_port=4444)
-STORM, FEW, FROM_GUEST = 4000, 7, 5
+STORM, SOME, FEW, FROM_GUEST = 4000, 500, 7, 5
+EVENTS_PER_S, EVERY_NS = 8, 250_000_000
+"""Of one CPU of two; with so few no event is saved up (docs/design/governor.md)."""
+LONG_NS = 6 * EVERY_NS
 TAG_BYTES = 4
 """The datapath takes the tag out of the frame (net/openvswitch/flow.c, parse_vlan_tag)."""
 
@@ -45,6 +50,18 @@ def dropping(ends: Ends, collector: InsideMeasurement) -> Iterator[None]:
     for rule in rules:
         ends.hypervisor.run("ovs-ofctl", "--strict", "del-flows", BRIDGE, rule)
     ends.hypervisor.run("ovs-appctl", "revalidator/purge")
+
+
+def await_flow(ends: Ends, collector: InsideMeasurement, place: str) -> None:
+    """Until a frame is dropped by the datapath itself: before, user space was asked, and dropped it."""
+
+    def is_dropped() -> bool:
+        collector.begin()
+        ends.sender.send(place, [DROPPED])
+        collector.settle()
+        return collector.counter(PROBE, "drops") == 1
+
+    collector.until(is_dropped, "the flow that drops")
 
 
 @pytest.mark.proves(
@@ -114,6 +131,33 @@ def test_filters_let_pass_what_they_name_and_nothing_else(ends: Ends, collector:
     assert found == {name: expected for name, _, expected in FILTERS}
 
 
+@pytest.mark.proves(
+    "ovs_drops",
+    "counters.drops",
+    "tables.drops.{location,port,netns,reason,class,provenance,count}",
+    "tables.flows.{location,port,netns,reason,class,provenance,source,target,target_port,protocol,vlan,count}",
+)
+def test_what_user_space_is_not_asked_about_is_dropped_for_that(ends: Ends, collector: InsideMeasurement) -> None:
+    """By a function that frees it, of links and of the switch's own port."""
+    collector.set(PROBE)
+    why = {"reason": "OVS_UPCALL_FAILED", "class": "suspicious", "provenance": "inferred"}
+    why["location"] = "ovs_dp_process_packet"
+    with ends.ovs.without_handlers():
+        ends.hypervisor.run("ovs-appctl", "dpctl/del-flows")
+        collector.begin()
+        before = ends.ovs.upcalls()["lost"]
+        ends.send_traffic(is_answered=False)
+        collector.settle()
+        assert ends.ovs.upcalls()["lost"] - before == collector.counter(PROBE, "drops") == ALL
+    ends.hypervisor.run("ovs-appctl", "revalidator/purge")
+    rows = {row.labels["port"]: (row.labels["netns"], row.counts["count"]) for row in collector.rows(PROBE, "drops")}
+    assert rows == {"va": ("host", 7), "vb": ("host", 24), "oi": ("c", 32)}
+    assert all(why.items() <= row.labels.items() for row in collector.rows(PROBE, "drops"))
+    flows = [(dict(row.labels), row.counts["count"]) for row in collector.rows(PROBE, "flows")]
+    expected = [({**why, **expected_labels(place, frame)}, 1 << n) for n, (place, frame) in enumerate(TRAFFIC)]
+    assert sorted(flows, key=lambda one: one[1]) == expected
+
+
 @pytest.mark.proves("ovs_drops", "tables.{drops,flows}.{vm,netns,port}")
 def test_drops_of_a_guest_have_its_name(testbed: Testbed, ends: Ends, collector: InsideMeasurement) -> None:
     tap = ends.guest.card.tap
@@ -140,6 +184,7 @@ def test_drops_of_a_guest_have_its_name(testbed: Testbed, ends: Ends, collector:
 def test_what_cannot_be_parsed_is_said(ends: Ends, collector: InsideMeasurement) -> None:
     """Its Ethernet header says IPv4, and the packet ends within that header."""
     collector.set(PROBE)
+    await_flow(ends, collector, "a")
     torn = DROPPED.raw(1)[:24]
 
     def all_are_dropped() -> bool:
@@ -157,8 +202,30 @@ def test_what_cannot_be_parsed_is_said(ends: Ends, collector: InsideMeasurement)
     assert by_protocol == {"unparsed": FEW, "UDP": FEW}
 
 
+@pytest.mark.proves("ovs_drops", "knobs.events_per_s", "ledger.suppressed")
+def test_events_are_as_many_as_the_budget_lets_pass(ends: Ends, collector: InsideMeasurement) -> None:
+    """No two of one CPU are nearer to each other, and after that time the next drop is one."""
+    collector.set(PROBE)
+    await_flow(ends, collector, "c")
+    collector.set(PROBE, "details", events_per_s=EVENTS_PER_S)
+    collector.begin()
+    sent: list[Sent] = []
+    while not sent or sent[-1].ended_ns - sent[0].began_ns < LONG_NS:
+        sent += ends.sender.send("c", [DROPPED], cpu=0, times=SOME)
+    collector.settle()
+    told = sorted(int(str(event.fields["mono_ns"])) for event in events_of(collector, PROBE))
+    assert collector.event_count(PROBE, "seen") == len(sent)
+    assert collector.event_count(PROBE, "suppressed") == collector.ledger(PROBE, "suppressed") == len(sent) - len(told)
+    assert len(told) > 2
+    for this, following in itertools.pairwise(told):
+        assert following - this >= EVERY_NS
+        assert not [one for one in sent if one.began_ns >= this + EVERY_NS and one.ended_ns < following]
+
+
 @pytest.mark.proves("ovs_drops", "ledger.lost")
 def test_events_that_nobody_reads_are_counted_as_lost(ends: Ends, collector: InsideMeasurement) -> None:
+    collector.set(PROBE)
+    await_flow(ends, collector, "c")
     collector.set(PROBE, "details", **EVERY_EVENT)
     collector.begin()
     ends.hypervisor.run("pkill", "-STOP", "-f", "netconsole_collector")
@@ -171,3 +238,22 @@ def test_events_that_nobody_reads_are_counted_as_lost(ends: Ends, collector: Ins
     came = len(events_of(collector, PROBE)) + collector.ledger(PROBE, "shed")
     print(f"{came} of {STORM} events came")
     assert collector.ledger(PROBE, "lost") == collector.event_count(PROBE, "lost") == STORM - came > 0
+
+
+@pytest.mark.proves("ovs_drops", "ledger.map_full")
+def test_a_drop_for_which_the_table_has_no_row_is_in_the_ledger(ends: Ends, collector: InsideMeasurement) -> None:
+    collector.set(PROBE)
+    for place in ("a", "b"):
+        await_flow(ends, collector, place)
+    name = collector.load_altered(PROBE, rows={"drops": 1}, number=51)
+    try:
+        collector.begin()
+        ends.sender.send("a", [DROPPED] * FEW)
+        ends.sender.send("b", [DROPPED] * FROM_GUEST)
+        collector.settle()
+        (row,) = collector.rows(name, "drops")
+        assert (row.labels["port"], row.counts["count"]) == ("va", FEW)
+        assert collector.total(name, "flows") == collector.counter(name, "drops") == FEW + FROM_GUEST
+        assert collector.ledger(name, "map_full") == FROM_GUEST
+    finally:
+        collector.command(command="unload", probe=name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from netconsole.telemetry import frames
 
-TCP, UDP, ICMP, ICMPV6 = 6, 17, 1, 58
+TCP, UDP, ICMP, ICMPV6, SCTP = 6, 17, 1, 58, 132
 MAC = "0242420000020244"
 """Of the receiver, and the beginning of each sender's."""
 
@@ -25,6 +25,12 @@ class Frame:
     target_port: int = 2000
     vlan: int = 0
     payload: int = 20
+    number: int = 0
+    """Of the packet: identification, flow label."""
+    sequence: int = 6
+    acknowledgement: int = 8
+    fragment_at: int = 0
+    """In units of 8 bytes; then it has no ports."""
 
     @property
     def is_ipv6(self) -> bool:
@@ -36,16 +42,21 @@ class Frame:
         ends = b"".join(ipaddress.ip_address(one).packed for one in (self.source, self.target))
         body = self._transport() + bytes(self.payload)
         if self.is_ipv6:
-            return struct.pack("!IHBB", 6 << 28, len(body), self.protocol, 64) + ends + body
-        return struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0x4000, 64, self.protocol, 0) + ends + body
+            return struct.pack("!IHBB", 6 << 28 | self.number, len(body), self.protocol, 64) + ends + body
+        words = (0x45, 0, 20 + len(body), self.number, self.fragment_at or 0x4000, 64, self.protocol, 0)
+        return struct.pack("!BBHHHBBH", *words) + ends + body
 
     def _transport(self) -> bytes:
         if self.protocol == TCP:
-            return struct.pack("!HHIIHHHH", self.source_port, self.target_port, 7, 8, 0x5002, 100, 0, 0)
+            return struct.pack(
+                "!HHIIHHHH", self.source_port, self.target_port, self.sequence, self.acknowledgement, 0x5002, 100, 0, 0
+            )
+        if self.protocol == SCTP:
+            return struct.pack("!HHII", self.source_port, self.target_port, 1, 0)
         if self.protocol == UDP:
             return struct.pack("!HHHH", self.source_port, self.target_port, 8 + self.payload, 0)
         kind = 8 if self.protocol == ICMP else 128
-        return struct.pack("!BBHHH", kind, 0, 0, 5, 6)
+        return struct.pack("!BBHHH", kind, 0, 0, 5, self.sequence)
 
     def raw(self, sender: int) -> bytes:
         """With its Ethernet header."""
@@ -59,7 +70,7 @@ ANSWERED_BY = {"a": "vb", "b": "va", "c": "vb"}
 PORT = {"a": "va", "b": "vb", "c": "oi"}
 NETNS = {"a": "host", "b": "host", "c": "c"}
 """Of the port: an internal port may be in a namespace of its own."""
-LABELS = {6: "TCP", 17: "UDP", 1: "ICMP", 58: "ICMPv6"}
+LABELS = {6: "TCP", 17: "UDP", 1: "ICMP", 58: "ICMPv6", 132: "SCTP"}
 
 TRAFFIC = (
     ("a", Frame("10.9.0.1", "10.9.0.2", target_port=4444)),
@@ -100,7 +111,7 @@ FILTERS: list[tuple[str, Callable[[dict[str, int]], Knobs], int]] = [
 
 def expected_labels(place: str, frame: Frame) -> dict[str, frames.Label]:
     """Of a flow, as each probe names them."""
-    has_ports = frame.protocol not in (ICMP, ICMPV6)
+    has_ports = frame.protocol not in (ICMP, ICMPV6) and not frame.fragment_at
     return {
         "port": PORT[place],
         "netns": NETNS[place],
