@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,6 +22,8 @@ HOLD_MS, TRIES = 800, 20
 TIGHT = 1.15
 """What is known of the time at most, of what is known at least."""
 THRESHOLD_MS = 300
+LIMIT_MS, LONGER_MS, SHORTER_MS = 4000, 4400, 3700
+"""Of an answer: within a tenth of the limit, so that a limit a fifth longer or shorter would be seen."""
 ANSWERS = (300, 150)
 """From each CPU, so many that the moments of the readings hardly matter."""
 SAME = 0.1
@@ -94,6 +97,50 @@ def test_the_threshold_parts_slow_answers_from_quick_ones(ends: Ends, collector:
     assert min(events) > THRESHOLD_MS * 1_000_000
     assert max(events) >= held.released_ns - held.there_ns
     assert collector.counter(PROBE, "answered") == 2 + len(quick)
+
+
+def waited_ms(clock: tuple[int, int], until: tuple[float, float]) -> tuple[float, float]:
+    """At least and at most: from a frame to what came between these two moments of the machine's uptime."""
+    return until[0] * 1e3 - clock[1] / 1e6 - 20, until[1] * 1e3 - clock[0] / 1e6 + 20
+
+
+@pytest.mark.proves(
+    "ovs_upcalls",
+    "knobs.unanswered_after_ms",
+    "counters.{answered,unanswered,late}",
+    "tables.upcalls.{answered,unanswered,late}",
+)
+def test_an_answer_after_the_limit_is_late_and_one_before_it_is_not(ends: Ends, collector: InsideMeasurement) -> None:
+    collector.set(PROBE, unanswered_after_ms=LIMIT_MS)
+    wait_s = (SHORTER_MS - 500) / 1000
+    for _ in range(TRIES):
+        collector.begin()
+        sent = ends.hypervisor.counter("vb", "tx_packets") + 2
+        with ends.stopped() as process:
+            (first,) = ends.sender.send("a", [FRAME])
+            time.sleep((LONGER_MS - SHORTER_MS) / 1000)
+            (second,) = ends.sender.send("a", [FRAME])
+            shown = ends.hypervisor.shell(f"""
+                sleep {wait_s}
+                cut -d' ' -f1 /proc/uptime; kill -CONT {process}
+                until [ $(cat /sys/class/net/vb/statistics/tx_packets) -ge {sent} ]; do :; done
+                cut -d' ' -f1 /proc/uptime
+            """)
+        released, answered = map(float, shown.split())
+        longer, shorter = (waited_ms(one, (released, answered)) for one in (first, second))
+        print(f"answered after {longer[0]:.0f} to {longer[1]:.0f} ms, and {shorter[0]:.0f} to {shorter[1]:.0f} ms")
+        if (
+            1.02 * LIMIT_MS < longer[0] < longer[1] < 1.2 * LIMIT_MS
+            and LIMIT_MS / 1.2 < shorter[0] < shorter[1] < LIMIT_MS
+        ):
+            break
+        wait_s -= (shorter[1] - 0.97 * LIMIT_MS) / 1000
+    else:
+        raise AssertionError("a busy machine: no delay was as long as it should be")
+    collector.until(lambda: collector.counter(PROBE, "late") == 1, "the late answer")
+    (row,) = collector.rows(PROBE, "upcalls")
+    for name, count in {"upcalls": 2, "packets": 2, "answered": 1, "unanswered": 1, "late": 1, "dropped": 0}.items():
+        assert (collector.counter(PROBE, name), row.counts[name]) == (count, count), name
 
 
 @pytest.mark.proves(
