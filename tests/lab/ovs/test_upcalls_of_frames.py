@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
+from netconsole.telemetry import frames
 from tests.lab.collector import InsideMeasurement
 from tests.lab.machine.hypervisor import CPUS
 from tests.lab.network.ovs import NOBODY_S
@@ -18,6 +21,7 @@ from tests.support.live.ovs_frames import (
     FILTERS,
     NETNS,
     PORT,
+    SCTP,
     TRAFFIC,
     Frame,
     expected_fields,
@@ -111,6 +115,43 @@ def test_each_event_is_the_frame_that_was_sent(ends: Ends, collector: InsideMeas
             "length_bytes": len(frame.ip),
         }
         assert clock.began_ns < answered_ns - latency_ns < answered_ns < clock.ended_ns
+
+
+ARP = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, bytes(6), bytes((10, 9, 0, 1)), bytes(6), bytes((10, 9, 0, 2)))
+ARP_FRAME = bytes.fromhex("024242000002" + "024400000001" + "0806") + ARP
+UNUSUAL = (
+    Frame("10.9.0.3", "10.9.0.4", SCTP),
+    Frame("fd00::3", "fd00::4", SCTP, target_port=2001),
+    Frame("10.9.0.5", "10.9.0.6", fragment_at=100),
+    Frame("10.9.0.7", "10.9.0.8", vlan=4094),
+)
+
+
+@pytest.mark.proves(
+    "ovs_upcalls",
+    "tables.flows.{source,target,target_port,ethertype,protocol,vlan,upcalls}",
+    "events.upcall.{source,target,source_port,target_port,ethertype,protocol,vlan}",
+)
+def test_what_is_not_usual_is_told_as_well(ends: Ends, collector: InsideMeasurement) -> None:
+    collector.set(PROBE, "details", **EVERY_EVENT)
+    ends.hypervisor.run("ovs-appctl", "revalidator/purge")
+    collector.begin()
+    ends.sender.send("a", [*UNUSUAL, ARP_FRAME], answered_by="vb")
+    collector.settle()
+    assert counters(collector) == dict.fromkeys(("upcalls", "packets", "answered"), len(UNUSUAL) + 1)
+    arp: dict[str, frames.Label] = {"ethertype": "ARP", "protocol": "not IP", "target_port": 0, "vlan": 0}
+    arp |= {"source": "10.9.0.1", "target": "10.9.0.2", "port": "va", "netns": "host", "vm": None}
+    flows = [expected_labels("a", frame) for frame in UNUSUAL] + [arp]
+    rows = collector.rows(PROBE, "flows")
+    assert sorted((dict(row.labels) for row in rows), key=_source) == sorted(flows, key=_source)
+    assert {row.counts["upcalls"] for row in rows} == {1}
+    ports = [0 if frame.fragment_at else frame.source_port for frame in UNUSUAL] + [0]
+    for event, flow, source_port in zip(events_of(collector, PROBE), flows, ports, strict=True):
+        assert {**flow, "source_port": source_port}.items() <= event.fields.items()
+
+
+def _source(labels: Mapping[str, frames.Label]) -> str:
+    return str(labels["source"])
 
 
 @pytest.mark.proves("ovs_upcalls", "knobs.{device,netns,address,port,protocol}", "modes.{counters,details}")
