@@ -279,7 +279,12 @@ def test_connections_over_a_zone_s_limit_are_drops_of_conntrack(wires: Wires, co
     assert dropped(collector, "OVS_DROP_CONNTRACK") == NEW_FLOWS - CONNECTIONS
 
 
-@pytest.mark.proves("ovs_upcalls", "tables.upcalls.{failed,unanswered,late}", "tables.failures.{count,error,port}")
+@pytest.mark.proves(
+    "ovs_upcalls",
+    "counters.{failed,unanswered,late}",
+    "tables.upcalls.{failed,unanswered,late}",
+    "tables.failures.{count,error,port}",
+)
 def test_a_stopped_switch_owes_every_answer_and_gives_them_late(wires: Wires, collector: InsideMeasurement) -> None:
     pid = wires.hypervisor.read_file(VSWITCHD).decode().strip()
     collector.begin()
@@ -297,8 +302,10 @@ def test_a_stopped_switch_owes_every_answer_and_gives_them_late(wires: Wires, co
         wires.hypervisor.run("kill", "-CONT", pid)
     assert after["missed"] - before["missed"] == STORM
     assert (counted["upcalls"], counted["failed"], counted["packets"], counted["answered"]) == (STORM, lost, owed, 0)
-    assert failures == lost
+    assert failures == lost == collector.counter("ovs_upcalls", "failed")
+    assert collector.counter("ovs_upcalls", "unanswered") == owed
     collector.until(lambda: upcalls(collector).get("late") == owed, f"{owed} late answers")
+    assert collector.counter("ovs_upcalls", "late") == owed
 
 
 @pytest.mark.proves("ovs_upcalls", "tables.failures.{error,count}", "tables.upcalls.failed")
