@@ -109,6 +109,54 @@ def test_lookups_and_ports_are_exact(testbed: Testbed, reader: Reader) -> None:
     assert rx == MANY
 
 
+SHOWN = re.compile(
+    r"hit:(\d+) missed:(\d+) lost:(\d+).*?flows: (\d+).*?masks: hit:(\d+) total:(\d+).*?cache: hit:(\d+)", re.DOTALL
+)
+SHOWN_NAMES = ("hits", "misses", "lost", "flows", "mask_hits", "masks", "cache_hits")
+READINGS = 20
+
+
+def shown_by_dpctl(hypervisor: Hypervisor) -> dict[str, int]:
+    found = SHOWN.search(hypervisor.run("ovs-dpctl", "show").text)
+    assert found
+    return dict(zip(SHOWN_NAMES, map(int, found.groups()), strict=True))
+
+
+def read_still(hypervisor: Hypervisor, reader: Reader) -> tuple[Reading, dict[str, int]]:
+    """While nothing happens in the datapath: as ovs-dpctl shows it before and after."""
+    for _ in range(READINGS):
+        before, reading = shown_by_dpctl(hypervisor), reader.read()
+        if shown_by_dpctl(hypervisor) == before:
+            return reading, before
+    raise AssertionError("there is always something going on")
+
+
+@pytest.mark.proves(
+    "ovs_flows",
+    "tables.datapaths.{hits,misses,lost,mask_hits,cache_hits,flows,masks,cache_size,flow_limit}",
+    "tables.vswitchd.{handlers,revalidators}",
+)
+def test_figures_of_a_datapath_are_those_of_its_own_tools(testbed: Testbed, reader: Reader) -> None:
+    hypervisor = testbed.hypervisor
+    before, dpctl = read_still(hypervisor, reader)
+    testbed.guests[0].send_udp(MANY, testbed.bridge, port=PORT)
+    after, dpctl_after = read_still(hypervisor, reader)
+    counts = {name: count["total"] for name, count in after.datapath()["counts"].items()}
+    for name, count in before.datapath()["counts"].items():
+        assert counts[name] - count["total"] == dpctl_after[name] - dpctl[name], name
+    gauges = after.datapath()["gauges"]
+    assert (gauges["flows"], gauges["masks"]) == (dpctl_after["flows"], dpctl_after["masks"])
+    added = {name: dpctl_after[name] - dpctl[name] for name in dpctl}
+    assert added["mask_hits"] > 0 and added["hits"] > 0
+    size = re.search(r"masks-cache: size:(\d+)", hypervisor.run("ovs-dpctl", "show").text)
+    assert size and gauges["cache_size"] == int(size[1])
+    limit = re.search(r"\(limit (\d+)\)", hypervisor.run("ovs-appctl", "upcall/show").text)
+    assert limit and gauges["flow_limit"] == int(limit[1])
+    comms = hypervisor.shell(f"cat /proc/{hypervisor.read_file(VSWITCHD).decode().strip()}/task/*/comm").split()
+    for gauge, name in (("handlers", "handler"), ("revalidators", "revalidator")):
+        assert after.vswitchd()["gauges"][gauge] == sum(comm.startswith(name) for comm in comms) > 0
+
+
 @pytest.mark.proves("ovs_flows", "tables.datapaths.handlers")
 def test_gauges_of_the_flow_table(testbed: Testbed, reader: Reader) -> None:
     reader.read()
