@@ -55,7 +55,9 @@ def types_with(modules: Modules, directory: Path) -> str:
 
 def hooked(spec: dict[str, Any], functions: Functions) -> dict[str, Any]:
     """The manifest in which these programs have this function alone, at a point where every kernel lets them be."""
-    return dict(spec, programs=[_hooked(one, functions) for one in spec["programs"]])
+    programs = [_hooked(one, functions) for one in spec["programs"]]
+    kept = {name: value for name, value in spec["probe"].items() if name != "module" or not functions}
+    return dict(spec, probe=kept, programs=programs)
 
 
 def _hooked(program: dict[str, Any], functions: Functions) -> dict[str, Any]:

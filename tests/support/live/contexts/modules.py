@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.live.contexts.hooks import Modules, ModuleTypes
 from tests.support.live.contexts.memory import place_of
+from tests.support.live.contexts.vhost_types import vhost
 
 OUTPUT, CONNTRACK = 1, 12
 MISS, FOR_USER_SPACE = 1, 2
@@ -67,4 +68,5 @@ def place(name: str, member: str) -> int:
 OF_PROBE: dict[str, Modules] = {
     "host_path": {"openvswitch": openvswitch},
     "echo_host": {"vhost_net": vhost_and_kvm},
+    **{name: {"vhost_net": vhost} for name in ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")},
 }

@@ -1,0 +1,145 @@
+"""tun_queues on packets, rings and flows of the test's own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
+from tests.support.live.contexts.machines import DEVICE, NAME, machine
+from tests.support.live.contexts.memory import enumerator
+from tests.support.live.contexts.taps import Tap, Taps
+from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.vhost_types import NET_QUEUE
+
+Load = Callable[..., UnattachedProbe]
+FUNCTIONS = {"offered": "offered", "taken": "taken", "closed": "closed"}
+SIZE = 256
+TCPV4, TCPV6, UDP_L4, GRE = 1 << 0, 1 << 4, 1 << 17, 1 << 6
+"""SKB_GSO_… of include/linux/skbuff.h."""
+
+
+class Rings(Taps):
+    def __init__(self, probe: UnattachedProbe) -> None:
+        super().__init__(probe, DEVICE)
+        for tap, size in ((self.here, SIZE), (self.there, 2 * SIZE)):
+            slots = self.memory.keep(bytes(8 * size))
+            self.memory.change("tun_file", tap.file, {"tx_ring.queue": slots, "tx_ring.size": size})
+
+    def ring(self, tap: Tap, producer: int, consumer: int) -> None:
+        self.memory.change("tun_file", tap.file, {"tx_ring.producer": producer, "tx_ring.consumer_head": consumer})
+
+    def offered(self, tap: Tap, payload: int = 20, gso: int = 0, hash: int = 0, queue: int | None = None) -> int:
+        skb = self.to_tap(tap, payload)
+        self.memory.change("sk_buff", skb, {"len": 42 + payload, "hash": hash})
+        if queue is not None:
+            self.memory.change("sk_buff", skb, {"queue_mapping": queue})
+        head, end = self.memory.pointers("sk_buff", skb, "head", "end")
+        self.memory.change("skb_shared_info", head + end, {"gso_size": 100 if gso else 0, "gso_type": gso})
+        self.ran("offered", skb, tap.device)
+        return skb
+
+    def dropped(self, skb: int, reason: str = "FULL_RING") -> None:
+        self.ran("dropped", skb, 0, enumerator("skb_drop_reason", f"SKB_DROP_REASON_{reason}"))
+
+    def taken(self, tap: Tap, tail: int = 0, head: int = 0) -> None:
+        """vhost gives a batch; it has packets inside that it has not delivered."""
+        self.memory.put(tap.rx + NET_QUEUE["rxq"] + 8, struct.pack("=II", tail, head))
+        self.ran("taken", 0, tap.rx)
+
+
+PLACES = [
+    {"device": DEVICE, "netns": str(NETNS), "queue": 0, "vm": NAME},
+    {"device": DEVICE, "netns": str(OTHER_NETNS), "queue": 1, "vm": NAME},
+]
+
+
+@pytest.mark.proves(
+    "tun_queues", "tables.queues.{device,netns,queue,vm,packets,bytes,ring_full,taken,tcp_gso,udp_gso,other_gso,size}"
+)
+@pytest.mark.proves("tun_queues", "histograms.occupancy", "histograms.occupancy.{device,netns,queue,vm}")
+@pytest.mark.proves("tun_queues", "counters.{packets,ring_full,strangers}", "modes.summary")
+def test_packets_of_two_queues(load: Load) -> None:
+    with machine():
+        host = Rings(load("tun_queues", FUNCTIONS))
+        for producer, consumer in ((5, 5), (9, 5), (3, SIZE - 4)):  # 0, 4 and, round the end, 7 packets inside
+            host.ring(host.here, producer, consumer)
+            host.offered(host.here)
+        host.ring(host.there, 40, 10)
+        for gso in (TCPV4, TCPV6, UDP_L4, GRE, GRE, 0):
+            host.offered(host.there, 1000, gso)
+        skb = host.offered(host.there)
+        for reason in ("FULL_RING", "NOMEM", "FULL_RING"):
+            host.dropped(skb, reason)
+        host.offered(host.here, queue=9)  # there is no such queue
+        host.ring(host.here, 3, SIZE - 4)
+        host.taken(host.here)
+        host.ring(host.here, 3, 2)
+        host.taken(host.here, tail=5, head=3)  # 6 taken out of the ring, of which 2 wait
+        host.ring(host.here, 3, 3)
+        host.taken(host.here)
+        host.probe.read()
+    names = ("packets", "bytes", "ring_full", "stuck", "taken", "tcp_gso", "udp_gso", "other_gso", "size")
+    here, there = sorted(host.probe.rows("queues"), key=lambda row: int(row["queue"]))
+    assert {name: here[name] for name in PLACES[0]} == PLACES[0]
+    assert {name: there[name] for name in PLACES[1]} == PLACES[1]
+    # Where the ring was at the first packet, it began to count: 5, and 247 later 252.
+    assert [here[name] for name in names] == [3, 3 * 62, 0, 0, 247 + 6 + 1, 0, 0, 0, SIZE]
+    assert [there[name] for name in names] == [7, 6 * 1042 + 62, 2, 0, 0, 2, 1, 2, 2 * SIZE]
+    assert host.probe.counters() == {"packets": 10, "ring_full": 2, "strangers": 1}
+    found = sorted(host.probe.histograms("occupancy"), key=lambda one: int(one["queue"]))
+    for one, place, figures in zip(found, PLACES, ((3, 11, 0, 7), (7, 7 * 30, 30, 30)), strict=True):
+        assert {name: one[name] for name in place} == place
+        assert (one["count"], one["sum"], one["min"], one["max"]) == figures
+    assert host.probe.ledger() == {}
+
+
+@pytest.mark.proves("tun_queues", "tables.spread.{device,netns,queue,vm,flows}")
+def test_flows_of_two_queues(load: Load) -> None:
+    with machine():
+        host = Rings(load("tun_queues", FUNCTIONS))
+        for part in (1, 2, 2, 63, 1):
+            host.offered(host.here, hash=part << 26 | 5)
+        host.offered(host.there, hash=7)
+        host.offered(host.there, hash=0)
+        host.probe.read()
+    (table,) = [one for one in host.probe.bodies if one["kind"] == "table" and one["name"] == "spread"]
+    rows = [{**row["labels"], **row["gauges"]} for row in table["rows"]]
+    assert sorted(rows, key=lambda row: int(row["queue"])) == [{**PLACES[0], "flows": 3}, {**PLACES[1], "flows": 1}]
+
+
+@pytest.mark.proves("tun_queues", "knobs.{device,netns}", "counters.packets")
+def test_filters(load: Load) -> None:
+    host = Rings(load("tun_queues", FUNCTIONS))
+    expected = {"packets": 0, "here": 0, "there": 0}
+    for knobs, here, there in (
+        ({}, 1, 1),
+        ({"netns": NETNS}, 1, 0),
+        ({"netns": OTHER_NETNS}, 0, 1),
+        ({"device": DEVICE}, 1, 1),
+        ({"device": "made1"}, 0, 0),
+    ):
+        host.probe.set("summary", **knobs)
+        host.offered(host.here)
+        host.offered(host.there)
+        host.probe.read()
+        expected = {
+            "packets": expected["packets"] + here + there,
+            "here": expected["here"] + here,
+            "there": expected["there"] + there,
+        }
+        rows = {row["queue"]: row["packets"] for row in host.probe.rows("queues")}
+        assert (rows.get(0, 0), rows.get(1, 0)) == (expected["here"], expected["there"]), knobs
+        assert host.probe.counters()["packets"] == expected["packets"]
+
+
+@pytest.mark.proves("tun_queues", "ledger.map_full")
+def test_full_tables(load: Load) -> None:
+    host = Rings(load("tun_queues", FUNCTIONS, queues=1))
+    host.offered(host.here)
+    for _ in range(4):
+        host.offered(host.there, hash=1 << 30)
+    host.probe.read()
+    assert host.probe.ledger() == {"map_full": 4}
