@@ -96,7 +96,7 @@ class Reader:
 
 @pytest.mark.proves(
     "link_rates",
-    "tables.links.{no_carrier,peer_down,carrier_lost,carrier_lost_to_peer,admin_down,lost_to_peer}",
+    "tables.links.{no_carrier,peer_down,carrier_lost,carrier_lost_to_peer,admin_down,lost_to_peer,lost_without_carrier}",
     "tables.links.{carrier_losses,carrier_changes}",
 )
 def test_what_is_sent_without_a_carrier_is_counted_and_the_peer_named(wire: Wire) -> None:
@@ -110,12 +110,16 @@ def test_what_is_sent_without_a_carrier_is_counted_and_the_peer_named(wire: Wire
             assert (gauges["peer_down"], gauges["carrier_lost"], gauges["carrier_lost_to_peer"]) == (1, 1, 1)
             assert (reader.gauges(wire.b, there)["admin_down"], reader.gauges(wire.b, there)["carrier_lost"]) == (1, 0)
             before = wire.a.statistics(here)["tx"]["dropped"]
-            counted = reader.total(wire.a, here, "lost_to_peer")
+            names = "lost_to_peer", "lost_without_carrier"
+            counted = [reader.total(wire.a, here, name) for name in names]
             send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME)
             dropped = wire.a.statistics(here)["tx"]["dropped"] - before
             reader.read()
             assert dropped in (0, SOME), "the kernel counts them or it does not"
-            assert reader.total(wire.a, here, "lost_to_peer") - counted == dropped
+            assert [reader.total(wire.a, here, name) - one for name, one in zip(names, counted, strict=True)] == [
+                dropped,
+                dropped,
+            ]
         finally:
             wire.b.ip("link", "set", there, "up")
             wire.lose(False)  # its neighbour went with the carrier
@@ -250,6 +254,7 @@ def received() -> int:
 
 
 @pytest.mark.proves("socket_groups", "tables.sockets.{inode,process,port,drops}", "modes.summary")
+@pytest.mark.proves("socket_groups", "tables.sockets.{protocol,address,waiting}")
 def test_the_idle_siblings_of_a_dropping_socket_are_seen() -> None:
     group = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -270,6 +275,9 @@ def test_the_idle_siblings_of_a_dropping_socket_are_seen() -> None:
             sender.sendto(b"x" * 700, ("127.0.0.1", port))
         moved = [row for row in source.read(make)[0].rows if row.labels["port"] == port]  # type: ignore[union-attr]
         assert len(moved) == 1
+        (full,) = moved
+        assert (full.labels["protocol"], full.labels["address"]) == ("udp", "127.0.0.1")
+        assert full.gauges["waiting"] == _waiting_bytes(full.labels["inode"]) > 0
         accepted = 100 - moved[0].counts["drops"].delta
         assert 0 < accepted < 100
         for one in group:
@@ -279,6 +287,13 @@ def test_the_idle_siblings_of_a_dropping_socket_are_seen() -> None:
         source.close()
         for one in (*group, sender):
             one.close()
+
+
+def _waiting_bytes(inode: frames.Label) -> int:
+    """What the kernel itself says of a UDP socket: tx_queue:rx_queue is the fifth column (net/ipv4/udp.c)."""
+    lines = (line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:])
+    (waiting,) = (int(words[4].partition(":")[2], 16) for words in lines if words[9] == str(inode))
+    return waiting
 
 
 def _drain(one: socket.socket) -> int:

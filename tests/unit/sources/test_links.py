@@ -53,11 +53,19 @@ def link_message(index: int, name: bytes, is_up: bool = True, carrier: bool = Tr
     return memoryview(head + attribute(3, name + b"\0") + attribute(33, bytes([carrier])) + b"".join(more))
 
 
-def qdisc_message(index: int, kind: str, options: bytes = b"", parent: int = 0xFFFFFFFF, drops: int = 0) -> memoryview:
+def qdisc_message(
+    index: int,
+    kind: str,
+    options: bytes = b"",
+    parent: int = 0xFFFFFFFF,
+    drops: int = 0,
+    queue: tuple[int, int, int, int] = (1, 2, 4, 5),
+) -> memoryview:
+    """``queue``: packets and bytes that wait, requeues and overlimits (struct gnet_stats_queue)."""
     head = struct.pack("=BxxxiIII", 0, index, 0x10000, parent, 0)
-    queue = attribute(3, struct.pack("=IIIII", 1, 2, drops, 4, 5))
+    told = attribute(3, struct.pack("=IIIII", queue[0], queue[1], drops, *queue[2:]))
     return memoryview(
-        head + attribute(1, kind.encode() + b"\0") + attribute(2 | 0x8000, options) + attribute(7 | 0x8000, queue)
+        head + attribute(1, kind.encode() + b"\0") + attribute(2 | 0x8000, options) + attribute(7 | 0x8000, told)
     )
 
 
@@ -212,6 +220,7 @@ class Kernel:
         self.told: list[tuple[int, memoryview]] = []
         self.lost_some = False
         self.kind = "kind{}"
+        self.queue = 1, 2, 4, 5
         self.devices = tmp_path / "dev"
         self.devices.write_text(DEVICES)
         kernel = self
@@ -232,7 +241,8 @@ class Kernel:
                 if kind == link_state.RTM_GETLINK:
                     kernel.fills += 1
                     return (link_message(index, name) for index, name in kernel.names.items())
-                return (qdisc_message(index, kernel.kind.format(index)) for index in kernel.names)
+                queue = kernel.queue
+                return (qdisc_message(index, kernel.kind.format(index), queue=queue) for index in kernel.names)
 
             def close(self) -> None: ...
 
@@ -335,6 +345,24 @@ def test_counters_are_counted_from_the_first_reading(kernel: Kernel, tmp_path: P
     assert list(second) == [("lo", "host")]
     counts = second["lo", "host"].counts
     assert (counts["rx_packets"].delta, counts["rx_bytes"].total) == (7, 500)
+    links.close()
+
+
+@pytest.mark.proves(
+    "link_rates", "tables.links.{backlog_packets,backlog_bytes,qdisc_requeues,qdisc_overlimits}", "modes.summary"
+)
+def test_each_figure_of_a_qdisc_is_its_own(kernel: Kernel, tmp_path: Path) -> None:
+    links, make = kernel.links(tmp_path), FrameMaker()
+    links.open()
+    kernel.name({7: b"eth0"})
+    links.read(make)
+    kernel.queue = 31, 47_000, 4 + 600, 5 + 8_000
+    found: list[Row] = []
+    while not found:  # qdiscs of a link that stands still are read again now and then
+        found = [row for (device, _), row in rows(links.read(make)).items() if device == "eth0"]
+    (row,) = found
+    assert (row.gauges["backlog_packets"], row.gauges["backlog_bytes"]) == (31, 47_000)
+    assert (row.counts["qdisc_requeues"].total, row.counts["qdisc_overlimits"].total) == (600, 8_000)
     links.close()
 
 

@@ -36,6 +36,7 @@ def test_every_counter_has_a_kind_and_words() -> None:
     assert all(text and len(text) < 90 for _, text in meanings().values())
 
 
+@pytest.mark.proves("protocol_counters", "tables.counters.{class,meaning}")
 def test_only_what_moved_is_shown_and_the_first_loss_counts(tmp_path: Path) -> None:
     net = tmp_path / "proc/net"
     net.mkdir(parents=True)
@@ -50,8 +51,14 @@ def test_only_what_moved_is_shown_and_the_first_loss_counts(tmp_path: Path) -> N
             source.open()
         *_, table = source.read(FrameMaker())
         assert isinstance(table, Table)
-        shown.append([(row.labels["counter"], row.labels["class"], row.counts["count"].delta) for row in table.rows])
-    assert shown == [[], [], [("UdpRcvbufErrors", "loss", 2)]]
+        names = "counter", "class", "meaning"
+        shown.append([(*(row.labels[one] for one in names), row.counts["count"].delta) for row in table.rows])
+    assert shown == [[], [], [("UdpRcvbufErrors", "loss", "UDP socket's receive buffer is full", 2)]]
+    (net / "snmp").write_text("Udp: RcvbufErrors NoPorts OutDatagrams\nUdp: 9 5 99\n")
+    *_, table = source.read(FrameMaker())
+    assert isinstance(table, Table)
+    (row,) = table.rows
+    assert (row.labels["class"], row.labels["meaning"]) == ("noise", "nobody listens on the UDP port")
     (net / "snmp").write_text("Udp: RcvbufErrors\n")
     with pytest.raises(SourceError, match="cannot read its layout"):
         source.read(FrameMaker())
