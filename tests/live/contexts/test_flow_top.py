@@ -27,6 +27,7 @@ WINDOW_SHIFT = 30
 """Weights are halved every 2^30 ns of the monotonic clock (the head of the probe's C)."""
 LISTED = 512
 """Flows that a CPU lists, as the manifest says."""
+FEW = 16
 LINK = 14
 
 
@@ -118,7 +119,6 @@ def test_a_row_is_never_too_high_and_says_how_low_it_may_be(load: Load) -> None:
         probe = load(PROBE)
         host = Top(probe)
         calls = [probe.prepare("sent", host.packet(flow, host.eth0), host.eth0) for flow in flows]
-        probe.memory.write()
         window = (time.monotonic_ns() >> WINDOW_SHIFT) + 1
         while time.monotonic_ns() >> WINDOW_SHIFT < window:
             pass
@@ -129,7 +129,7 @@ def test_a_row_is_never_too_high_and_says_how_low_it_may_be(load: Load) -> None:
     sent = Counter(flows[number].source for number in order)
     probe.read()
     rows = {row["source"]: row for row in probe.rows("flows")}
-    assert len(rows) == LISTED
+    assert LISTED - FEW <= len(rows) <= LISTED  # now and then one of the 64 sets has fewer flows than ways
     for source, row in rows.items():
         assert row["packets"] <= sent[source] <= row["packets"] + row["missed"]
     left = probe.row("cpus")
