@@ -194,10 +194,13 @@ def test_an_event_is_one_that_is_later_than_the_threshold(load: Load) -> None:
     probe = load(PROBE)
     late = Softirq(probe, NET_RX, 3, 0)  # in mode summary: of the figures alone
     probe.set("details", threshold_us=2000, events_per_s=1000)
-    Softirq(probe, NET_RX, 1, 0)
+    delayed = 0
+    while Softirq(probe, NET_RX, 1, 0).late[1] >= 2_000_000:
+        delayed += 1  # by the machine: nobody knows whether for longer than the threshold
     late = Softirq(probe, NET_TX, 3, 0)
     probe.read()
-    (event,) = probe.events()
+    *others, event = probe.events()
+    assert len(others) <= delayed
     assert lies(event["late_ns"], late.late) and lies(event["mono_ns"], late.entered)
     assert (event["cpu"], event["softirq"], event["pid"]) == (0, "NET_TX", os.getpid())
     assert event["process"] == Path("/proc/self/comm").read_text().strip()
