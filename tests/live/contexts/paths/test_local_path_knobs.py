@@ -109,7 +109,6 @@ def test_rows_and_events_keep_their_bounds(load: Load) -> None:
     host = Stack(probe)
     skb = host.come(Flow(), "eth0")
     calls = [probe.prepare("receive", skb), probe.prepare("ready", host.sock(UDP))]
-    probe.memory.write()
     cpus = len(possible_cpus())
     probe.set("details", events_per_s=100 * cpus)  # a quarter of a second's worth at once: 25 on this CPU
     began = time.monotonic_ns()

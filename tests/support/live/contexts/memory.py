@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import mmap
 import os
 import struct
 import sys
@@ -16,6 +17,8 @@ from netconsole_collector.types.btf import ENUM, ENUM64, STRUCT, UNION, Btf
 SIZE = 1 << 20
 _PROG_TEST_RUN = 10
 _ALIGNED = 64
+_MAPPABLE = 1 << 10
+"""BPF_F_MMAPABLE (5.5): what is written here is there at once."""
 _LOAD_64, _MAP_VALUE = 0x18, 2
 """BPF_LD | BPF_IMM | BPF_DW, and BPF_PSEUDO_MAP_VALUE: the address of what an array holds (uapi/linux/bpf.h)."""
 _STORE_64, _MOVE_64, _EXIT = 0x7B, 0xB7, 0x95
@@ -120,13 +123,11 @@ class KernelMemory:
     """A megabyte that programs read as the kernel's. Objects stay where they are until it is closed."""
 
     def __init__(self) -> None:
-        array = bpf_maps.MapInfo(bpf_maps.MAP_ARRAY, 0, 4, SIZE, 1, 0, "made_up")
+        array = bpf_maps.MapInfo(bpf_maps.MAP_ARRAY, 0, 4, SIZE, 1, _MAPPABLE, "made_up")
         self._fd = bpf_maps.create_map(array)
-        self._map = bpf_maps.Map(self._fd)
-        self._bytes = bytearray(SIZE)
+        self._bytes = mmap.mmap(self._fd, SIZE)
         self._used = _ALIGNED  # no object lies at its beginning
         self._base = address_of(self._fd)
-        self._is_changed = True
 
     def keep(self, content: bytes) -> int:
         """Puts them somewhere; the address."""
@@ -134,7 +135,6 @@ class KernelMemory:
         self._used += (len(content) + _ALIGNED - 1) // _ALIGNED * _ALIGNED
         assert self._used <= SIZE, "made up too much"
         self._bytes[at : at + len(content)] = content
-        self._is_changed = True
         return self._base + at
 
     def make(self, name: str, members: Members, room: int = 0) -> int:
@@ -151,13 +151,11 @@ class KernelMemory:
             assert len(raw) <= size, path
             at = address - self._base + offset
             self._bytes[at : at + size] = raw.ljust(size, b"\0")
-        self._is_changed = True
 
     def put(self, address: int, content: bytes) -> None:
         """Bytes into an object that is there."""
         at = address - self._base
         self._bytes[at : at + len(content)] = content
-        self._is_changed = True
 
     def pointers(self, name: str, address: int, *paths: str) -> list[int]:
         """What members of a structure hold that is there."""
@@ -169,11 +167,6 @@ class KernelMemory:
         at = address - self._base
         return bytes(self._bytes[at : at + size_of(name)])
 
-    def write(self) -> None:
-        """Into the kernel, if something has changed."""
-        if self._is_changed:
-            self._map.set(bytes(4), bytes(self._bytes))
-            self._is_changed = False
-
     def close(self) -> None:
+        self._bytes.close()
         os.close(self._fd)

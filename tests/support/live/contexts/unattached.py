@@ -131,7 +131,6 @@ class UnattachedProbe:
 
     def prepare(self, program: str, *arguments: int) -> Callable[[], int]:
         """The same as a call, which is quicker where there are many."""
-        self.memory.write()
         return prepared(self._fds[program], *arguments)
 
     def read(self) -> None:
