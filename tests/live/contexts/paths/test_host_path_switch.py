@@ -246,3 +246,37 @@ def other_packet(host: Switch, skb: int) -> tuple[int, bytes]:
     packet = bytearray(FLOW6.packet())
     packet[3], packet[48] = 77, 77
     return data + 14, bytes(packet)
+
+
+OTHERS6 = (
+    Flow("2001:db8:0:1::1", FLOW6.target, 5, 6),
+    Flow("2001:db8::9", FLOW6.target, 5, 6),
+    Flow(FLOW6.source, "2001:db8:0:1::2", 5, 6),
+    Flow(FLOW6.source, "2001:db8::9", 5, 6),
+    Flow(FLOW6.source, FLOW6.target, 9, 6),
+    Flow(FLOW6.source, FLOW6.target, 5, 9),
+)
+OTHERS4 = (Flow(target="192.0.2.9"), Flow(target_port=9), Flow(source="192.0.9.1"), Flow(source_port=2))
+
+
+@pytest.mark.proves("host_path", "counters.{asked,returned}", "events.slow.{actions_ns,devices_ns,qdisc_ns}")
+@pytest.mark.parametrize(("flow", "others"), [(Flow(), OTHERS4), (FLOW6, OTHERS6)])
+def test_an_answer_is_that_of_the_same_flow_and_begins_anew(load: Load, flow: Flow, others: tuple[Flow, ...]) -> None:
+    """A packet was queued to another port before user space was asked for a sample of it."""
+    host = loaded(load, AS_TRACEPOINTS)
+    skb, _ = host.received(flow)
+    host.acted(skb)
+    host.ran("queue", skb)
+    host.asked(skb, FOR_USER_SPACE)
+    for other in others:
+        host.acted(host.from_user_space(other))
+    assert host.counted("asked", "returned") == [1, 0]
+    back = host.from_user_space(flow)
+    answered = host.acted(back)
+    wait(1)
+    queued, sent = host.left(back)
+    host.probe.read()
+    (event,) = host.probe.events()
+    assert lies(event["actions_ns"], elapsed(answered, queued)) and event["devices_ns"] == 0
+    assert lies(event["qdisc_ns"], elapsed(queued, sent))
+    assert host.counted("asked", "returned", "crossed") == [1, 1, 1]
