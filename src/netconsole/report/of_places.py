@@ -9,6 +9,7 @@ from netconsole.compare.document import Comparison
 from netconsole.findings.places_of_snapshot import places_of
 from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Heading, Note, ReportBlock, TextTable
+from netconsole.snapshot.balance import balance_sums
 from netconsole.snapshot.document import Snapshot
 
 MAX_PLACES = 30
@@ -42,10 +43,16 @@ def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:
     rows = snapshot.balance or []
     if not rows:
         return
-    lost, unexplained = sum(one.dropped for one in rows), sum(one.unexplained for one in rows)
+    sums = balance_sums(rows)
     yield Heading("Balance")
-    seen = figure.number(100.0 * (lost - unexplained) / lost) if lost else figure.UNKNOWN
-    yield Note(f"Probes saw {seen} % of the {figure.count(lost)} packets that the kernel itself counts as lost.")
+    if sums.lost:
+        seen, lost = figure.number(sums.seen_pct), figure.count(sums.lost)
+        yield Note(f"Probes saw {seen} % of the {lost} packets that the kernel itself counts as lost.")
+    if sums.hidden:
+        yield Note(
+            f"The kernel counts {figure.count(sums.hidden)} lost packets more. The filter by {', '.join(sums.filters)} "
+            "may hide them from kernel_drops: measure without it to see them."
+        )
     table = [
         [
             one.stage,
@@ -53,7 +60,7 @@ def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:
             figure.count(one.entered),
             figure.count(one.left),
             figure.count(one.dropped),
-            figure.count(one.unexplained),
+            f"{figure.count(one.unexplained)}{' (filter)' if one.hidden_by else ''}",
             figure.number(one.coverage_pct),
         ]
         for one in rows[:MAX_PLACES]

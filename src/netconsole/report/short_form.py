@@ -23,8 +23,11 @@ from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Note, ReportBlock, SummaryLine, SummaryLines
 from netconsole.snapshot.document import MEASURED, Snapshot, number, seconds
 from netconsole.telemetry.ledger import LEDGER_COUNTS
+from netconsole.telemetry.words import budget_word
 
-OVER = "! over"
+OVER = budget_word("over")
+CANNOT_MEASURE = "; it cannot measure "
+"""Between the reason of the collector and what the probe would measure."""
 MAX_STANDING_OUT, MAX_COMPARED = 9, 3
 """Lines of the short form that say what stands out, and where a comparison is told as well."""
 MAX_OVER, MAX_GAPS, MAX_NAMES = 3, 3, 8
@@ -77,7 +80,9 @@ def gaps(snapshot: Snapshot) -> list[SummaryLine]:
     by_why: dict[tuple[str, str], list[str]] = {}
     for name, probe in snapshot.probes.items():
         if probe.status != "attached":
-            by_why.setdefault((probe.status, probe.why or "no reason given"), []).append(name)
+            # What each of them would measure differs. The table below has it; the reason is one.
+            why = (probe.why or "no reason given").partition(CANNOT_MEASURE)[0]
+            by_why.setdefault((probe.status, why), []).append(name)
     lines = [
         SummaryLine("?", f"{', '.join(names[:MAX_NAMES])}{' …' if len(names) > MAX_NAMES else ''}: {status}: {why}")
         for (status, why), names in sorted(by_why.items(), key=lambda one: -len(one[1]))

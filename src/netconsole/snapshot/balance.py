@@ -1,18 +1,21 @@
 """Holds what the probes saw lost against counters that the kernel keeps by itself, stage by stage.
 
-A loss that the kernel counts and no probe saw is unexplained: a probe is missing, blind or filtered. Both sides are
+A loss that the kernel counts and no probe saw is unexplained: a probe is missing or blind. The kernel counts all
+packets, so a filter of kernel_drops hides some, too: rows that it concerns name it in ``hidden_by``. Both sides are
 read within one interval, not in the same moment, so a loss that still goes on may be off by what one interval has.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from netconsole.probes.knobs import FILTERS
 from netconsole.snapshot.document import BalanceData, ProbeData
+from netconsole.telemetry.state import State
 
 StagePlace: TypeAlias = tuple[str | None, str | None]
 """Device and network namespace; None: the stage has no such thing."""
@@ -41,6 +44,7 @@ class Stage(NamedTuple):
     """Values of the same row: packets that came in and went out there."""
 
 
+SEEN_BY: Final = "kernel_drops"
 UDP_COUNTERS: Final = ("UdpRcvbufErrors", "UdpMemErrors", "Udp6RcvbufErrors", "Udp6MemErrors")
 QDISC_REASONS: Final = (
     "QDISC_DROP",
@@ -82,18 +86,55 @@ STAGES: Final = (
 )  # fmt: skip
 
 
-def balance(probes: Mapping[str, ProbeData]) -> list[BalanceData]:
+class BalanceSums(NamedTuple):
+    """Packets of all rows. ``hidden``: not seen, and a filter may be why.
+
+    ``lost`` and ``unexplained`` are without what is hidden.
+    """
+
+    lost: int
+    unexplained: int
+    hidden: int
+    filters: tuple[str, ...]
+
+    @property
+    def seen_pct(self) -> float | None:
+        """Share of ``lost`` that probes saw; None where nothing was lost."""
+        return 100.0 * (self.lost - self.unexplained) / self.lost if self.lost else None
+
+
+def balance_sums(rows: Sequence[BalanceData]) -> BalanceSums:
+    """What the title of a balance says."""
+    hidden = sum(row.unexplained for row in rows if row.hidden_by)
+    lost, unexplained = sum(row.dropped for row in rows), sum(row.unexplained for row in rows)
+    filters = tuple(dict.fromkeys(name for row in rows for name in row.hidden_by))
+    return BalanceSums(lost - hidden, unexplained - hidden, hidden, filters)
+
+
+def filters_of(state: State) -> tuple[str, ...]:
+    """The filters that are set for kernel_drops, as ``netns``."""
+    drops = state.probes.get(SEEN_BY)
+    return tuple(name for name in FILTERS if drops.knobs.get(name)) if drops is not None and drops.knobs else ()
+
+
+def balance(probes: Mapping[str, ProbeData], filters: Sequence[str] = ()) -> list[BalanceData]:
     """The balance of a snapshot. Where kernel_drops counts without rows (mode counters), nothing can be said."""
-    drops = probes.get("kernel_drops")
+    drops = probes.get(SEEN_BY)
     if drops is not None and drops.mode == "counters":
         return []
-    return balance_of(lambda probe, table: _rows(probes, probe, table))
+    return balance_of(lambda probe, table: _rows(probes, probe, table), filters)
 
 
-def balance_of(rows: RowsOf) -> list[BalanceData]:
-    """A row for each place of a stage where the kernel counted a loss, the largest unexplained loss first."""
+def balance_of(rows: RowsOf, filters: Sequence[str] = ()) -> list[BalanceData]:
+    """A row for each place of a stage where the kernel counted a loss, the largest unexplained loss first.
+
+    ``filters`` are those that are set for kernel_drops.
+    """
     found = [row for stage in STAGES for row in _stage(stage, rows)]
     _explain_refused(found, rows)
+    if filters:
+        seen = {label: {row.get(label) for row in rows(SEEN_BY, "drops")} for label in PLACE}
+        found = [msgspec.structs.replace(row, hidden_by=_hiding(row, filters, seen)) for row in found]
     return sorted(found, key=lambda row: (-row.unexplained, -row.dropped))
 
 
@@ -101,7 +142,7 @@ def _stage(stage: Stage, rows: RowsOf) -> Iterable[BalanceData]:
     counted = [
         row for row in rows(stage.probe, stage.table) if not stage.counters or row.get("counter") in stage.counters
     ]
-    seen = _sums((_place(stage, row), row.get("count")) for row in rows("kernel_drops", "drops") if _is_of(stage, row))
+    seen = _sums((_place(stage, row), row.get("count")) for row in rows(SEEN_BY, "drops") if _is_of(stage, row))
     entered = _sums((_place(stage, row), row.get(stage.entered)) for row in counted)
     left = _sums((_place(stage, row), row.get(stage.left)) for row in counted)
     for place, dropped in _sums((_place(stage, row), row.get(stage.value)) for row in counted).items():
@@ -123,7 +164,7 @@ def _explain_refused(found: list[BalanceData], rows: RowsOf) -> None:
     """What an end of a pair refused was seen at the one that sent it. It explains as much of one that received."""
     refused = _sums(
         ((row.get("device"), row.get("netns")), row.get("count"))
-        for row in rows("kernel_drops", "drops")
+        for row in rows(SEEN_BY, "drops")
         if row.get("location") in FORWARDED
     )
     for sender, count in sorted(refused.items(), key=lambda item: -item[1]):
@@ -138,6 +179,14 @@ def _explain_refused(found: list[BalanceData], rows: RowsOf) -> None:
             rest = max(0, row.unexplained - count)
             coverage = round(100.0 * (row.dropped - rest) / row.dropped, 3)
             found[number] = msgspec.structs.replace(row, unexplained=rest, coverage_pct=coverage)
+
+
+def _hiding(row: BalanceData, filters: Sequence[str], seen: Mapping[str, set[Any]]) -> list[str]:
+    """The filters that may hide packets of this row: not one that lets rows of its own device or namespace through."""
+    if not row.unexplained:
+        return []
+    own = {"device": row.device, "netns": row.netns}
+    return [name for name in filters if own.get(name) is None or own[name] not in seen[name]]
 
 
 def _is_of(stage: Stage, row: Mapping[str, Any]) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from netconsole.snapshot.balance import STAGES, balance_of
+from netconsole.snapshot.balance import SEEN_BY, STAGES, balance_of, filters_of
 from netconsole.snapshot.document import BalanceData
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
 
-SEEN_BY = "kernel_drops"
 _COUNTED = {
     (SEEN_BY, "drops", "count"),
     *((one.probe, one.table, value) for one in STAGES for value in (one.value, one.entered, one.left) if value),
@@ -44,7 +43,7 @@ class BalanceWatch:
         drops = state.probes.get(SEEN_BY)
         if drops is not None and drops.mode == "counters":
             return []
-        return balance_of(lambda probe, table: _rows(state, probe, table, self._start))
+        return balance_of(lambda probe, table: _rows(state, probe, table, self._start), filters_of(state))
 
 
 def _totals(state: State) -> _Totals:

@@ -17,7 +17,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import Polarity
 from netconsole.profile.profile import Profile
 from netconsole.session.protocol import LineState
-from netconsole.snapshot.balance import balance
+from netconsole.snapshot.balance import balance, filters_of
 from netconsole.snapshot.document import (
     SCHEMA,
     ColumnData,
@@ -133,7 +133,7 @@ def build(
         note=note,
         probes=probes,
         incidents=None if incidents is None else [_timed(one, wall_ns) for one in incidents],
-        balance=balance(probes),
+        balance=balance(probes, filters_of(state)),
         cost=_cost(state, probes, since, duration_ns),
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),

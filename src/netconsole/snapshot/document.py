@@ -178,6 +178,8 @@ class BalanceData(msgspec.Struct, frozen=True, rename={"entered": "in", "left": 
     dropped: int = 0
     unexplained: int = 0
     coverage_pct: float | None = None
+    hidden_by: list[str] = []
+    """Filters of kernel_drops, as ``netns``. What is unexplained here may only be outside of them."""
 
 
 class DropPlaceData(msgspec.Struct, frozen=True):

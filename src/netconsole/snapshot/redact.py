@@ -37,7 +37,7 @@ _DEVICE_FACTS = ("master", "bridge", "tap")
 """Properties whose value is the name of a device."""
 _FIXED = frozenset({
     "schema", "level", "kind", "role", "by", "word", "verdict", "cause", "unit", "probe", "name", "stage",
-    "probes", "began", "ended", "not_measured_since", "created",
+    "probes", "hidden_by", "began", "ended", "not_measured_since", "created",
 })  # fmt: skip
 """Keys of incidents, of the governor's actions, of balances, places and pings whose values are words of netconsole. Not
 ``action``: that of an escalation has the device and the addresses to which it narrowed."""

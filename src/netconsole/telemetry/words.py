@@ -1,4 +1,4 @@
-"""The one table of words for states: what a level means, and how the state of a probe is written everywhere."""
+"""The one table of words for states: what a level means, and how each state is written everywhere."""
 
 from __future__ import annotations
 
@@ -25,11 +25,26 @@ PROBE_STATES: Mapping[ProbeStatus, tuple[str, str]] = MappingProxyType(
     }
 )
 """The level of each state of a probe, and its word. Without a level it is on its way."""
+BUDGET_LEVELS: Mapping[str, str] = MappingProxyType(
+    {"ok": "ok", "near": "!", "over": "!", "no budget": "off", "no limit": "off", "starting": "off", "?": "?"}
+)
+"""The level of each word for a cost and its limit. Findings of the budget have the same."""
+LIVE, PAUSED, ENDED = "LIVE", "PAUSED", "ENDED"
+LINE_LOST, COLLECTOR_LOST = "!! LINE LOST", "!! COLLECTOR LOST"
+"""What a screen shows: figures of now, those of the moment of a pause, or the last ones."""
+GOOD, UNKNOWN, IDLE = ("ok", "ok"), ("?", "unknown"), ("off", "idle")
+"""A row at which nothing is wrong: something passes, nobody knows whether, nothing passes."""
 
 
 def said(level: str, word: str) -> str:
     """A state as people read it: ``!! failed``, ``ok``. The level is left out where the word says it already."""
     return word if level in ("", "ok", "off") else f"{level} {word}"
+
+
+def budget_word(word: str) -> str:
+    """A word for a cost and its limit, as people read it: ``! over``."""
+    level = BUDGET_LEVELS[word]
+    return word if word == level else said(level, word)
 
 
 def probe_state(status: str) -> str:

@@ -26,6 +26,7 @@ from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
+from netconsole.tui import startable
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.overview.header import Pause
 from netconsole.tui.recordings import Recordings
@@ -136,9 +137,12 @@ class WatchedHost:
         return names | own
 
     def startable(self) -> list[str]:
-        """Probes that are not in the session, if they can be started."""
+        """Probes that are not in the session, if they can be started and may run on this host."""
+        if self.enforcer is None:
+            return []
+        is_far = self.session.connection().line is not None
         with self.session.view() as state:
-            return [] if self.enforcer is None else [name for name in self.manifests if name not in state.probes]
+            return startable.startable(state, self.manifests, is_far)
 
     def pinnable(self, probe: str | None) -> str | None:
         """The probe that ``u`` acts on: this one, else the one that was lowered last. None where none is governed."""

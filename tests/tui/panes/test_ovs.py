@@ -155,7 +155,7 @@ def test_the_hit_ratio_is_never_rounded_up_to_all() -> None:
 def test_an_idle_switch_has_an_unknown_hit_ratio() -> None:
     scene = scene_of(made.datapath(made.attached(FLOWS), hits=0, misses=0))
     first = texts(ovs.health_rows(scene))[0]
-    assert (first["hit"], first["state"]) == ("–", "quiet")
+    assert (first["hit"], first["state"]) == ("–", "idle")
 
 
 def test_causes_are_flows_with_their_share() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.snapshot.balance import balance
+from netconsole.snapshot.balance import balance, balance_sums
 from netconsole.snapshot.document import ProbeData
 
 
@@ -151,3 +151,16 @@ def test_a_coverage_has_three_digits_and_the_largest_gap_comes_first() -> None:
         ("b", 2, 97.778),
         ("a", 2, 33.333),
     ]
+
+
+def test_what_a_filter_hides_is_told_apart_from_what_nobody_explains() -> None:
+    seen = probe("drops", {"reason": "SOCKET_RCVBUFF", "netns": "blue", "protocol": "UDP", "count": 30})
+    found = balance({**COUNTED, "kernel_drops": seen}, ("netns",))
+    assert [(row.stage, row.unexplained, row.hidden_by) for row in found] == [
+        ("qdisc", 300, ["netns"]),
+        ("backlog", 12, ["netns"]),
+        ("udp-socket", 10, []),
+    ]
+    sums = balance_sums(found)
+    assert (sums.lost, sums.unexplained, sums.hidden, sums.filters, sums.seen_pct) == (40, 10, 312, ("netns",), 75.0)
+    assert not any(row.hidden_by for row in balance({**COUNTED, "kernel_drops": SEEN}, ("netns", "port")))

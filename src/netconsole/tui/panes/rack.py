@@ -13,6 +13,7 @@ from netconsole.findings.incident import Incident, told, urgency
 from netconsole.findings.match import RANK, Level
 from netconsole.run.cost_here import CostHere
 from netconsole.run.rack import RackPhase
+from netconsole.telemetry.words import COLLECTOR_LOST, ENDED, LINE_LOST, LIVE
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.overview import header, stands_out
 from netconsole.tui.scene.scene import Scene, Subject
@@ -26,7 +27,7 @@ DROPS_PROBE, DROPS = "kernel_drops", "drops"
 HOSTS = (
     TableColumn("level", "", 2),
     TableColumn("host", "host", 14, grow=2, most=34),
-    TableColumn("state", "line", 12),
+    TableColumn("state", "line", 12, grow=1, most=17),
     TableColumn("worst", "worst", 20, grow=8),
     TableColumn("drops", "drops/s", 7, right=True),
     TableColumn("cost", "cost", 6, right=True),
@@ -196,14 +197,14 @@ def _level(there: Standing) -> Level | Literal[""]:
 def _state(scene: Scene) -> tuple[str, Tone]:
     connection = scene.connection
     if connection.phase == "lost":
-        return ("!! LINE LOST" if connection.line is not None else "!! LOST"), "act"
+        return (LINE_LOST if connection.line is not None else COLLECTOR_LOST), "act"
     if connection.phase == "starting":
         return "starting…", "look"
     if connection.phase == "ended":
-        return "ended", "look"
+        return ENDED, "look"
     line = connection.line
     away = "" if line is None or line.round_trip_s is None else f" {figure.duration(line.round_trip_s * 1e9)}"
-    return f"LIVE{away}", "ok"
+    return f"{LIVE}{away}", "ok"
 
 
 def _incident(one: Incident, host: str) -> TableRow:

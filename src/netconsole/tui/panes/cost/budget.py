@@ -16,24 +16,17 @@ from netconsole.budget.spending import (
     worst,
 )
 from netconsole.telemetry.ledger import LEDGER_COUNTS
+from netconsole.telemetry.words import BUDGET_LEVELS, budget_word
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
-from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Piece
 
 STARTING_INTERVALS = 5
 """Starting up is dear: it is not held against the budget."""
 
-TONES: dict[str, Tone] = {
-    "ok": "ok",
-    "near": "look",
-    "over": "act",
-    "no budget": "dim",
-    "no limit": "dim",
-    "starting": "dim",
-    "?": "unknown",
-}
+TONES: dict[str, Tone] = {word: LEVEL_TONES[level] for word, level in BUDGET_LEVELS.items()}
 _TITLES: dict[Limit, str] = {
     "kernel_cpu_pct": "in kernel",
     "ns_per_packet": "per packet",
@@ -61,20 +54,24 @@ def verdict(scene: Scene) -> str:
 def headline(scene: Scene) -> list[Piece]:
     """The total in words: ``cost 1.3 % of a core · 58 MB · ok``."""
     word = verdict(scene)
-    return [("cost ", "dim"), (f"{total_cpu(scene)} of a core · {_memory(scene)} · ", ""), (word, TONES[word])]
+    return [
+        ("cost ", "dim"),
+        (f"{total_cpu(scene)} of a core · {_memory(scene)} · ", ""),
+        (budget_word(word), TONES[word]),
+    ]
 
 
 def short_headline(scene: Scene) -> list[Piece]:
     """The same for narrow terminals: ``1.3 % 58 MB ok``."""
     word = verdict(scene)
-    said = [] if word == "no budget" else [(f" {word}", TONES[word])]
+    said = [] if word == "no budget" else [(f" {budget_word(word)}", TONES[word])]
     return [(f"{total_cpu(scene)} {_memory(scene)}", ""), *said]
 
 
 def shortest_headline(scene: Scene) -> list[Piece]:
     """What is left where not even that fits: ``1.3 % ok``."""
     word = verdict(scene)
-    return [(f"{total_cpu(scene)} ", ""), (word, TONES[word])]
+    return [(f"{total_cpu(scene)} ", ""), (budget_word(word), TONES[word])]
 
 
 def strip(scene: Scene) -> list[list[Piece]]:
@@ -149,7 +146,7 @@ def _row(scene: Scene, one: Spending, note: str) -> TableRow:
             "what": Cell(_TITLES[one.name], one.name),
             "now": Cell(now, one.measured),
             "limit": Cell(_figure(one, one.limit) if one.limit is not None else "–", one.limit),
-            "word": Cell(word, word, TONES[word]),
+            "word": Cell(budget_word(word), word, TONES[word]),
             "note": Cell(note, None, "dim"),
         },
     )
@@ -185,6 +182,7 @@ def _group(scene: Scene, one: Spending) -> list[Piece]:
     if one.limit is None:
         return [*pieces, (unit, "")]
     word = "starting" if _is_starting(scene) else one.word
+    # The word alone: the headline has its level, and the line has no room to say it of each cost.
     said: list[Piece] = [] if word == "starting" else [(f" {word}", TONES[word])]
     return [*pieces, (f" of {_digits(one, one.limit)}{unit}", "dim"), *said]
 

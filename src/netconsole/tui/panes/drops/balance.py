@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netconsole.base import figure
 from netconsole.findings.match import Level
-from netconsole.snapshot.balance_watch import SEEN_BY
+from netconsole.snapshot.balance import SEEN_BY, balance_sums
 from netconsole.snapshot.document import BalanceData
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene
@@ -39,7 +39,8 @@ def _table(rows: list[BalanceData]) -> list[TableRow]:
 
 
 def _cells(row: BalanceData) -> dict[str, Cell]:
-    level: Level = "ok" if (row.coverage_pct or 0.0) >= CLOSED_PCT else "!"
+    level: Level = "ok" if (row.coverage_pct or 0.0) >= CLOSED_PCT else "?" if row.hidden_by else "!"
+    unexplained = "filtered" if row.hidden_by else figure.count(row.unexplained)
     device = figure.safe(row.device, 40) if row.device else "all CPUs" if row.stage == "backlog" else ""
     netns = "" if row.netns in (None, "", "host") else f"netns {figure.safe(row.netns, 40)}"
     place = f"{device} ({netns})" if device and netns else device or netns or "host"
@@ -50,16 +51,19 @@ def _cells(row: BalanceData) -> dict[str, Cell]:
         "entered": Cell(figure.number(row.entered), row.entered),
         "left": Cell(figure.number(row.left), row.left),
         "dropped": Cell(figure.count(row.dropped), row.dropped),
-        "unexplained": Cell(figure.count(row.unexplained), row.unexplained),
+        "unexplained": Cell(unexplained, row.unexplained),
         "coverage": Cell(figure.number(row.coverage_pct), row.coverage_pct),
     }
 
 
 def _title(rows: list[BalanceData]) -> str:
-    lost, open_ = sum(row.dropped for row in rows), sum(row.unexplained for row in rows)
-    if not lost:
-        return "Balance"
-    return f"Balance · probes saw {figure.number(100.0 * (lost - open_) / lost)} % of what the kernel counts as lost"
+    sums = balance_sums(rows)
+    said = "Balance"
+    if sums.lost:
+        said += f" · probes saw {figure.number(sums.seen_pct)} % of what the kernel counts as lost"
+    if sums.hidden:
+        said += f" · the filter by {', '.join(sums.filters)} hides {figure.count(sums.hidden)}"
+    return said
 
 
 def _note(scene: Scene) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 from netconsole.base import figure
 from netconsole.recording.replay_session import Position
 from netconsole.telemetry.frames import Host
+from netconsole.telemetry.words import COLLECTOR_LOST, ENDED, LINE_LOST, LIVE, PAUSED
 from netconsole.tui import actions
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.scene.scene import Scene
@@ -118,16 +119,15 @@ def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece
     paused = f"{max(0, int(now_s - pause.since_s))} s"
     if connection.phase == "lost":
         again = "" if connection.retry_in_s is None else f", again in {math.ceil(connection.retry_in_s)} s"
-        what = "COLLECTOR" if connection.line is None else "LINE"
-        return [(f"!! {what} LOST{again}", "act"), _JOINT]
+        return [(f"{COLLECTOR_LOST if connection.line is None else LINE_LOST}{again}", "act"), _JOINT]
     if connection.phase == "ended" and kind == "live":
-        return [("ENDED", "look"), _JOINT]
+        return [(ENDED, "look"), _JOINT]
     if pause.step == "screen":
-        return [(f"PAUSED {paused}", "look"), _JOINT]
+        return [(f"{PAUSED} {paused}", "look"), _JOINT]
     elapsed = figure.elapsed(scene.state.elapsed_s)
     if pause.step == "order":
         return [(f"ORDER HELD {paused}", "look"), (f" {elapsed}", ""), _JOINT]
-    return [("LIVE" if kind == "live" else kind.upper(), "ok"), (f" {elapsed}", ""), _JOINT]
+    return [(LIVE if kind == "live" else kind.upper(), "ok"), (f" {elapsed}", ""), _JOINT]
 
 
 def _recorded(place: Position) -> list[Piece]:
@@ -168,7 +168,7 @@ def replay_line(place: Position, width: int) -> Line:
     else:
         pairs = (("p", "pause"), (", .", "step"), ("[ ]", "10 s"), ("- +", "speed"), ("t", "time"), ("m", "mark"))
         keys = [piece for key, word in pairs for piece in ((key, "key"), (f" {word}  ", "dim"))]
-    word = "END" if place.at_end else "PLAYING" if place.playing else "PAUSED"
+    word = "END" if place.at_end else "PLAYING" if place.playing else PAUSED
     tone: Tone = "ok" if word == "PLAYING" else "look"
     length = f"{figure.elapsed(place.length_s)}{' (cut)' if place.cut else ''}"
     left: list[Piece] = [(f" {word} ×{place.speed:g} ", tone), (f"{figure.elapsed(place.at_s)} of {length} ", "")]

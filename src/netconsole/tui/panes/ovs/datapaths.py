@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, row_key
-from netconsole.telemetry.words import URGENCY
+from netconsole.telemetry.words import GOOD, IDLE, UNKNOWN, URGENCY
 from netconsole.tui.scene.scene import Scene
 
 FLOWS, UPCALLS, DROPS = "ovs_flows", "ovs_upcalls", "ovs_drops"
@@ -117,7 +117,7 @@ def port_verdict(port: Port) -> tuple[str, str]:
         return "!!", LOST.get(error, f"lost: {error}")
     rates = [row.per_s(name) for name in ("upcalls", "failed", "unanswered")]
     if any(rate is None for rate in rates):
-        return "?", "unknown"
+        return UNKNOWN
     asked, failed, unanswered = rates
     if failed:
         return "!!", "loses upcalls"
@@ -125,7 +125,7 @@ def port_verdict(port: Port) -> tuple[str, str]:
         return "!!", "no answer"
     if port.latency is not None and (port.latency.percentile(99.0, "delta") or 0.0) > SLOW_ANSWER_NS:
         return "!", "slow answers"
-    return ("ok", "ok") if asked else ("off", "quiet")
+    return GOOD if asked else IDLE
 
 
 def verdict(datapath: Datapath) -> tuple[str, str]:
@@ -139,7 +139,7 @@ def verdict(datapath: Datapath) -> tuple[str, str]:
     if judged and judged[0][0] in ("!!", "!"):
         return judged[0]
     if row is None:
-        return judged[0] if judged else ("?", "unknown")
+        return judged[0] if judged else UNKNOWN
     if row.per_s("lost"):
         return "!!", "loses upcalls"
     if (gauges.get("limit_used_pct") or 0.0) > FULL_PCT:
@@ -148,8 +148,8 @@ def verdict(datapath: Datapath) -> tuple[str, str]:
         return "!", "slow dumps"
     looked_up = [row.per_s("hits"), row.per_s("misses")]
     if any(rate is None for rate in looked_up):
-        return "?", "unknown"
-    return ("ok", "ok") if any(looked_up) else ("off", "quiet")
+        return UNKNOWN
+    return GOOD if any(looked_up) else IDLE
 
 
 def hit_pct(row: RowState) -> float | None:

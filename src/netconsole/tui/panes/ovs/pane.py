@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from netconsole.base import figure
 from netconsole.telemetry.tables import HistogramState, RowState
-from netconsole.telemetry.words import URGENCY, said
+from netconsole.telemetry.words import UNKNOWN, URGENCY, said
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.panes.common.flow_text import flow_text
@@ -289,7 +289,7 @@ def _vswitchd_row(row: RowState) -> TableRow:
     """ovs-vswitchd has no lookups and no flows of its own: those cells stay empty."""
     gauges = row.gauges
     silent, answer_ms = gauges.get("silent"), gauges.get("answer_ms")
-    state = ("!!", "no answer") if silent else ("?", "unknown") if silent is None else ("ok", "answers")
+    state = ("!!", "no answer") if silent else UNKNOWN if silent is None else ("ok", "answers")
     words = f"answers in {figure.duration(answer_ms, 'ms')}" if state[0] == "ok" and answer_ms is not None else state[1]
     cells = {column.name: Cell("") for column in HEALTH_COLUMNS}
     handlers = gauges.get("handlers")

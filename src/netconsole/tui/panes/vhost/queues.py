@@ -9,7 +9,7 @@ from typing import TypeAlias
 from netconsole.findings.past import is_later
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
-from netconsole.telemetry.words import URGENCY
+from netconsole.telemetry.words import GOOD, IDLE, UNKNOWN, URGENCY
 from netconsole.tui.scene.scene import Scene, Subject
 
 VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
@@ -159,8 +159,8 @@ def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
         return "!", "late worker"
     known = [one.per_s("packets") for one in (queue.to_guest, queue.from_guest, queue.ring) if one is not None]
     if not known or any(rate is None for rate in known):
-        return "?", "unknown"
-    return ("ok", "ok") if any(known) else ("off", "idle")
+        return UNKNOWN
+    return GOOD if any(known) else IDLE
 
 
 def why_not_run(scene: Scene, vm: Label) -> str:

@@ -1,0 +1,48 @@
+"""Which probes a session could start on its host: what is known not to run there is not offered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from netconsole.probes.manifest import Manifest
+from netconsole.telemetry.state import State
+from netconsole_collector.kernel import attach, modules
+
+_OF_EVERY_PROGRAM = ("privileges", "bcc")
+"""What the host must be able to do for any BPF probe."""
+_NOT_LOADED = "{} is not loaded"
+"""How the collector begins to say that a probe's kernel module is absent."""
+
+
+def startable(state: State, manifests: Mapping[str, Manifest], is_far: bool) -> list[str]:
+    """Names of the probes that are not in the session and may run. Of a host that is ``is_far`` no file is read."""
+    return [
+        name for name, one in manifests.items() if name not in state.probes and _may_run(one, state, manifests, is_far)
+    ]
+
+
+def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest], is_far: bool) -> bool:
+    if manifest.source == "bpf":
+        if any(_lacks(state, name) for name in _OF_EVERY_PROGRAM):
+            return False
+        if _lacks(state, "kprobe") and attach.needing_kprobes(manifest.raw["programs"]):  # type: ignore[arg-type]
+            return False
+    return not manifest.module or not _is_absent(manifest.module, state, manifests, is_far)
+
+
+def _lacks(state: State, name: str) -> bool:
+    """Whether the host says that it cannot do this. What it did not say is tried."""
+    found = state.capabilities.get(name)
+    return found is not None and not found.ok
+
+
+def _is_absent(module: str, state: State, manifests: Mapping[str, Manifest], is_far: bool) -> bool:
+    """Another probe of the same module may have found out already."""
+    said = _NOT_LOADED.format(module)
+    for name, probe in state.probes.items():
+        if name in manifests and manifests[name].module == module:
+            if probe.measuring:
+                return False
+            if probe.status == "unsupported" and (probe.why or "").startswith(said):
+                return True
+    return not is_far and not modules.is_loaded(module)

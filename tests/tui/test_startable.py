@@ -1,0 +1,54 @@
+"""Only probes that may run on this host are offered to be started."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole.probes.catalogue import load_all
+from netconsole.telemetry.frames import Capability
+from netconsole.telemetry.state import ProbeState, State
+from netconsole.tui.startable import startable
+from netconsole_collector.kernel import modules
+
+MANIFESTS = load_all()
+OF_VHOST = {name for name, one in MANIFESTS.items() if one.module == "vhost_net"}
+
+
+def offered(state: State, is_far: bool = False) -> set[str]:
+    return set(startable(state, MANIFESTS, is_far))
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> State:
+    """Of a host on which every module is loaded."""
+    monkeypatch.setattr(modules, "is_loaded", lambda name: True)
+    return State()
+
+
+def test_all_that_the_session_lacks_is_offered(state: State) -> None:
+    state.probes["kernel_drops"] = ProbeState("kernel_drops")
+    assert offered(state) == MANIFESTS.keys() - {"kernel_drops"}
+
+
+@pytest.mark.parametrize("lacking", ["privileges", "bcc"])
+def test_no_bpf_is_offered_where_it_cannot_be_loaded(state: State, lacking: str) -> None:
+    state.capabilities[lacking] = Capability(False, "why")
+    assert {MANIFESTS[name].source for name in offered(state)}.isdisjoint({"bpf"})
+    assert "link_rates" in offered(state)
+
+
+def test_what_needs_kprobes_is_not_offered_without_them(state: State) -> None:
+    state.capabilities["kprobe"] = Capability(False, "why")
+    assert {"kernel_drops", "link_rates"} <= offered(state)
+    assert not {"tun_queues", "tx_kick_path"} & offered(state)
+
+
+def test_nothing_is_offered_of_a_module_that_is_not_loaded(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "is_loaded", lambda name: name != "vhost_net")
+    assert not offered(state) & OF_VHOST
+    assert offered(state, is_far=True) >= OF_VHOST, "files of this machine say nothing of another"
+    refused = state.probes["vhost_queues"] = ProbeState("vhost_queues")
+    refused.status, refused.why = "unsupported", "vhost_net is not loaded; there is nothing of it to watch"
+    assert not offered(state, is_far=True) & OF_VHOST
+    refused.status = "attached"
+    assert offered(state) >= OF_VHOST - {"vhost_queues"}, "loaded since"
