@@ -26,7 +26,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> State:
 
 
 def test_all_that_the_session_lacks_is_offered(state: State) -> None:
-    state.probes["kernel_drops"] = ProbeState("kernel_drops")
+    state.probes["kernel_drops"] = ProbeState("kernel_drops", "collector")
     assert offered(state) == MANIFESTS.keys() - {"kernel_drops"}
 
 
@@ -47,7 +47,7 @@ def test_nothing_is_offered_of_a_module_that_is_not_loaded(state: State, monkeyp
     monkeypatch.setattr(modules, "is_loaded", lambda name: name != "vhost_net")
     assert not offered(state) & OF_VHOST
     assert offered(state, is_far=True) >= OF_VHOST, "files of this machine say nothing of another"
-    refused = state.probes["vhost_queues"] = ProbeState("vhost_queues")
+    refused = state.probes["vhost_queues"] = ProbeState("vhost_queues", "collector")
     refused.status, refused.why = "unsupported", "vhost_net is not loaded; there is nothing of it to watch"
     assert not offered(state, is_far=True) & OF_VHOST
     refused.status = "attached"

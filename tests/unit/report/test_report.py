@@ -33,6 +33,7 @@ from netconsole.report.blocks import (
     TextTable,
 )
 from netconsole.report.of_samples import samples
+from netconsole.report.short_form import gaps
 from netconsole.report.to_markdown import escape
 from netconsole.snapshot.document import HistogramData, Snapshot, load
 from tests.conftest import CANNOT
@@ -237,6 +238,23 @@ def test_a_ticket_says_all_that_matters_in_40_lines_whatever_went_wrong(compared
         assert told in short, told
     assert "vnet19 loses" in behind and "probe29" in behind and "vnet19 loses" not in short
     assert compared == ("Regressed" in short)
+
+
+def test_a_reason_that_several_probes_give_is_said_once() -> None:
+    document = made_up.document(3)
+    for name, what in (("one", "how long packets wait"), ("two", "interrupts")):
+        why = f"this kernel has no kprobes (CONFIG_KPROBE_EVENTS); it cannot measure {what}"
+        document["probes"][name] = {"status": "unsupported", "why": why}
+    said = [line.text for line in gaps(msgspec.convert(document, Snapshot))]
+    assert said == ["one, two: unsupported: this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"]
+
+
+def test_what_a_filter_hides_is_said_beside_the_balance() -> None:
+    lost = {"stage": "qdisc", "device": "eth0", "dropped": 300, "unexplained": 300, "hidden_by": ["netns"]}
+    document = {**made_up.document(3), "balance": [lost]}
+    text = " ".join(to_text(of_snapshot(msgspec.convert(document, Snapshot), load_all())).split())
+    assert "The kernel counts 300 lost packets more. The filter by netns may hide them from kernel_drops" in text
+    assert "Probes saw" not in text
 
 
 def test_nothing_that_is_unknown_is_shown_as_zero_and_losses_are_marked() -> None:

@@ -27,7 +27,7 @@ DROPS_PROBE, DROPS = "kernel_drops", "drops"
 HOSTS = (
     TableColumn("level", "", 2),
     TableColumn("host", "host", 14, grow=2, most=34),
-    TableColumn("state", "line", 12, grow=1, most=17),
+    TableColumn("state", "line", 12),
     TableColumn("worst", "worst", 20, grow=8),
     TableColumn("drops", "drops/s", 7, right=True),
     TableColumn("cost", "cost", 6, right=True),
