@@ -256,13 +256,16 @@ static inline int is_stuck(struct tun_file *tfile)
 /* Only tun and macvtap have rings; a macvtap packet's device is not in a row, for tun_net_xmit has not seen it. */
 int dropped(struct bpf_raw_tracepoint_args *ctx)
 {
+    struct nc_config *config = nc_config_get();
     struct sk_buff *skb = NC_ARG(0);
     struct queue_key key = {};
     struct queue_row *row;
 
-    if (ctx->args[2] != SKB_DROP_REASON_FULL_RING)
+    if (ctx->args[2] != SKB_DROP_REASON_FULL_RING || !config)
         return 0;
     nc_place_of(&key.place, NC_READ(skb, dev));
+    if (!nc_place_wanted(config, &key.place))   /* it may have a row from before the filter */
+        return 0;
     key.queue = NC_READ(skb, queue_mapping);
     row = queues.lookup(&key);
     if (!row)
@@ -283,6 +286,7 @@ int taken(void *ctx)
     struct ptr_ring *source = NC_READ(nvq, rx_ring);
     struct socket *sock = NC_READ(vq, private_data);
     struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
+    struct nc_config *config = nc_config_get();
     struct position now = {}, *position;
     struct vhost_net_buf inside;
     struct tap_queue tap = {};
@@ -291,7 +295,7 @@ int taken(void *ctx)
     struct ptr_ring *ring;
     u64 slots;
 
-    if (!source || tap_of_socket(&tap, sock))   /* the guest's transmit queue has no ring */
+    if (!config || !source || tap_of_socket(&tap, sock))   /* the guest's transmit queue has no ring */
         return 0;
     if (!nc_check(RING, source == &tfile->tx_ring))
         return 0;
@@ -311,7 +315,7 @@ int taken(void *ctx)
         positions.insert(&slots, &now);
         return 0;
     }
-    if (ring->size > 128)
+    if (ring->size > 128 && nc_place_wanted(config, &key.place))
         nc_add(&row->taken, (now.consumed + ring->size - position->consumed) % ring->size + position->waiting - now.waiting);
     *position = now;    /* in place: nobody else writes it, and an update takes a new node and locks */
     return 0;

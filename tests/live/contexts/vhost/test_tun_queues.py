@@ -110,29 +110,34 @@ def test_flows_of_two_queues(load: Load) -> None:
     assert sorted(rows, key=lambda row: int(row["queue"])) == [{**PLACES[0], "flows": 3}, {**PLACES[1], "flows": 1}]
 
 
-@pytest.mark.proves("tun_queues", "knobs.{device,netns}", "counters.packets")
+@pytest.mark.proves("tun_queues", "knobs.{device,netns}", "counters.{packets,ring_full}")
 def test_filters(load: Load) -> None:
+    """What is put in, dropped and taken is counted of the same queues, also of those that have a row from before."""
     host = Rings(load("tun_queues", FUNCTIONS))
-    expected = {"packets": 0, "here": 0, "there": 0}
-    for knobs, here, there in (
-        ({}, 1, 1),
-        ({"netns": NETNS}, 1, 0),
-        ({"netns": OTHER_NETNS}, 0, 1),
-        ({"device": DEVICE}, 1, 1),
-        ({"device": "made1"}, 0, 0),
-    ):
+    cases: list[tuple[dict[str, str | int], tuple[int, int]]] = [
+        ({}, (1, 1)),
+        ({"netns": NETNS}, (1, 0)),
+        ({"netns": OTHER_NETNS}, (0, 1)),
+        ({"device": DEVICE}, (1, 1)),
+        ({"device": "made1"}, (0, 0)),
+        ({}, (1, 1)),
+    ]
+    expected = [0, 0]
+    for number, (knobs, wanted) in enumerate(cases):
         host.probe.set("summary", **knobs)
-        host.offered(host.here)
-        host.offered(host.there)
+        for tap in (host.here, host.there):
+            host.ring(tap, 10 + number, number)
+            skb = host.offered(tap)
+            host.dropped(skb)
+            host.ring(tap, 10 + number, number + 1)
+            host.taken(tap)
         host.probe.read()
-        expected = {
-            "packets": expected["packets"] + here + there,
-            "here": expected["here"] + here,
-            "there": expected["there"] + there,
-        }
-        rows = {row["queue"]: row["packets"] for row in host.probe.rows("queues")}
-        assert (rows.get(0, 0), rows.get(1, 0)) == (expected["here"], expected["there"]), knobs
-        assert host.probe.counters()["packets"] == expected["packets"]
+        expected = [before + more for before, more in zip(expected, wanted, strict=True)]
+        rows = {row["queue"]: row for row in host.probe.rows("queues")}
+        for name in ("packets", "ring_full", "taken"):
+            assert [rows[queue][name] for queue in (0, 1)] == expected, (name, knobs)
+        counters = host.probe.counters()
+        assert counters["packets"] == counters["ring_full"] == sum(expected)
 
 
 @pytest.mark.proves("tun_queues", "ledger.map_full")
