@@ -141,11 +141,14 @@ int refilled(void *ctx)
 {
     struct work_struct *item = NC_PARAMETER(0);
     struct virtnet_info *info = (void *)item - offsetof(struct virtnet_info, refill.work);
+    struct nc_config *config = nc_config_get();
     struct device_row none = {}, *row;
     struct nc_place place = {};
 
-    nc_count(REFILLS);
     nc_place_of(&place, NC_READ(info, dev));
+    if (!config || !nc_place_wanted(config, &place))
+        return 0;
+    nc_count(REFILLS);
     row = devices.lookup_or_try_init(&place, &none);
     if (row)
         nc_add(&row->refills, 1);

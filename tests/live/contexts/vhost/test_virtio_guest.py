@@ -95,14 +95,16 @@ def test_filters(load: Load) -> None:
         for card in cards:
             card.polled(0, 1)
             card.interrupted(0)
+            card.refilled()
         probe.read()
         rows = {key(row): row for row in probe.rows("queues")}
         found = [one for one in rows if rows[one] != before.get(one)]
         assert {name: count - counted[name] for name, count in probe.counters().items()} == {
             "polls": len(found),
             "interrupts": len(found),
-            "refills": 0,
+            "refills": len(found),
         }
+        assert sum(row["refills"] for row in probe.rows("devices")) == probe.counters()["refills"]
         return sorted(found)
 
     def key(row: dict[str, object]) -> tuple[object, ...]:
