@@ -197,6 +197,37 @@ static inline void count_gso(struct queue_row *row, struct sk_buff *copy)
         nc_add(&row->other_gso, 1);
 }
 
+#ifndef HAVE_SKB_DROP_REASON_FULL_RING
+/* What tun_net_xmit is doing on this CPU (see refused). */
+struct offer {
+    struct queue_key key;
+    u64 tfile;          /* 0: nothing that is counted */
+    u64 found_full;
+};
+BPF_PERCPU_ARRAY(offers, struct offer, 1);
+
+/* As its producer sees it: slots that the consumer has read keep their pointers until it has read a batch of them (__ptr_ring_full). */
+static inline int ring_is_full(struct ptr_ring *ring)
+{
+    void *packet = NULL;
+
+    bpf_probe_read_kernel(&packet, sizeof(packet), ring->queue + ring->producer);
+    return packet != NULL;
+}
+
+static inline void note_offer(struct queue_key *key, u64 tfile, struct ptr_ring *ring)
+{
+    int zero = 0;
+    struct offer *offer = offers.lookup(&zero);
+
+    if (!offer)
+        return;
+    offer->key = *key;
+    offer->tfile = tfile;
+    offer->found_full = ring_is_full(ring);
+}
+#endif
+
 int offered(void *ctx)
 {
     struct sk_buff *skb = NC_PARAMETER(0);
@@ -237,12 +268,14 @@ int offered(void *ctx)
     if (copy->hash != queue->hash)
         count_flow(&key, copy->hash);
     queue->hash = copy->hash;
+#ifndef HAVE_SKB_DROP_REASON_FULL_RING
+    note_offer(&key, queue->tfile, ring);
+#endif
     key.slot = nc_slot(used);
     nc_bucket_add(occupancy.lookup_or_try_init(&key, &none), used);
     return 0;
 }
 
-#ifdef HAVE_SKB_DROP_REASON_FULL_RING
 #define STUCK_NS 1000000000ull      /* a vhost worker comes in microseconds, on a machine without a free CPU in milliseconds */
 
 static inline int is_stuck(struct tun_file *tfile)
@@ -253,6 +286,15 @@ static inline int is_stuck(struct tun_file *tfile)
     return position && position->taken_ns && bpf_ktime_get_ns() > position->taken_ns + STUCK_NS;
 }
 
+static inline void count_full(struct queue_row *row, struct tun_file *tfile)
+{
+    nc_count(DROPS);
+    nc_add(&row->ring_full, 1);
+    if (is_stuck(tfile))
+        nc_add(&row->stuck, 1);
+}
+
+#ifdef HAVE_SKB_DROP_REASON_FULL_RING
 /* Only tun and macvtap have rings; a macvtap packet's device is not in a row, for tun_net_xmit has not seen it. */
 int dropped(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -268,12 +310,28 @@ int dropped(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     key.queue = NC_READ(skb, queue_mapping);
     row = queues.lookup(&key);
-    if (!row)
+    if (row)
+        count_full(row, tap_queue_of_device(NC_READ(skb, dev), key.queue));
+    return 0;
+}
+#else
+/* Before 5.18 there is no such reason. tun_net_xmit says that it has dropped the packet, and the ring is full then, or was when the packet
+ * came: other drops, those of a filter, are rarely seen with a full ring. It runs with softirqs disabled, so its end follows on its CPU. */
+int refused(void *ctx)
+{
+    struct offer *offer;
+    struct queue_row *row;
+    struct ptr_ring *ring;
+    int zero = 0;
+
+    offer = offers.lookup(&zero);
+    if (!offer || !offer->tfile)
         return 0;
-    nc_count(DROPS);
-    nc_add(&row->ring_full, 1);
-    if (is_stuck(tap_queue_of_device(NC_READ(skb, dev), key.queue)))
-        nc_add(&row->stuck, 1);
+    row = (int)(u64)NC_RESULT == NET_XMIT_DROP ? queues.lookup(&offer->key) : NULL;
+    ring = row ? copy_of(&((struct tun_file *)offer->tfile)->tx_ring, OFFERED_TO) : NULL;
+    if (row && ring && (offer->found_full || ring_is_full(ring)))
+        count_full(row, (void *)offer->tfile);
+    offer->tfile = 0;
     return 0;
 }
 #endif
