@@ -15,6 +15,9 @@ import time
 from typing import Any, Dict, List, Optional
 
 _BTF = "/sys/kernel/btf"
+_MODULES = "/sys/module"
+_NOTE_BYTES = 16
+"""Of an ELF note before its content (man 5 elf)."""
 _MAX_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 14
 _KPROBES = "/sys/bus/event_source/devices/kprobe/type"
@@ -92,6 +95,7 @@ def describe(paths: Dict[str, str]) -> Json:
         "cpus": _cpus(),
         "modules": sorted(_modules()),
         "files": {name: about for name, about in ((name, _file(path)) for name, path in paths.items()) if about},
+        "build_ids": {name: id for name, id in ((name, _build_id(name)) for name in paths) if id is not None},
         "has_kprobes": os.path.exists(_KPROBES),
         "has_bcc": importlib.util.find_spec("bcc") is not None,
         "lockdown": _lockdown(),
@@ -112,6 +116,13 @@ def _content(path: str) -> bytes:
         return b""
 
 
+def _build_id(module: str) -> Optional[str]:
+    """Of a loaded module, in hex; empty if it has none. It tells whether types that were made elsewhere are its own."""
+    directory = os.path.join(_MODULES, module)
+    note = _content(os.path.join(directory, "notes", ".note.gnu.build-id"))
+    return note[_NOTE_BYTES:].hex() if note or os.path.isdir(directory) else None
+
+
 def _cpus() -> int:
     """One more than the highest number that a CPU may have here."""
     try:
@@ -124,7 +135,7 @@ def _cpus() -> int:
 def _modules() -> List[str]:
     """Loaded, and built in."""
     try:
-        names = os.listdir("/sys/module")
+        names = os.listdir(_MODULES)
     except OSError:
         names = []
     try:

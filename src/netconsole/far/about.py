@@ -24,7 +24,11 @@ class FileAbout(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True):
-    """A host. ``modules`` are loaded or built in; ``page`` is in bytes; ``cpus`` is the kernel's nr_cpu_ids."""
+    """A host.
+
+    ``modules`` are loaded or built in; ``build_ids`` are of those that were asked for. ``page`` is in bytes; ``cpus``
+    is the kernel's nr_cpu_ids.
+    """
 
     python: Annotated[str, Meta(max_length=40)]
     uid: int
@@ -34,6 +38,7 @@ class About(msgspec.Struct, frozen=True):
     cpus: Annotated[int, Meta(ge=1, le=8192)]
     modules: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=8192)]
     files: Annotated[dict[FileName, FileAbout], Meta(max_length=64)]
+    build_ids: Annotated[dict[FileName, Annotated[str, Meta(pattern="^[0-9a-f]{0,128}$")]], Meta(max_length=64)]
     has_kprobes: bool
     has_bcc: bool
     lockdown: Annotated[str, Meta(max_length=40)]

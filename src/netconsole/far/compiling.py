@@ -23,6 +23,7 @@ from netconsole_collector.compile.refused import NO_PERMISSION
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import attach
 from netconsole_collector.probe.spec import spec_problem
+from netconsole_collector.types import carried
 
 AT_ONCE = 2
 """As many compiles as the collector itself has, however many hosts they are for."""
@@ -110,6 +111,8 @@ class FarCompiler:
             "btf": str(self._kernel.directory / VMLINUX),
             "btf_digest": self._kernel.digest,
             "modules": self._about.modules,
+            "build_ids": self._about.build_ids,
+            "carried": carried.DIRECTORY,
             "release": self._about.release,
             "compile_only": True,
             "keep_in": self._directory,

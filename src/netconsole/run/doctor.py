@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ import msgspec
 
 import netconsole
 from netconsole.base.errors import BadInput
+from netconsole.far.compiling import FarCompiler
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.far.program import Gone, ProgramProcess
 from netconsole.host import identity
@@ -118,7 +119,7 @@ def examine(manifests: Catalogue | None = None, host: AnyHost = THIS_HOST) -> Re
 
 def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | None]:
     """The collector's answer; if there is none, why."""
-    commands: list[dict[str, Any]] = []
+    commands: dict[str, dict[str, Any]] = {}
     for manifest in manifests.values():
         if manifest.source != "bpf":
             continue
@@ -127,12 +128,33 @@ def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | 
                        "mode": "summary", "knobs": dict(manifest.knobs)}  # fmt: skip
         except BadInput as error:
             return _Answer(), str(error)
-        commands.append(command)
-    if host.compiler is not None:
-        compiler = host.compiler
-        with ThreadPoolExecutor() as pool:
-            prepared = pool.map(lambda one: compiler.prepare(one["spec"], one["source"]), commands)
-            commands = [{**command, **programs} for command, programs in zip(commands, prepared, strict=True)]
+        commands[manifest.name] = command
+    if host.compiler is None:
+        return _try(list(commands.values()), host)
+    typed = _compiled(host.compiler, commands.values())
+    answer, why = _try(typed, host)
+    # Kernels that refuse BTF-typed programs get others.
+    refused = [one["probe"] for one in typed if one.get("has_plain") and _has_failed(answer, one["probe"])]
+    if refused:
+        plain, why = _try(_compiled(host.compiler, (commands[name] for name in refused), is_plain=True), host)
+        answer = msgspec.structs.replace(answer, probes={**answer.probes, **plain.probes})
+    return answer, why
+
+
+def _has_failed(answer: _Answer, probe: str) -> bool:
+    return probe in answer.probes and answer.probes[probe].state == "failed"
+
+
+def _compiled(
+    compiler: FarCompiler, commands: Iterable[dict[str, Any]], is_plain: bool = False
+) -> list[dict[str, Any]]:
+    with ThreadPoolExecutor() as pool:
+        compiling = [(one, pool.submit(compiler.prepare, one["spec"], one["source"], is_plain)) for one in commands]
+        return [{**command, **programs.result()} for command, programs in compiling]
+
+
+def _try(commands: Sequence[dict[str, Any]], host: AnyHost) -> tuple[_Answer, str | None]:
+    """What a collector says of these commands; if it says nothing, why."""
     try:
         program = ProgramProcess(host.collector("--doctor"), "the collector")
     except Gone as error:

@@ -48,7 +48,8 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
     try:
         what = json.dumps([spec, asked, there, [_version(path) for path in libraries]], sort_keys=True).encode()
         known = job.get("btf_digest")  # where the console keeps the types of another kernel
-        types_of = [known.encode()] if known else _contents(kernel)
+        carried = [path for path in kernel if os.path.dirname(path) != os.path.dirname(kernel[0])]
+        types_of = [known.encode(), *_contents(carried)] if known else _contents(kernel)
         return _digest([what, *types_of, *_contents(_package())]) if libraries else None
     except OSError:
         return None

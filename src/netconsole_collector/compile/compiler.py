@@ -10,9 +10,9 @@ from netconsole_collector.compile.compiled import AttachTarget, Compiled, can_be
 from netconsole_collector.compile.definitions import definitions
 from netconsole_collector.compile.pretended_maps import PretendedMaps
 from netconsole_collector.compile.refused import ProbeRefused, no_maps
-from netconsole_collector.kernel import attach, bpf_maps, modules
+from netconsole_collector.kernel import attach, bpf_maps
 from netconsole_collector.names import drop_reasons
-from netconsole_collector.probe.spec import named_modules, wants_drop_reasons
+from netconsole_collector.probe.spec import wants_drop_reasons
 from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names
 
 _STDOUT = 1
@@ -113,8 +113,12 @@ class Compiler:
         try:
             self._modules = type_files.of(self.job, self.spec)[1:]
             types = self._btf = btf.Btf(path, self._modules)
+            lacking = type_files.lacking(self.job, self.spec)
         except btf.BtfError as error:
             raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported") from None
+        watched = self.spec["probe"].get("module", "").replace("-", "_")
+        if watched in lacking and type_files.build_id(self.job, watched):  # it is not built in
+            raise self._no_types_of(lacking)  # without them BCC's compiler may crash
         taken = source_names.bcc_names() | source_names.defined(source) | header_tree.type_names()
         text = kernel_types.header(types, used, taken)
         facts = kernel_types.facts(types, used)
@@ -221,19 +225,21 @@ class Compiler:
             is_forbidden = "not permitted" in no_map
             return no_maps(no_map.split("error: ", 1)[-1], is_forbidden, self._memlock, log)
         error = next((line for line in lines if " error: " in line), None)
-        named = named_modules(self.spec)
-        absent = [name for name in named if not modules.is_loaded(name)]
+        absent = type_files.absent(self.job, self.spec)
         is_type = bool(error) and any(words in str(error) for words in _TYPE_IS_MISSING)
         if is_type and absent:
             why = "its types are those of modules that are not loaded: {}".format(", ".join(absent))
             return ProbeRefused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
-        lacking = type_files.lacking(self.spec, named) if is_type and "btf" not in self.job else []
+        lacking = type_files.lacking(self.job, self.spec) if is_type else []
         if lacking:
-            why = "this kernel has no types of {} (modules have them from 5.11 on)".format(", ".join(lacking))
-            return ProbeRefused(why, "unsupported", type_files.how_to_make(lacking), log)
+            return self._no_types_of(lacking, log)
         if error:
             return ProbeRefused("does not compile on this kernel: {}".format(error), detail=log)
         return ProbeRefused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)
+
+    def _no_types_of(self, lacking: List[str], log: str = "") -> ProbeRefused:
+        why = "this kernel has no types of {} (modules have them from 5.11 on)".format(", ".join(lacking))
+        return ProbeRefused(why, "unsupported", type_files.how_to_make(self.job, lacking), log)
 
 
 def _code(made: Any, function: str) -> bytes:

@@ -1,8 +1,9 @@
 """Which files have the types that a job needs: the kernel's own, of modules that are loaded, and carried ones."""
 
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
+from netconsole_collector.kernel import modules
 from netconsole_collector.probe.spec import named_modules, typed_modules
 from netconsole_collector.types import btf, carried
 
@@ -12,27 +13,42 @@ Json = Dict[str, Any]
 def of(job: Json, spec: Json) -> List[str]:
     """The first one is vmlinux's. Raises BtfError for a carried file that is not this kernel's."""
     vmlinux = job.get("btf", btf.VMLINUX)
-    found = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
-    if "btf" not in job:  # another kernel's modules are not loaded here
-        there = {os.path.basename(path) for path in found}
-        without = sorted(name for name in named_modules(spec) if name.replace("-", "_") not in there)
-        found += carried.paths(without, vmlinux, os.uname().release)
-    return found
+    own = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
+    there = {os.path.basename(path) for path in own}
+    without = sorted(name for name in named_modules(spec) if name.replace("-", "_") not in there)
+    build_ids = {name: build_id(job, name) for name in (name.replace("-", "_") for name in without)}
+    return own + carried.paths(build_ids, vmlinux, _release(job), job.get("carried", carried.DIRECTORY))
 
 
-def lacking(spec: Json, loaded: List[str], directory: str = carried.DIRECTORY) -> List[str]:
-    """Those of the loaded modules that have neither types of their own nor a carried file."""
-    release = os.uname().release
-    named = [name.replace("-", "_") for name in named_modules(spec) if name in loaded]
-    own = [os.path.basename(path) for path in btf.module_paths(named)]
-    return [one for one in named if one not in own and not os.path.exists(os.path.join(directory, release, one))]
+def build_id(job: Json, module: str) -> Optional[str]:
+    """In hex; empty for a module that is built in, None for one that is not there.
+
+    Of another kernel's modules, whoever asks for the compile says them.
+    """
+    return job.get("build_ids", {}).get(module) if "btf" in job else carried.build_id_here(module)
 
 
-def how_to_make(modules: List[str]) -> str:
+def absent(job: Json, spec: Json) -> List[str]:
+    """Those of the named modules that are not loaded there."""
+    if "modules" in job:
+        return [name for name in named_modules(spec) if name.replace("-", "_") not in job["modules"]]
+    return [name for name in named_modules(spec) if not modules.is_loaded(name)]
+
+
+def lacking(job: Json, spec: Json) -> List[str]:
+    """Those of the named modules that have neither types of their own nor a carried file."""
+    there = {os.path.basename(path) for path in of(job, spec)}
+    return [name for name in (name.replace("-", "_") for name in named_modules(spec)) if name not in there]
+
+
+def how_to_make(job: Json, lacking: List[str]) -> str:
     """The commands, for this kernel and these modules."""
-    release = os.uname().release
-    files = " ".join("$(modinfo -n {} | sed s,^,/usr/lib/debug,)".format(name) for name in modules)
+    files = " ".join("$(modinfo -n {} | sed s,^,/usr/lib/debug,)".format(name) for name in lacking)
     return (
         "apt install dwarves linux-image-{0}-dbg; netconsole types make --into {1} {2}; or make them on another "
-        "machine, with --base and a copy of {3}, and carry the files to {1}/{0}/"
-    ).format(release, carried.DIRECTORY, files, btf.VMLINUX)
+        "machine, with --base and a copy of {3}, and carry the files to {1}/{0}/ where netconsole runs"
+    ).format(_release(job), carried.DIRECTORY, files, btf.VMLINUX)
+
+
+def _release(job: Json) -> str:
+    return str(job.get("release") or os.uname().release)

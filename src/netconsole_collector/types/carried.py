@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional
 
 from netconsole_collector.types.btf import SEAL, BtfError
 
@@ -31,25 +31,24 @@ def sealed(about: Json, types: bytes) -> bytes:
     return SEAL + json.dumps(line, sort_keys=True).encode() + b"\n" + types
 
 
-def paths(
-    names: Sequence[str], vmlinux: str, release: str, directory: str = DIRECTORY, modules: str = _MODULES
-) -> List[str]:
+def paths(build_ids: Dict[str, Optional[str]], vmlinux: str, release: str, directory: str) -> List[str]:
     """Of those of these modules for which somebody carried a file here. Raises BtfError for one that is not for them.
 
-    ``vmlinux`` is the path of the kernel's own BTF. Modules that are not loaded are left out.
+    ``build_ids`` of the modules, by name: None is not loaded, and left out. ``vmlinux`` is the path of the kernel's own
+    BTF.
     """
     found = []
-    for name in (name.replace("-", "_") for name in names):
+    for name, build_id in build_ids.items():
         path = os.path.join(directory, release, name)
-        if re.fullmatch(r"\w+", name) and os.path.exists(path) and os.path.isdir(os.path.join(modules, name)):
-            problem = _problem(path, name, vmlinux, release, modules)
+        if re.fullmatch(r"\w+", name) and build_id is not None and os.path.exists(path):
+            problem = _problem(path, name, vmlinux, release, build_id)
             if problem:
                 raise BtfError("{}: {}".format(path, problem))
             found.append(path)
     return found
 
 
-def _problem(path: str, name: str, vmlinux: str, release: str, modules: str) -> str:
+def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str) -> str:
     """Why a file must not be used; empty when it may."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
@@ -73,15 +72,16 @@ def _problem(path: str, name: str, vmlinux: str, release: str, modules: str) -> 
     with open(vmlinux, "rb") as file:
         if kept["vmlinux"] != hashlib.sha256(file.read()).hexdigest():
             return "made for another build of this kernel: its own types differ"
-    if kept["build_id"] != build_id(os.path.join(modules, name)):
+    if kept["build_id"] != build_id:
         return "made for another build of this module"
     return ""
 
 
-def build_id(module: str) -> str:
-    """Of a loaded module by its directory in /sys/module, in hex; empty if it has none."""
+def build_id_here(module: str, modules: str = _MODULES) -> Optional[str]:
+    """Of a module of this kernel, in hex. Empty if it has none, None if it is not loaded."""
+    directory = os.path.join(modules, module)
     try:
-        with open(os.path.join(module, "notes", ".note.gnu.build-id"), "rb") as file:
+        with open(os.path.join(directory, "notes", ".note.gnu.build-id"), "rb") as file:
             return file.read()[_NOTE_BYTES:].hex()
     except OSError:
-        return ""
+        return "" if os.path.isdir(directory) else None

@@ -22,7 +22,7 @@ from tests.support.local_line import script
 ADDRESS = "ssh://hv"
 SOUND = {
     "python": "3.11", "uid": 0, "release": "6.1", "machine": platform.machine(), "page": 4096, "cpus": 2, "modules": [],
-    "files": {}, "has_kprobes": True, "has_bcc": True, "lockdown": "none", "sudo": "root",
+    "files": {}, "build_ids": {}, "has_kprobes": True, "has_bcc": True, "lockdown": "none", "sudo": "root",
 }  # fmt: skip
 
 

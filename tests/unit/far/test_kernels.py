@@ -85,7 +85,7 @@ def test_a_kernel_that_is_not_what_it_was_said_to_be_is_refused(
     content, size, why = LIES[lie]
     told = {"python": "3.11", "uid": 0, "release": "6.1", "machine": "x86_64", "page": 4096, "cpus": 2, "modules": []}
     told |= {"files": {"vmlinux": {"sha256": "0" * 64, "bytes": size}}, "has_kprobes": True, "has_bcc": False}
-    told |= {"lockdown": "", "sudo": "root"}
+    told |= {"lockdown": "", "sudo": "root", "build_ids": {}}
     (tmp_path / "said").write_bytes(ARRIVED + b"3.11\n" + json.dumps(told).encode() + b"\n" + content)
     with pytest.raises(Unable, match=why):
         script(f"cat {tmp_path}/said; cat >/dev/null").visit([], lambda found: found.files)

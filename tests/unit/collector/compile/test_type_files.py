@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netconsole_collector.compile import type_files
 from netconsole_collector.types import btf, carried
 
-RELEASE = os.uname().release
+RELEASE = "5.10.0-32-amd64"
 SPEC = {"probe": {"btf_modules": ["openvswitch", "vhost-net", "bridge"]}, "tables": {}}
+BUILD_IDS = {"openvswitch": "0a", "vhost_net": "0b", "bridge": "0c"}
 
 
-@pytest.fixture(autouse=True)
-def own_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the kernel's modules only bridge has types."""
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """For another kernel, of whose modules only bridge has types."""
+    monkeypatch.setattr(carried, "DIRECTORY", str(tmp_path / "carried"))
     (tmp_path / "btf").mkdir()
-    (tmp_path / "btf" / "bridge").touch()
-    monkeypatch.setattr(btf, "module_paths", lambda names: [str(tmp_path / "btf" / n) for n in names if n == "bridge"])
+    for name in ("vmlinux", "bridge"):
+        (tmp_path / "btf" / name).write_bytes(name.encode())
+    vmlinux = tmp_path / "btf" / "vmlinux"
+    return {"btf": str(vmlinux), "release": RELEASE, "modules": [*BUILD_IDS], "build_ids": BUILD_IDS}
 
 
-def test_a_loaded_module_without_types_lacks_them_until_they_are_carried_here(tmp_path: Path) -> None:
-    loaded = ["openvswitch", "vhost-net", "bridge"]
-    assert type_files.lacking(SPEC, loaded, str(tmp_path)) == ["openvswitch", "vhost_net"]
-    assert type_files.lacking(SPEC, ["openvswitch"], str(tmp_path)) == ["openvswitch"]
-    carried_here = tmp_path / RELEASE
-    carried_here.mkdir()
-    (carried_here / "openvswitch").touch()
-    assert type_files.lacking(SPEC, loaded, str(tmp_path)) == ["vhost_net"]
+def carry(tmp_path: Path, name: str, build_id: str) -> Path:
+    digest = hashlib.sha256(b"vmlinux").hexdigest()
+    path = tmp_path / "carried" / RELEASE / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(
+        carried.sealed({"release": RELEASE, "module": name, "build_id": build_id, "vmlinux": digest}, b"types")
+    )
+    path.chmod(0o600)
+    return path
 
 
-def test_the_commands_are_for_this_kernel_and_these_modules() -> None:
-    said = type_files.how_to_make(["openvswitch", "vhost_net"])
+def test_a_loaded_module_without_types_lacks_them_until_they_are_carried_here(
+    tmp_path: Path, job: dict[str, Any]
+) -> None:
+    assert type_files.lacking(job, SPEC) == ["openvswitch", "vhost_net"]
+    path = carry(tmp_path, "openvswitch", BUILD_IDS["openvswitch"])
+    assert type_files.lacking(job, SPEC) == ["vhost_net"]
+    assert type_files.of(job, SPEC)[2:] == [str(path)]
+
+
+def test_types_of_another_build_of_a_far_module_are_refused(tmp_path: Path, job: dict[str, Any]) -> None:
+    carry(tmp_path, "openvswitch", "0f")
+    with pytest.raises(btf.BtfError, match="another build of this module"):
+        type_files.of(job, SPEC)
+
+
+def test_what_is_not_loaded_there_is_absent_and_needs_no_types(tmp_path: Path, job: dict[str, Any]) -> None:
+    carry(tmp_path, "vhost_net", "0f")
+    there = {"modules": ["bridge", "openvswitch"], "build_ids": {"bridge": "0c", "openvswitch": ""}}
+    assert type_files.absent({**job, **there}, SPEC) == ["vhost-net"]
+    assert len(type_files.of({**job, **there}, SPEC)) == 2
+
+
+def test_the_commands_are_for_this_kernel_and_these_modules(job: dict[str, Any]) -> None:
+    said = type_files.how_to_make(job, ["openvswitch", "vhost_net"])
     assert f"linux-image-{RELEASE}-dbg" in said
     assert f"netconsole types make --into {carried.DIRECTORY} " in said
     assert "modinfo -n openvswitch" in said

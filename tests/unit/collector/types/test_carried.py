@@ -42,8 +42,9 @@ class Host:
         self.file.chmod(0o600)
 
     def found(self) -> list[str]:
-        directories = str(self.path / "etc"), str(self.path / "sys")
-        return carried.paths(["openvswitch", "vhost-net"], self.vmlinux, RELEASE, *directories)
+        names = "openvswitch", "vhost_net"
+        build_ids = {name: carried.build_id_here(name, str(self.path / "sys")) for name in names}
+        return carried.paths(build_ids, self.vmlinux, RELEASE, str(self.path / "etc"))
 
 
 @pytest.fixture
