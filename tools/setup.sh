@@ -43,6 +43,7 @@ if [ "$purpose" = test ]; then
     need fish fish command -v fish
     need tcsh tcsh command -v tcsh
     need nftables nftables command -v nft
+    need dwarves dwarves command -v pahole
     need bpftool bpftool command -v bpftool
     need chromium chromium command -v chromium
 fi

@@ -6,39 +6,39 @@ After an intended change: `pytest tests/lab/console/test_doctor.py --update-refe
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netconsole.probes.catalogue import load_all, typed_modules
+from netconsole.run.doctor import examine
 from netconsole_collector.compile.compiled import Compiled, decode
+from netconsole_collector.types import carried
+from tests.lab.kernels.btf import made_types
 from tests.lab.kernels.compiled import KEPT_INSIDE, compile_all, kept_inside, shipped
 from tests.lab.kernels.each import EACH
 from tests.lab.network.testbed import Testbed
+from tests.lab.ping.door import HYPERVISOR, Door, patient
 from tests.lab.pytest_inside import console_command
-
-pytestmark = [
-    pytest.mark.parametrize("testbed", EACH, indirect=True),
-]
 
 REFERENCES = Path(__file__).with_name("references")
 DOCTOR_LIMIT_S = 660.0  # it compiles every probe
 
 
-@pytest.fixture(scope="module")
-def report(testbed: Testbed) -> Any:
-    """What doctor says; it compiles everything anew, and keeps it."""
-    testbed.hypervisor.shell(f"rm -rf {KEPT_INSIDE}")
-    result = testbed.hypervisor.run(*console_command("doctor", "--json"), limit_s=DOCTOR_LIMIT_S, check=False)
-    assert result.code == 0, result.text + result.errors
-    return json.loads(result.out)
-
-
+@pytest.mark.parametrize("testbed", EACH, indirect=True)
 def test_each_probe_takes_the_reviewed_attach_point(
-    testbed: Testbed, report: Any, request: pytest.FixtureRequest
+    testbed: Testbed, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = what_is_kept(report)
-    path = REFERENCES / f"{testbed.hypervisor.tree.kernel.name}.json"
+    """Compiled here and loaded there, as `netconsole doctor --host` does."""
+    hypervisor, manifests = testbed.hypervisor, load_all()
+    monkeypatch.setattr(carried, "DIRECTORY", str(made_types(hypervisor.release).parent))
+    with patient(), Door(hypervisor, [], tmp_path) as door, closing(door.approach(HYPERVISOR)) as way:
+        report = examine(manifests, way.enter(typed_modules(manifests)))
+    assert report.ok, report
+    found = what_is_kept(report.as_json())
+    path = REFERENCES / f"{hypervisor.tree.kernel.name}.json"
     # No option when the whole suite is run: pytest reads this directory's conftest.py after its command line.
     if request.config.getoption("--update-references", default=False):
         path.parent.mkdir(exist_ok=True)
@@ -47,8 +47,12 @@ def test_each_probe_takes_the_reviewed_attach_point(
     assert found == json.loads(path.read_text("utf-8")), f"see the head of this file; what changed is {path.name}"
 
 
-def test_what_is_compiled_there_is_what_is_compiled_here(testbed: Testbed, report: Any) -> None:
-    """Under the same names: what other tests load has been compiled here (compiled.py)."""
+def test_what_is_compiled_there_is_what_is_compiled_here(testbed: Testbed) -> None:
+    """Under the same names: what other tests load has been compiled here (compiled.py). It takes minutes."""
+    testbed.hypervisor.shell(f"rm -rf {KEPT_INSIDE}")
+    result = testbed.hypervisor.run(*console_command("doctor", "--json"), limit_s=DOCTOR_LIMIT_S, check=False)
+    assert result.code == 0, result.text + result.errors
+    report = json.loads(result.out)
     commands = [command for name, command in shipped().items() if report["probes"][name]["types"] == "btf"]
     here = {file.name: programs_in(file.read_bytes()) for file in compile_all(testbed.hypervisor.tree, commands)}
     there = {
@@ -57,6 +61,8 @@ def test_what_is_compiled_there_is_what_is_compiled_here(testbed: Testbed, repor
     }
     assert here
     assert here == there
+    reference = REFERENCES / f"{testbed.hypervisor.tree.kernel.name}.json"
+    assert what_is_kept(report) == json.loads(reference.read_text("utf-8"))
 
 
 def programs_in(kept: bytes) -> Compiled:

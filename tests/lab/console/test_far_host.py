@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.far import archive, host, ssh
+from netconsole.far import ssh
 from netconsole.far.door import Approach
-from netconsole.host import question_line
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Profile
@@ -24,7 +23,7 @@ from netconsole.telemetry.state import State
 from tests.lab.kernels.each import EACH
 from tests.lab.machine.hypervisor import CHECKOUT, Hypervisor
 from tests.lab.machine.machine import Process
-from tests.lab.ping.door import HYPERVISOR, RELAY, Door
+from tests.lab.ping.door import HYPERVISOR, QUIET_S, RELAY, Door, patient
 from tests.support.live.ssh_server import SSHD
 from tests.support.session_news import SessionNews
 
@@ -37,8 +36,6 @@ PLACE = "/run/far"
 PORT = 2222
 START_LIMIT_S = 120.0
 LIMIT_S = 240.0
-QUIET_S = 60.0
-"""How long the machine may be silent."""
 PROBE = "kernel_drops"
 _SERVER = f"""
 Port {PORT}
@@ -112,12 +109,10 @@ def address(sshd: Process, hypervisor: Hypervisor, tmp_path: Path, monkeypatch: 
         program_of_ssh.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program_of_ssh.parent}:{os.environ['PATH']}")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        for module, name in ((host, "ANSWER_S"), (question_line, "ANSWER_S"), (question_line, "START_S")):
-            monkeypatch.setattr(module, name, QUIET_S)
-        monkeypatch.setattr(archive, "SILENCE_S", QUIET_S)
         for name in ("ServerAliveInterval", "ConnectTimeout"):
             monkeypatch.setitem(ssh._OPTIONS, name, str(round(QUIET_S)))
-        yield f"ssh://{NAME}"
+        with patient():
+            yield f"ssh://{NAME}"
 
 
 def test_n_packets_that_a_bare_machine_loses_are_n(hypervisor: Hypervisor, address: str) -> None:

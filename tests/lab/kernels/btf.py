@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.lab.kernels import archive
 from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.kernels.elf import Elf
-from tests.lab.kernels.fetch import KernelTree, made_types
+from tests.lab.kernels.fetch import KernelTree
 from tests.lab.kernels.image import btf_in, decompress, unpack_image, write_whole
 from tests.lab.machine.initramfs import load_order
 
 # Those whose types a probe may name; what they need (vhost, kvm, tap, nf_conntrack, …) comes along.
 MODULES = ("tun", "vhost_net", "openvswitch", "kvm_amd", "kvm_intel", "nf_conntrack", "veth", "virtio_net", "bridge")
+MAKE_LIMIT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,31 @@ class KernelBtf:
     version: str
     vmlinux: Path
     modules: dict[str, Path]
+
+
+def made_types(version: str) -> Path:
+    """Where the types are that `netconsole types make` has made for modules without any."""
+    return cache_dir() / "made" / version
+
+
+def make_types(tree: KernelTree, vmlinux: Path, modules: Sequence[Path]) -> None:
+    """Makes the types of these modules as docs/design/kernel-types.md says, from the kernel's debug package (800 MB).
+
+    Raises LabUnavailable.
+    """
+    into = made_types(tree.version)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=cache_dir()) as directory:
+        work = Path(directory)
+        (package,) = archive.download([f"linux-image-{tree.version}-dbg"], work, tree.kernel.suite)
+        places = [f"usr/lib/debug/lib/modules/{tree.version}/{module}" for module in modules]
+        unpack = f'dpkg --fsys-tarfile {package.name} | tar -x -- "$@"'
+        archive.run(["sh", "-c", unpack, "sh", *(f"./{place}" for place in places)], work, MAKE_LIMIT_S)
+        package.unlink()
+        console = str(Path(sys.executable).with_name("netconsole"))
+        command = [console, "types", "make", "--base", str(vmlinux), "--into", str(work), *places]
+        archive.run(command, work, MAKE_LIMIT_S)
+        into.parent.mkdir(exist_ok=True)
+        (work / tree.version).rename(into)
 
 
 def btf_files(tree: KernelTree) -> KernelBtf:
@@ -39,6 +69,8 @@ def btf_files(tree: KernelTree) -> KernelBtf:
             write_whole(
                 vmlinux, btf_in(image) if tree.kernel.architecture else Elf(unpack_image(image)).section(".BTF")
             )
+        if tree.kernel.made and not made_types(tree.version).is_dir():
+            make_types(tree, vmlinux, [path.relative_to(tree.modules) for path in names.values()])
         modules = {}
         for name, path in names.items():
             modules[name] = directory / name

@@ -114,15 +114,7 @@ def fetch(kernel: Kernel) -> KernelTree:
                 package = cached
         tree = trees / package
     version = package.removeprefix(IMAGE)
-    if kernel.made and not made_types(version).is_dir():
-        how = f"netconsole types make --base …/btf/{version}/vmlinux --into {made_types(version).parent}"
-        raise LabUnavailable(f"{kernel.name}: the types of its modules are missing: {how} (docs/design/lab.md)")
     return KernelTree(kernel, version, tree)
-
-
-def made_types(version: str) -> Path:
-    """Where the types of modules are that `netconsole types make` has made of a kernel's debug package."""
-    return cache_dir() / "made" / version
 
 
 def _find(program: str) -> str | None:

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from netconsole_collector.types import carried
-from tests.lab.kernels.fetch import Kernel, fetch, made_types
+from tests.lab.kernels.btf import btf_files, made_types
+from tests.lab.kernels.fetch import Kernel, fetch
 from tests.lab.kernels.image import bootable
 from tests.lab.machine import initramfs, shares
 from tests.lab.machine.l2 import Address
@@ -100,10 +101,12 @@ class Hypervisor(Machine):
 
     def _carry_types(self) -> None:
         """To where its user would have carried them, for a kernel whose modules have none."""
-        made = made_types(self.tree.version)
         inside = f"{carried.DIRECTORY}/{self.tree.version}"
-        for path in made.iterdir() if self.tree.kernel.made else ():
-            self.run("mkdir", "-p", inside)
+        if not self.tree.kernel.made:
+            return
+        btf_files(self.tree)
+        self.run("mkdir", "-p", inside)
+        for path in made_types(self.tree.version).iterdir():
             self.write_file(f"{inside}/{path.name}", path.read_bytes())
             self.run("chmod", "600", f"{inside}/{path.name}")
 

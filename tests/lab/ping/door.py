@@ -7,11 +7,15 @@ import json
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
-from netconsole.far import address
+from netconsole.far import address, archive, host, program
 from netconsole.far.door import Approach
 from netconsole.far.ssh import SshLine
+from netconsole.host import question_line
+from netconsole.run import tsc_points
 from tests.lab.machine.errors import LabError
 from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.machine.l2 import DOOR_PORT, Guest
@@ -21,6 +25,8 @@ RELAY = Path(__file__).with_name("relay.py")
 CHUNK = 65536
 LOOK_S = 0.02
 HYPERVISOR = "hypervisor"
+QUIET_S = 60.0
+"""A guest is woken up for nothing as seldom as can be."""
 # On the hypervisor: passes on what comes to the door of a guest. Arguments: its address, and the command.
 VISIT = """
 import os, select, socket, sys
@@ -39,6 +45,17 @@ while guest.fileno() in reading:
         else:
             os.write(1, part)
 """
+
+
+@contextlib.contextmanager
+def patient(quiet_s: float = QUIET_S) -> Iterator[None]:
+    """Machines of the lab may be silent for so long: the line does not count as cut."""
+    with contextlib.ExitStack() as stack:
+        waits = [(one, "ANSWER_S") for one in (host, question_line, tsc_points)] + [(archive, "SILENCE_S")]
+        for module, name in [*waits, (question_line, "START_S")]:
+            stack.enter_context(mock.patch.object(module, name, quiet_s))
+        stack.enter_context(mock.patch.object(program, "BEAT_S", quiet_s / 5))
+        yield
 
 
 class Door:

@@ -6,25 +6,21 @@ import contextlib
 import time
 from collections.abc import Callable
 from typing import TypeVar
-from unittest import mock
 
-from netconsole.far import archive, host, program
 from netconsole.far.host import AnyHost
-from netconsole.host import question_line
 from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.capture import PingCapture, Role
 from netconsole.ping.cases import PingCase, case_of
 from netconsole.ping.echo_log import EchoLog
 from netconsole.ping.vantage import Between, request_of
 from netconsole.probes.catalogue import load_all, typed_modules
-from netconsole.run import tsc_points
 from netconsole.run.ping_capture import VantageRun, attached, document, next_reading
 from netconsole.run.ping_plan import PingTraffic
 from netconsole.run.ping_run import EchoSender
 from netconsole.run.stop import Stop
 from netconsole.run.tsc_points import TscPoints
 from netconsole.session.live import LiveSession
-from tests.lab.ping.door import HYPERVISOR, Door
+from tests.lab.ping.door import HYPERVISOR, Door, patient
 from tests.lab.ping.two_hosts import CARDS, WIRES
 
 T = TypeVar("T")
@@ -34,8 +30,6 @@ LIMIT_S = 20.0
 INTERVAL_S = 1.0
 START_LIMIT_S = 300.0
 END_LIMIT_S = 120.0
-QUIET_S = 60.0
-"""How long a machine of the lab may be silent; a guest is woken up for nothing as seldom as can be."""
 PLACES: dict[Role, tuple[str, Between]] = {
     "sender-vm": ("vm0", Between((), ("eth0",), ADDRESSES, 0, LIMIT_S)),
     "sender-host": (HYPERVISOR, Between((CARDS[0].tap,), (WIRES[0],), ADDRESSES, 0, LIMIT_S)),
@@ -49,10 +43,7 @@ class FourPoints:
 
     def __init__(self, door: Door) -> None:
         self._stack = contextlib.ExitStack()
-        patience = [(one, "ANSWER_S") for one in (host, question_line, tsc_points)] + [(archive, "SILENCE_S")]
-        for module, name in [*patience, (question_line, "START_S")]:
-            self._stack.enter_context(mock.patch.object(module, name, QUIET_S))
-        self._stack.enter_context(mock.patch.object(program, "BEAT_S", QUIET_S / 5))
+        self._stack.enter_context(patient())
         self.hosts: dict[str, AnyHost] = {}
         self.runs: list[VantageRun] = []
         try:
