@@ -179,6 +179,17 @@ static inline u64 direction_of(u32 from, u32 to)
     return to == INSIDE ? IN : THROUGH;
 }
 
+/* What waits in the queue that a packet has just left, for its driver. */
+static inline u32 packets_behind(struct sk_buff *skb)
+{
+    struct net_device *dev = NC_GET(skb, dev);
+    u64 queues = (u64)NC_READ(dev, _tx);
+    struct netdev_queue *queue = (void *)(queues + NC_GET(skb, queue_mapping) * sizeof(*queue));
+    struct Qdisc *qdisc = NC_READ(queue, qdisc);
+
+    return qdisc ? NC_READ(qdisc, q.qlen) : 0;
+}
+
 static inline void account(void *ctx, struct nc_config *config, struct scratch *scratch, struct path_transit *transit,
                            struct nc_member *member, struct sk_buff *skb, int sent, u64 now)
 {
@@ -207,8 +218,12 @@ static inline void account(void *ctx, struct nc_config *config, struct scratch *
         add_stages(direction, transit, &scratch->event.took);
     }
     nc_listed(config);
-    if (latency_event_wanted(config, slow, now))
-        nc_submit(ctx, &scratch->event, sizeof(scratch->event));
+    if (!latency_event_wanted(config, slow, now))
+        return;
+    scratch->event.cpu = bpf_get_smp_processor_id();
+    scratch->event.flow_hash = NC_GET(skb, hash);
+    scratch->event.queue_packets = sent ? packets_behind(skb) : 0;
+    nc_submit(ctx, &scratch->event, sizeof(scratch->event));
 }
 
 /* The transit of a packet that was segmented after it was queued. The CPU that segments it sends the segments one after another. */

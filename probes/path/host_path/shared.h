@@ -40,6 +40,10 @@ struct durations {
 struct slow_event {
     struct latency_sample sample;
     struct durations took;
+    u32 cpu;
+    u32 flow_hash;          /* of the packet, by NIC or kernel; 0: none has been made */
+    u32 queue_packets;      /* behind it in its queue. 0 with a qdisc that counts them for each CPU alone (pfifo_fast) */
+    u32 pad;
 };
 
 /* Working memory of a program: the BPF stack is too small for it. */
