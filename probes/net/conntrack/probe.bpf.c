@@ -135,8 +135,10 @@ int said(void *ctx)
 
 static inline u32 outcome_of(struct visit *visit, u64 nfct, u32 verdict)
 {
+    if ((nfct & INFO_BITS) == UNTRACKED)        /* by a rule, or by conntrack itself: neighbour discovery */
+        return UNTRACKED;
     if (visit->has_been)
-        return (nfct & INFO_BITS) == UNTRACKED ? UNTRACKED : ALREADY;
+        return ALREADY;
     if (!connection_of(nfct))
         return verdict ? INVALID : DROPPED;     /* NF_ACCEPT, NF_DROP: an invalid packet is for the rules to drop */
     return nfct & INFO_BITS;
