@@ -95,8 +95,10 @@ def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: Kern
             expected[program["name"]] = next(
                 (point for point, problem in obstacles(types, program).items() if problem is None), None
             )
-        taken = {program: attach.written(point)[-1] for program, point in reviewed[name]["attach"].items()}
-        assert (name, taken) == (name, expected)
+        taken = {program: attach.written(point) for program, point in reviewed[name]["attach"].items()}
+        assert taken.keys() == expected.keys()
+        for program, point in expected.items():  # the manifest names a function, or one kind of program on it
+            assert point in taken[program], (name, program)
 
 
 @pytest.mark.parametrize(("vendor", "delivery"), [("kvm_intel", "vmx"), ("kvm_amd", "svm")])
