@@ -21,6 +21,8 @@ Load = Callable[..., UnattachedProbe]
 WINDOW_SHIFT = 27
 """A window of the circuit breaker is 2^27 ns of the monotonic clock (docs/design/governor.md)."""
 GRANT = 64
+FILLING = (1).to_bytes(8, "little")
+"""The first member of the memory in which a stack is made."""
 
 
 def reason(name: str) -> int:
@@ -305,3 +307,22 @@ def test_the_circuit_breaker_bounds_runs_of_a_window(load: Load) -> None:
         else:
             assert listed == runs and most <= runs - ledger["breaker"] <= most + GRANT
             assert ledger["seen"] == runs
+
+
+@pytest.mark.proves("kernel_drops", "ledger.stack_failed")
+def test_a_drop_amid_another_one_on_its_cpu_has_no_stack(load: Load) -> None:
+    """An interrupt drops a packet while a program fills the stack of another one."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    probe.set("details", by_stack=True)
+    packet = host.packet(Flow(), host.eth0)
+    host.drop(packet)
+    probe.read()
+    assert [row["count"] for row in probe.rows("stacks")] == [1] and "stack_failed" not in probe.ledger()
+    probe.write("ways", FILLING)
+    for _ in range(3):
+        host.drop(packet)
+    probe.read()
+    assert probe.ledger()["stack_failed"] == 3
+    assert [row["count"] for row in probe.rows("stacks")] == [1]
+    assert host.rows("reason") == {"QDISC_DROP": 4}

@@ -26,6 +26,7 @@ from netconsole_collector.compile.compiled import AttachTarget, Compiled
 from netconsole_collector.compile.job import CompileJob, with_descriptors
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import attach, cpus
+from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe.running import RunningProbe
@@ -110,6 +111,7 @@ class UnattachedProbe:
         try:
             with _functions_as_tracepoints():
                 answer = with_descriptors(worker.load(programs), worker.descriptors)
+            self._working = {one: os.dup(fd) for one, fd in answer["maps"].items()}
             self.running = RunningProbe(name, spec, answer, Lookups(), time.monotonic_ns())
         except BaseException:
             self._attaching.stop()
@@ -132,6 +134,11 @@ class UnattachedProbe:
     def prepare(self, program: str, *arguments: int) -> Callable[[], int]:
         """The same as a call, which is quicker where there are many."""
         return prepared(self._fds[program], *arguments)
+
+    def write(self, working_memory: str, value: bytes) -> None:
+        """Into the first element of an array of the program's own, on all CPUs."""
+        own = Map(self._working[working_memory])
+        own.set(bytes(4), value.ljust(own.slot_bytes, b"\0") * len(own.cpus))
 
     def read(self) -> None:
         """Reads everything, as at the end of an interval in which all rows are sent."""
@@ -176,6 +183,8 @@ class UnattachedProbe:
         return {name: total for name, total in found.items() if total}
 
     def close(self) -> None:
+        for fd in self._working.values():
+            os.close(fd)
         self._attaching.stop()
         self.running.close()
         self.memory.close()
