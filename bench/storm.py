@@ -56,7 +56,7 @@ while os.getppid() == int(sys.argv[3]):
         sender.sendto(payload, to)
     shared[0] += 100
 """
-RULES = "table inet f { chain out { type filter hook output priority 0; ct state new counter; } }"
+RULES = "table inet f {\nchain out { type filter hook output priority 0; ct state new counter; }\n}\n"
 """Whatever rule names conntrack makes the namespace track."""
 
 
