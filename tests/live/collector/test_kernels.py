@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import platform
 import struct
 from typing import Any
 
 import pytest
 
 from netconsole_collector.compile.compiled import Compiled
-from netconsole_collector.kernel import attach
+from netconsole_collector.kernel import attach, function_hooks
 from netconsole_collector.types import prototypes
 from tests.lab.kernels.compiled import compile_for, shipped
 from tests.lab.kernels.each import COMPILED_FOR, USUAL
@@ -49,17 +50,21 @@ def test_and_without_programs_of_a_type(probe: str) -> None:
 
 
 @pytest.mark.long
-def test_arguments_are_in_the_registers_of_the_kernel_that_is_compiled_for() -> None:
+@pytest.mark.parametrize(
+    ("kernel", "machine", "first"), [("debian-6.12", "x86_64", 112), ("debian-6.12-arm64", "aarch64", 0)]
+)
+def test_arguments_are_in_the_registers_of_the_kernel_that_is_compiled_for(
+    kernel: str, machine: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first instruction loads the first argument: x86's di, or arm64's x0 (struct pt_regs)."""
-    at = {}
-    for kernel in ("debian-6.12", "debian-6.12-arm64"):
-        try:
-            code = compile_for(tree_of(kernel), SHIPPED["virtio_guest"]).programs.functions["refilled"]
-        except LabUnavailable as error:
-            pytest.skip(str(error))
-        at[kernel] = struct.unpack_from("<BBhi", code)
+    try:
+        code = compile_for(tree_of(kernel), SHIPPED["virtio_guest"]).programs.functions["refilled"]
+    except LabUnavailable as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    operation, _, offset, _ = struct.unpack_from("<BBhi", function_hooks.bound(code, "kprobe", 1))
     load = 0x79  # BPF_LDX | BPF_DW | BPF_MEM
-    assert [(found[0], found[2]) for found in at.values()] == [(load, 112), (load, 0)]
+    assert (operation, offset) == (load, first)
 
 
 def is_left_out(program: dict[str, Any], compiled: Compiled) -> bool:
