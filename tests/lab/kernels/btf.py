@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from netconsole.probes import catalogue
 from tests.lab.kernels import archive
 from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.kernels.elf import Elf
@@ -18,6 +21,7 @@ from tests.lab.machine.initramfs import load_order
 # Those whose types a probe may name; what they need (vhost, kvm, tap, nf_conntrack, …) comes along.
 MODULES = ("tun", "vhost_net", "openvswitch", "kvm_amd", "kvm_intel", "nf_conntrack", "veth", "virtio_net", "bridge")
 MAKE_LIMIT_S = 600.0
+DEBUG = "usr/lib/debug/lib/modules/{}"
 
 
 @dataclass(frozen=True)
@@ -35,24 +39,48 @@ def made_types(version: str) -> Path:
     return cache_dir() / "made" / version
 
 
-def make_types(tree: KernelTree, vmlinux: Path, modules: Sequence[Path]) -> None:
-    """Makes the types of these modules as docs/design/kernel-types.md says, from the kernel's debug package (800 MB).
+def debug_modules(tree: KernelTree, modules: Sequence[Path]) -> Path:
+    """Where the kernel's modules with debug information are. Their package has 800 MB: it is fetched once.
 
     Raises LabUnavailable.
     """
+    kept = cache_dir() / "debug" / tree.version
+    if not kept.is_dir():
+        kept.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache_dir()) as directory:
+            work = Path(directory)
+            (package,) = archive.download([f"linux-image-{tree.version}-dbg"], work, tree.kernel.suite)
+            unpack = f'dpkg --fsys-tarfile {package.name} | tar -x -- "$@"'
+            places = [f"./{DEBUG.format(tree.version)}/{module}" for module in modules]
+            archive.run(["sh", "-c", unpack, "sh", *places], work, MAKE_LIMIT_S)
+            package.unlink()
+            work.rename(kept)
+            work.mkdir()
+    return kept / DEBUG.format(tree.version)
+
+
+def make_types(tree: KernelTree, vmlinux: Path, modules: Sequence[Path]) -> bool:
+    """Makes the types of these modules as docs/design/kernel-types.md says; anew when probes name other ones.
+
+    Returns whether it did. Raises LabUnavailable.
+    """
     into = made_types(tree.version)
+    stamp = into.with_name(f"{tree.version}.probes")
+    probes = (probe.code() for probe in catalogue.load_all().values() if probe.source == "bpf")
+    digest = hashlib.sha256("".join(probes).encode()).hexdigest()
+    if into.is_dir() and stamp.exists() and stamp.read_text() == digest:
+        return False
+    debug = debug_modules(tree, modules)
+    into.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="making-", dir=cache_dir()) as directory:
         work = Path(directory)
-        (package,) = archive.download([f"linux-image-{tree.version}-dbg"], work, tree.kernel.suite)
-        places = [f"usr/lib/debug/lib/modules/{tree.version}/{module}" for module in modules]
-        unpack = f'dpkg --fsys-tarfile {package.name} | tar -x -- "$@"'
-        archive.run(["sh", "-c", unpack, "sh", *(f"./{place}" for place in places)], work, MAKE_LIMIT_S)
-        package.unlink()
         console = str(Path(sys.executable).with_name("netconsole"))
-        command = [console, "types", "make", "--base", str(vmlinux), "--into", str(work), *places]
-        archive.run(command, work, MAKE_LIMIT_S)
-        into.parent.mkdir(exist_ok=True)
+        command = [console, "types", "make", "--release", tree.version, "--base", str(vmlinux), "--into", str(work)]
+        archive.run([*command, *(str(debug / module) for module in modules)], work, MAKE_LIMIT_S)
+        shutil.rmtree(into, ignore_errors=True)
         (work / tree.version).rename(into)
+    stamp.write_text(digest)
+    return True
 
 
 def btf_files(tree: KernelTree) -> KernelBtf:
@@ -69,8 +97,10 @@ def btf_files(tree: KernelTree) -> KernelBtf:
             write_whole(
                 vmlinux, btf_in(image) if tree.kernel.architecture else Elf(unpack_image(image)).section(".BTF")
             )
-        if tree.kernel.made and not made_types(tree.version).is_dir():
-            make_types(tree, vmlinux, [path.relative_to(tree.modules) for path in names.values()])
+        files = [path.relative_to(tree.modules) for path in names.values()]
+        if tree.kernel.made and make_types(tree, vmlinux, files):
+            for name in names:
+                (directory / name).unlink(missing_ok=True)
         modules = {}
         for name, path in names.items():
             modules[name] = directory / name
