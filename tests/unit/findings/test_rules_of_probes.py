@@ -88,14 +88,18 @@ def of_gauge(probe: str, table: str, labels: Mapping[str, frames.Label], gauges:
     return played.end()
 
 
-def of_percentile(probe: str, name: str, labels: Mapping[str, frames.Label], value_ns: int) -> list[Incident]:
-    """Two intervals of samples that all took so long."""
-    played = Played(probe)
+def of_percentile(
+    probe: str, name: str, labels: Mapping[str, frames.Label], value_ns: int, usual_ns: int | None = None
+) -> list[Incident]:
+    """Two intervals of samples that all took so long; before them some that took the usual time, if one is given."""
+    played, slots = Played(probe), dict[int, int]()
     found: list[Incident] = []
-    for number in (1, 2):
-        count, slot = SAMPLES * number, index(value_ns)
-        delta = Buckets(count=SAMPLES, sum=SAMPLES * value_ns, min=None, max=None, buckets=[(slot, SAMPLES)])
-        total = Buckets(count=count, sum=count * value_ns, min=None, max=None, buckets=[(slot, count)])
+    for taken_ns in [*([usual_ns] * 5 if usual_ns else []), value_ns, value_ns]:
+        slot = index(taken_ns)
+        slots[slot] = slots.get(slot, 0) + SAMPLES
+        count = sum(slots.values())
+        delta = Buckets(count=SAMPLES, sum=SAMPLES * taken_ns, min=None, max=None, buckets=[(slot, SAMPLES)])
+        total = Buckets(count=count, sum=count, min=None, max=None, buckets=list(slots.items()))
         stamp = played.stream.stamp(probe)
         played.stream.state.apply(
             frames.Histogram(
@@ -391,7 +395,7 @@ ENDS: dict[str, frames.Label] = {"direction": "in", "from": "eth0", "to": "vnet7
 @pytest.mark.proves("host_path", "findings.crossing.p99.!")
 @pytest.mark.proves("local_path", "findings.crossing.p99.!")
 @pytest.mark.proves("ovs_upcalls", "findings.latency.p99.!.miss", "findings.scheduled.p99.!")
-@pytest.mark.proves("softirq_health", "findings.late.p99.{!,!!}")
+@pytest.mark.proves("softirq_health", "findings.late.p99.!!")
 @pytest.mark.proves("tx_kick_path", "findings.stages.p99.!.total")
 @pytest.mark.proves("tx_queue_latency", "findings.wait.p99.{!,!!}")
 @pytest.mark.parametrize(
@@ -420,3 +424,29 @@ def test_what_is_late_for_one_in_a_hundred(
     """Values of a histogram are known to an eighth: a tenth beside the limit is clear, and a fifth would be too far."""
     said(of_percentile(probe, name, labels, limit_ms * MS * 85 // 100), below)
     said(of_percentile(probe, name, labels, limit_ms * MS * 115 // 100), beyond, word)
+
+
+@pytest.mark.proves("host_path", "findings.crossing.p99.!")
+@pytest.mark.proves("local_path", "findings.crossing.p99.!")
+@pytest.mark.proves("ovs_upcalls", "findings.scheduled.p99.!")
+@pytest.mark.proves("softirq_health", "findings.late.p99.!")
+@pytest.mark.proves("tx_kick_path", "findings.stages.p99.!.total")
+@pytest.mark.parametrize(
+    ("probe", "name", "labels", "limit_ms", "word"),
+    [
+        ("host_path", "crossing", ENDS, 1, "eth0 → vnet7"),
+        ("local_path", "crossing", ENDS, 1, "eth0 → vnet7"),
+        ("ovs_upcalls", "scheduled", {"handler": "handler7", "tid": 8}, 5, "handler7"),
+        ("softirq_health", "late", {"cpu": 5, "softirq": "NET_RX"}, 1, "CPU 5"),
+        ("tx_kick_path", "stages", {**QUEUE, "stage": "total"}, 1, "vnet7 q3"),
+    ],
+)
+def test_what_is_far_later_than_usual_is_late_from_a_lower_limit(
+    probe: str, name: str, labels: Mapping[str, frames.Label], limit_ms: int, word: str
+) -> None:
+    """Ten times the usual time and above the limit. What is usual there is not late."""
+    beyond, usual = limit_ms * MS * 115 // 100, limit_ms * MS // 50
+    said(of_percentile(probe, name, labels, limit_ms * MS * 85 // 100, usual), None)
+    said(of_percentile(probe, name, labels, beyond, usual), "!", word)
+    said(of_percentile(probe, name, labels, beyond, beyond // 8), None)
+    said(of_percentile(probe, name, labels, beyond, beyond // 12), "!", word)
