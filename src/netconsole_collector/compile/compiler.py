@@ -113,7 +113,7 @@ class Compiler:
         try:
             self._modules = type_files.of(self.job, self.spec)[1:]
             types = self._btf = btf.Btf(path, self._modules)
-            lacking = type_files.lacking(self.job, self.spec)
+            lacking = type_files.lacking(self.spec, self._modules)
         except btf.BtfError as error:
             raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported") from None
         watched = self.spec["probe"].get("module", "").replace("-", "_")
@@ -230,7 +230,7 @@ class Compiler:
         if is_type and absent:
             why = "its types are those of modules that are not loaded: {}".format(", ".join(absent))
             return ProbeRefused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
-        lacking = type_files.lacking(self.job, self.spec) if is_type else []
+        lacking = type_files.lacking(self.spec, self._modules) if is_type else []
         if lacking:
             return self._no_types_of(lacking, log)
         if error:

@@ -14,9 +14,7 @@ def of(job: Json, spec: Json) -> List[str]:
     """The first one is vmlinux's. Raises BtfError for a carried file that is not this kernel's."""
     vmlinux = job.get("btf", btf.VMLINUX)
     own = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
-    there = {os.path.basename(path) for path in own}
-    without = sorted(name for name in named_modules(spec) if name.replace("-", "_") not in there)
-    build_ids = {name: build_id(job, name) for name in (name.replace("-", "_") for name in without)}
+    build_ids = {name: build_id(job, name) for name in sorted(lacking(spec, own))}
     return own + carried.paths(build_ids, vmlinux, _release(job), job.get("carried", carried.DIRECTORY))
 
 
@@ -31,14 +29,14 @@ def build_id(job: Json, module: str) -> Optional[str]:
 def absent(job: Json, spec: Json) -> List[str]:
     """Those of the named modules that are not loaded there."""
     if "modules" in job:
-        return [name for name in named_modules(spec) if name.replace("-", "_") not in job["modules"]]
+        return [name for name in named_modules(spec) if _in_sysfs(name) not in job["modules"]]
     return [name for name in named_modules(spec) if not modules.is_loaded(name)]
 
 
-def lacking(job: Json, spec: Json) -> List[str]:
-    """Those of the named modules that have neither types of their own nor a carried file."""
-    there = {os.path.basename(path) for path in of(job, spec)}
-    return [name for name in (name.replace("-", "_") for name in named_modules(spec)) if name not in there]
+def lacking(spec: Json, files: List[str]) -> List[str]:
+    """Those of the named modules whose types are in none of these files."""
+    there = {os.path.basename(path) for path in files}
+    return [name for name in map(_in_sysfs, named_modules(spec)) if name not in there]
 
 
 def how_to_make(job: Json, lacking: List[str]) -> str:
@@ -48,6 +46,11 @@ def how_to_make(job: Json, lacking: List[str]) -> str:
         "apt install dwarves linux-image-{0}-dbg; netconsole types make --into {1} {2}; or make them on another "
         "machine, with --base and a copy of {3}, and carry the files to {1}/{0}/ where netconsole runs"
     ).format(_release(job), carried.DIRECTORY, files, btf.VMLINUX)
+
+
+def _in_sysfs(module: str) -> str:
+    """Its name in /sys/module: of its characters only - may be written in two ways."""
+    return module.replace("-", "_")
 
 
 def _release(job: Json) -> str:
