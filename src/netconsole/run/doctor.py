@@ -136,8 +136,9 @@ def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | 
     # Kernels that refuse BTF-typed programs get others.
     refused = [one["probe"] for one in typed if one.get("has_plain") and _has_failed(answer, one["probe"])]
     if refused:
-        plain, why = _try(_compiled(host.compiler, (commands[name] for name in refused), is_plain=True), host)
-        answer = msgspec.structs.replace(answer, probes={**answer.probes, **plain.probes})
+        plain, silent = _try(_compiled(host.compiler, (commands[name] for name in refused), is_plain=True), host)
+        unanswered = {} if silent is None else {name: ProbeResult("failed", silent) for name in refused}
+        answer = msgspec.structs.replace(answer, probes={**answer.probes, **unanswered, **plain.probes})
     return answer, why
 
 

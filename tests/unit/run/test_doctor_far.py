@@ -1,0 +1,69 @@
+"""`doctor --host` asks twice where the kernel refuses BTF-typed programs: what the first round found has to stay."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netconsole.far.host import ThisHost
+from netconsole.far.program import Launch
+from netconsole.probes.catalogue import Catalogue, load_all
+from netconsole.run import doctor
+
+TYPED = {
+    "softirq_health": {"state": "attached", "programs": [{"name": "one", "attach": "raw_tracepoint:kfree_skb"}]},
+    "kernel_drops": {"state": "failed", "why": "BTF-typed programs are refused"},
+}
+PLAIN = {"kernel_drops": {"state": "attached", "programs": [{"name": "drop", "attach": "raw_tracepoint:kfree_skb"}]}}
+ANSWERS = """
+import pathlib, sys
+state = pathlib.Path(sys.argv[1])
+sys.stdin.readline()
+answers = state.read_text().splitlines()
+state.write_text("\\n".join(answers[1:]))
+print(answers[0]) if answers else sys.exit("the link is cut")
+"""
+
+
+class Compiler:
+    """Compiles nothing. Each probe has programs that are not BTF-typed, too."""
+
+    def prepare(self, spec: Mapping[str, Any], source: str, is_plain: bool = False) -> dict[str, object]:
+        return {"compiled": "", "has_plain": not is_plain}
+
+
+class Host(ThisHost):
+    """Its collector gives these answers, one a start, and then none."""
+
+    def __init__(self, state: Path, *answers: Mapping[str, Any]) -> None:
+        self.compiler = Compiler()  # type: ignore[assignment]
+        self._state = state
+        state.write_text("\n".join(json.dumps({"probes": one}) for one in answers))
+
+    def collector(self, *arguments: str) -> Launch:
+        return Launch([sys.executable, "-c", ANSWERS, str(self._state)])
+
+
+@pytest.fixture
+def manifests() -> Catalogue:
+    shipped = load_all()
+    return Catalogue({name: one for name, one in shipped.items() if name in TYPED}, {})
+
+
+def test_a_probe_that_is_refused_typed_is_tried_again_by_itself(tmp_path: Path, manifests: Catalogue) -> None:
+    report = doctor.examine(manifests, Host(tmp_path / "answers", TYPED, PLAIN))
+    assert report.running == ["kernel_drops", "softirq_health"]
+    assert report.capabilities["collector"].ok
+
+
+def test_a_second_round_without_an_answer_takes_nothing_from_the_first(tmp_path: Path, manifests: Catalogue) -> None:
+    report = doctor.examine(manifests, Host(tmp_path / "answers", TYPED))
+    assert report.running == ["softirq_health"]
+    assert report.capabilities["collector"].ok
+    failed = report.probes["kernel_drops"]
+    assert failed.state == "failed" and "the link is cut" in (failed.why or "")
