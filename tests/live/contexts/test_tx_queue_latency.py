@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from netconsole_collector.kernel.cpus import possible_cpus
+from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
 from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, NETNS, OTHER_NETNS, TAGGED
 from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import lies, wait
@@ -277,28 +277,9 @@ def test_events_and_rows_keep_their_budgets(load: Load) -> None:
     host = Queues(probe)
     skb = host.packet(Flow(), host.shaped)
     calls = [probe.prepare("queued", skb), probe.prepare("sent", skb, host.shaped)]
-    cpus = len(possible_cpus())
-    probe.set("details", events_per_s=100 * cpus)  # a quarter of a second's worth at once: 25 on this CPU
-    began = time.monotonic_ns()
-    for call in calls * 60:
-        call()
-    earned = (time.monotonic_ns() - began) * 100 / 1e9
-    probe.read()
-    made = probe.ledger()
-    assert made["seen"] == 60 == made["submitted"] + made["suppressed"]
-    assert 25 <= made["submitted"] <= 25 + earned + 1
-    assert "unlisted" not in made and "breaker" not in made
-
-    probe.set("details", events_per_s=1e6)
-    probe.running.bound(1e-9)  # one nanosecond: what was granted is all
-    for call in calls * 500:
-        call()
-    probe.read()
-    now = probe.ledger()
-    listed = probe.histograms("wait")[0]["count"] - 60
-    assert listed + now["unlisted"] == 500 and listed <= 65
-    assert now["breaker"] == now["suppressed"] - made["suppressed"] >= 500 - 2 * 64
-    assert now["seen"] == 560 and probe.counters()["sent"] == 560
+    now = spend_time(probe, calls, spend_events(probe, calls))
+    assert probe.histograms("wait")[0]["count"] + now["unlisted"] == FEW + MANY
+    assert now["seen"] == FEW + MANY == probe.counters()["sent"]
 
 
 def test_the_layout_of_a_wait_is_what_these_tests_take_it_for(load: Load) -> None:

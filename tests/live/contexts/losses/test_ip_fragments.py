@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.kernel.cpus import possible_cpus
+from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import KernelMemory, enumerator
 from tests.support.live.contexts.packets import TCP, UDP
@@ -188,28 +188,10 @@ def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
 @pytest.mark.proves("ip_fragments", "knobs.events_per_s", "ledger.{suppressed,breaker,unlisted}")
 def test_events_and_rows_keep_their_budgets(load: Load) -> None:
     probe = load(PROBE)
-    call = probe.prepare("ended", Queues(probe).queue(Datagram()))
-    cpus = len(possible_cpus())
-    probe.set("details", events_per_s=100 * cpus)  # a quarter of a second's worth at once: 25 on this CPU
-    began = time.monotonic_ns()
-    for _ in range(60):
-        call()
-    earned = (time.monotonic_ns() - began) * 100 / 1e9
-    probe.read()
-    made = probe.ledger()
-    assert made["seen"] == 60 == made["submitted"] + made["suppressed"]
-    assert 25 <= made["submitted"] <= 25 + earned + 1
-
-    probe.set("details", events_per_s=1e6)
-    probe.running.bound(1e-9)  # one nanosecond: what was granted is all
-    for _ in range(500):
-        call()
-    probe.read()
-    now = probe.ledger()
-    listed = probe.row("failed")["count"] - 60
-    assert listed + now["unlisted"] == 500 and listed <= 65
-    assert now["breaker"] == now["suppressed"] - made["suppressed"] > 0
-    assert probe.counters()["failed"] == 560
+    calls = [probe.prepare("ended", Queues(probe).queue(Datagram()))]
+    now = spend_time(probe, calls, spend_events(probe, calls))
+    assert probe.row("failed")["count"] + now["unlisted"] == FEW + MANY
+    assert now["seen"] == FEW + MANY == probe.counters()["failed"]
 
 
 @pytest.mark.proves("ip_fragments", "ledger.map_full")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
 
-from netconsole_collector.kernel.cpus import possible_cpus
+from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
 from tests.support.live.contexts.filters import FILTERS, FLOWS, OTHER_NETNS
 from tests.support.live.contexts.moments import wait
 from tests.support.live.contexts.packets import Flow
@@ -138,26 +137,8 @@ def test_rows_and_events_keep_their_bounds(load: Load) -> None:
     host = Ways(probe)
     skb = host.come(Flow(), "tap0")
     calls = [probe.prepare("receive", skb), probe.prepare("send", skb, host.devices["eth0"])]
-    cpus = len(possible_cpus())
-    probe.set("details", events_per_s=100 * cpus)  # a quarter of a second's worth at once: 25 on this CPU
-    began = time.monotonic_ns()
-    for call in calls * 60:
-        call()
-    earned = (time.monotonic_ns() - began) * 100 / 1e9
-    probe.read()
-    made = probe.ledger()
-    assert made["seen"] == 60 == made["submitted"] + made["suppressed"]
-    assert 25 <= made["submitted"] <= 25 + earned + 1
-    assert "unlisted" not in made and "breaker" not in made
-
-    probe.set("details", events_per_s=1e6)
-    probe.running.bound(1e-9)  # one nanosecond: what was granted is all
-    for call in calls * 500:
-        call()
-    probe.read()
-    now = probe.ledger()
-    listed = probe.row("flows")["samples"] - 60
-    assert listed + now["unlisted"] == 500 and listed <= 2 * 64
-    assert sum(one["count"] for one in probe.histograms("crossing")) == 60 + listed
-    assert now["breaker"] == now["suppressed"] - made["suppressed"] >= 500 - 2 * 64
-    assert now["seen"] == 560 == probe.counters()["crossed"]
+    now = spend_time(probe, calls, spend_events(probe, calls))
+    listed = probe.row("flows")["samples"]
+    assert listed + now["unlisted"] == FEW + MANY
+    assert sum(one["count"] for one in probe.histograms("crossing")) == listed
+    assert now["seen"] == FEW + MANY == probe.counters()["crossed"]

@@ -1,0 +1,46 @@
+"""What a probe does when the budget of its events, and then that of their time, is used up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from netconsole_collector.kernel.cpus import possible_cpus
+from tests.support.live.contexts.unattached import UnattachedProbe
+
+FEW, MANY = 60, 500
+"""Packets within the budget of time, and packets after it."""
+_PER_CPU = 100
+_BURST = 64
+"""Runs that the breaker grants at once on a CPU (docs/design/governor.md)."""
+
+
+def spend_events(probe: UnattachedProbe, calls: Sequence[Callable[[], object]]) -> dict[str, int]:
+    """Runs the programs of a packet FEW times. Its events keep their budget. Returns the ledger."""
+    # A quarter of a second's worth may be submitted at once: 25 on this CPU.
+    probe.set("details", events_per_s=_PER_CPU * len(possible_cpus()))
+    began = time.monotonic_ns()
+    for call in [*calls] * FEW:
+        call()
+    earned = (time.monotonic_ns() - began) * _PER_CPU / 1e9
+    probe.read()
+    made = probe.ledger()
+    assert made["seen"] == FEW == made["submitted"] + made["suppressed"]
+    assert 25 <= made["submitted"] <= 25 + earned + 1
+    assert "unlisted" not in made and "breaker" not in made
+    return made
+
+
+def spend_time(
+    probe: UnattachedProbe, calls: Sequence[Callable[[], object]], before: Mapping[str, int]
+) -> dict[str, int]:
+    """Runs them MANY times more, with time for few. ``before``: the ledger until then. Returns the ledger."""
+    probe.set("details", events_per_s=1e6)
+    probe.running.bound(1e-9)  # one nanosecond: what was granted is all
+    for call in [*calls] * MANY:
+        call()
+    probe.read()
+    now = probe.ledger()
+    assert MANY - 2 * _BURST <= now["unlisted"] <= MANY
+    assert MANY - 2 * _BURST <= now["breaker"] == now["suppressed"] - before["suppressed"]
+    return now
