@@ -53,11 +53,17 @@ class _Known:
 
 
 class Trial:
-    """One file, and the tests that prove it (paths from the root of the checkout)."""
+    """One file, and the tests that prove it (paths from the root of the checkout).
+
+    Raises SystemExit if another checkout is installed: its tests would notice nothing.
+    """
 
     def __init__(self, file: Path, tests: Sequence[str]) -> None:
         self._path = file.resolve()
         self._module = ".".join(file.with_suffix("").parts[1:])
+        imported = importlib.util.find_spec(self._module)
+        if imported is None or imported.origin != str(self._path):
+            raise SystemExit(f"{self._path}: the tests would import {imported and imported.origin}")
         # Those named after the file come first: they notice most.
         found = sorted({str(path) for one in tests for path in _test_files(Path(one))})
         self._tests = sorted(found, key=lambda path: file.stem not in path)
