@@ -37,7 +37,7 @@ def types_make(
     names: set[str] = set()
     for manifest in load_all().values():
         if manifest.source == "bpf":
-            names |= source_names.used(manifest.code()) | source_names.used(str(manifest.raw["programs"]))
+            names |= source_names.of_types(manifest.code(), str(manifest.raw["programs"]))
     for file in files:
         kernel, module, content = module_types.make(file, base, release, names)
         path = into / kernel / module

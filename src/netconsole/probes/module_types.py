@@ -54,11 +54,13 @@ def make(file: Path, base: Path, release: str | None, names: set[str]) -> tuple[
     except (ValueError, struct.error):
         raise bad(file, "", "not a module with a build id") from None
     try:
-        types = pruned(vmlinux, split_btf(file, base), names)
+        whole = split_btf(file, base)
+        types = pruned(vmlinux, whole, names)
+        left_out = root_names(vmlinux, whole) - root_names(vmlinux, types)
     except (ValueError, struct.error, IndexError):
         raise bad(base, "", f"its types and those of {module} do not fit: is it the BTF of kernel {release}?") from None
     about = {"release": release, "module": module, "build_id": id, "vmlinux": hashlib.sha256(vmlinux).hexdigest()}
-    return release, module, carried.sealed(about, types)
+    return release, module, carried.sealed(about, left_out, types)
 
 
 def split_btf(file: Path, base: Path) -> bytes:
@@ -117,7 +119,7 @@ def pruned(vmlinux: bytes, module: bytes, names: set[str]) -> bytes:
     """Split BTF: those types of a module that have one of these names, and all that they need. Raises ValueError."""
     split = _Split(vmlinux, module)
     kept: set[int] = set()
-    waiting = [number for number, one in enumerate(split.types) if _is_wanted(split, one, names)]
+    waiting = [number for number, one in enumerate(split.types) if names.intersection(_root_names(split, one))]
     while waiting:
         number = waiting.pop()
         if number in kept:
@@ -146,12 +148,19 @@ def pruned(vmlinux: bytes, module: bytes, names: set[str]) -> bytes:
     return header + types + bytes(strings)
 
 
-def _is_wanted(split: _Split, one: bytearray, names: set[str]) -> bool:
+def root_names(vmlinux: bytes, module: bytes) -> set[str]:
+    """By which a source can name the types of a module."""
+    split = _Split(vmlinux, module)
+    return {name for one in split.types for name in _root_names(split, one) if name}
+
+
+def _root_names(split: _Split, one: bytearray) -> list[str]:
+    """Of a type: its own name, or of an enum those of its values as well."""
     kind = _kind(one)
     if kind not in _ROOTS:
-        return False
+        return []
     offsets: Iterable[int] = _names(one) if kind in (b.ENUM, b.ENUM64) else (0,)
-    return any(split.name(struct.unpack_from("<I", one, at)[0]) in names for at in offsets)
+    return [split.name(struct.unpack_from("<I", one, at)[0]) for at in offsets]
 
 
 def _parts(raw: bytes) -> tuple[bytes, bytes]:

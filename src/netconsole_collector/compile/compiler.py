@@ -14,6 +14,7 @@ from netconsole_collector.kernel import attach, bpf_maps
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.probe.spec import wants_drop_reasons
 from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names
+from netconsole_collector.types.carried import UnusableTypes
 
 _STDOUT = 1
 _CFLAGS = ["-Werror=implicit-function-declaration"]
@@ -115,7 +116,8 @@ class Compiler:
             types = self._btf = btf.Btf(path, self._modules)
             lacking = type_files.lacking(self.spec, self._modules)
         except btf.BtfError as error:
-            raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported") from None
+            help = type_files.how_to_make(self.job, [error.module]) if isinstance(error, UnusableTypes) else None
+            raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported", help) from None
         watched = self.spec["probe"].get("module", "").replace("-", "_")
         if watched in lacking and type_files.build_id(self.job, watched):  # it is not built in
             raise self._no_types_of(lacking)  # without them BCC's compiler may crash

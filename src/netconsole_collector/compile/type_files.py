@@ -5,17 +5,18 @@ from typing import Any, Dict, List, Optional
 
 from netconsole_collector.kernel import modules
 from netconsole_collector.probe.spec import named_modules, typed_modules
-from netconsole_collector.types import btf, carried
+from netconsole_collector.types import btf, carried, source_names
 
 Json = Dict[str, Any]
 
 
 def of(job: Json, spec: Json) -> List[str]:
-    """The first one is vmlinux's. Raises BtfError for a carried file that is not this kernel's."""
+    """The first one is vmlinux's. Raises carried.UnusableTypes."""
     vmlinux = job.get("btf", btf.VMLINUX)
     own = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
     build_ids = {name: build_id(job, name) for name in sorted(lacking(spec, own))}
-    return own + carried.paths(build_ids, vmlinux, _release(job), job.get("carried", carried.DIRECTORY))
+    names = source_names.of_types(job["source"], str(spec["programs"])) if build_ids else set()
+    return own + carried.paths(build_ids, vmlinux, _release(job), job.get("carried", carried.DIRECTORY), names)
 
 
 def build_id(job: Json, module: str) -> Optional[str]:

@@ -2,7 +2,8 @@
 
 They were made elsewhere, from debug information, and carried to /etc/netconsole/btf/RELEASE/MODULE. A file is one line
 of JSON and split BTF. The line binds it to one kernel and one build of the module. Wrong types would make wrong
-numbers: so a file of another kernel, or one that is damaged, is refused and never half used.
+numbers: so a file of another kernel, or one that is damaged, is refused and never half used. Neither is one of which a
+probe names more than was kept: that would be taken for what this kernel does not have.
 """
 
 import hashlib
@@ -10,45 +11,67 @@ import json
 import os
 import re
 import stat
-from typing import Any, Dict, List, Optional
+import zlib
+from typing import AbstractSet, Any, Dict, Iterable, List, Optional
 
 from netconsole_collector.types.btf import SEAL, BtfError
 
 DIRECTORY = "/etc/netconsole/btf"
-FORMAT = "netconsole.types/1"
+FORMAT = "netconsole.types/2"
 _MODULES = "/sys/module"
 _NOTE_BYTES = 16
 """Of an ELF note before its content: three lengths, and "GNU" with its zero (man 5 elf)."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MAX_BYTES = 16 << 20
+_NAMED = 3
+"""At most, of what a file lacks."""
 
 Json = Dict[str, Any]
 
 
-def sealed(about: Json, types: bytes) -> bytes:
-    """A file's content. ``about``: release, module, build_id (hex) and vmlinux (digest of the kernel's own BTF)."""
+class UnusableTypes(BtfError):
+    """A carried file must not be used. The message names it, and says why. ``module`` is whose types it has."""
+
+    def __init__(self, module: str, why: str) -> None:
+        super().__init__(why)
+        self.module = module
+
+
+def sealed(about: Json, left_out: Iterable[str], types: bytes) -> bytes:
+    """A file's content. ``about``: release, module, build_id (hex) and vmlinux (digest of the kernel's own BTF).
+
+    ``left_out`` are names that the module has, and these types of it have not.
+    """
     line = dict(about, format=FORMAT, sha256=hashlib.sha256(types).hexdigest())
-    return SEAL + json.dumps(line, sort_keys=True).encode() + b"\n" + types
+    line["left_out"] = sorted({_short(name) for name in left_out})
+    return SEAL + json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n" + types
 
 
-def paths(build_ids: Dict[str, Optional[str]], vmlinux: str, release: str, directory: str) -> List[str]:
-    """Of those of these modules for which somebody carried a file here. Raises BtfError for one that is not for them.
+def _short(name: str) -> int:
+    """In place of a name: a module has thousands."""
+    return zlib.crc32(name.encode())
+
+
+def paths(
+    build_ids: Dict[str, Optional[str]], vmlinux: str, release: str, directory: str, names: AbstractSet[str]
+) -> List[str]:
+    """Of those of these modules for which somebody carried a file here. Raises UnusableTypes.
 
     ``build_ids`` of the modules, by name: None is not loaded, and left out. ``vmlinux`` is the path of the kernel's own
-    BTF.
+    BTF. ``names`` may be those of types that are needed.
     """
     found = []
     for name, build_id in build_ids.items():
         path = os.path.join(directory, release, name)
         if re.fullmatch(r"\w+", name) and build_id is not None and os.path.exists(path):
-            problem = _problem(path, name, vmlinux, release, build_id)
+            problem = _problem(path, name, vmlinux, release, build_id, names)
             if problem:
-                raise BtfError("{}: {}".format(path, problem))
+                raise UnusableTypes(name, "{}: {}".format(path, problem))
             found.append(path)
     return found
 
 
-def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str) -> str:
+def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str, names: AbstractSet[str]) -> str:
     """Why a file must not be used; empty when it may."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
@@ -61,6 +84,7 @@ def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str) ->
             raise ValueError
         about = json.loads(line[len(SEAL) :].decode())
         kept = {key: str(about[key]) for key in ("format", "sha256", "release", "module", "build_id", "vmlinux")}
+        left_out = set(about.get("left_out", ()))
     except (ValueError, KeyError, TypeError):
         return "not a file of netconsole types make"
     if kept["format"] != FORMAT:
@@ -74,6 +98,9 @@ def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str) ->
             return "made for another build of this kernel: its own types differ"
     if kept["build_id"] != build_id:
         return "made for another build of this module"
+    lacking = [one for one in sorted(names) if _short(one) in left_out]
+    if lacking:
+        return "made before netconsole read {} of it: make it anew".format(", ".join(lacking[:_NAMED]))
     return ""
 
 

@@ -34,6 +34,12 @@ def used(source: str) -> Set[str]:
     return set(_WORD.findall(strip_comments(source)))
 
 
+def of_types(*texts: str) -> Set[str]:
+    """What may be a type or a function of the kernel in these sources and manifests, also behind HAVE_ and NARGS_."""
+    names = {name for text in texts for name in used(text)}
+    return names | {name.partition("_")[2] for name in names if name.startswith(("HAVE_", "NARGS_"))}
+
+
 def defined(source: str) -> Set[str]:
     """Names that the source defines itself. Types of the kernel with these names must be left out."""
     text = strip_comments(source)

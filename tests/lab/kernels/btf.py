@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netconsole.probes import catalogue
+from netconsole_collector.types import carried
 from tests.lab.kernels import archive
 from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.kernels.elf import Elf
@@ -67,7 +68,7 @@ def make_types(tree: KernelTree, vmlinux: Path, modules: Sequence[Path]) -> bool
     into = made_types(tree.version)
     stamp = into.with_name(f"{tree.version}.probes")
     probes = (probe.code() for probe in catalogue.load_all().values() if probe.source == "bpf")
-    digest = hashlib.sha256("".join(probes).encode()).hexdigest()
+    digest = hashlib.sha256("".join((carried.FORMAT, *probes)).encode()).hexdigest()
     if into.is_dir() and stamp.exists() and stamp.read_text() == digest:
         return False
     debug = debug_modules(tree, modules)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import functools
+import json
 import platform
+import shutil
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netconsole.base.paths import SYSTEM_PYTHON
 from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import attach, function_hooks
-from netconsole_collector.types import prototypes
+from netconsole_collector.types import btf, carried, prototypes
+from tests.lab.kernels.btf import btf_files
 from tests.lab.kernels.compiled import compile_for, shipped
 from tests.lab.kernels.each import COMPILED_FOR, USUAL
 from tests.lab.kernels.fetch import KernelTree, fetch, kernel_named
@@ -65,6 +71,31 @@ def test_arguments_are_in_the_registers_of_the_kernel_that_is_compiled_for(
     operation, _, offset, _ = struct.unpack_from("<BBhi", function_hooks.bound(code, "kprobe", 1))
     load = 0x79  # BPF_LDX | BPF_DW | BPF_MEM
     assert (operation, offset) == (load, first)
+
+
+@pytest.mark.long
+def test_types_made_for_probes_that_read_less_are_refused_with_the_commands(tmp_path: Path) -> None:
+    """Modules of 5.10 have types only from a file. Its kernel's, but without what the probe reads of a port."""
+    try:
+        tree = tree_of("debian-5.10")
+        types = btf_files(tree)
+    except LabUnavailable as error:
+        pytest.skip(str(error))
+    seal, _, content = types.modules["openvswitch"].read_bytes().partition(b"\n")
+    about = json.loads(seal[len(btf.SEAL) :])
+    stale = tmp_path / tree.version / "openvswitch"
+    stale.parent.mkdir()
+    stale.write_bytes(carried.sealed(about, ["vport"], content))
+    stale.chmod(0o600)
+    job = {**SHIPPED["ovs_drops"], "cpus": 1, "ring": True, "compile_only": True, "carried": str(tmp_path)}
+    shutil.copy(types.vmlinux, tmp_path)  # no types of modules lie beside it
+    job |= {"btf": str(tmp_path / "vmlinux"), "release": tree.version, "modules": ["openvswitch"]}
+    job["build_ids"] = {"openvswitch": about["build_id"]}
+    answer = CompileJob(job, SYSTEM_PYTHON).wait()
+    why = f"the kernel's types cannot be used: {stale}: made before netconsole read vport of it: make it anew"
+    assert (answer["ok"], answer["state"], answer["why"]) == (False, "unsupported", why)
+    assert f"apt install dwarves linux-image-{tree.version}-dbg; netconsole types make --into " in answer["help"]
+    assert "modinfo -n openvswitch" in answer["help"]
 
 
 def is_left_out(program: dict[str, Any], compiled: Compiled) -> bool:

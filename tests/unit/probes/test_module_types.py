@@ -54,6 +54,9 @@ def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path)
     assert not types.named("another", (b.FUNC,))
     assert not types.enums_with({"NOT_NAMED"})
     assert len(small.read_bytes()) < len(module.read_bytes())
+    left_out = module_types.root_names(vmlinux.read_bytes(), module.read_bytes())
+    left_out -= module_types.root_names(vmlinux.read_bytes(), small.read_bytes())
+    assert left_out == {"unwanted", "another", "NOT_NAMED"}
 
 
 def test_what_is_not_split_btf_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,11 @@ from netconsole_collector.compile import type_files
 from netconsole_collector.types import btf, carried
 
 RELEASE = "5.10.0-32-amd64"
-SPEC = {"probe": {"btf_modules": ["openvswitch", "vhost-net", "bridge"]}, "tables": {}}
+SPEC = {
+    "probe": {"btf_modules": ["openvswitch", "vhost-net", "bridge"]},
+    "programs": [{"attach": [{"point": "entry:ovs_execute_actions", "when": "NARGS_ovs_meter_execute"}]}],
+    "tables": {},
+}
 BUILD_IDS = {"openvswitch": "0a", "vhost_net": "0b", "bridge": "0c"}
 
 
@@ -24,16 +28,16 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for name in ("vmlinux", "bridge"):
         (tmp_path / "btf" / name).write_bytes(name.encode())
     vmlinux = tmp_path / "btf" / "vmlinux"
-    return {"btf": str(vmlinux), "release": RELEASE, "modules": [*BUILD_IDS], "build_ids": BUILD_IDS}
+    there = {"release": RELEASE, "modules": [*BUILD_IDS], "build_ids": BUILD_IDS}
+    return {"source": "struct vport *port;", "btf": str(vmlinux), **there}
 
 
-def carry(tmp_path: Path, name: str, build_id: str) -> Path:
+def carry(tmp_path: Path, name: str, build_id: str, *left_out: str) -> Path:
     digest = hashlib.sha256(b"vmlinux").hexdigest()
     path = tmp_path / "carried" / RELEASE / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(
-        carried.sealed({"release": RELEASE, "module": name, "build_id": build_id, "vmlinux": digest}, b"types")
-    )
+    about = {"release": RELEASE, "module": name, "build_id": build_id, "vmlinux": digest}
+    path.write_bytes(carried.sealed(about, left_out, b"types"))
     path.chmod(0o600)
     return path
 
@@ -50,6 +54,14 @@ def test_a_loaded_module_without_types_lacks_them_until_they_are_carried_here(
 def test_types_of_another_build_of_a_far_module_are_refused(tmp_path: Path, job: dict[str, Any]) -> None:
     carry(tmp_path, "openvswitch", "0f")
     with pytest.raises(btf.BtfError, match="another build of this module"):
+        type_files.of(job, SPEC)
+
+
+@pytest.mark.parametrize("name", ["vport", "ovs_execute_actions", "ovs_meter_execute"])
+def test_types_that_lack_what_the_probe_names_are_refused(tmp_path: Path, job: dict[str, Any], name: str) -> None:
+    """In its source, as an attach point, or as what has to be there."""
+    carry(tmp_path, "openvswitch", BUILD_IDS["openvswitch"], name)
+    with pytest.raises(carried.UnusableTypes, match=f"before netconsole read {name} of it: make it anew"):
         type_files.of(job, SPEC)
 
 

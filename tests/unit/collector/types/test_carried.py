@@ -38,13 +38,14 @@ class Host:
     def carry(self, **about: str) -> None:
         digest = hashlib.sha256(Path(self.vmlinux).read_bytes()).hexdigest()
         line = {"release": RELEASE, "module": MODULE, "build_id": BUILD_ID, "vmlinux": digest, **about}
-        self.file.write_bytes(carried.sealed(line, self.types))
+        self.file.write_bytes(carried.sealed(line, ["flow_table", "ovs_meter_execute"], self.types))
         self.file.chmod(0o600)
 
-    def found(self) -> list[str]:
-        names = "openvswitch", "vhost_net"
-        build_ids = {name: carried.build_id_here(name, str(self.path / "sys")) for name in names}
-        return carried.paths(build_ids, self.vmlinux, RELEASE, str(self.path / "etc"))
+    def found(self, *names: str) -> list[str]:
+        """For a probe that uses these names."""
+        modules = "openvswitch", "vhost_net"
+        build_ids = {name: carried.build_id_here(name, str(self.path / "sys")) for name in modules}
+        return carried.paths(build_ids, self.vmlinux, RELEASE, str(self.path / "etc"), {"vport", *names})
 
 
 @pytest.fixture
@@ -97,6 +98,22 @@ def test_swapped_members_are_refused(host: Host) -> None:
     host.carry()
     host.file.write_bytes(host.file.read_bytes().replace(b"port_no", b"no_port"))
     with pytest.raises(BtfError, match="damaged"):
+        host.found()
+
+
+def test_types_made_for_probes_that_read_less_are_refused_by_name(host: Host) -> None:
+    """Else what was left out would be taken for what this kernel does not have."""
+    host.carry()
+    assert host.found("port_no", "u32") == [str(host.file)]
+    with pytest.raises(carried.UnusableTypes, match="before netconsole read flow_table of it: make it anew") as refused:
+        host.found("flow_table")
+    assert refused.value.module == MODULE
+
+
+def test_a_file_of_another_version_is_to_be_made_anew(host: Host) -> None:
+    host.carry()
+    host.file.write_bytes(host.file.read_bytes().replace(carried.FORMAT.encode(), b"netconsole.types/1"))
+    with pytest.raises(BtfError, match=r"another version of netconsole \(netconsole.types/1\): make it anew"):
         host.found()
 
 
