@@ -10,11 +10,9 @@ import pytest
 
 from netconsole.base.readers import read_toml
 from tests.support.promises import losses, promises
-from tests.support.proofs import ProofError, expanded, proofs
+from tests.support.proofs import ProofError, proofs
 
 EXCEPTIONS = Path(__file__).parents[1] / "support" / "data" / "not-proven.toml"
-MOST_NOT_YET = 1
-"""How many promises may still be without a proof and a reason. It only goes down."""
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +28,7 @@ def proven() -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def excused() -> dict[str, set[str]]:
     document: Any = read_toml(EXCEPTIONS)
-    found = {probe: set(reasons) for probe, reasons in document["cannot"].items()}
-    for probe, names in document["not_yet"].items():
-        found.setdefault(probe, set()).update(one for name in names for one in expanded(name))
-    return found
+    return {probe: set(reasons) for probe, reasons in document["cannot"].items()}
 
 
 def test_each_promise_has_a_proof_or_a_reason(
@@ -55,12 +50,6 @@ def test_what_is_proven_or_gone_is_no_exception_any_more(
         probe: names & proven.get(probe, set()) | names - promised.get(probe, set()) for probe, names in excused.items()
     }
     assert not {probe: sorted(names) for probe, names in stale.items() if names}
-
-
-def test_the_list_of_what_is_not_proven_yet_gets_shorter() -> None:
-    document: Any = read_toml(EXCEPTIONS)
-    names = [one for some in document["not_yet"].values() for name in some for one in expanded(name)]
-    assert len(names) <= MOST_NOT_YET
 
 
 def test_losses_are_those_that_a_program_can_count() -> None:
