@@ -153,7 +153,7 @@ def _share_pct(
     if rule.share_of:
         return window.share_pct(tick, max(SHORT, intervals))
     whole = packets.per_s(window.row.labels, intervals)
-    return min(100.0, 100 * per_s / (whole + per_s)) if whole else None
+    return 100 * per_s / (whole + per_s) if whole else None
 
 
 def _match(
@@ -222,13 +222,12 @@ def _say_percentile(
 
 def of_histograms(probe: ProbeState, rule: FindingSpec, windows: Windows) -> Iterator[Match]:
     group = probe.histograms.get(rule.table)
-    percent = rule.percentile or 99.0
     for row in group.rows.values() if group else ():
-        value = row.percentile(percent, "delta")
+        value = row.percentile(rule.percentile, "delta")
         if value is None or value <= rule.over or row.delta.count < MIN_SAMPLES or not fits(rule, row.labels):
             continue
         is_far = rule.times_past is None or value > rule.times_past * rule.over
-        if not is_far and not windows.is_later(probe.name, rule, row, percent):
+        if not is_far and not windows.is_later(probe.name, rule, row, rule.percentile):
             continue
         words = rule, dict(row.labels), row.unit, row.per_s, row.total.count
         yield Match(
@@ -237,7 +236,7 @@ def of_histograms(probe: ProbeState, rule: FindingSpec, windows: Windows) -> Ite
             "!!" if rule.level == "!!" else "!",
             partial(_say_percentile, *words),
             value,
-            (row.per_s or 0.0) * (1 - percent / 100),
+            (row.per_s or 0.0) * (1 - rule.percentile / 100),
             _place(rule, row.labels, "histogram"),
             row.labels,
             row.unit,

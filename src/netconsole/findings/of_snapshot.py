@@ -109,7 +109,7 @@ def _histogram_rule(
     name: str, probe: ProbeData, snapshot: Snapshot, _: Manifest, rule: FindingSpec
 ) -> Iterator[tuple[object, Highlight]]:
     data = probe.histograms.get(rule.table)
-    percent, span_s = rule.percentile or 99.0, seconds(snapshot, name)
+    percent, span_s = rule.percentile, seconds(snapshot, name)
     for position, part in enumerate((data.by or [data]) if data else ()):
         value = value_at(part, percent)
         if value is None or value <= rule.over or part.count < MIN_SAMPLES or not fits(rule, part.labels):

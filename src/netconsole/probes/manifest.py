@@ -159,7 +159,7 @@ class FindingSpec:
     next: str
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values that a label may have, by label."""
-    percentile: float | None = None
+    percentile: float = 99.0
     histogram: bool = False
     cause: str = ""
     """What goes wrong: findings of one cause at one place are one incident."""

@@ -403,7 +403,7 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
         say=say,
         next=item.text("next", ""),
         where={key: _alternatives(where, key) for key in where.values},
-        percentile=percentile,
+        percentile=percentile or 99.0,
         histogram=is_histogram,
         cause=item.text("cause", ""),
         place=tuple(item.texts("place", (), labels)),

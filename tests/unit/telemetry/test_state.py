@@ -59,8 +59,8 @@ class Stream:
             )
         )
 
-    def cost(self, **values: Any) -> None:
-        self.state.apply(frames.Cost(**self.stamp(), interval_ns=SECOND, **values))
+    def cost(self, **values: Any) -> bool:
+        return self.state.apply(frames.Cost(**self.stamp(), interval_ns=SECOND, **values))
 
     def end(self, skipped: int = 0) -> bool:
         ended = self.state.apply(frames.Cost(**self.stamp(None), interval_ns=SECOND))
@@ -84,7 +84,7 @@ def stream() -> Stream:
 
 
 def test_only_the_sources_own_cost_ends_an_interval(stream: Stream) -> None:
-    stream.cost()
+    assert not stream.cost()
     assert stream.state.collector.intervals == 0
     assert stream.end()
     assert stream.state.collector.intervals == 1
@@ -99,6 +99,22 @@ def test_a_row_that_is_not_sent_stood_still(stream: Stream) -> None:
     stream.end()
     lo = stream.state.probes["p"].tables["t"].rows[LO].counts["n"]
     assert (lo.total, lo.delta, lo.per_s) == (5, 0, 0.0)
+
+
+def test_the_gauges_of_a_row_are_those_that_were_sent_last(stream: Stream) -> None:
+    for level in (3, 4):
+        stream.table(row("lo", 0, 5, level=level))
+        stream.end()
+    assert stream.state.probes["p"].tables["t"].rows[LO].gauges == {"level": 4}
+
+
+def test_the_sum_of_a_table_is_zero_before_its_first_row(stream: Stream) -> None:
+    stream.table()
+    stream.end()
+    stream.end()
+    stream.table(row("lo", 5, 5))
+    stream.end()
+    assert stream.state.probes["p"].tables["t"].sums(3) == {"n": [0.0, 0.0, 5.0]}
 
 
 def test_a_table_that_is_not_sent_is_not_known_until_it_is(stream: Stream) -> None:
@@ -238,6 +254,23 @@ def test_histograms_rest_and_leave(stream: Stream) -> None:
     for _ in range(GONE_AFTER_INTERVALS):
         stream.end()
     assert LO not in group.rows
+
+
+def test_the_history_of_a_histogram_is_its_99th_percentile(stream: Stream) -> None:
+    late = Buckets(count=1000, sum=0, min=None, max=None, buckets=[(index(100), 995), (index(10_000), 5)])
+    stream.histogram(late, late, device="lo")
+    stream.end()
+    assert stream.state.probes["p"].histograms["h"].history(LO, 1) == [pytest.approx(100, rel=0.0625)]
+
+
+def test_how_busy_the_machine_is_comes_from_the_console_s_own_source() -> None:
+    state = State()
+    assert state.machine_cpu_pct is None
+    busy = Row(labels={}, counts={}, gauges={"machine_cpu_pct": 12.5})
+    console = Stream(state, "console")
+    stamp = console.stamp("self_cost")
+    state.apply(frames.Table(**stamp, name="machine", interval_ns=SECOND, full=True, rows=[busy]))
+    assert state.machine_cpu_pct == 12.5
 
 
 def test_cost_is_the_share_of_the_statistics_windows(stream: Stream) -> None:

@@ -1,0 +1,291 @@
+"""Which rows and percentiles stand out by the rules of shipped probes, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole.findings.incidents import Incidents
+from netconsole.findings.of_rules import HISTORY, Packets
+from netconsole.findings.rules import commands
+from netconsole.findings.windows import LONG, SHORT
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Buckets, Count, Row
+from netconsole.telemetry.histogram import index
+from netconsole.telemetry.state import State
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+
+def links(
+    stream: Stream, gauges: dict[str, int], counts: dict[str, int], qdisc: str | None = None, total: int = 1_000_000
+) -> None:
+    """The row of a link in the namespace blue, where so many have come of each count."""
+    shaper = f"{qdisc} of 5 Mbit/s" if qdisc in ("tbf", "htb") else None
+    labels: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "qdisc": qdisc, "shaper": shaper}
+    deltas = {name: Count(delta=delta, total=total) for name, delta in counts.items()}
+    row = Row(labels=labels, counts=deltas, gauges={**gauges})
+    stream.state.apply(frames.Status(**stream.stamp("link_rates"), state="attached", mode="summary"))
+    stamp = stream.stamp("link_rates")
+    stream.state.apply(frames.Table(**stamp, name="links", interval_ns=SECOND, full=False, rows=[row]))
+
+
+GONE = {"no_carrier": 1, "carrier_lost": 1}
+TO_PEER = {**GONE, "peer_down": 1, "carrier_lost_to_peer": 1}
+
+
+@pytest.mark.parametrize(
+    ("gauges", "counts", "sentence"),
+    [
+        ({"no_carrier": 1, "peer_down": 1, "carrier_lost": 0, "carrier_lost_to_peer": 0}, {}, None),
+        ({"admin_down": 1}, {}, None),
+        ({"no_carrier": 1}, {"lost_without_carrier": 1, "tx_drops": 1}, None),
+        (GONE, {}, "uxva (netns blue): lost its carrier"),
+        (TO_PEER, {}, "uxva (netns blue): no carrier: its peer is down"),
+        (
+            {"no_carrier": 1},
+            {"tx_drops": 500, "lost_without_carrier": 500},
+            "uxva (netns blue): no carrier, 500 packets/s sent to it are lost",
+        ),
+        (
+            TO_PEER,
+            {"tx_drops": 500, "lost_without_carrier": 500, "lost_to_peer": 500},
+            "uxva (netns blue): no carrier: its peer is down, 500 packets/s sent to it are lost",
+        ),
+        ({"flaps": 2}, {}, "uxva (netns blue): its carrier was lost and came back (×2 in the last minute)"),
+    ],
+)
+@pytest.mark.proves(
+    "link_rates", "findings.links.lost_without_carrier.!!", "findings.links.lost_to_peer.!!", "findings.links.flaps.!"
+)
+def test_a_link_without_a_carrier_is_said_when_it_was_lost_or_is_used(
+    stream: Stream, gauges: dict[str, int], counts: dict[str, int], sentence: str | None
+) -> None:
+    findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
+    links(stream, gauges, counts)
+    stream.end()
+    assert [one.sentence for one in findings.update(stream.state)] == ([] if sentence is None else [sentence])
+
+
+def test_a_carrier_that_stays_away_is_one_incident_with_or_without_packets(stream: Stream) -> None:
+    findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
+    lost, peak = 0, 300
+    for second in range(60):
+        delta = peak * (second < 3) + 2 * (20 <= second < 40)
+        lost += delta
+        links(
+            stream, TO_PEER if second < 50 else {}, {"lost_to_peer": delta, "lost_without_carrier": delta}, total=lost
+        )
+        stream.end()
+        (one,) = findings.update(stream.state)
+        if second in (0, 10, 25, 45):
+            packets = ", 300 packets/s sent to it are lost" if second == 0 else ""
+            assert one.sentence == f"uxva (netns blue): no carrier: its peer is down{packets}"
+            assert (one.total, one.ended_ns, one.peak, one.unit) == (lost, None, peak, "packets")
+    assert one.ended_ns is not None
+    assert (one.total, one.peak) == (940, 300)
+
+
+@pytest.mark.parametrize(
+    ("qdisc", "sentence"),
+    [("tbf", "tbf of 5 Mbit/s drops 498 packets/s"), ("fq_codel", "fq_codel drops 498 packets/s")],
+)
+@pytest.mark.proves("link_rates", "findings.links.qdisc_drops.!", "findings.links.qdisc_drops.!.*")
+def test_a_shaper_is_said_with_its_rate(stream: Stream, qdisc: str, sentence: str) -> None:
+    findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
+    links(stream, {}, {"qdisc_drops": 498}, qdisc)
+    stream.end()
+    (one,) = findings.update(stream.state)
+    assert one.sentence == f"uxva (netns blue): {sentence}"
+
+
+def test_a_small_loss_is_a_share_of_the_packets_of_the_same_time(stream: Stream) -> None:
+    """One percent of a flow that has just begun is one percent."""
+    manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")}
+    findings = Incidents(manifests)
+    labels: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "reason": "NETFILTER_DROP", "protocol": "UDP"}
+    for second in range(20):
+        links(stream, {}, {"rx_packets": 1000 * (second >= 10)})
+        drop = Row(labels=labels, counts={"count": Count(delta=10, total=100 + 10 * second)})
+        stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+        stamp, drops_seen = stream.stamp("kernel_drops"), [drop] if second >= 10 else []
+        stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=drops_seen))
+        stream.end()
+        said = findings.update(stream.state)
+        assert [one.cause for one in said] == ([] if second < 12 else ["firewall-drops"])
+    assert said[0].share_pct == pytest.approx(0.99, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("sent_per_s", "again_per_s", "since"), [(500_000, 200, None), (20_000, 200, 1), (2_000, 15, 6), (0, 15, 6)]
+)
+@pytest.mark.proves("socket_drops", "findings.sockets.retransmits.!")
+def test_segments_sent_again_are_a_share_of_those_of_their_connection(
+    stream: Stream, sent_per_s: int, again_per_s: int, since: int | None
+) -> None:
+    """A connection that fills its path loses a few on purpose."""
+    findings = Incidents({"socket_drops": catalogue.shipped("socket_drops")})
+    labels: dict[str, frames.Label] = {"process": "backup (7)", "peer": "192.0.2.2", "peer_port": 5001}
+    first = None
+    for second in range(20):
+        again = again_per_s * (second + 1)
+        gauges: dict[str, int | float | None] = {"segments_sent": (sent_per_s + again_per_s) * (second + 1)}
+        row = Row(labels=labels, counts={"retransmits": Count(delta=again_per_s, total=again)}, gauges=gauges)
+        stream.state.apply(frames.Status(**stream.stamp("socket_drops"), state="attached", mode="summary"))
+        stamp = stream.stamp("socket_drops")
+        stream.state.apply(frames.Table(**stamp, name="sockets", interval_ns=SECOND, full=False, rows=[row]))
+        stream.end()
+        if findings.update(stream.state) and first is None:
+            first = second
+    assert first == since
+
+
+def test_what_is_new_stands_out_whatever_its_share() -> None:
+    """Five a second of 10 000 are no share worth a word, but a firewall that did not drop any before drops them now."""
+    manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")}
+    labels: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "reason": "NETFILTER_DROP", "protocol": "UDP"}
+
+    def listed(begin: int, intervals: int) -> list[str]:
+        """The causes that are said, of drops that begin with a second."""
+        stream, findings = Stream(State()), Incidents(manifests)
+        stream.hello()
+        for second in range(intervals):
+            links(stream, {}, {"rx_packets": 10_000})
+            drop = Row(labels=labels, counts={"count": Count(delta=5, total=5 * (second + 1))})
+            stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+            stamp, rows = stream.stamp("kernel_drops"), [drop] if second >= begin else []
+            stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=rows))
+            stream.end()
+            said = findings.update(stream.state)
+        return [one.cause for one in said]
+
+    assert listed(begin=0, intervals=80) == []
+    assert listed(begin=80, intervals=83) == ["firewall-drops"]
+    assert listed(begin=30, intervals=80) == []  # it was not looked at for long enough
+
+
+@pytest.mark.proves("irq_path", "findings.stages.p99.!.total")
+def test_a_percentile_is_late_by_its_own_past() -> None:
+    """What takes 3 ms from the start is usual there. What took 0.1 ms before is late for as long as it lasts."""
+    manifests = {"irq_path": catalogue.shipped("irq_path")}
+    labels: dict[str, frames.Label] = {"device": "vnet0", "netns": "host", "vm": "web", "queue": 0, "stage": "total"}
+
+    def listed(*values_ns: int) -> list[int]:
+        """How many incidents there are after each interval, of 200 samples of this value."""
+        stream, findings, slots = Stream(State()), Incidents(manifests), dict[int, int]()
+        stream.hello()
+        counts = []
+        for value_ns in values_ns:
+            slots[index(value_ns)] = slots.get(index(value_ns), 0) + 200
+            count = sum(slots.values())
+            delta = Buckets(count=200, sum=200 * value_ns, min=None, max=None, buckets=[(index(value_ns), 200)])
+            total = Buckets(count=count, sum=count, min=None, max=None, buckets=list(slots.items()))
+            stream.state.apply(frames.Status(**stream.stamp("irq_path"), state="attached", mode="summary"))
+            stream.state.apply(
+                frames.Histogram(
+                    **stream.stamp("irq_path"), name="stages", interval_ns=SECOND, unit="ns", labels=labels,
+                    delta=delta, total=total,
+                )
+            )  # fmt: skip
+            stream.end()
+            counts.append(sum(one.ended_ns is None for one in findings.update(stream.state)))
+        return counts
+
+    usual, late = 100_000, 3_000_000
+    assert listed(*[late] * 20) == [0] * 20
+    assert listed(*[usual] * 5, *[late] * 20) == [0] * 6 + [1] * 19
+    assert listed(*[700_000_000] * 3) == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("device", "hook", "sentence"),
+    [
+        ("eth0", "input", "eth0: the firewall drops 300 TCP packets/s, input hook"),
+        ("", "output", "the firewall of host drops 300 TCP packets/s that it sends, output hook"),
+        ("eth0", "none", "eth0: the firewall drops 300 TCP packets/s at nf_hook_slow"),
+    ],
+)
+def test_a_firewalls_drops_are_said_with_their_hook(stream: Stream, device: str, hook: str, sentence: str) -> None:
+    findings = Incidents({"kernel_drops": catalogue.shipped("kernel_drops")})
+    labels: dict[str, frames.Label] = {"device": device, "netns": "host", "reason": "NETFILTER_DROP", "protocol": "TCP"}
+    row = Row(
+        labels={**labels, "hook": hook, "location": "nf_hook_slow"}, counts={"count": Count(delta=300, total=300)}
+    )
+    stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+    stamp = stream.stamp("kernel_drops")
+    stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=[row]))
+    stream.end()
+    assert [one.sentence for one in findings.update(stream.state)] == [sentence]
+
+
+def test_replies_to_a_ping_of_a_raw_socket_are_no_incident(stream: Stream) -> None:
+    """The socket got its copy. No ping socket waits for them, so the kernel reports them as dropped."""
+    findings = Incidents({"kernel_drops": catalogue.shipped("kernel_drops")})
+    said = {}
+    for protocol in ("ICMP", "ICMPv6", "UDP"):
+        labels: dict[str, frames.Label] = {"device": "eth0", "netns": "host", "reason": "NO_SOCKET", "class": "benign"}
+        row = Row(labels={**labels, "protocol": protocol}, counts={"count": Count(delta=300, total=300)})
+        stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+        stamp = stream.stamp("kernel_drops")
+        stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=[row]))
+        stream.end()
+        said[protocol] = len(findings.update(stream.state))
+    assert said == {"ICMP": 0, "ICMPv6": 0, "UDP": 1}
+
+
+PLACE: dict[str, frames.Label] = {"device": "uxva", "netns": "blue"}
+
+
+def crossing(stream: Stream, *of_intervals: tuple[int, int]) -> Packets:
+    """So many packets that came and went in each interval."""
+    for received, sent in of_intervals:
+        links(stream, {}, {"rx_packets": received, "tx_packets": sent})
+        stream.end()
+    return Packets(stream.state)
+
+
+def test_packets_of_a_device_are_those_of_its_busier_direction(stream: Stream) -> None:
+    packets = crossing(stream, *[(400, 100)] * 4, *[(100, 250)] * 4)
+    assert packets.per_s(PLACE) == 250
+    assert packets.per_s(PLACE, 8) == 250
+    assert packets.per_s({**PLACE, "device": "eth0"}, 8) is None
+    assert packets.per_s({**PLACE, "netns": "host"}) is None
+
+
+def test_intervals_without_packets_lower_the_mean(stream: Stream) -> None:
+    assert crossing(stream, *[(0, 0)] * 7, (400, 10)).per_s(PLACE, 8) == 50
+
+
+def test_packets_are_new_when_there_are_ten_times_as_many_as_in_the_minute_before(stream: Stream) -> None:
+    for before, is_new in ((99, True), (101, False)):
+        one = Stream(State())
+        one.hello()
+        packets = crossing(one, *[(before, 0)] * (LONG - SHORT), *[(1000, 0)] * SHORT)
+        assert packets.are_new(PLACE) == is_new
+    assert Packets(State()).are_new(PLACE)
+
+
+def test_the_history_of_an_incident_is_the_last_minute(stream: Stream) -> None:
+    findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
+    for number in range(70):
+        links(stream, {}, {"qdisc_drops": 400 + number})
+        stream.end()
+        (one,) = findings.update(stream.state)
+    assert one.history == tuple(float(400 + number) for number in range(10, 70)) and HISTORY == 60
+
+
+def test_commands_are_filled_in_and_quoted() -> None:
+    manifest = catalogue.shipped("kernel_drops")
+    rule = next(rule for rule in manifest.findings if rule.cause == "qdisc-drops")
+    assert commands(rule, {"device": "vnet7"}) == ("tc -s qdisc show dev vnet7",)
+    assert commands(rule, {"device": "a; rm -rf /\x1b"}) == ("tc -s qdisc show dev 'a; rm -rf /\\x1b'",)
+    assert commands(rule, {"device": ""}) == ()
+
+
+def test_commands_for_another_namespace_are_run_inside_it() -> None:
+    manifest = catalogue.shipped("kernel_drops")
+    rule = next(rule for rule in manifest.findings if rule.cause == "qdisc-drops")
+    asks = "tc -s qdisc show dev eth0"
+    assert commands(rule, {"device": "eth0", "netns": "host"}) == (asks,)
+    assert commands(rule, {"device": "eth0", "netns": "web 1"}) == (f"ip netns exec 'web 1' {asks}",)
+    inside = 'nsenter -n -t "$(lsns -rno PID 4026532177 | head -n 1)"'
+    assert commands(rule, {"device": "eth0", "netns": "4026532177"}) == (f"{inside} {asks}",)
