@@ -14,14 +14,11 @@ from netconsole.findings.causes import is_same_place, shares_place
 from netconsole.findings.incident import told
 from netconsole.findings.incidents import ENDED_SHOWN, Incidents
 from netconsole.findings.match import Match
-from netconsole.findings.matches import looked_at
-from netconsole.findings.of_state import OVER_BUDGET_AFTER
 from netconsole.findings.open_incident import LEAVES_AFTER, LEAVES_AFTER_LASTING, PAUSES
 from netconsole.findings.rules import fits, say
 from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Budget
 from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
@@ -282,74 +279,6 @@ def test_a_count_with_losses_is_said_to_be_a_lower_bound(stream: Stream, manifes
     found = {match.level: said(match) for match in matches(stream.state, manifests)}
     assert found["!"] == "≥50/s QDISC_DROP"
     assert "2 missed" in found["?"]
-
-
-def test_a_probe_that_failed_is_said_at_once(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    stream.status("failed", why="no such tracepoint", help="Linux 5.17 or later")
-    stream.end()
-    one = Incidents(manifests).update(stream.state)[0]
-    assert (one.level, one.sentence, one.next) == (
-        "?",
-        "Sample: not measured: no such tracepoint",
-        ("Linux 5.17 or later",),
-    )
-
-
-def test_probes_that_failed_for_one_reason_are_one_incident(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    findings = Incidents(manifests)
-    for name, why in (("a", "ssh://hv: the line broke"), ("b", "ssh://hv: the line broke"), ("c", "no such file")):
-        stream.state.apply(frames.Status(**stream.stamp(name), state="failed", mode="summary", why=why))
-    stream.end()
-    assert [one.sentence for one in findings.update(stream.state)] == [
-        "2 probes: not measured: ssh://hv: the line broke",
-        "c: not measured: no such file",
-    ]
-
-
-def test_probes_that_are_silent_for_one_reason_are_named_together(
-    stream: Stream, manifests: dict[str, Manifest]
-) -> None:
-    for name, why in (("a", "x is not loaded; it cannot measure this"), ("b", "x is not loaded; nor that"), ("c", "y")):
-        stream.state.apply(frames.Status(**stream.stamp(name), state="unsupported", mode="summary", why=why))
-    assert looked_at(stream.state, manifests).endswith("; a, b: x is not loaded; c: y")
-
-
-def test_a_lost_collector_is_all_that_is_known(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    findings = Incidents(manifests)
-    run(stream, findings, 2, 50)
-    lost = findings.update(stream.state, Connection("lost", "exit status 7", 2.0))
-    assert lost[0].level == "!!"
-    assert lost[0].sentence == "the collector was lost: exit status 7; it starts again in 2 s"
-
-
-def test_what_costs_more_than_its_budget_is_a_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    program = frames.Program(name="drop", attach="x:y", run_count=1000, run_time_ns=10_000_000, missed=0)
-    window = frames.Statistics(window_ns=200_000_000, interval_ns=SECOND, estimated=True)
-    stream.cost(programs=[program], statistics=window)
-    stream.end()
-    assert matches(stream.state, manifests, Budget(kernel_cpu_pct=5.0)) == []
-    (one,) = matches(stream.state, manifests, Budget(kernel_cpu_pct=2.0))
-    assert said(one) == "netconsole uses 5 % of a core in the kernel, most of it p (5 %); its budget is 2 %"
-
-
-def test_when_nothing_stands_out_it_says_what_was_looked_at(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    assert looked_at(State(), manifests) == "nothing is measured yet"
-    stream.end()
-    other = frames.Status(**stream.stamp("ovs"), state="unsupported", mode="summary", why="not on this host")
-    stream.state.apply(other)
-    assert looked_at(stream.state, manifests) == "nothing stands out in 1 probe; ovs: not on this host"
-
-
-def test_what_starting_up_costs_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    program = frames.Program(name="drop", attach="x:y", run_count=1000, run_time_ns=10_000_000, missed=0)
-    window = frames.Statistics(window_ns=200_000_000, interval_ns=SECOND, estimated=True)
-    findings = Incidents(manifests, Budget(kernel_cpu_pct=2.0))
-    listed = []
-    for _ in range(OVER_BUDGET_AFTER):
-        stream.cost(programs=[program], statistics=window)
-        stream.end()
-        listed.append(len(findings.update(stream.state)))
-    assert listed == [0] * (OVER_BUDGET_AFTER - 1) + [1]
 
 
 @given(
