@@ -37,7 +37,7 @@ struct nc_config {
     u16 vlan;
     u16 ethertype;
     u64 threshold_ns;
-    u64 event_every_ns; /* budget of events: each CPU may send one in so many ns */
+    u64 event_every_ns; /* budget of events: all CPUs together may send one in so many ns */
     u64 event_burst_ns; /* and may save up so much */
     /* circuit breaker (breaker.h), in a window, all CPUs together: */
     u64 details_runs;   /* so many runs may do the work of details */

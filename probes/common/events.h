@@ -14,9 +14,11 @@ BPF_RINGBUF_OUTPUT(nc_events, 64);      /* pages */
 BPF_PERF_OUTPUT(nc_events);
 #endif
 
-/* A token bucket for each CPU, in its GCRA form, which needs no division. */
+/* One token bucket for all CPUs, in its GCRA form, which needs no division: the theoretical arrival time of the next event. It is written
+ * only for an event that has budget, so the CPUs share its cache line in a storm of others. */
+BPF_ARRAY(nc_arrival, u64, 1);
+
 struct nc_budget {
-    u64 arrival_ns;     /* theoretical arrival time of the next event */
     u64 filling;        /* 1: this CPU's record is being filled, and an interrupt must not fill it too */
     u64 began_ns;       /* when that began, in programs that are not timed as a whole; 0: in others */
 };
@@ -28,19 +30,44 @@ static inline struct nc_budget *nc_budget_get(void)
     return nc_budget.lookup(&zero);
 }
 
+/* Is the next event too early by more than a burst? Signed: the collector may reset the bucket amid nc_charge. */
+static inline int nc_too_early(struct nc_config *config, u64 arrival_ns, u64 now)
+{
+    return (s64)(arrival_ns - now) > (s64)config->event_burst_ns;
+}
+
+/* Takes one event from the bucket. Kernels before 5.12 have no compare-and-swap for programs: so a CPU adds first, then looks, and takes
+ * back what was too much. Of CPUs that come at once some get nothing, but never all of them too much. */
+static inline int nc_charge(struct nc_config *config, u64 *arrival_ns, u64 now)
+{
+    u64 idle_ns = now - *arrival_ns, charge_ns = config->event_every_ns;
+
+    if ((s64)idle_ns > 0)       /* what was not used is not saved up */
+        charge_ns += idle_ns;
+    __sync_fetch_and_add(arrival_ns, charge_ns);
+    if (!nc_too_early(config, *(volatile u64 *)arrival_ns - config->event_every_ns, now))
+        return 1;
+    __sync_fetch_and_add(arrival_ns, -charge_ns);
+    return 0;
+}
+
 /* Is there budget for an event now? Counts the event as seen, and as suppressed if there is none. After a yes, call nc_submit. */
 static inline int nc_event_in_budget(struct nc_config *config, u64 now)
 {
-    struct nc_budget *budget = nc_budget_get();
+    int zero = 0;
+    u64 *arrival_ns = nc_arrival.lookup(&zero);
+    struct nc_budget *budget;
 
     nc_ledger_add(NC_SEEN);
-    if (!budget || budget->filling || budget->arrival_ns > now + config->event_burst_ns) {
-        nc_ledger_add(NC_SUPPRESSED);
-        return 0;
+    if (arrival_ns && !nc_too_early(config, *arrival_ns, now)) {
+        budget = nc_budget_get();
+        if (budget && !budget->filling && nc_charge(config, arrival_ns, now)) {
+            budget->filling = 1;
+            return 1;
+        }
     }
-    budget->filling = 1;
-    budget->arrival_ns = (budget->arrival_ns > now ? budget->arrival_ns : now) + config->event_every_ns;
-    return 1;
+    nc_ledger_add(NC_SUPPRESSED);
+    return 0;
 }
 
 /* Details of one flow in so many. The same flows are taken on every CPU and in both directions, so a flow is seen whole or not at all. */

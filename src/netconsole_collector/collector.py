@@ -11,7 +11,6 @@ from netconsole_collector.commands import BadCommand
 from netconsole_collector.compile import sent
 from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
-from netconsole_collector.kernel import cpus
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.kernel.statistics import StatisticsWindow
@@ -236,7 +235,7 @@ class Collector:
         defaults = command["spec"].get("knobs", {})
         wanted = config.merged(defaults, {}, knobs)
         bound_pct = commands.bound_pct(command, self._bound_pct)
-        raw = config.pack(mode, wanted, len(cpus.possible_cpus()), bound_pct)  # wrong knobs are refused at once
+        raw = config.pack(mode, wanted, bound_pct)  # wrong knobs are refused at once
         command["config"] = raw.hex()
         load = Load(command)
         if command.get("compiled") is not None:

@@ -34,7 +34,7 @@ AIM = 0.9
 ROOM = 0.6
 """A probe is restored up to this share of the limit. It is well below AIM, to avoid going up and down."""
 BURST = 1.25
-"""Events may exceed their limit by this factor for a short time: the kernel's token buckets can save up the events of a
+"""Events may exceed their limit by this factor for a short time: the kernel's token bucket can save up the events of a
 quarter of a second (docs/design/collector.md)."""
 OVERHEAD_AFTER = 10
 """Intervals in a row over the limit before the cost of our processes is reported. Starting up takes fewer."""

@@ -8,8 +8,8 @@ from netconsole_collector.probe import ends
 
 CONFIG_BYTES = 224
 _LAYOUT = struct.Struct("=II16s16s16sHBBHHQQQQQQ4Q16s16sH6x16s16sH6x")
-_BUDGET_BYTES = 24
-"""struct nc_budget of events.h: one slot of the per-CPU map nc_budget."""
+EMPTY_BUDGET = bytes(8)
+"""The value of nc_arrival (events.h) that makes a new budget count at once."""
 
 (
     F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER,
@@ -62,7 +62,7 @@ def own_names(knobs: Dict[str, Any]) -> List[str]:
     return [name for name in knobs if name not in COMMON and not name.endswith("_devices")]
 
 
-def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> bytes:
+def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0) -> bytes:
     """The bytes of struct nc_config.
 
     A budget of 0 events is no details: the exact counts go on. ``bound_pct``: what runs may take in mode details,
@@ -87,12 +87,12 @@ def pack(mode: str, knobs: Dict[str, Any], cpus: int, bound_pct: float = 0) -> b
     threshold_ns = int(_real(knobs, "threshold_us") * _NS_PER_US)
     flags |= F_THRESHOLD if threshold_ns else 0
     events_per_s = _real(knobs, "events_per_s")
-    every_ns = int(_NS_PER_S * cpus / events_per_s) if events_per_s else 0
+    every_ns = int(_NS_PER_S / events_per_s) if events_per_s else 0
     flags |= F_DETAILS if mode == "details" and events_per_s else 0
     flags |= F_COUNTERS if mode == "counters" else 0
     rows_runs = _runs(_real(knobs, "rows_per_s"))
     flags |= F_BREAKER if flags & F_DETAILS or rows_runs else 0
-    burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / cpus / _BURST_SHARE)))
+    burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / _BURST_SHARE)))
     own = [_own(name, knobs[name]) for name in own_names(knobs)]
     if len(own) > MAX_OWN:
         raise KnobError("more than {} knobs of the probe's own".format(MAX_OWN))
@@ -135,11 +135,6 @@ def _flow_shift(knobs: Dict[str, Any]) -> int:
     """The binary logarithm of one flow in 1, 2, 4 ..., rounded up."""
     one_in = _number(knobs, "flows_one_in", MAX_FLOWS_ONE_IN) or 1
     return (one_in - 1).bit_length()
-
-
-def empty_budget(cpus: int) -> bytes:
-    """A value of nc_budget that makes a new budget count at once."""
-    return bytes(_BUDGET_BYTES * cpus)
 
 
 def _device(value: Any) -> bytes:

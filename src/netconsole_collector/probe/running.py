@@ -3,7 +3,7 @@
 import struct
 from typing import Any, Dict, List, Optional, Set, Union
 
-from netconsole_collector.kernel import attach, bpf_maps, cpus
+from netconsole_collector.kernel import attach, bpf_maps
 from netconsole_collector.kernel.clock import mono_ns
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.drop_reasons import DropReasons
@@ -96,14 +96,14 @@ class RunningProbe:
         modes = self.spec["probe"].get("modes", ["summary"])
         if mode not in modes:
             raise config.KnobError("mode {!r}: this probe has {}".format(mode, " and ".join(modes)))
-        raw = config.pack(mode, knobs, len(cpus.possible_cpus()), self.bound_pct)
+        raw = config.pack(mode, knobs, self.bound_pct)
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
         self._attach_for(mode)
         self._maps.write(device_sets.MAP, sets)
         self._maps.write("nc_config", raw)
         if knobs.get("events_per_s") != self.knobs.get("events_per_s"):
-            self._maps.write("nc_budget", config.empty_budget(len(cpus.possible_cpus())))
+            self._maps.write("nc_arrival", config.EMPTY_BUDGET)
         self.mode, self.knobs = mode, knobs
         self._detach_others(mode)
 

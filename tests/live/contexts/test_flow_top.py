@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.kernel.cpus import possible_cpus
 from netconsole_collector.probe import config
 from tests.support.live.collector_driver import PYTHON
 from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, NETNS, OTHER_NETNS, TAGGED
@@ -220,7 +219,7 @@ def test_what_cannot_be_listed_is_counted(load: Load) -> None:
     host = Top(probe)
     merged = probe.prepare("sent", host.merged(host.packet(Flow(), host.eth0, payload=3000), 1000), host.eth0)
     # No mode of this probe has a bound today; the program keeps to one all the same.
-    bounded = config.pack("details", {"events_per_s": 100}, len(possible_cpus()), 1e-9)
+    bounded = config.pack("details", {"events_per_s": 100}, 1e-9)
     probe.running._maps.write("nc_config", bounded)
     for _ in range(500):
         merged()

@@ -31,8 +31,8 @@ def members() -> dict[str, tuple[int, int]]:
     return found
 
 
-def packed(mode: str = "summary", cpus: int = 2, **knobs: Any) -> dict[str, bytes]:
-    raw = config.pack(mode, knobs, cpus)
+def packed(mode: str = "summary", **knobs: Any) -> dict[str, bytes]:
+    raw = config.pack(mode, knobs)
     return {name: raw[at : at + size] for name, (at, size) in members().items()}
 
 
@@ -41,7 +41,7 @@ def number(raw: bytes) -> int:
 
 
 def test_the_size_is_that_of_the_header() -> None:
-    assert len(config.pack("summary", {}, 1)) == members()["end"][0] == config.CONFIG_BYTES
+    assert len(config.pack("summary", {})) == members()["end"][0] == config.CONFIG_BYTES
 
 
 def test_flags_are_those_of_the_header() -> None:
@@ -54,7 +54,7 @@ def test_flags_are_those_of_the_header() -> None:
 
 
 def test_nothing_set_is_all_zeros() -> None:
-    assert not any(config.pack("summary", {"device": "", "address": None, "port": 0, "protocol": ""}, 4))
+    assert not any(config.pack("summary", {"device": "", "address": None, "port": 0, "protocol": ""}))
 
 
 def test_a_device_is_padded_with_zeros() -> None:
@@ -118,17 +118,6 @@ def test_numbers_land_where_the_program_reads_them() -> None:
     assert number(found["flags"]) == config.F_PORT | config.F_PROTOCOL | config.F_NETNS | config.F_THRESHOLD
 
 
-def test_the_budget_is_shared_by_the_processors_and_bursts_are_bounded() -> None:
-    found = packed("details", cpus=4, events_per_s=100)
-    assert number(found["event_every_ns"]) == 4 * 10**9 // 100
-    burst = number(found["event_burst_ns"]) // number(found["event_every_ns"]) + 1
-    assert burst == 100 // 4 // 4
-    found = packed("details", cpus=1, events_per_s=100_000)
-    assert number(found["event_burst_ns"]) // number(found["event_every_ns"]) + 1 == 64
-    found = packed("details", cpus=64, events_per_s=1)
-    assert number(found["event_burst_ns"]) == 0
-
-
 def test_a_budget_of_nothing_is_summary() -> None:
     assert number(packed("details", events_per_s=0)["flags"]) == 0
     assert number(packed("details", events_per_s=1)["flags"]) == config.F_DETAILS | config.F_BREAKER
@@ -157,7 +146,7 @@ def test_the_circuit_breaker_bounds_details_always_and_rows_when_asked() -> None
 def test_the_time_that_details_may_take_is_a_share_of_the_window() -> None:
     def bound_ns(mode: str, percent: float) -> int:
         at, size = members()["bound_ns"]
-        return number(config.pack(mode, {"events_per_s": 100}, 2, percent)[at : at + size])
+        return number(config.pack(mode, {"events_per_s": 100}, percent)[at : at + size])
 
     assert bound_ns("details", 2.0) == int(0.02 * (1 << 27))
     assert bound_ns("details", 1e-9) == 1, "0 would be no bound"
@@ -201,7 +190,7 @@ def test_knobs_of_the_probe_alone_lie_in_order() -> None:
 )
 def test_what_cannot_be_set_is_refused(knobs: dict[str, Any]) -> None:
     with pytest.raises(config.KnobError):
-        config.pack("summary", knobs, 1)
+        config.pack("summary", knobs)
 
 
 @pytest.mark.parametrize(
@@ -219,20 +208,18 @@ def test_what_cannot_be_set_is_refused(knobs: dict[str, Any]) -> None:
     ],
 )
 def test_the_largest_value_is_taken_and_the_next_one_refused(name: str, most: Any, above: Any) -> None:
-    assert len(config.pack("summary", {name: most}, 1)) == config.CONFIG_BYTES
+    assert len(config.pack("summary", {name: most})) == config.CONFIG_BYTES
     with pytest.raises(config.KnobError, match=name if name != "own" else "own"):
-        config.pack("summary", {name: above}, 1)
+        config.pack("summary", {name: above})
 
 
 @pytest.mark.parametrize(
-    ("cpus", "per_s", "every_ns", "burst"),
-    [(1, 50, 20_000_000, 12), (2, 50, 40_000_000, 6), (4, 50, 80_000_000, 3), (8, 100, 80_000_000, 3),
-     (1, 256, 3_906_250, 64), (1, 1000, 1_000_000, 64), (1, 3, 333_333_333, 1), (1, 8, 125_000_000, 2)],
+    ("per_s", "every_ns", "burst"),
+    [(1, 1_000_000_000, 1), (3, 333_333_333, 1), (8, 125_000_000, 2), (50, 20_000_000, 12), (256, 3_906_250, 64),
+     (1000, 1_000_000, 64), (100_000, 10_000, 64)],
 )  # fmt: skip
-def test_each_cpu_has_its_share_of_the_events_and_saves_up_a_quarter_of_a_second(
-    cpus: int, per_s: int, every_ns: int, burst: int
-) -> None:
-    found = packed("details", cpus=cpus, events_per_s=per_s)
+def test_all_cpus_share_the_events_and_save_up_a_quarter_of_a_second(per_s: int, every_ns: int, burst: int) -> None:
+    found = packed("details", events_per_s=per_s)
     assert number(found["event_every_ns"]) == every_ns
     assert number(found["event_burst_ns"]) == every_ns * (burst - 1), "the first event of a burst is free"
 
@@ -243,13 +230,9 @@ def test_a_mask_is_of_the_prefix_alone() -> None:
     assert packed(address="192.0.2.7")["address"] == bytes(10) + b"\xff\xff\xc0\x00\x02\x07"
 
 
-def test_a_new_budget_counts_at_once_on_every_cpu() -> None:
-    assert config.empty_budget(3) == bytes(72)
-
-
 def test_unknown_modes_and_knobs_are_refused_by_name() -> None:
     with pytest.raises(config.KnobError, match="loud"):
-        config.pack("loud", {}, 1)
+        config.pack("loud", {})
     with pytest.raises(config.KnobError, match=r"prot: .*port"):
         config.merged({"port": 0}, {}, {"prot": 1})
     assert config.merged({"port": 0, "own": 1}, {"port": 5}, {"own": 2}) == {"port": 5, "own": 2}

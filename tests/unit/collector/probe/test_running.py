@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.kernel import cpus
 from netconsole_collector.kernel.attach import CannotAttach
 from netconsole_collector.kernel.bpf_maps import MAP_PERCPU_ARRAY, MapInfo
 from netconsole_collector.names.lookups import Lookups
@@ -223,7 +222,7 @@ def test_a_new_probe_is_in_summary_without_a_bound(made: Made) -> None:
 def test_programs_of_a_mode_are_attached_before_the_probe_knows_of_it_and_others_detached_after(made: Made) -> None:
     made.probe.configure("counters", {})
     # The last one goes first, so that nothing waits for what does not come any more.
-    assert made.did() == [device_sets.MAP, "nc_config", "nc_budget", "detach tell", "detach wait"]
+    assert made.did() == [device_sets.MAP, "nc_config", "nc_arrival", "detach tell", "detach wait"]
     made.probe.configure("details", {})
     assert made.did() == ["attach wait", "attach tell", running.RESUMED, device_sets.MAP, "nc_config"]
     made.probe.configure("details", {})
@@ -241,22 +240,21 @@ def test_the_probe_is_told_when_its_programs_were_resumed(made: Made) -> None:
 
 def test_a_budget_is_emptied_when_it_has_changed_alone(made: Made) -> None:
     made.probe.configure("details", {"events_per_s": 100})
-    assert "nc_budget" in made.did()
+    assert "nc_arrival" in made.did()
     made.probe.configure("details", {"events_per_s": 100, "device": "eth0"})
-    assert "nc_budget" not in made.did()
+    assert "nc_arrival" not in made.did()
     made.probe.configure("details", {"events_per_s": 25})
-    assert "nc_budget" in made.did()
+    assert "nc_arrival" in made.did()
     assert made.probe.knobs == {"device": "eth0", "events_per_s": 25, "threshold_us": 0}
 
 
-def test_what_is_written_is_what_was_asked_for(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpus, "possible_cpus", lambda: [0, 1, 2])
+def test_what_is_written_is_what_was_asked_for(made: Made) -> None:
     made.probe.bound_pct = 2.5
     made.probe.configure("details", {"events_per_s": 30})
     written: dict[str, bytes] = dict(one for one in made.log if isinstance(one, tuple))
     knobs = {"device": "", "events_per_s": 30, "threshold_us": 0}
-    assert written["nc_config"] == config.pack("details", knobs, 3, 2.5)
-    assert written["nc_budget"] == config.empty_budget(3)
+    assert written["nc_config"] == config.pack("details", knobs, 2.5)
+    assert written["nc_arrival"] == bytes(8)
     assert written[device_sets.MAP] == device_sets.pack(knobs, 1)
     made.probe.configure("details", {})
     assert (device_sets.MAP, device_sets.pack(knobs, 2)) in made.log, "its number differs from the last one's"
