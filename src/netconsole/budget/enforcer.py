@@ -146,7 +146,7 @@ class Enforcer:
         with self._session.view() as state:
             at_s = _now_s(state) or 0.0
         self._started.add(manifest.name)
-        self.note(BudgetAction(at_s, manifest.name, f"started: {request.mode}", "the user asked for it"))
+        self.note(BudgetAction(at_s, manifest.name, f"started in mode {request.mode}", "the user asked for it"))
         return self._session.load(request)
 
     # ---- every interval ----
@@ -229,7 +229,7 @@ class Enforcer:
         self._sent[name] = self._wanted[name] = (mode, knobs)
         self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name))
         if asked is not None:
-            self._tell(BudgetAction(at_s, name, f"now {mode}", "the user changed it"))
+            self._tell(BudgetAction(at_s, name, f"now in mode {mode}", "the user changed it"))
 
     def _carry_out(self, moves: Sequence[Decision]) -> None:
         for move in moves:
@@ -271,7 +271,7 @@ class Enforcer:
         if base is None:
             return
         pinned_by_user = {name for name in self.pinned if not self._is_pinned_by_profile(name)}
-        because = f"the {self.profile.ttl_s:g} s of profile {self.profile.name} are over"
+        because = f"profile {self.profile.name} was for {self.profile.ttl_s:g} s"
         self.profile = base
         self._bound()
         wanted = {request.name: request for request in plan(base, self._manifests)}
@@ -287,7 +287,7 @@ class Enforcer:
             if setting != self._sent[name]:
                 self._send(name, setting, because)
                 self._tell(BudgetAction(at_s, name, setting[0] if setting[0] != "off" else "detached", because))
-        self._tell(BudgetAction(at_s, "", f"profile {base.name}", because))
+        self._tell(BudgetAction(at_s, "", f"now profile {base.name}", because))
 
     def _ladder(self, name: str, setting: Setting) -> tuple[Rung, ...]:
         manifest = self._manifests[name]

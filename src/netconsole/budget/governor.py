@@ -209,7 +209,7 @@ class Governor:
             if self._budget.action == "stop":
                 moves += self._stop(at_s, name, measured, limit)
             else:
-                says = "over the budget; take a smaller profile or fewer probes (no probe has a measured share in this)"
+                says = "over the budget; a smaller profile or fewer probes would cost less"
                 moves += self._tell(at_s, name, measured, limit, says)
         return moves
 
@@ -217,7 +217,7 @@ class Governor:
         self, at_s: float, limited: Limited, costs: Mapping[str, float | None], total: float, limit: float
     ) -> list[Decision]:
         if self._budget.action == "warn":
-            return self._tell(at_s, limited, total, limit, "over the budget; the profile only asks for a warning")
+            return self._tell(at_s, limited, total, limit, "over the budget, and the profile only warns")
         if self._budget.action == "stop":
             return self._stop(at_s, limited, total, limit)
         targets = self._targets(limited, costs, limit)
@@ -234,7 +234,7 @@ class Governor:
         left = sum(cost or 0.0 for name, cost in costs.items() if name not in targets)
         if left > limit:
             pinned = sorted(name for name in self.pinned if costs.get(name))
-            why = f"only pinned probes are left: {', '.join(pinned)}" if pinned else "nothing more can be given up"
+            why = f"what costs is pinned ({', '.join(pinned)})" if pinned else "nothing more can be given up"
             moves += self._tell(at_s, limited, total, limit, f"over the budget, and {why}")
         return moves
 
@@ -275,7 +275,7 @@ class Governor:
                     Decision(BudgetAction(at_s, name, "stopped", _WORDS[limited], total, limit), position.rung)
                 )
         self._stopped = self._stopped or bool(moves)
-        return moves or self._tell(at_s, limited, total, limit, "over the budget, and only pinned probes are left")
+        return moves or self._tell(at_s, limited, total, limit, "over the budget, and what costs is pinned")
 
     def _tell(self, at_s: float, limited: Limited | Overhead, total: float, limit: float, says: str) -> list[Decision]:
         """Report once each time that the limit becomes exceeded."""
@@ -309,7 +309,7 @@ class Governor:
         position = self._probes[name]
         position.at = at
         self._note_move(position, at_s)
-        because = f"low for {position.settle_s:g} s: {_WORDS['kernel_cpu_pct']}"
+        because = f"there was room for {position.settle_s:g} s; {_WORDS['kernel_cpu_pct']}"
         if position.raised_s is not None and at_s - position.raised_s > RELAPSE_S + position.settle_s:
             position.settle_s = SETTLE_S
         position.raised_s = at_s

@@ -46,11 +46,11 @@ def ladder(
         tightened: dict[str, Scalar] = {}
         if isinstance(events, (int, float)) and events > _LEAST_EVENTS_PER_S:
             tightened["events_per_s"] = fewer = max(_LEAST_EVENTS_PER_S, int(events) // _EVENTS_DOWN)
-            rungs.append(Rung(mode, f"{events:g} → {fewer} events/s", 0.97, fewer / events, dict(tightened)))
+            rungs.append(Rung(mode, f"{fewer} events/s instead of {events:g}", 0.97, fewer / events, dict(tightened)))
         if isinstance(threshold, (int, float)):
             tightened["threshold_us"] = higher = threshold * _THRESHOLD_UP or _FIRST_THRESHOLD_US
             share = rungs[-1].events_share
-            says = f"threshold {threshold:g} → {higher:g} µs"
+            says = f"threshold {higher:g} µs instead of {threshold:g}"
             rungs.append(Rung(mode, says, 0.95, share / 2, dict(tightened)))
         flows = knobs.get("flows_one_in")
         if isinstance(flows, int) and flows < MAX_FLOWS_ONE_IN and not isinstance(threshold, (int, float)):
@@ -58,7 +58,7 @@ def ladder(
             share = rungs[-1].events_share
             rungs.append(Rung(mode, f"details of 1 flow in {fewer_flows}", 0.95, share / 2, dict(tightened)))
     if mode == "details":
-        rungs.append(Rung("summary", "details → summary", 0.85, 0.0))
+        rungs.append(Rung("summary", "summary instead of details", 0.85, 0.0))
     if mode in ("details", "summary") and "counters" in modes:
         share = _COUNTING_BY_FEWER_SHARE if counts_by_fewer else _COUNTING_SHARE
         rungs.append(Rung("counters", "counters alone", share, 0.0))

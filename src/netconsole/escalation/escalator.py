@@ -127,7 +127,7 @@ class Escalator:
             return "investigation ended; what it saw stays on the page"
         known, manifest = state.probes.get(probe), self._manifests.get(probe)
         if manifest is None or "details" not in manifest.modes:
-            raise Unable(f"{figure.safe(probe, 48)} has no details to investigate by")
+            raise Unable(f"{figure.safe(probe, 48)} has no mode details to investigate with")
         if known is None or not known.measuring:
             raise Unable(f"{probe} does not run here")
         if running is not None:
@@ -263,12 +263,12 @@ class Escalator:
         if running.refused is not None:
             self._end_details(state, running, f"refused: {running.refused}")
         elif running.over >= OVER_FOR:
-            because = f"{pct:.2g} % of a core, over their limit of {rule.kernel_cpu_pct:g} %"
+            because = f"they took {pct:.2g} % of a core; the limit is {rule.kernel_cpu_pct:g} %"
             self._end_details(state, running, because)
         elif running.began_s is not None and at_s - running.began_s >= rule.for_s:
-            self._end_details(state, running, f"their {rule.for_s:g} s are over")
+            self._end_details(state, running, f"the {rule.for_s:g} s are over")
         elif running.began_s is None and at_s - running.started_s >= START_LIMIT_S:
-            self._end_details(state, running, f"not attached within {START_LIMIT_S:g} s")
+            self._end_details(state, running, f"they were not attached within {START_LIMIT_S:g} s")
 
     def _end_details(self, state: State, running: _Running, because: str) -> None:
         at_s = (state.collector.closed_mono_ns or 0) / 1e9
@@ -278,8 +278,8 @@ class Escalator:
         else:
             running.taken = self._snapshot(state, running)
         running.ends_s = at_s + running.crossing.rule.keep_s
-        self._session.unload(running.name, f"stepped back: {because}").add_done_callback(lambda done: done.exception())
-        self._tell(at_s, running.name, "back to summary", because)
+        self._session.unload(running.name, f"details ended: {because}").add_done_callback(lambda done: done.exception())
+        self._tell(at_s, running.name, "details ended", because)
 
     # ---- snapshot and recording ----
 

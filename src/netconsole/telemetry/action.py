@@ -30,10 +30,11 @@ class BudgetAction:
 
 
 def describe(action: BudgetAction) -> str:
-    """In a sentence: ``counters alone: kernel time of all probes is 5.03 % of one core, the limit is 2``."""
+    """In a sentence: ``counters alone: kernel time of all probes is 5.03 % of one core; the limit is 2 %``."""
     if action.measured is None:
         return f"{action.action}: {action.because}"
     what, comma, unit = action.because.rpartition(", ")
     measured = f"{what} is {action.measured:.3g} {unit}" if comma else f"{unit} is {action.measured:.3g}"
-    limit = "" if action.limit is None else f", the limit is {action.limit:g}"
+    short = unit if not comma or unit.startswith("per ") else unit.partition(" ")[0]
+    limit = "" if action.limit is None else f"; the limit is {action.limit:g} {short}"
     return f"{action.action}: {measured}{limit}"

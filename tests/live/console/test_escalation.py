@@ -91,7 +91,7 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
     try:
         until(lambda: session.settled() and session.age_s() is not None)
         with Storm(namespace, PER_S) as storm:
-            until(lambda: any("back to summary" in action.action for action in actions))
+            until(lambda: any("details ended" in action.action for action in actions))
             sent = storm.stop()
         until(lambda: any("snapshot" in action.action for action in actions))
         with session.view() as state:
@@ -104,7 +104,7 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
     assert total == sent, "the summary counted everything meanwhile"
     assert status == "off"
     said = [action.action for action in actions]
-    assert "device=lo" in said[0] and f"netns={namespace.inode}" in said[0] and "back to summary" in said[1]
+    assert "device=lo" in said[0] and f"netns={namespace.inode}" in said[0] and "details ended" in said[1]
 
     (snapshot,) = kept.glob("*.json")
     taken = json.loads(snapshot.read_text())

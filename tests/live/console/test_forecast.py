@@ -98,8 +98,8 @@ def test_a_probe_that_the_session_lacks_is_started_and_governed(first: str, name
             one.until(lambda _: PROBE in one.enforcer.lowered)
         started = [action for action in one.enforcer.actions if action.because == "the user asked for it"]
         assert [(action.probe, action.action) for action in started] == [
-            (PROBE, "started: summary"),
-            ("softnet", "started: summary"),
+            (PROBE, "started in mode summary"),
+            ("softnet", "started in mode summary"),
         ]
 
 

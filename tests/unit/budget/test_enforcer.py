@@ -135,7 +135,7 @@ def test_an_excess_is_answered_with_a_command_that_says_why() -> None:
     session.second(3.0)
     ((what, mode, why),) = session.done
     assert (what, mode) == ("set", "counters")
-    assert why is not None and "the limit is 2" in why and session.state.probes[NAME].why == why
+    assert why is not None and "the limit is 2 %" in why and session.state.probes[NAME].why == why
     assert [(action.probe, action.measured, action.limit) for action in enforcer.actions] == [(NAME, 3.0, 2.0)]
 
 
@@ -254,7 +254,7 @@ def test_after_its_time_the_profile_goes_back_to_what_it_inherits(is_pinned: boo
     assert enforcer.profile is base
     assert session.bounds == [2.0, None], "in the kernel, too"
     assert session.state.probes[NAME].mode == ("details" if is_pinned else "summary")
-    assert "the 5 s of profile" in enforcer.actions[-1].because
+    assert enforcer.actions[-1].because.endswith("was for 5 s")
 
 
 def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_has_ended(
@@ -268,7 +268,7 @@ def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_h
     enforcer.begin(MANIFEST, ProbeChoice("summary")).result(0)
     assert session.done[-1][:2] == ("load", "summary") and session.state.probes[NAME].knobs["port"] == 53
     assert (enforcer.actions[-1].action, enforcer.actions[-1].because) == (
-        "started: summary",
+        "started in mode summary",
         "the user asked for it",
     )
     for _ in range(6):

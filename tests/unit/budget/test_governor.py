@@ -328,9 +328,9 @@ def test_a_ladder_has_only_steps_that_the_probe_can_take() -> None:
     says = [rung.says for rung in DETAILS]
     assert says == [
         "details",
-        "100 → 25 events/s",
-        "threshold 0 → 100 µs",
-        "details → summary",
+        "25 events/s instead of 100",
+        "threshold 100 µs instead of 0",
+        "summary instead of details",
         "counters alone",
         "detached",
     ]
@@ -347,7 +347,13 @@ def test_a_ladder_has_only_steps_that_the_probe_can_take() -> None:
 def test_where_there_is_no_threshold_details_are_of_fewer_flows() -> None:
     rungs = ladder("details", {"events_per_s": 100, "flows_one_in": 2}, ("summary", "details"))
     says = [rung.says for rung in rungs]
-    assert says == ["details", "100 → 25 events/s", "details of 1 flow in 16", "details → summary", "detached"]
+    assert says == [
+        "details",
+        "25 events/s instead of 100",
+        "details of 1 flow in 16",
+        "summary instead of details",
+        "detached",
+    ]
     assert rungs[2].knobs == {"events_per_s": 25, "flows_one_in": 16}
     as_few_as_can_be = ladder("details", {"flows_one_in": MAX_FLOWS_ONE_IN}, ("summary", "details"))
-    assert [rung.says for rung in as_few_as_can_be] == ["details", "details → summary", "detached"]
+    assert [rung.says for rung in as_few_as_can_be] == ["details", "summary instead of details", "detached"]

@@ -141,7 +141,7 @@ def test_a_crossing_arms_details_of_that_device_and_steps_back_after_its_time(tm
         session.second(drops=200)
     assert not session.unloaded, "the first of these saw them run"
     session.second(drops=200)
-    assert session.unloaded == [(NAME + SUFFIX, "stepped back: their 3 s are over")]
+    assert session.unloaded == [(NAME + SUFFIX, "details ended: the 3 s are over")]
     for _ in range(4):
         session.second(drops=200)
     escalator.close()
@@ -152,7 +152,7 @@ def test_a_crossing_arms_details_of_that_device_and_steps_back_after_its_time(tm
     assert recording.begin.mono_ns <= 2 * SECOND_NS < recording.end.mono_ns, "also what was before it"
     recording.close()
     told = [action.action for action in enforcer.actions]
-    assert told[0].startswith("details of device=tap0") and told[1] == "back to summary" and "snapshot" in told[2]
+    assert told[0].startswith("details of device=tap0") and told[1] == "details ended" and "snapshot" in told[2]
     assert len(session.loaded) == 1, "it pauses"
 
 
@@ -166,7 +166,7 @@ def test_after_its_pause_it_arms_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pct", "budget", "why"), [(1.5, 50.0, "over their limit of 1 %"), (0.9, 1.0, "the budget is exceeded")]
+    ("pct", "budget", "why"), [(1.5, 50.0, "the limit is 1 %"), (0.9, 1.0, "the budget is exceeded")]
 )
 def test_details_end_early_above_their_own_budget_and_before_anything_else_is_given_up(
     pct: float, budget: float, why: str, tmp_path: Path
@@ -304,9 +304,9 @@ def test_what_the_user_investigates_is_of_that_row_alone_and_ends_after_its_time
         session.second(drops=200)
     assert not session.unloaded, "the first of these saw it run"
     session.second(drops=200)
-    assert session.unloaded == [(NAME + SUFFIX, "stepped back: their 30 s are over")]
+    assert session.unloaded == [(NAME + SUFFIX, "details ended: the 30 s are over")]
     one = escalator.investigation
-    assert one is not None and (one.samples, one.others, one.why) == (2, 1, "their 30 s are over")
+    assert one is not None and (one.samples, one.others, one.why) == (2, 1, "the 30 s are over")
     assert one.groups["flow"] == {"192.0.2.1:9 → 192.0.2.2:53": 2} and one.groups["port"] == {"53": 2}
     escalator.close()
     assert list(tmp_path.iterdir()) == [], "it writes no files"
@@ -329,9 +329,9 @@ def test_asked_again_an_investigation_ends_and_another_one_has_to_wait(tmp_path:
     with pytest.raises(Unable, match="details of tap0 FULL_RING run already"):
         escalator.investigate(NAME, (("device", "tap1"),))
     assert "ended" in escalator.investigate(NAME, KEY)
-    assert session.unloaded == [(NAME + SUFFIX, "stepped back: you ended it")]
+    assert session.unloaded == [(NAME + SUFFIX, "details ended: you ended it")]
     assert "tap1" in escalator.investigate(NAME, (("device", "tap1"),))
-    with pytest.raises(Unable, match="has no details"):
+    with pytest.raises(Unable, match="has no mode details"):
         escalator.investigate("link_rates", KEY)
 
 

@@ -54,7 +54,7 @@ def test_details_that_are_not_attached_end_after_two_minutes(tmp_path: Path) -> 
         session.second(drops=200)
     assert len(session.loaded) == 1 and session.unloaded == [] and START_LIMIT_S == 120.0
     session.second(drops=200)
-    assert why_ended(session) == ["stepped back: not attached within 120 s"]
+    assert why_ended(session) == ["details ended: they were not attached within 120 s"]
     escalator.close()
 
 
@@ -69,7 +69,7 @@ def test_their_time_counts_from_when_they_were_seen_to_run(tmp_path: Path) -> No
         session.second()
     assert session.unloaded == [], "the first of these saw them run"
     session.second()
-    assert why_ended(session) == ["stepped back: their 3 s are over"]
+    assert why_ended(session) == ["details ended: the 3 s are over"]
     escalator.close()
 
 
@@ -79,8 +79,8 @@ def test_what_is_refused_ends_at_once_and_says_why(tmp_path: Path) -> None:
     enforcer, escalator = follow(session, tmp_path)
     session.second(drops=200)
     session.second(drops=200)
-    assert why_ended(session) == ["stepped back: refused: no BTF here"]
-    assert [one.action for one in enforcer.actions][1] == "back to summary"
+    assert why_ended(session) == ["details ended: refused: no BTF here"]
+    assert [one.action for one in enforcer.actions][1] == "details ended"
     escalator.close()
 
 
@@ -92,7 +92,7 @@ def test_a_single_interval_over_their_own_limit_is_borne_and_two_in_a_row_are_no
         session.second(drops=200, pct=pct)
     assert session.unloaded == [] and OVER_FOR == 2
     session.second(drops=200, pct=1.5)
-    assert why_ended(session) == ["stepped back: 1.5 % of a core, over their limit of 1 %"]
+    assert why_ended(session) == ["details ended: they took 1.5 % of a core; the limit is 1 %"]
     escalator.close()
 
 

@@ -12,11 +12,11 @@ from netconsole.telemetry.action import BudgetAction, describe
     [
         (
             BudgetAction(1.0, "p", "counters alone", "kernel time of all probes, % of one core", 5.034, 2.0),
-            "counters alone: kernel time of all probes is 5.03 % of one core, the limit is 2",
+            "counters alone: kernel time of all probes is 5.03 % of one core; the limit is 2 %",
         ),
         (
             BudgetAction(1.0, "p", "counters alone", "rate of all events, per second", 19.0, 0.0),
-            "counters alone: rate of all events is 19 per second, the limit is 0",
+            "counters alone: rate of all events is 19 per second; the limit is 0 per second",
         ),
         (BudgetAction(1.0, "p", "pinned", "the user asked for it"), "pinned: the user asked for it"),
     ],

@@ -27,7 +27,7 @@ def lines(scene: Scene, subject: Subject) -> Iterator[Line]:
     if one is None or (one.probe, one.labels) != (subject.probe, subject.key):
         return
     if one.why:
-        when = f"over: {figure.safe(one.why, 120)}"
+        when = f"ended: {figure.safe(one.why, 120)}"
     elif one.began_s is None:
         when = "starting; counting goes on meanwhile"
     else:
