@@ -35,7 +35,9 @@ def try_file(file: str, sample: int) -> bool:
     chosen = differing
     if sample and sample < len(differing):
         chosen = sorted(random.Random(file).sample(differing, sample), key=lambda one: one.lines.start)
-    survivors = Trial(Path(file), tests_of(file)).survivors(chosen)
+    survivors = chosen
+    for tests in tests_of(file):
+        survivors = Trial(Path(file), tests).survivors(survivors) if survivors else []
     noticed = len(chosen) - len(survivors)
     pct = 100 * noticed / len(chosen) if chosen else 100.0
     tried = f"{noticed} of {len(chosen)} noticed"

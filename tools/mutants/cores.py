@@ -41,10 +41,10 @@ SAME: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("same.t
 """By file: the mutants that nobody can notice, each with the reason. They are not tried."""
 
 
-def tests_of(file: str) -> list[str]:
-    """The tests that prove a file: those of its room that name it, or all of its room when none does."""
+def tests_of(file: str) -> list[list[str]]:
+    """The tests that prove a file: those of its room that name it, and then all of its room."""
     _, package, room, name = Path(file).with_suffix("").parts
     tests = Path("tests/unit", room) if package == "netconsole" else Path("tests/unit/collector", room)
     names = re.compile(rf"{package}\.{room}(\.| import .*\b){name}\b")
     found = [str(path) for path in sorted(tests.rglob("test_*.py")) if names.search(path.read_text("utf-8"))]
-    return found if any(not path.endswith(_OF_DOCUMENTS) for path in found) else [str(tests)]
+    return [*([found] if any(not path.endswith(_OF_DOCUMENTS) for path in found) else []), [str(tests)]]
