@@ -15,8 +15,9 @@
 #define NC_F_ONE_WAY 1024u  /* ... in one direction */
 #define NC_F_VLAN 2048u
 #define NC_F_ETHERTYPE 4096u
+#define NC_F_MAC 8192u
 #define NC_F_PLACE (NC_F_DEVICE | NC_F_NETNS)
-#define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL | NC_F_VLAN | NC_F_ETHERTYPE)
+#define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL | NC_F_VLAN | NC_F_ETHERTYPE | NC_F_MAC)
 
 struct nc_end {
     u64 address[2];
@@ -36,6 +37,7 @@ struct nc_config {
     u8 flow_shift;      /* details of one flow in 2 to the power of this */
     u16 vlan;
     u16 ethertype;
+    u64 mac;            /* its six bytes, then zeros */
     u64 threshold_ns;
     u64 event_every_ns; /* budget of events: all CPUs together may send one in so many ns */
     u64 event_burst_ns; /* and may save up so much */

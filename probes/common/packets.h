@@ -251,4 +251,31 @@ static inline int nc_flow_wanted(struct nc_config *config, struct nc_flow *flow)
     return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, flow->source) || nc_address_wanted(config, flow->target);
 }
 
+/* Is one of these the wanted one? `macs`: that of the one end, then that of the other. */
+static inline int nc_macs_wanted(struct nc_config *config, u8 *macs)
+{
+    u64 one = 0, other = 0;
+
+    __builtin_memcpy(&one, macs, 6);
+    __builtin_memcpy(&other, macs + 6, 6);
+    return one == config->mac || other == config->mac;
+}
+
+/* The same of the Ethernet header before the packet. Where the network header is not set yet, the data begin with it. */
+static inline int nc_frame_wanted(struct nc_config *config, struct sk_buff *skb)
+{
+    u32 mac = NC_GET(skb, mac_header), data = (u64)NC_GET(skb, data) - (u64)NC_GET(skb, head);
+    u8 macs[12];
+
+    if (mac == 0xffff || (mac + 14 > NC_GET(skb, network_header) && mac + 14 > data) || nc_load(macs, sizeof(macs), skb, mac))
+        return 0;
+    return nc_macs_wanted(config, macs);
+}
+
+/* Do flow and Ethernet header of a packet pass the filters? */
+static inline int nc_packet_wanted(struct nc_config *config, struct nc_flow *flow, struct sk_buff *skb)
+{
+    return nc_flow_wanted(config, flow) && (!(config->flags & NC_F_MAC) || nc_frame_wanted(config, skb));
+}
+
 #endif /* NETCONSOLE_PACKETS_H */

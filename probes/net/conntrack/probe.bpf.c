@@ -222,7 +222,7 @@ static inline void account(void *ctx, struct nc_config *config, struct visit *vi
         return;
     nc_parse(&event->flow, skb);
     nc_parse_ports(&event->flow, skb);
-    if (!nc_flow_wanted(config, &event->flow))
+    if (!nc_packet_wanted(config, &event->flow, skb))
         return;
     what->outcome = outcome_of(visit, nfct, NC_RESULT);
     what->l4 = event->flow.l4;

@@ -197,7 +197,7 @@ static inline int account(struct sk_buff *skb, struct net_device *dev, int is_se
     path_flow_of(&flow, &packet, skb);
     if (flow.l4 == NC_L4_UNPARSED)
         nc_ledger_add(NC_PARSE_FAILED);
-    if (!nc_flow_wanted(config, &flow))
+    if (!nc_packet_wanted(config, &flow, skb))
         return 0;
     packets = path_packets(skb, &packet);
     before = (u64)NC_GET(skb, data) - (u64)NC_GET(skb, head);

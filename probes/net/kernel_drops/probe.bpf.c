@@ -261,7 +261,7 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         flow.l4 = NC_L4_UNIX;
     if ((flags | config->flags) & (NC_F_PORT | NC_F_DETAILS))
         nc_parse_ports(&flow, skb);
-    if (!nc_flow_wanted(config, &flow))
+    if (!nc_packet_wanted(config, &flow, skb))
         return;
     key.ethertype = flow.ethertype;
     key.l4 = flow.l4;

@@ -135,7 +135,7 @@ static inline int wanted(struct nc_config *config, struct sk_buff *skb, struct n
     if (config->flags & NC_F_FLOW) {
         nc_parse(&flow, skb);
         nc_parse_ports(&flow, skb);
-        return nc_flow_wanted(config, &flow);
+        return nc_packet_wanted(config, &flow, skb);
     }
     return 1;
 }

@@ -113,7 +113,7 @@ static inline void account(void *ctx, struct sk_buff *skb, u64 location, u32 rea
         return;
     nc_parse(&flow, skb);
     nc_parse_ports(&flow, skb);
-    if (!nc_flow_wanted(config, &flow))
+    if (!nc_packet_wanted(config, &flow, skb))
         return;
     count_drop();
     if (nc_may_list(config))

@@ -102,7 +102,7 @@ static inline int asked(struct datapath *dp, struct sk_buff *skb, struct sw_flow
         ovs_flow_of(flow, &scratch->key, key);
         ovs_plain_flow(&scratch->flow, flow);
     }
-    if (!nc_flow_wanted(config, &scratch->flow))
+    if (!nc_flow_wanted(config, &scratch->flow) || (flags & NC_F_MAC && !nc_macs_wanted(config, flow->mac)))
         return 0;
     nc_count(UPCALLS);
     if (flags & NC_F_COUNTERS) {        /* the programs that see the rest are not attached */

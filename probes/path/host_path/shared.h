@@ -69,7 +69,7 @@ static inline int flow_wanted(struct nc_config *config, struct scratch *scratch,
         return 1;
     path_read(&scratch->packet, skb, sent, flow_is_inside(config));
     path_flow_of(&scratch->flow, &scratch->packet, skb);
-    return nc_flow_wanted(config, &scratch->flow);
+    return nc_packet_wanted(config, &scratch->flow, skb);
 }
 
 /* An entry for a packet that enters. A packet that loses its entry is counted. */

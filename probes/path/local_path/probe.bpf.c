@@ -72,7 +72,7 @@ static inline int wanted(struct nc_config *config, struct scratch *scratch, stru
     if (!(config->flags & NC_F_FLOW))
         return 1;
     path_flow_of(&scratch->flow, &scratch->packet, skb);
-    return nc_flow_wanted(config, &scratch->flow);
+    return nc_packet_wanted(config, &scratch->flow, skb);
 }
 
 static inline void describe(struct scratch *scratch, struct sk_buff *skb, u64 direction)
@@ -130,7 +130,7 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     if (scratch->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
     describe(scratch, skb, IN);
-    if ((config->flags & NC_F_FLOW && !nc_flow_wanted(config, &scratch->flow)) || !nc_netns_wanted(config, dev))
+    if ((config->flags & NC_F_FLOW && !nc_packet_wanted(config, &scratch->flow, skb)) || !nc_netns_wanted(config, dev))
         return 0;
     address = path_address(&scratch->address, skb);
     transit = path_claim(address);

@@ -1,4 +1,4 @@
-"""The options that narrow a run: --device, --netns, --address, --port, --protocol, with the words of the knobs."""
+"""The options that narrow a run (--device, --netns, --address, --port, --vlan …), with the words of the knobs."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ VlanOption = Annotated[int | None, typer.Option("--vlan", metavar="ID", help="On
 EthertypeOption = Annotated[
     str | None, typer.Option("--ethertype", metavar="NUMBER", help="Only this kind of frame, such as 0x0806 for ARP.")
 ]
+MacOption = Annotated[
+    str | None, typer.Option("--mac", metavar="MAC", help="Only packets from or to this MAC address.")
+]
 
 
 def given(
@@ -55,11 +58,12 @@ def given(
     protocol: str | None,
     vlan: int | None = None,
     ethertype: str | None = None,
+    mac: str | None = None,
     vm: str | None = None,
 ) -> dict[str, str | int]:
     """The filters that were given, by the names of their options: those of the knobs, and ``vm``."""
     values: dict[str, str | int | None] = {"device": device, "netns": netns, "address": address, "port": port}
-    values |= {"protocol": protocol, "vlan": vlan, "ethertype": ethertype, "vm": vm}
+    values |= {"protocol": protocol, "vlan": vlan, "ethertype": ethertype, "mac": mac, "vm": vm}
     return {name: value for name, value in values.items() if value is not None}
 
 

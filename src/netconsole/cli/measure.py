@@ -18,6 +18,7 @@ from netconsole.cli.filters import (
     AddressOption,
     DeviceOption,
     EthertypeOption,
+    MacOption,
     NetnsOption,
     PortOption,
     ProtocolOption,
@@ -69,6 +70,7 @@ def console(
     protocol: ProtocolOption = None,
     vlan: VlanOption = None,
     ethertype: EthertypeOption = None,
+    mac: MacOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
     hosts: HostsOption = None,
@@ -78,7 +80,9 @@ def console(
     if context.invoked_subcommand is not None:
         belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe, "--interval": interval}
         belongs |= {"--baseline": baseline, "--record": record, "--force": force, "--host": hosts}
-        belongs |= {f"--{name}": True for name in given(device, netns, address, port, protocol, vlan, ethertype, vm)}
+        belongs |= {
+            f"--{name}": True for name in given(device, netns, address, port, protocol, vlan, ethertype, mac, vm)
+        }
         for name, is_given in belongs.items():
             if is_given:
                 raise bad(name, "", f"write it after the command: netconsole {context.invoked_subcommand} {name} …")
@@ -91,7 +95,7 @@ def console(
     if not has_terminal():
         raise bad("terminal", "", "the console needs one; `netconsole snapshot` measures without")
     interval_s, against = interval_of(interval), None
-    filters = given(device, netns, address, port, protocol, vlan, ethertype, vm)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm)
     if hosts and len(hosts) > 1:
         for name, value in {"--baseline": baseline, "--record": record}.items():
             if value is not None:
@@ -182,6 +186,7 @@ def snapshot(
     protocol: ProtocolOption = None,
     vlan: VlanOption = None,
     ethertype: EthertypeOption = None,
+    mac: MacOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
     hosts: HostsOption = None,
@@ -205,7 +210,7 @@ def snapshot(
         from netconsole.report import ticket
 
         reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
-    filters = given(device, netns, address, port, protocol, vlan, ethertype, vm)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm)
     with approach(host) as way:
         manifests, chosen, requests = choose(profile, probe, host, filters)
         from netconsole.run import headless

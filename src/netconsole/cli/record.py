@@ -15,6 +15,7 @@ from netconsole.cli.filters import (
     AddressOption,
     DeviceOption,
     EthertypeOption,
+    MacOption,
     NetnsOption,
     PortOption,
     ProtocolOption,
@@ -84,6 +85,7 @@ def record(
     protocol: ProtocolOption = None,
     vlan: VlanOption = None,
     ethertype: EthertypeOption = None,
+    mac: MacOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
     hosts: HostsOption = None,
@@ -106,7 +108,7 @@ def record(
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
     interval_s = interval_of(interval)
     max_bytes, max_s = bounds(max_size, max_time)
-    filters = given(device, netns, address, port, protocol, vlan, ethertype, vm)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm)
     with approach(host) as way:
         manifests, chosen, requests = choose(profile, probe, host, filters)
         there = enter(way, manifests)

@@ -11,7 +11,7 @@ from netconsole.base.checker import shown
 from netconsole.telemetry.frames import Scalar
 from netconsole_collector.probe import ends
 
-FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype")
+FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac")
 """Knobs that a profile may set for all probes at once."""
 PROTOCOLS = ("tcp", "udp", "icmp", "icmpv6", "sctp")
 MAX_DEVICE_BYTES = 15
@@ -49,6 +49,7 @@ _HINTS = {
     "netns": "inode of the network namespace; 0: all",
     "vlan": "id of the outer tag; 0: all",
     "ethertype": "number, after VLAN tags: 2054 is ARP; 0: all",
+    "mac": "MAC address of either end, such as 02:00:5e:00:53:01; empty: all",
     "events_per_s": "budget of sampled events in mode details",
     "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
     "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
@@ -110,6 +111,8 @@ def _expected(knob: str, value: object, default: Scalar) -> str | None:
         return None if is_port else "a whole number from 0 to 65535, P,Q or from:P,to:Q"
     if knob == "protocol":
         return None if _is_protocol(value) else f"{', '.join(PROTOCOLS)} or a number from 0 to 255"
+    if knob == "mac":
+        return None if _is_mac(value) else "a MAC address, such as 02:00:5e:00:53:01"
     if knob.endswith(DEVICES_SUFFIX):
         return None if _is_device_set(value) else _DEVICE_SET
     if isinstance(default, bool):
@@ -173,6 +176,12 @@ def _is_prefix(value: str) -> bool:
     except ValueError:
         return False
     return "%" not in value
+
+
+def _is_mac(value: object) -> bool:
+    return isinstance(value, str) and (
+        not value or re.fullmatch("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", value) is not None
+    )
 
 
 def _is_protocol(value: object) -> bool:

@@ -1,23 +1,25 @@
 """Packs the knobs of a probe into struct nc_config of probes/common/config.h, the value of the map nc_config."""
 
 import ipaddress
+import re
 import struct
 from typing import Any, Dict, List, Optional
 
 from netconsole_collector.probe import ends
 
-CONFIG_BYTES = 224
-_LAYOUT = struct.Struct("=II16s16s16sHBBHHQQQQQQ4Q16s16sH6x16s16sH6x")
+CONFIG_BYTES = 232
+_LAYOUT = struct.Struct("=II16s16s16sHBBHH8sQQQQQQ4Q16s16sH6x16s16sH6x")
 EMPTY_BUDGET = bytes(8)
 """The value of nc_arrival (events.h) that makes a new budget count at once."""
 
 (
     F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER,
-    F_ENDS, F_ONE_WAY, F_VLAN, F_ETHERTYPE,
-) = (1 << bit for bit in range(13))  # fmt: skip
+    F_ENDS, F_ONE_WAY, F_VLAN, F_ETHERTYPE, F_MAC,
+) = (1 << bit for bit in range(14))  # fmt: skip
 
-FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype")
+FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac")
 COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in")
+_MAC = re.compile("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$")
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
 MAX_OWN = 4
 MAX_FLOWS_ONE_IN = 65536
@@ -84,6 +86,8 @@ def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0) -> bytes:
     flags |= F_NETNS if netns else 0
     vlan, ethertype = _number(knobs, "vlan", 4094), _number(knobs, "ethertype", 65535)
     flags |= (F_VLAN if vlan else 0) | (F_ETHERTYPE if ethertype else 0)
+    mac = _mac(knobs.get("mac"))
+    flags |= F_MAC if mac else 0
     threshold_ns = int(_real(knobs, "threshold_us") * _NS_PER_US)
     flags |= F_THRESHOLD if threshold_ns else 0
     events_per_s = _real(knobs, "events_per_s")
@@ -106,6 +110,7 @@ def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0) -> bytes:
         _flow_shift(knobs),
         vlan,
         ethertype,
+        mac,
         threshold_ns,
         every_ns,
         # The bucket compares "too early by more than burst": the first event of a burst is free.
@@ -145,6 +150,15 @@ def _device(value: Any) -> bytes:
     if raw is None or len(raw) > 15 or b"\0" in raw:
         raise KnobError("knob device: expected the name of an interface, at most 15 bytes")
     return raw
+
+
+def _mac(value: Any) -> bytes:
+    """Six bytes; none: every packet passes."""
+    if not value:
+        return b""
+    if not isinstance(value, str) or not _MAC.match(value):
+        raise KnobError("knob mac: expected six bytes such as 02:00:5e:00:53:01")
+    return bytes.fromhex(value.replace(":", ""))
 
 
 def _ends(knobs: Dict[str, Any], name: str) -> ends.FlowEnds:

@@ -115,7 +115,9 @@ def test_each_event_is_the_frame_that_was_sent(ends: Ends, collector: InsideMeas
         assert dropped_ns < clock.ended_ns or place != "c"
 
 
-@pytest.mark.proves("ovs_drops", "knobs.{device,netns,address,port,protocol}", "modes.{summary,details}")
+@pytest.mark.proves(
+    "ovs_drops", "knobs.{device,netns,address,port,protocol,vlan,ethertype,mac}", "modes.{summary,details}"
+)
 @pytest.mark.parametrize("mode", ["summary", "details"])
 def test_filters_let_pass_what_they_name_and_nothing_else(ends: Ends, collector: InsideMeasurement, mode: str) -> None:
     found = {}

@@ -154,7 +154,9 @@ def _source(labels: Mapping[str, frames.Label]) -> str:
     return str(labels["source"])
 
 
-@pytest.mark.proves("ovs_upcalls", "knobs.{device,netns,address,port,protocol}", "modes.{counters,details}")
+@pytest.mark.proves(
+    "ovs_upcalls", "knobs.{device,netns,address,port,protocol,vlan,ethertype,mac}", "modes.{counters,details}"
+)
 @pytest.mark.parametrize("mode", ["counters", "details"])
 def test_filters_let_pass_what_they_name_and_nothing_else(ends: Ends, collector: InsideMeasurement, mode: str) -> None:
     found = {}

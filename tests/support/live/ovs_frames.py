@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from netconsole.telemetry import frames
 
 TCP, UDP, ICMP, ICMPV6, SCTP = 6, 17, 1, 58, 132
-MAC = "0242420000020244"
+RECEIVER, NOBODY = "02:42:42:00:00:02", "02:42:42:00:00:03"
+MAC = RECEIVER.replace(":", "") + "0244"
 """Of the receiver, and the beginning of each sender's."""
 
 
@@ -104,6 +105,10 @@ FILTERS: list[tuple[str, Callable[[dict[str, int]], Knobs], int]] = [
     ("ports of both", lambda netns: {"port": "1000,2000"}, 6),
     ("protocol", lambda netns: {"protocol": "udp"}, 13),
     ("protocol by number", lambda netns: {"protocol": "58"}, 16),
+    ("tag", lambda netns: {"vlan": 42}, 32),
+    ("kind of frame", lambda netns: {"ethertype": 0x86DD}, 20),
+    ("MAC of the receiver", lambda netns: {"mac": RECEIVER}, ALL),
+    ("MAC of nobody", lambda netns: {"mac": NOBODY}, 0),
     ("several", lambda netns: {"device": "va", "protocol": "udp", "port": 2000, "address": "fd00::/64"}, 4),
 ]
 """Knobs, and which of TRAFFIC they let pass, as bits."""

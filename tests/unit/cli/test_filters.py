@@ -39,6 +39,7 @@ def test_every_probe_with_the_knob_is_narrowed_also_where_the_profile_says_anoth
         ({"address": "from:10.0.0.1,10.0.0.2"}, "--address: expected an address or a prefix"),
         ({"port": 70000}, "--port: expected a whole number from 0 to 65535"),
         ({"port": "to:x"}, "--port: expected a whole number from 0 to 65535"),
+        ({"mac": "02:00:5e:00:53"}, "--mac: expected a MAC address, such as 02:00:5e:00:53:01"),
         ({"protocol": "tpc"}, "--protocol: expected tcp, udp"),
         ({"netns": "no-such-\x1b[2J"}, "--netns: no network namespace is named"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
-from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, NETNS, OTHER_NETNS, TAGGED
+from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, FRAMES, NETNS, OTHER_NETNS
 from tests.support.live.contexts.packets import IPV4, TCP, Flow, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
 
@@ -226,22 +226,21 @@ def test_a_sample_has_the_packet_and_what_was_made_of_it(load: Load) -> None:
     assert probe.ledger() == {"seen": 2, "submitted": 2}
 
 
-@pytest.mark.proves("conntrack", "knobs.{device,address,port,protocol,netns,vlan,ethertype}")
+@pytest.mark.proves("conntrack", "knobs.{device,address,port,protocol,netns,vlan,ethertype,mac}")
 def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
     probe = load(PROBE)
     host = Tracking(probe)
-    packets = [host.packet(flow, host.eth0) for flow in FLOWS]
-    tagged = host.packet(TAGGED, host.eth0)
+    packets = [host.packet(flow, host.eth0) for flow in FRAMES]
     for knobs, wanted in FILTERS:
         probe.set(**knobs)
-        for number, skb in enumerate(packets):
+        for number, skb in enumerate(packets[: len(FLOWS)]):
             before = probe.running._maps["nc_counters"].sum_of(0)
             host.tracked(skb)
             passed = probe.running._maps["nc_counters"].sum_of(0) - before
             assert passed == (number in wanted), (knobs, FLOWS[number])
     for knobs, flows in BY_FRAME:
         probe.set(**knobs)
-        for flow, skb in zip((*FLOWS, TAGGED), (*packets, tagged), strict=True):
+        for flow, skb in zip(FRAMES, packets, strict=True):
             before = probe.running._maps["nc_counters"].sum_of(0)
             host.tracked(skb)
             assert probe.running._maps["nc_counters"].sum_of(0) - before == (flow in flows), (knobs, flow)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
-from tests.support.live.contexts.filters import FILTERS, FLOWS, OTHER_NETNS
+from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, FRAMES, OTHER_NETNS
 from tests.support.live.contexts.moments import wait
 from tests.support.live.contexts.packets import Flow
 from tests.support.live.contexts.unattached import UnattachedProbe
@@ -46,6 +46,23 @@ def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
     assert host.counted("received") == [before[0] + 1]
     probe.read()
     assert "join_missed" not in probe.ledger()
+
+
+@pytest.mark.proves("host_path", "knobs.{vlan,ethertype,mac}")
+def test_filters_by_frame_let_pass_what_they_name(load: Load) -> None:
+    """As a packet comes in: a router puts its own address into the header."""
+    probe = load(PROBE)
+    host = Ways(probe)
+    packets = iter([host.come(flow, "eth0") for _ in BY_FRAME for flow in FRAMES])
+    for knobs, wanted in BY_FRAME:
+        probe.set(**knobs)
+        for flow in FRAMES:
+            before = host.counted("received", "crossed")
+            skb = next(packets)
+            probe.run("receive", skb)
+            probe.run("send", host.leaving(skb, host.devices["tap0"]), host.devices["tap0"])
+            passed = [now - then for now, then in zip(host.counted("received", "crossed"), before, strict=True)]
+            assert passed == [int(flow in wanted)] * 2, (knobs, flow)
 
 
 Sets: TypeAlias = dict[str, str]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
-from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
+from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, FRAMES, NETNS, OTHER_NETNS
 from tests.support.live.contexts.moments import MS, elapsed, wait
 from tests.support.live.contexts.packets import TCP, UDP, Flow
 from tests.support.live.contexts.stack import OF_TCP, Stack
@@ -68,6 +68,22 @@ def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
         probe.run("queue", going)
         probe.run("send", going, host.elsewhere)
         assert [now - then for now, then in zip(host.counted(*slots), before, strict=True)] == [elsewhere] * 2
+
+
+@pytest.mark.proves("local_path", "knobs.{vlan,ethertype,mac}")
+def test_filters_by_frame_let_pass_what_they_name(load: Load) -> None:
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    packets = iter([(host.come(flow, "eth0"), host.own(flow)) for _ in BY_FRAME for flow in FRAMES])
+    for knobs, wanted in BY_FRAME:
+        probe.set(**knobs)
+        for flow in FRAMES:
+            before, (coming, going) = host.counted("received", "left"), next(packets)
+            probe.run("receive", coming)
+            probe.run("queue", going)
+            probe.run("send", going, host.devices["eth0"])
+            passed = [now - then for now, then in zip(host.counted("received", "left"), before, strict=True)]
+            assert passed == [int(flow in wanted)] * 2, (knobs, flow)
 
 
 @pytest.mark.proves("local_path", "knobs.host_devices", "histograms.crossing.{from,to}", "counters.{received,left}")

@@ -39,10 +39,16 @@ FILTERS: list[tuple[dict[str, str | int], set[int]]] = [
 """Knobs, and the numbers of the flows that pass. All are of the device eth0 in NETNS."""
 
 TAGGED = Flow(vlan=42)
+STRANGER = Flow(mac="02:00:00:00:00:0c")
+FRAMES = (*FLOWS, TAGGED, STRANGER)
 BY_FRAME: list[tuple[dict[str, str | int], set[Flow]]] = [
     ({"vlan": 42}, {TAGGED}),
     ({"vlan": 43}, set()),
     ({"ethertype": 0x86DD}, {FLOWS[4], FLOWS[5]}),
     ({"ethertype": 0x0800, "vlan": 42}, {TAGGED}),
+    ({"mac": STRANGER.mac}, {STRANGER}),
+    ({"mac": "02:00:00:00:00:0B"}, set(FRAMES)),
+    ({"mac": Flow().mac, "port": 8}, {FLOWS[4]}),
+    ({"mac": "02:00:00:00:00:0d"}, set()),
 ]
-"""The same of what an Ethernet frame says, among these flows and the tagged one."""
+"""The same of what an Ethernet frame says, among these."""

@@ -14,14 +14,15 @@ ETHERNET = 14
 MTU = 1500
 IPV4, IPV6, ARP, VLAN = 0x0800, 0x86DD, 0x0806, 0x8100
 TCP, UDP, ICMP, ICMPV6 = 6, 17, 1, 58
-MACS = bytes.fromhex("02000000000b02000000000a")
+TARGET, SENDER = "02:00:00:00:00:0b", "02:00:00:00:00:0a"
+MACS = bytes.fromhex((TARGET + SENDER).replace(":", ""))
 INDEX_HASH = 256
 """NETDEV_HASHENTRIES of include/linux/netdevice.h."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What a packet is of. A VLAN of 0 is none."""
+    """What a packet is of. A VLAN of 0 is none; ``mac`` is the sender's."""
 
     source: str = "192.0.2.1"
     target: str = "192.0.2.2"
@@ -29,6 +30,7 @@ class Flow:
     target_port: int = 2222
     protocol: int = UDP
     vlan: int = 0
+    mac: str = SENDER
 
     @property
     def ethertype(self) -> int:
@@ -93,11 +95,16 @@ class MadeUpHost:
 
     def packet(self, flow: Flow, device: int, members: Members | None = None, payload: int = 20) -> int:
         """A packet as it is sent: its data begin with the link header. ``members`` of the sk_buff go before."""
-        return self.frame(flow.ethertype, flow.packet(payload), device, {"vlan_tci": flow.vlan, **(members or {})})
+        return self.frame(
+            flow.ethertype, flow.packet(payload), device, {"vlan_tci": flow.vlan, **(members or {})}, flow.mac
+        )
 
-    def frame(self, ethertype: int, packet: bytes, device: int, members: Members | None = None) -> int:
+    def frame(
+        self, ethertype: int, packet: bytes, device: int, members: Members | None = None, sender: str = SENDER
+    ) -> int:
         """An Ethernet frame of any kind; the address of its sk_buff."""
-        content = MACS + struct.pack(">H", ethertype) + packet
+        macs = bytes.fromhex((TARGET + sender).replace(":", ""))
+        content = macs + struct.pack(">H", ethertype) + packet
         room = (HEADROOM + len(content) + 7) // 8 * 8
         head = self.memory.keep((bytes(HEADROOM) + content).ljust(room, b"\0") + bytes(size_of("skb_shared_info")))
         return self.memory.make(

@@ -21,7 +21,7 @@ class Stack(Ways):
 
     def own(self, flow: Flow, protocol: int = 0, payload: int = 20, packet: bytes = b"") -> int:
         """A packet of this host, as it is queued to eth0. Its data begin with the link header."""
-        skb = self.frame(flow.ethertype, packet or flow.packet(payload), self.devices["eth0"])
+        skb = self.frame(flow.ethertype, packet or flow.packet(payload), self.devices["eth0"], sender=flow.mac)
         sock = self.sock(protocol or flow.protocol)
         self.memory.change("sk_buff", skb, {"sk": sock, "vlan_tci": flow.vlan})
         return skb

@@ -67,7 +67,7 @@ class Ways(MadeUpHost):
 
     def come(self, flow: Flow, device: str, payload: int = 20, packet: bytes = b"") -> int:
         """A packet that came in by a device; ``packet``: from the network header on."""
-        skb = self.frame(flow.ethertype, packet or flow.packet(payload), self.devices[device])
+        skb = self.frame(flow.ethertype, packet or flow.packet(payload), self.devices[device], sender=flow.mac)
         self.memory.change("sk_buff", skb, {"skb_iif": self.index[device], "vlan_tci": flow.vlan})
         return self.arrived(skb)
 

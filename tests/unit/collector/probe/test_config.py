@@ -46,7 +46,7 @@ def test_the_size_is_that_of_the_header() -> None:
 
 def test_flags_are_those_of_the_header() -> None:
     text = HEADER.read_text("utf-8")
-    names = "DEVICE ADDRESS PORT PROTOCOL NETNS THRESHOLD DETAILS COUNTERS BREAKER ENDS ONE_WAY"
+    names = "DEVICE ADDRESS PORT PROTOCOL NETNS THRESHOLD DETAILS COUNTERS BREAKER ENDS ONE_WAY VLAN ETHERTYPE MAC"
     for name in names.split():
         value = re.search(rf"#define NC_F_{name} (\d+)u", text)
         assert value is not None
@@ -116,6 +116,18 @@ def test_numbers_land_where_the_program_reads_them() -> None:
     assert number(found["netns"]) == 4026531840
     assert number(found["threshold_ns"]) == 250_000
     assert number(found["flags"]) == config.F_PORT | config.F_PROTOCOL | config.F_NETNS | config.F_THRESHOLD
+
+
+def test_a_mac_address_is_its_six_bytes() -> None:
+    found = packed(mac="02:00:5E:00:53:0a", vlan=7)
+    assert found["mac"] == bytes.fromhex("02005e00530a0000")
+    assert number(found["flags"]) == config.F_MAC | config.F_VLAN
+
+
+@pytest.mark.parametrize("mac", ["02:00:5e:00:53", "02005e005301", "02:00:5e:00:53:0g", "02:00:5e:00:53:01:02", 7])
+def test_what_is_no_mac_address_is_refused(mac: object) -> None:
+    with pytest.raises(config.KnobError, match="knob mac: expected six bytes"):
+        packed(mac=mac)
 
 
 def test_a_budget_of_nothing_is_summary() -> None:
