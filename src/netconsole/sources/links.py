@@ -16,7 +16,7 @@ from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
 from netconsole.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
 from netconsole.telemetry.frames import AnyFrame
 
-QUEUE_COUNTS = ("drops", "requeues", "overlimits")
+QUEUE_COUNTS = ("packets", "bytes", "drops", "requeues", "overlimits")
 MAX_ROWS = 4096
 MAX_SHARE = 0.01
 """When the qdisc dumps take longer than this share of an interval (of one core), they are made less often."""
@@ -47,7 +47,7 @@ class Links:
             raise SourceError(f"links cannot be read: {error.strerror or error}") from None
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
-        """One row per interface, and one per child qdisc."""
+        """One row per interface, and one per child qdisc and class."""
         with self._namespaces.held() as held:
             readings = self._read(held, make)
             children = [row for one in held for row in one.thing.queues(one.name)]
@@ -72,7 +72,7 @@ class Links:
                 one.thing.read()
                 if with_qdiscs:
                     began = self._target.cpu_s()
-                    one.thing.read_qdiscs()
+                    one.thing.read_qdiscs(make.mono_ns)
                     qdiscs_s += self._target.cpu_s() - began
             except OSError as error:
                 if place == 0:

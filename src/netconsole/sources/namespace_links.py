@@ -11,7 +11,7 @@ from netconsole.host.target import InsideNamespace, Question
 from netconsole.sources.base import SourceRow
 from netconsole.sources.carrier import Carrier
 from netconsole.sources.link_state import LINKS, Link, LinkTable, peer_of
-from netconsole.sources.qdiscs import NOQUEUE, QDISCS, Qdisc, QdiscReader, handle_text, htb_rate
+from netconsole.sources.qdiscs import NOQUEUE, QDISCS, Qdisc, QdiscReader, QueueWaits, handle_text, htb_rate
 from netconsole.telemetry.frames import Label
 
 READ_EVERY = 60
@@ -77,6 +77,7 @@ class NamespaceLinks:
         self._carriers: dict[int, Carrier] = {}
         self._qdisc_reader = QdiscReader()
         self._qdiscs: dict[int, Qdisc] = {}
+        self._waits = QueueWaits()
         self._htb_rates: dict[int, int | None] = {}
         self._text = b""
         self._lines: dict[str, DeviceCounts] = {}
@@ -93,7 +94,8 @@ class NamespaceLinks:
     def questions(self, with_qdiscs: bool) -> Iterable[Question]:
         """What the next reading will ask, as far as that is known."""
         dumps = [LINKS] if self._read_in <= 1 else []
-        return self._inside.questions([*dumps, QDISCS] if with_qdiscs and self._is_due() else dumps)
+        qdiscs = [QDISCS, *self._qdisc_reader.class_requests()]
+        return self._inside.questions([*dumps, *qdiscs] if with_qdiscs and self._is_due() else dumps)
 
     def read(self) -> None:
         """Links and their counters. Raises OSError."""
@@ -110,8 +112,8 @@ class NamespaceLinks:
             self._has_moved = True
             self._match_names()
 
-    def read_qdiscs(self) -> None:
-        """Root qdiscs. Raises OSError.
+    def read_qdiscs(self, now_ns: int) -> None:
+        """Qdiscs and their classes. Raises OSError.
 
         Where no link has a queue and nothing has moved since, a qdisc that is new had nothing to do either.
         """
@@ -121,6 +123,7 @@ class NamespaceLinks:
             return
         self._qdiscs_in, self._has_moved = IDLE_QDISCS_EVERY, False
         self._qdiscs = {qdisc.ifindex: self._rated(qdisc) for qdisc in self._qdisc_reader.read(self._netlink)}
+        self._waits.take(self._qdisc_reader.children, now_ns)
 
     def _is_due(self) -> bool:
         return self._qdiscs_in <= 1 or self._has_moved or any(one.kind != NOQUEUE for one in self._qdiscs.values())
@@ -138,15 +141,16 @@ class NamespaceLinks:
             yield known.reading
 
     def queues(self, netns: str) -> Iterator[SourceRow]:
-        """One of each child qdisc, as it was when qdiscs were read last."""
+        """One of each child qdisc and each class, as it was when qdiscs were read last."""
         names = {link.index: name for name, link in self._by_name.items()} if self._qdisc_reader.children else {}
         for one in self._qdisc_reader.children:
             if one.ifindex not in names:
                 continue
             labels: dict[str, Label] = {"device": names[one.ifindex], "netns": netns, "qdisc": one.kind}
             labels |= {"handle": handle_text(one.handle), "parent": handle_text(one.parent)}
-            waiting: dict[str, int | float | None] = {"backlog_packets": one.backlog_packets}
-            yield labels, (one.drops, one.requeues, one.overlimits), waiting | {"backlog_bytes": one.backlog_bytes}
+            waiting = {"backlog_packets": one.backlog_packets, "backlog_bytes": one.backlog_bytes}
+            done = one.sent_packets, one.sent_bytes, one.drops, one.requeues, one.overlimits
+            yield labels, done, {**waiting, "wait_ns": self._waits.of(one)}
 
     def _reading(
         self, name: str, netns: str, figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None, now_ns: int

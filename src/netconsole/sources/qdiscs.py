@@ -1,4 +1,4 @@
-"""Reads the root queueing discipline of every link: its counters, its queue, and the rate that it limits packets to.
+"""Reads the queueing disciplines of every link, and their classes: counters, queues, and the rates of shapers.
 
 Layouts: include/uapi/linux/rtnetlink.h, pkt_sched.h, gen_stats.h.
 """
@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from netconsole.host.target import NetlinkSocket
 from netconsole.sources.netlink import attributes
 
 NOQUEUE = "noqueue"
 RATED = ("tbf", "htb")
+CLASSFUL = ("htb", "hfsc", "drr", "qfq", "ets", "prio")
+"""Kinds with classes that somebody set up: those of an mq are its queues, those of an fq_codel its flows."""
 RTM_GETQDISC = 38
 RTM_GETTCLASS = 42
 TC_H_ROOT = 0xFFFFFFFF
@@ -22,23 +25,25 @@ TC_H_INGRESS = 0xFFFFFFF1
 TCA_KIND = 1
 TCA_OPTIONS = 2
 TCA_STATS2 = 7
-TCA_STATS_QUEUE = 3
+TCA_STATS_BASIC, TCA_STATS_QUEUE = 1, 3
 TCA_TBF_PARMS, TCA_TBF_RATE64 = 1, 4
 TCA_HTB_PARMS, TCA_HTB_CEIL64 = 1, 7
 _RATE_AT, _CEIL_AT = 8, 20
 """Where struct tc_tbf_qopt has its rate, and struct tc_htb_opt its ceiling: the rate is at 8 in struct tc_ratespec."""
 _TCMSG = struct.Struct("=BxxxiIII")
 _QUEUE = struct.Struct("=IIIII")
+_BASIC = struct.Struct("=QI")
 QDISCS = (RTM_GETQDISC, _TCMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
 """The request for all queueing disciplines."""
 _U32 = struct.Struct("=I")
 _U64 = struct.Struct("=Q")
+QueueKey: TypeAlias = tuple[int, str, int, int]
 _UNITS = ((10**12, "Tbit/s"), (10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s"))
 
 
 @dataclass(frozen=True, slots=True)
 class Qdisc:
-    """A qdisc of a device: packets and bytes that wait in it, and its counters since it was created.
+    """A qdisc of a device, or a class of one: what waits in it, and its counters since it was created.
 
     ``rate_bits`` is the rate of a tbf, or the ceiling of the one root class of an htb, per second; else None.
     """
@@ -54,6 +59,13 @@ class Qdisc:
     handle: int = 0
     parent: int = TC_H_ROOT
     """Of a child: the class of another qdisc that it belongs to."""
+    sent_packets: int = 0
+    sent_bytes: int = 0
+
+    @property
+    def key(self) -> QueueKey:
+        """What tells it from all others of its namespace."""
+        return self.ifindex, self.kind, self.handle, self.parent
 
     @property
     def shaper(self) -> str | None:
@@ -64,7 +76,9 @@ class Qdisc:
 
 
 def handle_text(handle: int) -> str:
-    """As tc writes it: 1:, 1:10, in hexadecimal."""
+    """As tc writes it: 1:, 1:10, in hexadecimal; root."""
+    if handle == TC_H_ROOT:
+        return "root"
     minor = handle & 0xFFFF
     return f"{handle >> 16:x}:{minor:x}" if minor else f"{handle >> 16:x}:"
 
@@ -77,6 +91,35 @@ def rate_text(bits: int) -> str:
     return f"{bits} bit/s"
 
 
+class QueueWaits:
+    """How long bytes wait in each child, computed from its counters: Little's law, between two readings.
+
+    The mean of what waited at both, divided by the rate at which it left. It is right for a queue that stands, and
+    knows nothing of what comes and goes between two readings.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[QueueKey, tuple[int, int, int]] = {}
+        self._waits: dict[QueueKey, int | None] = {}
+
+    def take(self, children: Iterable[Qdisc], now_ns: int) -> None:
+        """They were read at this time."""
+        last, self._last, self._waits = self._last, {}, {}
+        for one in children:
+            self._last[one.key] = one.sent_bytes, one.backlog_bytes, now_ns
+            if one.key in last:
+                sent, waited, then_ns = last[one.key]
+                self._waits[one.key] = _wait(one.sent_bytes - sent, one.backlog_bytes + waited, now_ns - then_ns)
+
+    def of(self, one: Qdisc) -> int | None:
+        """In ns; None where nothing waited at either reading, or nothing left."""
+        return self._waits.get(one.key)
+
+
+def _wait(sent: int, waited_twice: int, took_ns: int) -> int | None:
+    return waited_twice * took_ns // (2 * sent) if sent > 0 and waited_twice and took_ns > 0 else None
+
+
 class QdiscReader:
     """Reads the root qdiscs of one network namespace; a root's figures hold its children's (mq_dump_common).
 
@@ -85,18 +128,30 @@ class QdiscReader:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Qdisc | None] = {}
+        self._classful: dict[int, None] = {}
         self.children: list[Qdisc] = []
-        """Those of the last reading that are no root: of the queues of an mq, of the classes of an htb."""
+        """Of the last reading: qdiscs that are no root (of queues of an mq, of classes of an htb), and classes."""
 
     def read(self, netlink: NetlinkSocket) -> list[Qdisc]:
         """The roots. Raises OSError."""
         known, self._known = self._known, {}
-        for body in netlink.dump(*QDISCS):
-            message = bytes(body)
-            self._known[message] = known[message] if message in known else parse(body)
-        found = [qdisc for qdisc in self._known.values() if qdisc is not None]
+        found = [one for body in netlink.dump(*QDISCS) if (one := self._parsed(body, known)) is not None]
         self.children = [qdisc for qdisc in found if qdisc.parent not in (TC_H_ROOT, TC_H_INGRESS)]
+        self._classful = dict.fromkeys(qdisc.ifindex for qdisc in found if qdisc.kind in CLASSFUL)
+        for request in self.class_requests():
+            classes = [self._parsed(body, known) for body in netlink.dump(*request)]
+            self.children += [replace(one, kind=f"{one.kind} class") for one in classes if one and one.kind in CLASSFUL]
         return [qdisc for qdisc in found if qdisc.parent == TC_H_ROOT]
+
+    def class_requests(self) -> list[tuple[int, bytes]]:
+        """Those for the classes of each device that had some at the last reading."""
+        return [(RTM_GETTCLASS, _TCMSG.pack(socket.AF_UNSPEC, index, 0, 0, 0)) for index in self._classful]
+
+    def _parsed(self, body: memoryview, known: Mapping[bytes, Qdisc | None]) -> Qdisc | None:
+        message = bytes(body)
+        if message not in self._known:
+            self._known[message] = known[message] if message in known else parse(body)
+        return self._known[message]
 
 
 def htb_rate(netlink: NetlinkSocket, ifindex: int) -> int | None:
@@ -110,19 +165,23 @@ def htb_rate(netlink: NetlinkSocket, ifindex: int) -> int | None:
 
 
 def parse(body: memoryview) -> Qdisc | None:
-    """A qdisc from an RTM_NEWQDISC message; None of one without counters."""
+    """A qdisc from an RTM_NEWQDISC message, or a class from RTM_NEWTCLASS; None of one without counters."""
     _, ifindex, handle, parent, _ = _TCMSG.unpack_from(body)
-    name, rate = "", None
+    name, rate, sent_bytes, sent_packets = "", None, 0, 0
     for kind, value in attributes(body, _TCMSG.size):
         if kind == TCA_KIND:
             name = bytes(value).rstrip(b"\0").decode("ascii", "replace")
         elif kind == TCA_OPTIONS and name == "tbf":
             rate = _rate(dict(attributes(value, 0)), TCA_TBF_PARMS, _RATE_AT, TCA_TBF_RATE64)
         elif kind == TCA_STATS2:
-            for statistic, figures in attributes(value, 0):
-                if statistic == TCA_STATS_QUEUE and len(figures) >= _QUEUE.size:
-                    packets, waiting, drops, requeues, overlimits = _QUEUE.unpack_from(figures)
-                    return Qdisc(ifindex, name, packets, waiting, drops, requeues, overlimits, rate, handle, parent)
+            figures = dict(attributes(value, 0))
+            basic, queue = figures.get(TCA_STATS_BASIC, b""), figures.get(TCA_STATS_QUEUE, b"")
+            if len(basic) >= _BASIC.size:
+                sent_bytes, sent_packets = _BASIC.unpack_from(basic)
+            if len(queue) >= _QUEUE.size:
+                packets, waiting, drops, requeues, overlimits = _QUEUE.unpack_from(queue)
+                done = drops, requeues, overlimits, rate, handle, parent, sent_packets, sent_bytes
+                return Qdisc(ifindex, name, packets, waiting, *done)
     return None
 
 

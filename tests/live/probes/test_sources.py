@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -66,6 +67,7 @@ class Reader:
         self.links = Links()
         self.links.open()
         self.rows: dict[tuple[str, str], frames.Row] = {}
+        self.queues: dict[tuple[str, str, str], frames.Row] = {}
         self.read()
 
     def __enter__(self) -> Reader:
@@ -75,8 +77,10 @@ class Reader:
         self.links.close()
 
     def read(self) -> None:
-        table = self.links.read(FrameMaker())[-1]
+        *others, table = self.links.read(FrameMaker())
         assert isinstance(table, frames.Table)
+        for row in (row for one in others if isinstance(one, frames.Table) for row in one.rows):
+            self.queues[str(row.labels["netns"]), str(row.labels["device"]), str(row.labels["handle"])] = row
         found = {(str(row.labels["netns"]), str(row.labels["device"])): row for row in table.rows}
         self.rows = found if table.full else self.rows | found
 
@@ -89,6 +93,11 @@ class Reader:
 
     def gauges(self, namespace: Namespace, device: str) -> dict[str, int | float | None]:
         return self.rows[namespace.name, device].gauges
+
+    def queue(self, namespace: Namespace, device: str, handle: str) -> dict[str, int | float | None]:
+        """Gauges of a child qdisc or class; none before it was read."""
+        row = self.queues.get((namespace.name, device, handle))
+        return row.gauges if row is not None else {}
 
     def total(self, namespace: Namespace, device: str, name: str) -> int:
         return self.rows[namespace.name, device].counts[name].total
@@ -141,11 +150,18 @@ def test_the_rate_of_a_shaper_is_told(wire: Wire) -> None:
         assert row.gauges["qdisc_rate"] == 5_000_000
 
 
+CLASS = re.compile(
+    r"class htb (\S+) .*\n Sent (\d+) bytes (\d+) pkt \(dropped (\d+), overlimits (\d+) requeues (\d+)\)"
+)
+CLASS_FIGURES = "bytes", "packets", "drops", "overlimits", "requeues"
+
+
 @pytest.mark.proves(
     "link_rates",
-    "tables.queues.{device,netns,qdisc,handle,parent,drops,requeues,overlimits,backlog_packets,backlog_bytes}",
+    "tables.queues.{device,netns,qdisc,handle,parent,packets,bytes,drops,requeues,overlimits}",
+    "tables.queues.{backlog_packets,backlog_bytes}",
 )
-def test_the_leaves_of_classes_are_told_apart(wire: Wire) -> None:
+def test_classes_and_their_leaves_are_told_apart(wire: Wire) -> None:
     here = wire.DEVICES[0]
     wire.a.tc("qdisc", "replace", "dev", here, "root", "handle", "1:", "htb", "default", "10")
     for minor, leaf in (
@@ -173,16 +189,56 @@ def test_the_leaves_of_classes_are_told_apart(wire: Wire) -> None:
         said = links.read(make)
     links.close()
     known = {one["handle"]: one for one in json.loads(wire.a.tc("-s", "-j", "qdisc", "show", "dev", here))}
+    for handle, *figures in CLASS.findall(wire.a.tc("-s", "class", "show", "dev", here)):  # it writes no JSON
+        known[handle] = dict(zip(CLASS_FIGURES, map(int, figures), strict=True))
     assert {handle: (row.labels["qdisc"], row.labels["parent"]) for handle, row in told.items()} == {
+        "1:10": ("htb class", "root"),
+        "1:20": ("htb class", "root"),
         "10:": ("pfifo", "1:10"),
         "20:": ("tbf", "1:20"),
     }
     for handle, row in told.items():
         totals = {name: count.total for name, count in row.counts.items()}
-        assert totals == {name: known[handle][name] for name in ("drops", "requeues", "overlimits")}
+        assert totals == {name: known[handle][name] for name in ("packets", "bytes", "drops", "requeues", "overlimits")}
     waits = known["10:"]["qlen"], known["10:"]["backlog"]
     assert (told["10:"].gauges["backlog_packets"], told["10:"].gauges["backlog_bytes"]) == waits
     assert told["10:"].counts["drops"].delta == known["1:"]["drops"] > SOME // 2
+
+
+FLOOD = """
+import socket, sys
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    try:
+        sender.sendto(bytes(int(sys.argv[3])), (sys.argv[1], int(sys.argv[2])))
+    except OSError:
+        pass  # the queue is full
+"""
+
+
+@pytest.mark.proves("link_rates", "tables.queues.wait_ns")
+def test_the_wait_in_a_class_is_that_of_its_backlog_at_its_rate(wire: Wire) -> None:
+    """The queue stands: what waits has to wait until the shaper has let go all that is before it."""
+    here, rate, limit, size = wire.DEVICES[0], 400_000, 30, 958
+    wire.a.tc("qdisc", "replace", "dev", here, "root", "handle", "1:", "htb", "default", "10")
+    shaped = ("htb", "rate", f"{rate}bit", "burst", "1000", "cburst", "1000")
+    wire.a.tc("class", "add", "dev", here, "parent", "1:", "classid", "1:10", *shaped)
+    wire.a.tc("qdisc", "add", "dev", here, "parent", "1:10", "handle", "10:", "pfifo", "limit", str(limit))
+    full_s = limit * (size + 42) * 8 / rate
+    sender = wire.a.start(FLOOD, wire.ADDRESSES[1], CLOSED_PORT, size)
+    try:
+        with Reader() as reader:
+            reader.until(lambda: reader.queue(wire.a, here, "1:10").get("backlog_packets") == limit)
+            sent = wire.a.qdisc(here)["packets"]
+            while wire.a.qdisc(here)["packets"] < sent + limit // 2:
+                pass  # between two readings that follow each other one packet says nothing of a rate
+            reader.read()
+            for handle in ("1:10", "10:"):
+                wait_ns = reader.queue(wire.a, here, handle)["wait_ns"]
+                assert wait_ns is not None and wait_ns / 1e9 > 0.85 * full_s
+    finally:
+        sender.kill()
+        sender.wait()
 
 
 def test_namespaces_that_come_are_read_and_those_that_go_are_let_go_at_once(wire: Wire) -> None:

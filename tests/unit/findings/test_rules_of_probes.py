@@ -264,6 +264,19 @@ def test_what_a_device_counts(value: str, limit: int, cause: str) -> None:
     assert one.cause == cause
 
 
+@pytest.mark.proves("link_rates", "findings.queues.drops.!.htb class")
+def test_a_class_that_drops_is_named_and_its_leaf_is_not_said_again() -> None:
+    place: dict[str, frames.Label] = {"device": "uxva", "netns": "host", "handle": "1:10", "parent": "1:1"}
+    for kind in ("htb", "hfsc", "drr", "qfq", "ets", "prio"):
+        labels = {**place, "qdisc": f"{kind} class"}
+        quiet("link_rates", "queues", "drops", labels, 1, "uxva")
+        (one,) = of_rate("link_rates", "queues", "drops", labels, 10, AT_ONCE)
+        assert (one.level, one.sentence) == ("!", f"uxva: {kind} class 1:10 drops 10 packets/s")
+        assert one.commands == ("tc -s class show dev uxva",)
+    leaf: dict[str, frames.Label] = {**place, "qdisc": "pfifo", "handle": "10:", "parent": "1:10"}
+    assert of_rate("link_rates", "queues", "drops", leaf, 1000, AT_ONCE) == []
+
+
 @pytest.mark.proves("ovs_drops", "findings.drops.count.!.{suspicious,OVS_DROP_LAST_ACTION}")
 def test_what_open_vswitch_drops() -> None:
     quiet("ovs_drops", "drops", "count", {**OVS_DROP, "reason": "OVS_DROP_METER", "class": "suspicious"}, 1, "vnet7")

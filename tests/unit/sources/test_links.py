@@ -186,6 +186,50 @@ def test_a_qdisc_that_stands_still_is_not_parsed_again(monkeypatch: pytest.Monke
     assert reader.read(Answers(moving[0])) == [real(moving[0])]
 
 
+def child(sent_bytes: int, backlog_bytes: int, handle: int = 0x10010) -> Qdisc:
+    return Qdisc(7, "htb class", 0, backlog_bytes, 0, 0, 0, handle=handle, parent=0x10001, sent_bytes=sent_bytes)
+
+
+def test_the_wait_of_a_queue_is_what_waits_by_the_rate_at_which_it_leaves() -> None:
+    waits, other = qdiscs.QueueWaits(), 0x10020
+    waits.take([child(10_000, 3_000), child(5, 100, other)], SECOND)
+    assert waits.of(child(0, 0)) is None, "after one reading"
+    waits.take([child(60_000, 5_000), child(5, 100, other)], 3 * SECOND)
+    assert waits.of(child(0, 0)) == 160_000_000, "4000 bytes at 25 kB/s"
+    assert waits.of(child(0, 0, other)) is None, "nothing leaves"
+    waits.take([child(70_000, 0), child(200, 0, other)], 4 * SECOND)
+    assert waits.of(child(0, 0)) == 250_000_000, "2500 at 10 kB/s"
+    waits.take([child(80_000, 0), child(7, 9, other)], 5 * SECOND)
+    assert waits.of(child(0, 0)) is None, "nothing waits"
+    assert waits.of(child(0, 0, other)) is None, "it was made anew"
+
+
+def class_of(index: int, classid: int, kind: str, sent: tuple[int, int]) -> memoryview:
+    message = bytearray(qdisc_message(index, kind, parent=0x10001))
+    struct.pack_into("=I", message, 8, classid)
+    basic = attribute(7 | 0x8000, attribute(1, struct.pack("=QIxxxx", *sent)) + attribute(3, bytes(20)))
+    return memoryview(bytes(message[: message.index(struct.pack("=H", 7 | 0x8000)) - 2]) + basic)
+
+
+def test_classes_are_read_of_devices_whose_qdisc_has_some() -> None:
+    asked: list[tuple[int, bytes]] = []
+
+    class Kernel(Answers):
+        def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
+            asked.append((kind, request))
+            if kind == qdiscs.RTM_GETQDISC:
+                return iter((qdisc_message(1, "tbf"), qdisc_message(2, "htb"), qdisc_message(3, "mq")))
+            return iter((class_of(2, 0x10010, "htb", (900, 9)), class_of(2, 0x80001, "fq_codel", (1, 1))))
+
+    reader = qdiscs.QdiscReader()
+    assert [one.kind for one in reader.read(Kernel())] == ["tbf", "htb", "mq"]
+    (one,) = reader.children
+    assert (one.kind, qdiscs.handle_text(one.handle), one.sent_bytes, one.sent_packets) == ("htb class", "1:10", 900, 9)
+    assert [kind for kind, _ in asked] == [qdiscs.RTM_GETQDISC, qdiscs.RTM_GETTCLASS]
+    assert struct.unpack_from("=i", asked[1][1], 4) == (2,)
+    assert reader.class_requests() == asked[1:]
+
+
 # ---- one namespace ----
 
 
