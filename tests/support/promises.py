@@ -49,7 +49,7 @@ def _of(manifest: Manifest) -> Iterator[str]:
 
 def finding(rule: FindingSpec) -> str:
     """A rule's name: what it looks at, how urgent it is, and of each label that has to match the first value."""
-    value = f"p{rule.percentile:g}" if rule.percentile is not None else rule.value
+    value = f"p{rule.percentile:g}" if rule.histogram else rule.value
     matched = "+".join(values[0] for values in rule.where.values())
     return ".".join(part for part in ("findings", rule.table, value, rule.level, matched) if part)
 
