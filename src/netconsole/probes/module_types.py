@@ -29,6 +29,8 @@ _REFERRING = {b.PTR, b.TYPEDEF, b.VOLATILE, b.CONST, b.RESTRICT, b.FUNC, b.FUNC_
 _LISTS = {b.STRUCT: (12, True), b.UNION: (12, True), b.FUNC_PROTO: (8, True), b.ENUM: (8, False), b.ENUM64: (12, False)}
 """Bytes of an item of the list behind a type, and whether its second word is a type. The first one is a name."""
 _AFTER = {b.INT: 4, b.VAR: 4, b.DECL_TAG: 4}
+_TRACEPOINT = "btf_trace_"
+"""Before a tracepoint's name in that of the typedef of what it tells."""
 _ROOTS = {b.STRUCT, b.UNION, b.ENUM, b.ENUM64, b.TYPEDEF, b.FUNC}
 
 
@@ -155,12 +157,13 @@ def root_names(vmlinux: bytes, module: bytes) -> set[str]:
 
 
 def _root_names(split: _Split, one: bytearray) -> list[str]:
-    """Of a type: its own name, or of an enum those of its values as well."""
+    """Of a type: its own name, of an enum those of its values as well, of a tracepoint that of the tracepoint."""
     kind = _kind(one)
     if kind not in _ROOTS:
         return []
     offsets: Iterable[int] = _names(one) if kind in (b.ENUM, b.ENUM64) else (0,)
-    return [split.name(struct.unpack_from("<I", one, at)[0]) for at in offsets]
+    found = [split.name(struct.unpack_from("<I", one, at)[0]) for at in offsets]
+    return found + [name[len(_TRACEPOINT) :] for name in found if name.startswith(_TRACEPOINT)]
 
 
 def _parts(raw: bytes) -> tuple[bytes, bytes]:

@@ -11,6 +11,7 @@ import pytest
 from netconsole.probes import catalogue as probes
 from netconsole_collector.kernel import attach
 from netconsole_collector.types import btf, kernel_types, prototypes
+from tests.conftest import CANNOT
 from tests.lab.kernels.btf import KernelBtf, btf_files
 from tests.lab.kernels.each import EACH
 from tests.lab.kernels.elf import Elf
@@ -64,8 +65,11 @@ def test_the_way_to_a_guest_can_be_measured_on_either_vendor(files: KernelBtf, p
         assert None in problems.values(), problems
 
 
-def obstacles(types: btf.Btf, program: dict[str, Any]) -> dict[str, str | None]:
-    """What these types have against each attach point of a program, in the manifest's order; None: nothing."""
+def obstacles(types: btf.Btf, program: dict[str, Any], made: bool = False) -> dict[str, str | None]:
+    """What these types have against each attach point of a program, in the manifest's order; None: nothing.
+
+    `made`: the kernel's modules have no types of their own.
+    """
     found: dict[str, str | None] = {}
     for alternative in program["attach"]:
         point = attach.parse(alternative["point"])
@@ -77,7 +81,17 @@ def obstacles(types: btf.Btf, program: dict[str, Any]) -> dict[str, str | None]:
             found[alternative["point"]] = None if known else f"no tracepoint {point.name}"
         else:
             found[alternative["point"]] = prototypes.problem(types, point.name, alternative.get("takes", []))
+            if found[alternative["point"]] is None and is_without_its_arguments(types, alternative, point, made):
+                found[alternative["point"]] = "a kretprobe does not have the arguments of its function"
     return found
+
+
+def is_without_its_arguments(types: btf.Btf, alternative: dict[str, Any], point: attach.Point, made: bool) -> bool:
+    """Only fexit has them when a function returns. A kernel has that for the modules that brought their own types."""
+    if not made or point.kind != "return" or "takes" not in alternative:
+        return False
+    _, part = types.own_id(types.named(point.name, (btf.FUNC,))[0])
+    return part > 0
 
 
 def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: KernelBtf) -> None:
@@ -85,7 +99,7 @@ def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: Kern
     reviewed = json.loads((REFERENCES / f"{files.kernel}.json").read_text("utf-8"))["probes"]
     modules = [str(path) for name, path in files.modules.items() if name != "kvm_intel"]  # the lab's CPU is AMD's
     types = btf.Btf(str(files.vmlinux), modules)
-    catalogue = probes.load_all([CHECKOUT / "probes"])
+    catalogue, made = probes.load_all([CHECKOUT / "probes"]), kernel_named(files.kernel).made
     assert sorted(reviewed) == sorted(catalogue)
     for name, manifest in catalogue.items():
         if manifest.source != "bpf" or reviewed[name]["state"] == "unsupported":
@@ -93,7 +107,7 @@ def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: Kern
         expected = {}
         for program in manifest.raw["programs"]:  # type: ignore[attr-defined]
             expected[program["name"]] = next(
-                (point for point, problem in obstacles(types, program).items() if problem is None), None
+                (point for point, problem in obstacles(types, program, made).items() if problem is None), None
             )
         taken = {program: attach.written(point) for program, point in reviewed[name]["attach"].items()}
         assert taken.keys() == expected.keys()
@@ -105,6 +119,8 @@ def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: Kern
 def test_interrupts_are_accepted_before_vendors_part(files: KernelBtf, vendor: str, delivery: str) -> None:
     """S5 is in kvm itself, its last argument the vector; what a vendor does with it (posting, say) comes behind: all of
     kvm's machine code has one call of that, in the function that has told of S5 before."""
+    if kernel_named(files.kernel).made:
+        pytest.skip(f"{CANNOT}of this kernel's modules there is only what probes name")
     types = with_modules(files, vendor)
     (accepted,) = types.named("btf_trace_kvm_apic_accept_irq", (btf.TYPEDEF,))
     taken = [prototypes.type_name(types, one) for one in types.parameter_types(types.strip(accepted))]

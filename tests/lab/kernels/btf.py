@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import shutil
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from netconsole.probes import catalogue
+from netconsole.probes import catalogue, module_types
 from netconsole_collector.types import carried
 from tests.lab.kernels import archive
 from tests.lab.kernels.archive import cache_dir, locked
@@ -61,14 +62,16 @@ def debug_modules(tree: KernelTree, modules: Sequence[Path]) -> Path:
 
 
 def make_types(tree: KernelTree, vmlinux: Path, modules: Sequence[Path]) -> bool:
-    """Makes the types of these modules as docs/design/kernel-types.md says; anew when probes name other ones.
+    """Makes the types of these modules as docs/design/kernel-types.md says; anew when probes name others, or they are
+    made in another way.
 
     Returns whether it did. Raises LabUnavailable.
     """
     into = made_types(tree.version)
     stamp = into.with_name(f"{tree.version}.probes")
     probes = (probe.code() for probe in catalogue.load_all().values() if probe.source == "bpf")
-    digest = hashlib.sha256("".join((carried.FORMAT, *probes)).encode()).hexdigest()
+    makers = (inspect.getsource(one) for one in (module_types, carried))
+    digest = hashlib.sha256("".join((*makers, *probes)).encode()).hexdigest()
     if into.is_dir() and stamp.exists() and stamp.read_text() == digest:
         return False
     debug = debug_modules(tree, modules)

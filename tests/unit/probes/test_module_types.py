@@ -9,6 +9,7 @@ import pytest
 from netconsole.base.errors import BadInput, Unable
 from netconsole.probes import module_types
 from netconsole_collector.types import btf as b
+from netconsole_collector.types import kernel_types
 from netconsole_collector.types.btf import Btf
 from netconsole_collector.types.prototypes import arguments
 from tests.support.btf_builder import BtfBuilder
@@ -30,12 +31,15 @@ def split_types(tmp_path: Path) -> tuple[Path, Path]:
     own.enum("", [("NOT_NAMED", 1)])
     own.function("ovs_vport_send", own.prototype(0, [own.pointer(port), u32]))
     own.function("another", own.prototype(0, []))
+    for tracepoint in ("ovs_dp_upcall", "nobody_asks"):
+        told = own.pointer(own.prototype(0, [own.pointer(0), own.pointer(port), u32]))
+        own.typedef(f"btf_trace_{tracepoint}", told)
     return vmlinux, Path(own.write(tmp_path / "module"))
 
 
 def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path) -> None:
     vmlinux, module = split_types(tmp_path)
-    names = {"vport", "ovs_vport_send", "OVS_DROP_METER", "net_device"}
+    names = {"vport", "ovs_vport_send", "OVS_DROP_METER", "net_device", "ovs_dp_upcall"}
     small = tmp_path / "small"
     small.write_bytes(module_types.pruned(vmlinux.read_bytes(), module.read_bytes(), names))
     types = Btf(str(vmlinux), [str(small)])
@@ -48,6 +52,7 @@ def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path)
     assert types.element(ids.type)[1] == 3
     (send,) = types.named("ovs_vport_send", (b.FUNC,))
     assert arguments(types, send) == ["vport *", "unsigned int"]
+    assert kernel_types.arguments(types, "ovs_dp_upcall") == 2
     (reasons,) = types.enums_with({"OVS_DROP_METER"})
     assert types.enumerators(reasons) == [("OVS_DROP_METER", 131077), ("OTHER", 5)]
     assert not types.named("unwanted", (b.STRUCT,))
@@ -56,7 +61,7 @@ def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path)
     assert len(small.read_bytes()) < len(module.read_bytes())
     left_out = module_types.root_names(vmlinux.read_bytes(), module.read_bytes())
     left_out -= module_types.root_names(vmlinux.read_bytes(), small.read_bytes())
-    assert left_out == {"unwanted", "another", "NOT_NAMED"}
+    assert left_out == {"unwanted", "another", "NOT_NAMED", "nobody_asks", "btf_trace_nobody_asks"}
 
 
 def test_what_is_not_split_btf_is_refused(tmp_path: Path) -> None:
