@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from netconsole.findings.causes import Group, is_same_place
 from netconsole.findings.incident import Incident
+from netconsole.findings.of_rules import RULE
 from netconsole.findings.saved_log import SavedIncident, row_key
 from netconsole.findings.windows import LONG
 from netconsole.telemetry.state import State
@@ -27,11 +28,15 @@ class Carried:
         return self._is_any and self._age < LONG
 
     def take(self, group: Group) -> SavedIncident | None:
-        """The one that a group goes on with, if any: by its evidence, else by its cause and place."""
+        """The one that a group goes on with, if any: by its evidence, else by its cause and place.
+
+        A rule that names no cause has an incident for each row, so there only the evidence tells.
+        """
         proofs = {(match.evidence.probe, match.evidence.name, match.evidence.key) for match in group.matches}
         alike = [one for one in self._waiting.values() if one.cause == group.lead.cause]
         same = [one for one in alike if proofs & {(of.probe, of.name, row_key(of.key)) for of in one.evidence}]
-        same = same or [one for one in alike if is_same_place(one.where, group.place)]
+        if not same and RULE not in group.place:
+            same = [one for one in alike if is_same_place(one.where, group.place)]
         return self._waiting.pop(same[0].number) if same else None
 
     def update(self, state: State) -> list[Incident]:

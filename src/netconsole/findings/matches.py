@@ -57,7 +57,9 @@ def matches(
 
 def _with_families_of(known: Match | None, match: Match) -> Match:
     """The match that says a row in place of a known one counts what that counted, too."""
-    if known is None or known.family is None or match.family is None or known.cause != match.cause:
+    if known is None or known.family is None or match.family is None:
+        return match
+    if (known.cause, known.unit) != (match.cause, match.unit):
         return match
     return replace(match, also=tuple({*known.also, known.family} - {match.family}))
 

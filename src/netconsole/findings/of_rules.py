@@ -24,6 +24,8 @@ from netconsole.telemetry.tables import RowKey
 
 HISTORY = 60
 """Samples of the sparkline beside an incident: one minute."""
+RULE = "rule"
+"""In the place of an incident that is of one row: its rule."""
 DIRECTIONS = ("rx_packets", "tx_packets")
 AT_ONCE_FACTOR = 10.0
 """A rate so many times over its limit is said after one interval, whatever its level."""
@@ -79,7 +81,7 @@ def _place(rule: FindingSpec, labels: Mapping[str, Label], kind: str) -> dict[st
     """Where a row is. A rule that names no cause of its own is one cause for each row."""
     if rule.cause:
         return {name: labels.get(name) for name in rule.place}
-    return {**labels, "rule": f"{kind} {rule.table} {rule.value}"}
+    return {**labels, RULE: f"{kind} {rule.table} {rule.value}"}
 
 
 def of_table(

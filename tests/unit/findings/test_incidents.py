@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netconsole.findings import matches as matches_module
-from netconsole.findings.causes import is_same_place, shares_place
 from netconsole.findings.incident import told
 from netconsole.findings.incidents import ENDED_SHOWN, Incidents
 from netconsole.findings.match import Match
@@ -361,10 +360,3 @@ def test_one_cause_at_one_place_is_one_incident(stream: Stream) -> None:
         "address": "127.0.0.1",
         "port": 5353,
     }
-
-
-def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
-    assert is_same_place({"device": "lo"}, {"netns": "blue"})
-    assert is_same_place({"device": "lo", "port": None}, {"device": "lo", "port": 53})
-    assert not is_same_place({"device": "lo", "port": 80}, {"device": "lo", "port": 53})
-    assert shares_place({"device": "lo"}, {"device": "lo"}) and not shares_place({"device": "lo"}, {"netns": "blue"})

@@ -1,0 +1,208 @@
+"""Incidents that belong together: by their cause, by what explains them, and across the beginning of a replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole.findings.causes import is_same_place, shares_place
+from netconsole.findings.incidents import Incidents
+from netconsole.findings.open_incident import LEAVES_AFTER
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Buckets, Count, Row
+from netconsole.telemetry.histogram import index
+from netconsole.telemetry.state import State
+from tests.unit.findings.test_incidents import drops, run
+from tests.unit.probes.test_manifest_reader import GOOD, make
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+WITH_DEVICES = GOOD.partition("[[findings]]")[0].replace(
+    '{ type = "pad[4]" }', '{ type = "pad[4]" }, { name = "device", type = "char[16]", as = "text" }'
+)
+CAUSES = """
+[[findings]]
+table = "drops"
+value = "count"
+over = 1.0
+at_once = 1.0
+where = { reason = "EFFECT" }
+cause = "effect"
+place = ["device"]
+say = "{rate}/s follow"
+next = "Look there."
+
+[[findings]]
+table = "drops"
+value = "count"
+over = 1.0
+at_once = 1.0
+where = { reason = "ROOT" }
+cause = "root"
+place = ["device"]
+explains = ["effect"]
+say = "{rate}/s by the root"
+next = "Look here."
+"""
+PLACE: dict[str, frames.Label] = {"class": "suspicious", "provenance": "kernel"}
+
+
+@pytest.fixture
+def explained(tmp_path: Path) -> dict[str, Manifest]:
+    """Drops for a reason ROOT explain those for a reason EFFECT at the same device."""
+    return {"p": catalogue.load(make(tmp_path, WITH_DEVICES + CAUSES))}
+
+
+def dropped(stream: Stream, *rows: tuple[str, str]) -> None:
+    """An interval of ten drops for each reason and device."""
+    table = stream.state.probes["p"].tables.get("drops")
+    known = (
+        {(row.labels["reason"], row.labels["device"]): row.total("count") for row in table.rows.values()}
+        if table
+        else {}
+    )
+    listed = [
+        Row(
+            labels={"reason": reason, "device": device, **PLACE},
+            counts={"count": Count(delta=10, total=10 + (known.get((reason, device)) or 0))},
+        )
+        for reason, device in rows
+    ]
+    stream.state.apply(frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=False, rows=listed))
+    stream.end()
+
+
+def late(stream: Stream, value_ns: int) -> None:
+    """An interval of twenty waits of this length."""
+    slots = Buckets(count=20, sum=20 * value_ns, min=None, max=None, buckets=[(index(value_ns), 20)])
+    stream.state.apply(
+        frames.Histogram(
+            **stream.stamp(), name="wait", interval_ns=SECOND, unit="ns", labels={"device": "eth0"}, delta=slots,
+            total=slots,
+        )
+    )  # fmt: skip
+    stream.end()
+
+
+def test_what_a_new_incident_explains_was_its_beginning(stream: Stream, explained: dict[str, Manifest]) -> None:
+    findings = Incidents(explained)
+    for rows in ([("EFFECT", "eth0"), ("EFFECT", "eth1")],) * 3:
+        dropped(stream, *rows)
+        begun = {one.where["device"]: one.since_ns for one in findings.update(stream.state)}
+    dropped(stream, ("EFFECT", "eth0"), ("EFFECT", "eth1"), ("ROOT", "eth0"))
+    listed = {one.where["device"]: one for one in findings.update(stream.state)}
+    assert {device: one.cause for device, one in listed.items()} == {"eth0": "root", "eth1": "effect"}
+    assert {device: one.since_ns for device, one in listed.items()} == begun
+    assert sorted(one.cause for one in findings.log) == ["effect", "root"]
+
+
+def test_what_an_open_incident_explains_is_its_evidence(stream: Stream, explained: dict[str, Manifest]) -> None:
+    findings = Incidents(explained)
+    dropped(stream, ("ROOT", "eth0"))
+    findings.update(stream.state)
+    dropped(stream, ("ROOT", "eth0"), ("EFFECT", "eth0"))
+    (one,) = findings.update(stream.state)
+    assert (one.cause, len(one.evidence), one.total, one.peak) == ("root", 2, 10 + 20, 20.0)
+
+
+def test_an_incident_of_a_percentile_remembers_its_peak(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    for value_ms in (2, 5, 3):
+        late(stream, value_ms * 1_000_000)
+        listed = findings.update(stream.state)
+    assert listed[0].peak == pytest.approx(5_000_000, rel=0.0625)
+
+
+def test_what_was_never_said_is_forgotten_when_it_is_quiet(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    """One late interval is nothing. Two of them later on are an incident that begins there."""
+    findings = Incidents(manifests)
+    late(stream, 2_000_000)
+    assert findings.update(stream.state) == []
+    for _ in range(LEAVES_AFTER):
+        stream.end()
+        assert findings.update(stream.state) == []
+    begins_ns = stream.mono_ns
+    for expected in (0, 1):
+        late(stream, 2_000_000)
+        assert len(listed := findings.update(stream.state)) == expected
+    assert listed[0].since_ns >= begins_ns
+
+
+def test_a_replay_goes_on_with_the_log_and_its_numbers(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    first = Incidents(manifests)
+    for total in (150, 200):
+        drops(stream, 50, total=total)
+        drops(stream, 90, reason="OTHER")
+        stream.end()
+        before = {one.sentence: one for one in first.update(stream.state)}
+    replayed = Incidents(manifests, before=first.saved())
+    drops(stream, 50, total=250)
+    drops(stream, 70, reason="THIRD")
+    stream.end()
+    listed = {one.sentence: one for one in replayed.update(stream.state)}
+    known, new = listed["50/s QDISC_DROP"], listed["70/s THIRD"]
+    assert (known.number, known.since_ns, known.total) == (
+        before["50/s QDISC_DROP"].number, before["50/s QDISC_DROP"].since_ns, 150,
+    )  # fmt: skip
+    assert sorted(one.number for one in replayed.log) == [1, 2, 3] and new.number == 3
+
+
+def test_the_intervals_of_the_console_are_none_of_the_collector(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    """What has to be found twice is not found again because the console's own sources were read meanwhile."""
+    findings, console = Incidents(manifests), Stream(stream.state, "console")
+    late(stream, 2_000_000)
+    for _ in range(3):
+        assert findings.update(stream.state) == []
+        console.end()
+
+
+def test_a_state_of_the_console_alone_has_intervals_too(manifests: dict[str, Manifest]) -> None:
+    console = Stream(State(), "console")
+    console.status()
+    findings = Incidents(manifests)
+    counts = []
+    for _ in range(3):
+        drops(console, 5)
+        console.end()
+        counts.append(len(findings.update(console.state)))
+    assert counts == [0, 0, 1]
+
+
+def test_single_intervals_with_losses_behind_them_are_no_blindness(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 2000)
+    for number in range(1, 4):
+        stream.cost(ledger={"unlisted": Count(delta=7, total=7 * number)})
+        run(stream, findings, 1)
+        stream.cost(ledger={"unlisted": Count(delta=0, total=7 * number)})
+        run(stream, findings, 1)
+        (one,) = [one for one in findings.update(stream.state) if one.cause.startswith("p/")]
+        assert one.blind_since_ns is None and one.at_least
+
+
+def test_a_row_that_has_left_its_table_is_quiet(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 2, 2000)
+    for _ in range(LEAVES_AFTER):
+        stream.state.apply(frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=True, rows=[]))
+        stream.end()
+        (one,) = findings.update(stream.state)
+    assert one.ended_ns is not None
+
+
+def test_a_small_loss_that_fades_is_said_with_its_mean_of_now(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    for number in range(10):
+        run(stream, findings, 1, 5, total=100 + 5 * number)
+    assert run(stream, findings, 9) == ["0.500/s QDISC_DROP"]
+
+
+def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
+    assert is_same_place({"device": "lo"}, {"netns": "blue"})
+    assert is_same_place({"device": "lo", "port": None}, {"device": "lo", "port": 53})
+    assert not is_same_place({"device": "lo", "port": 80}, {"device": "lo", "port": 53})
+    assert shares_place({"device": "lo"}, {"device": "lo"}) and not shares_place({"device": "lo"}, {"netns": "blue"})
