@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from netconsole.probes.catalogue import load_all
+from netconsole.sources.base import SourceError
+from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import Capability
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.tui.startable import startable
@@ -20,8 +22,9 @@ def offered(state: State, is_far: bool = False) -> set[str]:
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> State:
-    """Of a host on which every module is loaded."""
+    """Of a host on which every module is loaded, and Open vSwitch runs."""
     monkeypatch.setattr(modules, "is_loaded", lambda name: True)
+    monkeypatch.setattr(OvsFlows, "open", lambda self: None)
     return State()
 
 
@@ -52,3 +55,13 @@ def test_nothing_is_offered_of_a_module_that_is_not_loaded(state: State, monkeyp
     assert not offered(state, is_far=True) & OF_VHOST
     refused.status = "attached"
     assert offered(state) >= OF_VHOST - {"vhost_queues"}, "loaded since"
+
+
+def test_a_source_that_finds_nothing_to_read_is_not_offered(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(_: object) -> None:
+        raise SourceError("no Open vSwitch here", state="unsupported")
+
+    assert "link_rates" in offered(state)
+    monkeypatch.setattr(OvsFlows, "open", nothing)
+    assert "ovs_flows" not in offered(state) and "link_rates" in offered(state)
+    assert "ovs_flows" in offered(state, is_far=True), "what is here says nothing of another host"

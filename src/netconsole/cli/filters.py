@@ -35,7 +35,9 @@ AddressOption = Annotated[
 PortOption = Annotated[
     str | None,
     typer.Option(
-        "--port", metavar="P[,Q]", help="The same with ports; in the order of the addresses, if those are two."
+        "--port",
+        metavar="P[,Q]",
+        help="Only packets from or to P, as with --address; two ports stand in the order of two addresses.",
     ),
 ]
 ProtocolOption = Annotated[

@@ -191,7 +191,7 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
             judged.append(result)
         elif current.kind == "gauge":
             name = f"{current.probe}/gauge/{current.name}"
-            left_out.setdefault(name, "a gauge needs a baseline of three snapshots or more")
+            left_out.setdefault(name, "fewer than three runs of the baseline have this gauge")
     return judged
 
 

@@ -15,6 +15,9 @@ from netconsole.telemetry.histogram import percentile
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 
+MAX_VALUE = 48
+"""Characters of a value. The longest IPv6 address has 45."""
+
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
@@ -69,6 +72,11 @@ def _knob(name: str, label: Label, namespace: Callable[[str], int | None]) -> Sc
     return label if name in NARROWING and label else None
 
 
+def written(filters: Mapping[str, Scalar]) -> str:
+    """The filters as people write them. No address is cut: half of one is nobody's, and would not be redacted."""
+    return " ".join(f"{name}={figure.safe(value, MAX_VALUE)}" for name, value in filters.items())
+
+
 def _of_tables(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
     table = probe.tables.get(rule.figures)
     for row in table.moving() if table is not None else ():
@@ -91,5 +99,7 @@ def _of_histograms(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:
 def named(labels: Mapping[str, Label]) -> str:
     """A row by device, queue, reason, address and port."""
     known = [("", "device"), ("queue ", "queue"), ("", "reason"), ("", "address"), ("port ", "port")]
-    parts = [f"{word}{figure.safe(labels[name], 48)}" for word, name in known if labels.get(name) not in (None, "")]
+    parts = [
+        f"{word}{figure.safe(labels[name], MAX_VALUE)}" for word, name in known if labels.get(name) not in (None, "")
+    ]
     return " ".join(parts) or "a row without names"

@@ -136,8 +136,7 @@ class Escalator:
         filters = crossings.narrowing(labels, manifest.knobs, self._namespaces.inode)
         rule = Escalation(probe, "", "", None, 0.0, {}, FOR_S, EVENTS_PER_S, KERNEL_CPU_PCT)
         crossing = Crossing(rule, labels, 0.0, crossings.named(dict(labels)))
-        narrowed = " ".join(f"{name}={value}" for name, value in filters.items())
-        one = Investigation(probe, labels, figure.safe(narrowed, 100))
+        one = Investigation(probe, labels, crossings.written(filters))
         at_s = (state.collector.closed_mono_ns or 0) / 1e9
         one.begin(state.probes.get(one.name))
         self._load(state, crossing, filters, at_s, one)
@@ -205,9 +204,8 @@ class Escalator:
             self._tell(at_s, rule.probe, "no details", f"{crossing.says}, but {why_not}", crossing)
             return False
         self._flight.hold()
-        narrowed = " ".join(f"{knob}={value}" for knob, value in filters.items())
         why = f"{crossing.says}, more than {rule.over:g}; for {rule.for_s:g} s at most"
-        self._tell(at_s, rule.probe + SUFFIX, f"details of {figure.safe(narrowed, 100)}", why, crossing)
+        self._tell(at_s, rule.probe + SUFFIX, f"details of {crossings.written(filters)}", why, crossing)
         self._load(state, crossing, filters, at_s, None, f"because of {why}")
         return True
 

@@ -34,9 +34,17 @@ def describe_end(
     cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
     lines = [f"watched for {elapsed}; every probe is removed", f"it cost {cost}{' there' if host else ''}"]
     if incidents:
-        ended = sum(one.ended_ns is not None for one in incidents)
-        lines.append(f"{len(incidents)} incident{'s' * (len(incidents) != 1)}, {ended} of them ended; the last ones:")
+        lines.append(_how_many(incidents))
         lines += [f"  {one.level} {told(one)}" for one in incidents[-MAX_TOLD:]]
     lines += [f"snapshot in {figure.safe(snapshots[-1])}"] if snapshots else []
     named = f"{host}: " if host else ""
     return "\n".join(f"netconsole: {named}{line}" for line in lines)
+
+
+def _how_many(incidents: Sequence[Incident]) -> str:
+    """How many there were, and how many of them are over."""
+    count, ended = len(incidents), sum(one.ended_ns is not None for one in incidents)
+    if count == 1:
+        return "1 incident, which has ended:" if ended else "1 incident, which goes on:"
+    which = f"; the last {MAX_TOLD}" if count > MAX_TOLD else ""
+    return f"{count} incidents, {ended} of them over{which}:"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from netconsole.host.here import HERE
 from netconsole.probes.manifest import Manifest
+from netconsole.sources.base import SourceError
 from netconsole.telemetry.state import State
 from netconsole_collector.kernel import attach, modules
 
@@ -22,12 +24,27 @@ def startable(state: State, manifests: Mapping[str, Manifest], is_far: bool) -> 
 
 
 def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest], is_far: bool) -> bool:
-    if manifest.source == "bpf":
-        if any(_lacks(state, name) for name in _OF_EVERY_PROGRAM):
-            return False
-        if _lacks(state, "kprobe") and attach.needing_kprobes(manifest.raw["programs"]):  # type: ignore[arg-type]
-            return False
+    if manifest.source != "bpf":
+        return is_far or _opens(manifest.source)
+    if any(_lacks(state, name) for name in _OF_EVERY_PROGRAM):
+        return False
+    if _lacks(state, "kprobe") and attach.needing_kprobes(manifest.raw["programs"]):  # type: ignore[arg-type]
+        return False
     return not manifest.module or not _is_absent(manifest.module, state, manifests, is_far)
+
+
+def _opens(source: str) -> bool:
+    """Whether a source of the console's own finds on this host what it reads: Open vSwitch, say."""
+    from netconsole.sources.runner import FACTORIES
+
+    one = FACTORIES[source](HERE)
+    try:
+        one.open()
+    except SourceError:
+        return False
+    finally:
+        one.close()
+    return True
 
 
 def _lacks(state: State, name: str) -> bool:

@@ -516,7 +516,7 @@ def test_two_hosts_are_compared_by_what_is_alike_and_their_settings_are_told(fiv
 
     found = compare(of("hv-2", 40, 9000, 8, "powersave"), [of("hv-1", 10, 700, 7, "performance")])
     assert found.verdict == "changed" and not [one for one in found.findings if one.significant]
-    assert {one.why for one in found.not_comparable} == {"a gauge needs a baseline of three snapshots or more"}
+    assert {one.why for one in found.not_comparable} == {"fewer than three runs of the baseline have this gauge"}
     assert [change.fact for change in found.facts_changed] == ["cpu/governor"]
     assert (found.current and found.current.host, found.baseline[0].host) == ("hv-2", "hv-1")
 
