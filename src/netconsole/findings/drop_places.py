@@ -7,13 +7,13 @@ finest source comes first; what a coarser one counts beyond it is told only wher
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from netconsole.base import figure
 from netconsole.findings.causes import ANYWHERE
-from netconsole.findings.match import Level
+from netconsole.findings.match import RANK, Level
 from netconsole.findings.rules import fits
 from netconsole.findings.windows import Family
 from netconsole.probes.manifest import DropPlaceSpec, Manifest
@@ -117,6 +117,15 @@ def drop_places(rows: Iterable[CountedRow], manifests: Mapping[str, Manifest]) -
         found.append(place)
         for word in place.words:
             by_word[word].append(place)
+    return sorted(found, key=_rank)
+
+
+def with_incidents(places: Iterable[DropPlace], level_of: Callable[[CountedRow], Level | None]) -> list[DropPlace]:
+    """The places again, ranked: one whose rows prove an incident has at least its level. ``level_of``: None is none."""
+    found = list(places)
+    for place in found:
+        levels = [level for row in place.rows if (level := level_of(row)) is not None]
+        place.level = min([place.level, *levels], key=lambda level: RANK[level])
     return sorted(found, key=_rank)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from netconsole.findings.drop_places import CountedRow, DropPlace, drop_places
+from netconsole.findings.drop_places import CountedRow, DropPlace, drop_places, with_incidents
+from netconsole.findings.match import Level
 from netconsole.findings.senders import Senders
 from netconsole.findings.windows import Family
 from netconsole.probes.manifest import Manifest
@@ -28,8 +29,17 @@ def places_of(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Dro
     if snapshot.drop_places is not None:
         return snapshot.drop_places
     senders = Senders(lambda probe: _seen(snapshot.probes.get(probe)))
-    found = drop_places(_rows(snapshot, manifests), manifests)
+    found = with_incidents(drop_places(_rows(snapshot, manifests), manifests), _levels(snapshot))
     return [_document(place, senders) for place in found[:MAX_PLACES]]
+
+
+def _levels(snapshot: Snapshot) -> Callable[[CountedRow], Level | None]:
+    """The level of the incident that a row proves."""
+    levels: dict[tuple[str, str, frozenset[tuple[str, SnapshotValue]]], Level] = {}
+    for incident in reversed(snapshot.incidents or []):  # the worst comes first
+        for proof in incident.evidence:
+            levels[proof.probe, proof.name, frozenset(proof.labels.items())] = incident.level
+    return lambda row: levels.get((row.family.probe, row.family.table, frozenset(row.key)))
 
 
 def _document(place: DropPlace, senders: Senders) -> DropPlaceData:

@@ -129,3 +129,16 @@ def test_names_in_the_list_are_redacted(manifests: dict[str, Manifest]) -> None:
     told = "".join(one.where + one.why for one in hidden.drop_places)
     assert "acme" not in told and "blue" not in told and "device-" in told
     assert [one.probes for one in hidden.drop_places] == [one.probes for one in made.drop_places]
+
+
+def test_a_place_that_proves_an_incident_has_its_level(manifests: dict[str, Manifest]) -> None:
+    benign, other = drop("NETFILTER_DROP", 9, **{"class": "benign"}), drop("NO_ONE", 7, "tap0", **{"class": "benign"})
+    proof = {"probe": "kernel_drops", "kind": "table", "name": "drops"}
+    labels = {name: value for name, value in other.items() if name != "count"}
+    incident = {
+        "level": "!", "cause": "c", "what": "w", "where": {}, "began": "2026-11-20T21:00:01Z",
+        "evidence": [{**proof, "labels": labels}],
+    }  # fmt: skip
+    assert [one.level for one in places_of(taken(benign, other), manifests)][-2:] == ["ok", "ok"]
+    found = places_of(taken(benign, other, incidents=[incident]), manifests)
+    assert {(one.where, one.level) for one in found} >= {("tap0", "!"), ("eth0", "ok")}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from netconsole.base import figure
 from netconsole.compare.live import LiveComparison
 from netconsole.escalation.investigation import Investigation
 from netconsole.findings.incident import Incident
+from netconsole.findings.match import Level
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress
@@ -19,7 +21,7 @@ from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
-from netconsole.telemetry.words import PROBE_STATES, said
+from netconsole.telemetry.words import PROBE_STATES, URGENCY, said
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
 LOOK_EVERY_S = 0.5
@@ -77,6 +79,21 @@ class Scene:
 
     balance: BalanceWatch | None = None
     """Losses of the kernel's own counters against what probes saw."""
+
+    @cached_property
+    def marks(self) -> Mapping[Subject, Level]:
+        """The level of the incident that a row proves: the row has at least that, wherever it is shown."""
+        found: dict[Subject, Level] = {}
+        for incident in reversed(self.findings):  # the worst comes first
+            if incident.ended_ns is None and incident.level != "?":
+                for proof in incident.evidence:
+                    if proof.kind in ("table", "histogram"):
+                        found[Subject(proof.probe, proof.kind, proof.name, proof.key)] = incident.level
+        return found
+
+    def level(self, usual: str, row: Subject) -> str:
+        """The level of a row by itself, or that of the incident that it proves, if that is worse."""
+        return min(usual, self.marks.get(row, usual), key=lambda one: URGENCY[one])
 
     @property
     def interval_s(self) -> float:

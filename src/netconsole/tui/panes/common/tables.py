@@ -11,6 +11,7 @@ from netconsole.probes.manifest import ColumnSpec, HistogramSpec, Manifest, Tabl
 from netconsole.telemetry.frames import Label, Mode
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
+from netconsole.telemetry.words import URGENCY
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.scene.scene import Scene, Subject, why_silent
@@ -147,7 +148,8 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
     if brief:
         since_ns = (scene.state.sources[state.source].closed_wall_ns or 0) - QUIET_AFTER_NS
         rows = [row for row in rows if row.moving or row.last_active_ns >= since_ns or not row.counts]
-    ranked = sorted(rows, key=lambda row: _worth(row, spec.sort))[:MAX_ROWS]
+    marked = {one.key for one in scene.marks if (one.probe, one.kind, one.name) == (probe, "table", name)}
+    ranked = sorted(rows, key=lambda row: (row.key not in marked, *_worth(row, spec.sort)))[:MAX_ROWS]
     labels = spec.labels
     return [
         TableRow(
@@ -169,6 +171,8 @@ def _row_cells(
 ) -> dict[str, Cell]:
     """``lower_bounds``: of what the last interval counted, and of all since the start."""
     cells = {label: _label_cell(spec.label(label), row.labels.get(label)) for label in labels}
+    if "class" in cells:
+        cells["class"] = class_cell(scene, Subject(probe.name, "table", table.name, row.key), row)
     for value in spec.value:
         cells.update(_value_cells(row, value, lower_bounds[0]))
     total = row.total(spec.sort)
@@ -179,6 +183,13 @@ def _row_cells(
         manifest = scene.manifests[probe.name]
         cells.update(baseline_cells.cells(scene.comparison.reference.value(probe, manifest, table.name, row, value)))
     return cells
+
+
+def class_cell(scene: Scene, subject: Subject, row: RowState) -> Cell:
+    """The class of a row of drops as a level; an incident that the row proves may be worse."""
+    named = str(row.labels.get("class"))
+    level = scene.level(CLASS_LEVELS.get(named, "?"), subject)
+    return Cell(level, f"{URGENCY[level]} {named}", LEVEL_TONES[level])
 
 
 def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> list[TableRow]:
@@ -329,9 +340,6 @@ def _head(name: str) -> str:
 
 
 def _label_cell(label: ColumnSpec, value: Label) -> Cell:
-    if label.name == "class":
-        level = CLASS_LEVELS.get(str(value), "?")
-        return Cell(level, str(value), LEVEL_TONES[level])
     sort: float | str | None = float(value) if isinstance(value, int) else value
     return Cell(label_text(label.name, label.words.get(str(value), value)), sort)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from netconsole.base import figure
-from netconsole.findings.drop_places import DropPlace, of_state
+from netconsole.findings.drop_places import CountedRow, DropPlace, of_state, with_incidents
+from netconsole.findings.match import Level
 from netconsole.findings.senders import Senders
 from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, TOTAL_COLUMNS, Block, total_cell
 from netconsole.tui.scene.scene import Scene, Subject
@@ -43,8 +44,13 @@ class PlacesOfScene:
     def of(self, scene: Scene) -> list[DropPlace]:
         """Those that lose most now first; what nobody wanted last."""
         if self._last is None or self._last[0] is not scene:
-            self._last = (scene, of_state(scene.state, scene.manifests))
+            places = of_state(scene.state, scene.manifests)
+            self._last = (scene, with_incidents(places, partial(_level, scene)))
         return self._last[1]
+
+
+def _level(scene: Scene, row: CountedRow) -> Level | None:
+    return scene.marks.get(Subject(row.family.probe, "table", row.family.table, row.key))
 
 
 def block() -> Block:
@@ -99,7 +105,7 @@ def _title(places: Sequence[DropPlace]) -> str:
     now = sum(place.per_s or 0.0 for place in lost)
     rate = figure.number(now, any(place.now_at_least for place in lost))
     total = figure.count(sum(place.total for place in lost), any(place.at_least for place in lost))
-    return f"Where packets die · {rate}/s, {total} in total, at {len(lost)} places"
+    return f"Where packets die · {rate}/s, {total} in total, at {len(lost)} place{'' if len(lost) == 1 else 's'}"
 
 
 def _note(scene: Scene) -> str:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, row_key
-from netconsole.telemetry.words import GOOD, IDLE, UNKNOWN, URGENCY
+from netconsole.telemetry.words import GOOD, IDLE, UNKNOWN, URGENCY, trouble
 from netconsole.tui.scene.scene import Scene
 
 FLOWS, UPCALLS, DROPS = "ovs_flows", "ovs_upcalls", "ovs_drops"
@@ -20,18 +20,6 @@ SLOW_DUMP_MS = 1000.0
 NO_HANDLER, HANDLER_GONE, QUEUE_FULL = "ENOTCONN", "ECONNREFUSED", "EAGAIN"
 LOST = {NO_HANDLER: "no handler", HANDLER_GONE: "handler gone", QUEUE_FULL: "queue full"}
 """Why an upcall did not reach user space, by its error, in words; other errors are said by name."""
-EXPLAINED = {
-    "no handler": "no handler is registered: every new flow is lost",
-    "handler gone": "ovs-vswitchd is gone: every new flow is lost",
-    "queue full": "its handlers do not keep up: new flows lose packets",
-    "loses upcalls": "upcalls do not reach ovs-vswitchd and are lost",
-    "no answer": "ovs-vswitchd does not answer: stopped, or busy?",
-    "table full": "its flow table is at the limit",
-    "slow dumps": "ovs-vswitchd takes over 1 s to look through its flows",
-    "slow answers": "1 upcall in 100 takes over 10 ms",
-}
-"""What a state means, in a sentence that fits 80 columns with the datapath's name."""
-
 
 Bridges: TypeAlias = dict[tuple[Label, Label], str]
 """The name of a bridge, by datapath and port."""
@@ -114,26 +102,26 @@ def port_verdict(port: Port) -> tuple[str, str]:
     row = port.row
     if port.errors:
         error = max(port.errors, key=lambda name: port.errors[name])
-        return "!!", LOST.get(error, f"lost: {error}")
+        return trouble(LOST.get(error, f"lost: {error}"))
     rates = [row.per_s(name) for name in ("upcalls", "failed", "unanswered")]
     if any(rate is None for rate in rates):
         return UNKNOWN
     asked, failed, unanswered = rates
     if failed:
-        return "!!", "loses upcalls"
+        return trouble("loses upcalls")
     if unanswered:
-        return "!!", "no answer"
+        return trouble("no answer")
     if port.latency is not None and (port.latency.percentile(99.0, "delta") or 0.0) > SLOW_ANSWER_NS:
-        return "!", "slow answers"
+        return trouble("slow answers")
     return GOOD if asked else IDLE
 
 
 def verdict(datapath: Datapath) -> tuple[str, str]:
-    """The state of a datapath as a level and in words, of which EXPLAINED says more; its worst port counts as well."""
+    """The state of a datapath as a level and in words, of which TROUBLES says more; its worst port counts as well."""
     row = datapath.row
     gauges = row.gauges if row is not None else {}
     if gauges.get("no_handler"):
-        return "!!", "no handler"
+        return trouble("no handler")
     judged = [port_verdict(port) for port in datapath.ports]
     judged.sort(key=lambda one: URGENCY[one[0]])
     if judged and judged[0][0] in ("!!", "!"):
@@ -141,11 +129,11 @@ def verdict(datapath: Datapath) -> tuple[str, str]:
     if row is None:
         return judged[0] if judged else UNKNOWN
     if row.per_s("lost"):
-        return "!!", "loses upcalls"
+        return trouble("loses upcalls")
     if (gauges.get("limit_used_pct") or 0.0) > FULL_PCT:
-        return "!", "table full"
+        return trouble("table full")
     if (gauges.get("dump_ms") or 0.0) > SLOW_DUMP_MS:
-        return "!", "slow dumps"
+        return trouble("slow dumps")
     looked_up = [row.per_s("hits"), row.per_s("misses")]
     if any(rate is None for rate in looked_up):
         return UNKNOWN

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from netconsole.base import figure
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import RowState
+from netconsole.telemetry.words import meaning
 from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.ovs.datapaths import (
     DROPS,
-    EXPLAINED,
     FLOWS,
     UPCALLS,
     datapaths,
@@ -76,8 +76,8 @@ def of_drop(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
 
 
 def _state(level: str, words: str) -> Iterator[Line]:
-    meaning = f": {EXPLAINED[words]}" if words in EXPLAINED else ""
-    yield [("  state         ", "dim"), (state_text(level, words), LEVEL_TONES[level]), (meaning, "")]
+    means = f": {found}" if (found := meaning(words)) else ""
+    yield [("  state         ", "dim"), (state_text(level, words), LEVEL_TONES[level]), (means, "")]
     yield []
 
 

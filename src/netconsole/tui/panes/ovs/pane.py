@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from netconsole.base import figure
 from netconsole.telemetry.tables import HistogramState, RowState
-from netconsole.telemetry.words import UNKNOWN, URGENCY, said
+from netconsole.telemetry.words import UNKNOWN, URGENCY, meaning, said, trouble
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.panes.common.flow_text import flow_text
-from netconsole.tui.panes.common.tables import CLASS_LEVELS, MAX_ROWS, SPARK, Block
+from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block, class_cell
 from netconsole.tui.panes.ovs.datapaths import (
     DROPS,
-    EXPLAINED,
     FLOWS,
     UPCALLS,
     Bridges,
@@ -204,12 +203,12 @@ def _health_title(scene: Scene) -> str:
     states = [(*verdict(one), one.name) for one in datapaths(scene)]
     silent = any(row.gauges.get("silent") for row in rows_of(scene, FLOWS, "vswitchd"))
     if silent:
-        states.append(("!!", "no answer", VSWITCHD))
+        states.append((*trouble("no answer"), VSWITCHD))
     states.sort(key=lambda one: URGENCY[one[0]])
     if not states or states[0][0] not in ("!!", "!"):
         return "Open vSwitch"
     _, words, name = states[0]
-    return f"Open vSwitch · {figure.safe(name, 32)}: {figure.safe(EXPLAINED.get(words, words), 80)}"
+    return f"Open vSwitch · {figure.safe(name, 32)}: {figure.safe(meaning(words) or words, 80)}"
 
 
 def _ports_title(scene: Scene) -> str:
@@ -289,7 +288,7 @@ def _vswitchd_row(row: RowState) -> TableRow:
     """ovs-vswitchd has no lookups and no flows of its own: those cells stay empty."""
     gauges = row.gauges
     silent, answer_ms = gauges.get("silent"), gauges.get("answer_ms")
-    state = ("!!", "no answer") if silent else UNKNOWN if silent is None else ("ok", "answers")
+    state = trouble("no answer") if silent else UNKNOWN if silent is None else ("ok", "answers")
     words = f"answers in {figure.duration(answer_ms, 'ms')}" if state[0] == "ok" and answer_ms is not None else state[1]
     cells = {column.name: Cell("") for column in HEALTH_COLUMNS}
     handlers = gauges.get("handlers")
@@ -350,14 +349,13 @@ def _cause_cells(scene: Scene, row: RowState, whole: float) -> dict[str, Cell]:
 def _drop_cells(scene: Scene, row: RowState, of_ports: Bridges) -> dict[str, Cell]:
     bounds = _bounds(scene, DROPS)
     labels = row.labels
-    level = CLASS_LEVELS.get(str(labels.get("class")), "?")
     reason = str(labels.get("reason"))
     rate, total = row.per_s("count"), row.total("count")
     words = scene.manifests[DROPS].tables["drops"].label("reason").words
     what, bridge = words.get(reason, reason), of_ports.get(place_of(row))
     return {
         "bridge": Cell(figure.safe(bridge, 64), bridge),
-        "class": Cell(level, str(labels.get("class")), LEVEL_TONES[level]),
+        "class": class_cell(scene, Subject(DROPS, "table", "drops", row.key), row),
         "what": Cell(figure.safe(what, 64), what),
         "port": Cell(figure.safe(labels.get("port"), 64), str(labels.get("port"))),
         "count": Cell(figure.number(rate, bounds.now), rate, "" if rate else "dim"),

@@ -11,12 +11,11 @@ from functools import partial
 from netconsole.base import figure
 from netconsole.compare.reference import Reference
 from netconsole.telemetry.tables import HistogramState, RowState
-from netconsole.telemetry.words import URGENCY, said
+from netconsole.telemetry.words import URGENCY, meaning, said
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.stages import side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block
 from netconsole.tui.panes.vhost.queues import (
-    EXPLAINED,
     INTERRUPTS,
     KICKS,
     RINGS,
@@ -125,8 +124,8 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     if queue is None:
         return
     level, words = verdict(scene, queue)
-    meaning = f": {EXPLAINED[words]}" if words in EXPLAINED else ""
-    yield [("  state         ", "dim"), (said(level, words), LEVEL_TONES[level]), (meaning, "")]
+    means = f": {found}" if (found := meaning(words)) else ""
+    yield [("  state         ", "dim"), (said(level, words), LEVEL_TONES[level]), (means, "")]
     yield from _workers(scene, queue)
     yield from _ring(scene, queue)
     yield []

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from netconsole.findings.past import is_later
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
-from netconsole.telemetry.words import GOOD, IDLE, UNKNOWN, URGENCY
+from netconsole.telemetry.words import GOOD, IDLE, UNKNOWN, URGENCY, trouble
 from netconsole.tui.scene.scene import Scene, Subject
 
 VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
@@ -21,18 +21,6 @@ LATER_TIMES = 10.0
 """So many times later than it used to come, and it is late."""
 WAITS_NS_PER_S = 300_000_000
 """A worker that waits for a CPU so much of each second is late, also if it always was: how late times how often."""
-EXPLAINED = {
-    "stuck: detached": "the ring is full; QEMU took the queue from vhost: the VM is paused, or its driver was reset",
-    "stuck: VM paused": "the ring is full; QEMU runs none of the VM's virtual CPUs (virsh domstate --reason)",
-    "stuck: VM stopped": "the ring is full; the VM's QEMU process gets no CPU (SIGSTOP, or a debugger)",
-    "stuck: guest": "the ring is full; the guest got an interrupt and did not react: it hangs, or lost it",
-    "stuck: no poll": "the ring is full; the guest wants no interrupt and takes nothing: it hangs, or does not poll",
-    "stuck: worker": "the ring is full and the vhost worker does not run, although the guest has buffers",
-    "ring full": "the guest takes packets, but fewer than arrive",
-    "no buffers": "there were packets for the guest, but no free buffers",
-    "late worker": "its worker runs 10 times later than before, or waits for a CPU 30 % of the time",
-}
-"""What a state means, for the page of a queue."""
 
 QueuePlace: TypeAlias = tuple[Label, Label, Label]
 """Device, network namespace and queue."""
@@ -137,26 +125,26 @@ def queues(scene: Scene) -> list[Queue]:
 
 
 def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
-    """The state of a queue as a level and in words, of which EXPLAINED says more."""
+    """The state of a queue as a level and in words, of which TROUBLES says more."""
     dropped = queue.ring.per_s("ring_full") if queue.ring else None
     row = queue.to_guest
     moved = row.per_s("packets") if row else None
     gauges = row.gauges if row else {}
     if dropped and not moved and (why := why_not_run(scene, queue.vm)):
-        return "!!", f"stuck: VM {why}"
+        return trouble(f"stuck: VM {why}")
     if dropped and gauges.get("detached"):
-        return "!!", "stuck: detached"
+        return trouble("stuck: detached")
     if dropped and row is not None and not moved:
         if gauges.get("starving"):
             polls = gauges.get("unsignalled_buffers") and not gauges.get("unanswered")
-            return "!!", "stuck: no poll" if polls else "stuck: guest"
-        return "!!", "stuck: worker"
+            return trouble("stuck: no poll" if polls else "stuck: guest")
+        return trouble("stuck: worker")
     if dropped:
-        return "!!", "ring full"
+        return trouble("ring full")
     if row is not None and (row.per_s("starved_runs") or (gauges.get("starving") and not moved)):
-        return "!", "no buffers"
+        return trouble("no buffers")
     if is_late(scene, queue):
-        return "!", "late worker"
+        return trouble("late worker")
     known = [one.per_s("packets") for one in (queue.to_guest, queue.from_guest, queue.ring) if one is not None]
     if not known or any(rate is None for rate in known):
         return UNKNOWN
