@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from netconsole.base.errors import Unable
@@ -84,6 +85,37 @@ def test_hooks_that_nothing_passes_cost_nothing_and_those_that_are_not_there_are
     one = forecast(QUEUES, "details", HookRates({FREE: Hook({0: 10.0}, 50.0)}, 10.0), None)
     assert len(one.missing) == 3 and "this kernel lacks 3 of its hooks" in describe(one)
     assert one.ns_per_packet is None and "50 ns a run" in describe(one)  # ten packets say nothing about the cost of one
+
+
+def test_a_program_of_another_mode_costs_nothing() -> None:
+    points = [one.point for program in QUEUES.programs for one in program.attach]
+    rates = HookRates({point: Hook({0: 1000.0}, 50.0) for point in points}, 1000.0)
+    costs = {mode: forecast(QUEUES, mode, rates, None) for mode in ("summary", "details")}
+    assert (costs["summary"].found, costs["details"].found) == (3, 4)
+    assert costs["summary"].runs_per_s == 3000.0 and not costs["summary"].missing
+
+
+@pytest.mark.parametrize(("packets", "is_known"), [(9_999.0, False), (10_000.0, True)])
+def test_few_packets_say_nothing_of_the_cost_of_one(packets: float, is_known: bool) -> None:
+    one = forecast(DROPS, "summary", HookRates({FREE: Hook({0: packets}, 60.0)}, packets), None)
+    assert (one.ns_per_packet is not None) == is_known
+    over = "60 ns per packet in total, the budget is 50 ns" if is_known else None
+    assert excess([one], Budget(ns_per_packet=50), 0.0, packets) == over
+
+
+def test_small_shares_are_said_in_two_digits() -> None:
+    said = [describe(forecast(DROPS, "summary", HookRates({FREE: Hook({0: 1.0}, ns)}), None)) for ns in (99e3, 1e5)]
+    assert "< 0.01 % of CPU 0" in said[0] and ", 0.01 % of CPU 0" in said[1]
+
+
+def test_times_are_those_of_the_probe_s_own_programs() -> None:
+    of_others = [
+        ProgramTime("tx_queue_latency", "sent", FREE, 7.0, 60.0),
+        ProgramTime("kernel_drops", "x", FREE, None, 60.0),
+    ]
+    one = entry("details", 90.0)
+    found = times_of(DROPS, "details", calibration(msgspec.structs.replace(one, programs=[*of_others, *one.programs])))
+    assert found is not None and found.ns == {"drop": 90.0}
 
 
 def test_the_surest_times_are_taken() -> None:

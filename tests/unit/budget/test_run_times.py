@@ -65,6 +65,18 @@ anything = st.tuples(st.floats(0.0, 20 * MOST_PER_S), st.integers(1, 30))
 taken = st.lists(st.sampled_from([0, 0, 0, TAKEN_NS // 10, TAKEN_NS]), min_size=8 * 30, max_size=8 * 30)
 
 
+def test_what_was_not_measured_is_unknown_and_what_was_calibrated_is_as_it_is() -> None:
+    host = Host()
+    host.frame(frames.Status, probe=NAME, state="attached", mode="summary", knobs={})
+    probe = host.state.probes[NAME]
+    assert host.run_times.cpu_pct(probe) is None
+    host.second(1000.0)
+    known = host.run_times.cpu_pct(probe)
+    assert known == pytest.approx(1000.0 * RUN_NS / 1e7)
+    probe.cost.measurable = False
+    assert host.run_times.cpu_pct(probe) is None
+
+
 @settings(deadline=None, max_examples=100)
 @given(st.lists(within, min_size=1, max_size=60))
 def test_a_load_within_the_budget_is_left_alone_however_much_is_taken_from_every_other_second(
