@@ -23,6 +23,8 @@ from tests.lab.machine.initramfs import load_order
 # Those whose types a probe may name; what they need (vhost, kvm, tap, nf_conntrack, …) comes along.
 MODULES = ("tun", "vhost_net", "openvswitch", "kvm_amd", "kvm_intel", "nf_conntrack", "veth", "virtio_net", "bridge")
 MAKE_LIMIT_S = 600.0
+MADE_KEPT = 8
+"""Of so many checkouts or changes of probes."""
 DEBUG = "usr/lib/debug/lib/modules/{}"
 
 
@@ -37,8 +39,11 @@ class KernelBtf:
 
 
 def made_types(version: str) -> Path:
-    """Where the types are that `netconsole types make` has made for modules without any."""
-    return cache_dir() / "made" / version
+    """Where the types are that `netconsole types make` has made for modules without any, for the probes of now."""
+    probes = (probe.code() for probe in catalogue.load_all().values() if probe.source == "bpf")
+    makers = (inspect.getsource(one) for one in (module_types, carried))
+    digest = hashlib.sha256("".join((*makers, *probes)).encode()).hexdigest()
+    return cache_dir() / "made" / digest[:16] / version
 
 
 def debug_modules(tree: KernelTree, modules: Sequence[Path]) -> Path:
@@ -61,30 +66,34 @@ def debug_modules(tree: KernelTree, modules: Sequence[Path]) -> Path:
     return kept / DEBUG.format(tree.version)
 
 
-def make_types(tree: KernelTree, vmlinux: Path, modules: Sequence[Path]) -> bool:
-    """Makes the types of these modules as docs/design/kernel-types.md says; anew when probes name others, or they are
-    made in another way.
+def make_types(tree: KernelTree, vmlinux: Path, modules: Sequence[Path]) -> Path:
+    """Makes the types of these modules as docs/design/kernel-types.md says, unless they are there: the directory of
+    all types of this kernel.
 
-    Returns whether it did. Raises LabUnavailable.
+    What was made for other probes stays for a while: another checkout may use it. Raises LabUnavailable.
     """
-    into = made_types(tree.version)
-    stamp = into.with_name(f"{tree.version}.probes")
-    probes = (probe.code() for probe in catalogue.load_all().values() if probe.source == "bpf")
-    makers = (inspect.getsource(one) for one in (module_types, carried))
-    digest = hashlib.sha256("".join((*makers, *probes)).encode()).hexdigest()
-    if into.is_dir() and stamp.exists() and stamp.read_text() == digest:
-        return False
-    debug = debug_modules(tree, modules)
-    into.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="making-", dir=cache_dir()) as directory:
-        work = Path(directory)
-        console = str(Path(sys.executable).with_name("netconsole"))
-        command = [console, "types", "make", "--release", tree.version, "--base", str(vmlinux), "--into", str(work)]
-        archive.run([*command, *(str(debug / module) for module in modules)], work, MAKE_LIMIT_S)
-        shutil.rmtree(into, ignore_errors=True)
-        (work / tree.version).rename(into)
-    stamp.write_text(digest)
-    return True
+    made = made_types(tree.version)
+    if not made.is_dir():
+        debug = debug_modules(tree, modules)
+        with tempfile.TemporaryDirectory(prefix="making-", dir=cache_dir()) as directory:
+            work = Path(directory)
+            console = str(Path(sys.executable).with_name("netconsole"))
+            command = [console, "types", "make", "--release", tree.version, "--base", str(vmlinux), "--into", str(work)]
+            archive.run([*command, *(str(debug / module) for module in modules)], work, MAKE_LIMIT_S)
+            together = work / "btf"
+            together.mkdir()
+            (together / vmlinux.name).symlink_to(vmlinux)
+            for path in (work / tree.version).iterdir():
+                (together / path.name).symlink_to(made / path.name)
+            made.parent.parent.mkdir(exist_ok=True)
+            shutil.rmtree(made.parent, ignore_errors=True)
+            work.rename(made.parent)
+            work.mkdir()
+        for old in sorted(filter(Path.is_dir, made.parent.parent.iterdir()), key=lambda one: one.stat().st_mtime)[
+            :-MADE_KEPT
+        ]:
+            shutil.rmtree(old)
+    return made.parent / "btf"
 
 
 def btf_files(tree: KernelTree) -> KernelBtf:
@@ -101,19 +110,12 @@ def btf_files(tree: KernelTree) -> KernelBtf:
             write_whole(
                 vmlinux, btf_in(image) if tree.kernel.architecture else Elf(unpack_image(image)).section(".BTF")
             )
-        files = [path.relative_to(tree.modules) for path in names.values()]
-        if tree.kernel.made and make_types(tree, vmlinux, files):
-            for name in names:
-                (directory / name).unlink(missing_ok=True)
-        modules = {}
+        if tree.kernel.made:
+            together = make_types(tree, vmlinux, [path.relative_to(tree.modules) for path in names.values()])
+            modules = {name: together / name for name in names if (together / name).exists()}
+            return KernelBtf(tree.kernel.name, tree.version, together / vmlinux.name, modules)
+        modules = {name: directory / name for name in names}
         for name, path in names.items():
-            modules[name] = directory / name
             if not modules[name].exists():
-                made = made_types(tree.version) / name
-                if not tree.kernel.made:
-                    write_whole(modules[name], Elf(decompress(path.read_bytes())).section(".BTF"))
-                elif made.exists():
-                    write_whole(modules[name], made.read_bytes())
-                else:
-                    del modules[name]
+                write_whole(modules[name], Elf(decompress(path.read_bytes())).section(".BTF"))
     return KernelBtf(tree.kernel.name, tree.version, vmlinux, modules)
