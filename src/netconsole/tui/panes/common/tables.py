@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,7 +68,6 @@ _SHORT = {
 """Words of column heads; the details have them in full."""
 CLASS_LEVELS = {"suspicious": "!", "benign": "ok", "unknown": "?"}
 """A class of drops as a level, which takes two cells; the details have the word."""
-_CLASS_RANK = {"suspicious": 0, "unknown": 1, "benign": 2}
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def histogram_block(manifest: Manifest, name: str) -> Block:
 
 
 def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool = False) -> list[TableRow]:
-    """The rows, those that are worth most first: suspicious before benign, then by rate, then by total."""
+    """The rows, those that are worth most first: as urgent as they are marked, then by rate, then by total."""
     state = scene.state.probes.get(probe)
     table = state.tables.get(name) if state else None
     if state is None or table is None or state.mode not in spec.modes:
@@ -148,15 +147,16 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
     if brief:
         since_ns = (scene.state.sources[state.source].closed_wall_ns or 0) - QUIET_AFTER_NS
         rows = [row for row in rows if row.moving or row.last_active_ns >= since_ns or not row.counts]
-    marked = {one.key for one in scene.marks if (one.probe, one.kind, one.name) == (probe, "table", name)}
-    ranked = sorted(rows, key=lambda row: (row.key not in marked, *_worth(row, spec.sort)))[:MAX_ROWS]
+    table_is = (probe, "table", name)
+    marks = {one.key: level for one, level in scene.marks.items() if (one.probe, one.kind, one.name) == table_is}
+    ranked = sorted(rows, key=lambda row: _worth(row, spec.sort, marks))
     labels = spec.labels
     return [
         TableRow(
             Subject(probe, "table", name, row.key),
             partial(_row_cells, scene, state, table, row, spec, labels, lower_bounds),
         )
-        for row in ranked
+        for row in ranked[:MAX_ROWS]
     ]
 
 
@@ -378,9 +378,11 @@ def total_cell(total: int | None, lower_bound: bool) -> str:
     return exact if figure.width(exact) <= TOTAL_COLUMNS else figure.number(total, lower_bound)
 
 
-def _worth(row: RowState, value: str) -> tuple[float, ...]:
-    moving = any(count.delta for count in row.counts.values())
-    rank = _CLASS_RANK.get(str(row.labels.get("class")), 0) if moving else len(_CLASS_RANK)
+def _worth(row: RowState, value: str, marks: Mapping[RowKey, str]) -> tuple[float, ...]:
+    """What proves an incident first, then what moves; of these what nobody wants, then by rate and total."""
+    rank = URGENCY[marks.get(row.key, "off") if marks else "off"]
+    if any(count.delta for count in row.counts.values()):
+        rank = min(rank, URGENCY[CLASS_LEVELS.get(str(row.labels.get("class")), "ok")])
     others = sum(count.total for count in row.counts.values())
     return rank, -(row.per_s(value) or 0.0), -(row.total(value) or 0), -others
 

@@ -22,7 +22,7 @@ COLUMNS = (
     TableColumn("total", "total", TOTAL_COLUMNS, right=True, spare=1),
     TableColumn("place", "place", 20, grow=3, most=40),
     TableColumn("cause", "cause", 18, grow=4, most=64),
-    TableColumn("sender", "first sender", 15, grow=1, most=28, spare=2),
+    TableColumn("sender", "first sender", 22, grow=1, most=28, spare=2),
     TableColumn("history", "trend", 10, spare=9, grow=1, most=SPARK),
 )
 
