@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from netconsole_collector.kernel import attach, loading
+from netconsole_collector.types.btf import FUNC, Btf
 
 EMPTY = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 """r0 = 0; exit."""
@@ -26,6 +27,8 @@ kernel/tracepoint.c, TP_TRANSITION_SYNC_1_0_1). After this time it is over."""
 POINTS = {
     "raw_tracepoint:softirq_entry": loading.RAW_TRACEPOINT,
     "tracepoint:irq:softirq_entry": loading.TRACEPOINT,
+    "fentry:vfs_read": loading.TRACING,
+    "fexit:vfs_read": loading.TRACING,
     "kprobe:vfs_read": loading.KPROBE,
     "kretprobe:vfs_read": loading.KPROBE,
 }
@@ -53,16 +56,24 @@ def show(what: str, found: list[tuple[float, float, int]]) -> None:
     )
 
 
+def load(where: attach.Point, kind: int) -> int:
+    """The descriptor of an empty program. Raises LoadRefused."""
+    if kind != loading.TRACING:
+        return loading.load("empty", EMPTY, kind)
+    typed = {"fentry": loading.TRACE_FENTRY, "fexit": loading.TRACE_FEXIT}[where.kind]
+    return loading.load("empty", EMPTY, kind, typed, Btf().vmlinux_id(where.name, FUNC))
+
+
 def measure(point: str, kind: int, times: int, beside: bool, pause_s: float) -> None:
     where = attach.parse(point)
-    program = loading.load("empty", EMPTY, kind)
+    program = load(where, kind)
     links: list[int] = []
     on: list[tuple[float, float, int]] = []
     off: list[tuple[float, float, int]] = []
-    other = attach.attach(where, program) if beside else None
+    other = attach.attach(where, program, kind == loading.TRACING) if beside else None
     for _ in range(times):
         time.sleep(pause_s)
-        timed(lambda: links.append(attach.attach(where, program)), on)
+        timed(lambda: links.append(attach.attach(where, program, kind == loading.TRACING)), on)
         timed(lambda: os.close(links.pop()), off)
     if other is not None:
         os.close(other)

@@ -16,6 +16,7 @@
 #define NC_F_VLAN 2048u
 #define NC_F_ETHERTYPE 4096u
 #define NC_F_MAC 8192u
+#define NC_F_RESTS 16384u   /* the probe is not to see anything now: its programs are being attached or detached */
 #define NC_F_PLACE (NC_F_DEVICE | NC_F_NETNS)
 #define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL | NC_F_VLAN | NC_F_ETHERTYPE | NC_F_MAC)
 
@@ -54,10 +55,13 @@ BPF_ARRAY(nc_config, struct nc_config, 1);
  * NC_KNOB_<name> for each; a name that the manifest does not have does not compile. */
 #define nc_knob(config, name) ((config)->own[NC_KNOB_##name])
 
+/* NULL: there is nothing to do. */
 static inline struct nc_config *nc_config_get(void)
 {
     int zero = 0;
-    return nc_config.lookup(&zero);
+    struct nc_config *config = nc_config.lookup(&zero);
+
+    return config && !(config->flags & NC_F_RESTS) ? config : NULL;
 }
 
 /* A number that stands for a kernel object as long as the probe runs. All that the verifier lets a BTF-typed program compute from a

@@ -19,6 +19,7 @@ from netconsole_collector.load_queue import Load, LoadQueue, failure
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe import config, decode, followers
 from netconsole_collector.probe.running import RunningProbe
+from netconsole_collector.probe.sampler import Sampler
 from netconsole_collector.probe.spec import spec_problem
 from netconsole_collector.types import header_tree
 
@@ -58,6 +59,7 @@ class Collector:
         self._usage = UsageReader()
         self._statistics = StatisticsWindow(DEFAULT_WINDOW_MS * _NS_PER_MS, DEFAULT_EVERY_MS * _NS_PER_MS)
         self._probes: Dict[str, RunningProbe] = {}
+        self._sampler = Sampler(self._probes, self._statistics, self._has_woken, self._fail)
         self._bound_pct = 0.0
         if python is not None:
             header_tree.sweep()
@@ -137,6 +139,7 @@ class Collector:
         if self._stdin not in ready and self._silence_ns is not None and now - self._heard_ns > self._silence_ns:
             raise ReaderGone()  # the line is broken: nobody would hear a goodbye
         self._statistics.tick(now)
+        self._sampler.tick(now)
         if now >= self._next_ns:
             self._tick(now)
 
@@ -145,9 +148,7 @@ class Collector:
         deadlines = [self._next_ns, now + int(_PARENT_CHECK_S * 1e9)]
         if self._silence_ns is not None:
             deadlines.append(self._heard_ns + self._silence_ns)
-        window = self._statistics.deadline_ns()
-        if window is not None:
-            deadlines.append(window)
+        deadlines += [at for at in (self._statistics.deadline_ns(), self._sampler.deadline_ns()) if at is not None]
         return max(0, (min(deadlines) - now) // _NS_PER_MS + 1)
 
     def _tick(self, now: int) -> None:
@@ -171,13 +172,24 @@ class Collector:
         try:
             bodies = probe.read(self._statistics, mono, since)
         except (OSError, ValueError, KeyError) as error:
-            self._drop(probe)
-            self._status(probe.name, "failed", probe.mode, probe.knobs, why="its maps cannot be read: {}".format(error))
+            self._fail(probe, error)
             return
         for body in bodies:
             self._output.send(body, mono, wall)
         if probe.detach_failed_checks():
             self._attached_status(probe)
+
+    def _fail(self, probe: RunningProbe, error: Exception) -> None:
+        self._drop(probe)
+        why = "its maps cannot be read or written: {}".format(error)
+        self._status(probe.name, "failed", probe.mode, probe.knobs, why=why)
+
+    def _has_woken(self, probes: List[RunningProbe]) -> None:
+        """Programs of these probes were attached again, or could not be."""
+        self._settle(list(self._probes.values()))
+        for probe in probes:
+            if probe.lost_a_program():
+                self._attached_status(probe)
 
     def _send(self, body: Json) -> None:
         self._output.send(body, mono_ns(), wall_ns())
@@ -273,6 +285,7 @@ class Collector:
             raise BadCommand("probe {} is not loaded".format(command.get("probe")))
         mode, why = command.get("mode") or probe.mode, commands.why(command)
         probe.configure(mode, commands.knobs(command))
+        self._sampler.changed()
         probe.note = why
         self._attached_status(probe)
         return True
@@ -340,6 +353,7 @@ class Collector:
         self._probes[load.probe] = probe
         for fd in probe.program_fds:
             self._statistics.add(fd, mono_ns())
+        self._sampler.changed()
         self._settle(list(self._probes.values()))
         self._attached_status(probe)
         self._reply(load.id)
@@ -392,6 +406,7 @@ class Collector:
             self._statistics.remove(fd)
         probe.close()
         self._probes.pop(probe.name, None)
+        self._sampler.changed()
 
     def _finish(self) -> None:
         """Detaches everything, sends the final figures, and says goodbye if the reader still reads."""

@@ -16,7 +16,7 @@ from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole_collector.probe import ledger
 
 COLLECTOR = "collector"
-OF_THE_COLLECTOR = ("missed", "evicted", "shed", "unaccounted")
+OF_THE_COLLECTOR = ("missed", "evicted", "shed", "unaccounted", "unseen_ms")
 """Losses that no program counts (RunningProbe._cost)."""
 
 _FUNCTION = re.compile(r"^(?:static inline )?[a-z][\w *]*?\b(\w+)\([^;{]*\)\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)

@@ -5,6 +5,7 @@
  */
 
 #include "../../common/netconsole.h"
+#include "../../common/resumed.h"
 
 enum { RX_RUNS, TX_RUNS, POLLS };       /* counters */
 
@@ -69,6 +70,12 @@ static inline struct cpu_row *cpu_row(void)
     return cpus.lookup(&cpu);
 }
 
+/* Whether this time is of before the programs were attached again: what began then may have ended unseen. */
+static inline int began_unseen(u64 ns)
+{
+    return ns != UNMEASURED && ns < nc_resumed_ns();
+}
+
 static inline u64 now_or_unmeasured(struct nc_config *config, struct times *times)
 {
     u64 ticks = nc_grant_ticks();
@@ -89,11 +96,15 @@ int raised(struct bpf_raw_tracepoint_args *ctx)
     u32 softirq = ctx->args[0];
     struct nc_config *config = nc_config_get();
     struct times *times;
+    u64 earlier;
 
     if (!is_network(softirq))
         return 0;
     times = times_get();
-    if (config && times && !times->raised_ns[softirq == NET_RX_SOFTIRQ])
+    if (!config || !times)
+        return 0;
+    earlier = times->raised_ns[softirq == NET_RX_SOFTIRQ];
+    if (!earlier || began_unseen(earlier))
         times->raised_ns[softirq == NET_RX_SOFTIRQ] = now_or_unmeasured(config, times);
     return 0;
 }
@@ -136,9 +147,10 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
         now = bpf_ktime_get_ns();
     times->entered_ns = now;
     times->raised_ns[softirq == NET_RX_SOFTIRQ] = 0;
-    if (!raised_ns) {
+    if (!raised_ns || began_unseen(raised_ns)) {
         /* An interrupt raised it after the kernel took the pending bits and before this point: that raise found a time stamp already.
-         * Or it was raised before the probe was attached: then this CPU has seen no raise yet, and nothing was missed. */
+         * Or it was raised before the probe was attached: then this CPU has seen no raise yet, and nothing was missed.
+         * Or the probe was not attached for a while. */
         if (times->ticks)
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
@@ -179,7 +191,7 @@ int left(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     times = times_get();
     row = cpu_row();
-    if (!times || !row || !times->entered_ns)   /* it was running when the probe was attached */
+    if (!times || !row || !times->entered_ns || began_unseen(times->entered_ns))    /* it was running when the probe was attached */
         return 0;
     took = how_long(times, softirq == NET_RX_SOFTIRQ);
     times->entered_ns = 0;
@@ -203,7 +215,7 @@ int polled(struct bpf_raw_tracepoint_args *ctx)
     struct exhausted_key key = {};
     u64 *count, none = 0;
 
-    if (!row || budget <= 0)    /* netpoll passes 0 */
+    if (!nc_config_get() || !row || budget <= 0)    /* netpoll passes 0 */
         return 0;
     nc_add(&row->polls, 1);
     nc_add(&row->packets, work);

@@ -6,6 +6,7 @@
  */
 
 #include "../../common/netconsole.h"
+#include "../../common/resumed.h"
 
 enum { QUEUED, SENT, DROPPED, REFUSED };        /* counters */
 
@@ -62,7 +63,8 @@ static inline void wait_begin(u64 key, u64 now)
     set->way[chosen & (WAYS - 1)].key = key;
 }
 
-/* When the wait began; 0 when the packet was not waiting. */
+/* When the wait began; 0 when the packet was not waiting. If it began before the programs were attached again, another packet may have had
+ * this address since. */
 static inline u64 wait_end(u64 key)
 {
     struct wait_set *set = wait_set_of(key);
@@ -74,7 +76,10 @@ static inline u64 wait_end(u64 key)
         if (set->way[i].key == key) {
             u64 since_ns = set->way[i].since_ns;
             set->way[i].key = 0;        /* last: from here on the entry may be taken */
-            return since_ns;
+            if (since_ns >= nc_resumed_ns())
+                return since_ns;
+            nc_ledger_add(NC_JOIN_MISSED);
+            return 0;
         }
     }
     return 0;

@@ -240,13 +240,13 @@ static inline void requested(u64 key, u64 skb, u64 whole, u64 fingerprint)
 
     if (!request)
         return;
-    if (request->key && request->skb && request->resumed_ns == resumed_ns())
+    if (request->key && request->skb && request->resumed_ns == nc_resumed_ns())
         nc_count(REFUSED);      /* the request before failed before its actions were read */
     request->key = key;
     request->skb = skb;
     request->whole = whole;
     request->fingerprint = fingerprint;
-    request->resumed_ns = resumed_ns();
+    request->resumed_ns = nc_resumed_ns();
 }
 
 int given_back(void *ctx)
@@ -292,7 +292,7 @@ static inline void copy_waiting(struct scratch *scratch, struct waiting *found)
 static inline int take(struct scratch *scratch, struct waiting_key *key)
 {
     struct waiting *found = waiting.lookup(key);
-    u64 since_ns = ~0ull, resumed = resumed_ns();
+    u64 since_ns = ~0ull, resumed = nc_resumed_ns();
     u32 first = 0;
 
     if (!found || found->has_twins) {
@@ -351,7 +351,7 @@ static inline void sample(void *ctx, struct nc_config *config, struct scratch *s
 /* User space sends a packet for which no upcall is known. With a filter set, its upcall may not have passed it. */
 static inline void unexpected(struct nc_config *config, u64 now)
 {
-    u64 resumed = resumed_ns();
+    u64 resumed = nc_resumed_ns();
 
     if (config->flags & (NC_F_PLACE | NC_F_FLOW))
         return;

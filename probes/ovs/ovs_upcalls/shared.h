@@ -4,6 +4,7 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/ovs.h"
+#include "../../common/resumed.h"
 
 enum {      /* counters */
     UPCALLS, FAILED, PACKETS, ANSWERED, DROPPED, UNANSWERED, LATE, UNASKED, REFUSED,
@@ -152,18 +153,6 @@ static inline u64 ovs_tick(void)
 #else
     return bpf_ktime_get_ns() >> 22;
 #endif
-}
-
-/* When the answers were watched again after mode counters, which does not see them; 0: they always were. A packet that was queued before
- * may have been answered unseen: it counts as join_missed, not as unanswered. */
-BPF_ARRAY(nc_resumed, u64, 1);
-
-static inline u64 resumed_ns(void)
-{
-    int zero = 0;
-    u64 *since = nc_resumed.lookup(&zero);
-
-    return since ? *since : 0;
 }
 
 #endif /* OVS_UPCALLS_SHARED_H */

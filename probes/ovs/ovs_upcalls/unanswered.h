@@ -73,7 +73,8 @@ static inline int sweep(struct nc_config *config, struct ring *ring, u32 cpu, u6
         ring->swept = number + 1;       /* answered */
         return 1;
     }
-    is_unseen = packet->since_ns < resumed_ns();
+    /* Queued before the answers were watched again, it may have been answered unseen. */
+    is_unseen = packet->since_ns < nc_resumed_ns();
     if (!is_unseen && elapsed(packet->since_ns, now) < limit_ns(config)) {
         if (!rotate)
             return 0;

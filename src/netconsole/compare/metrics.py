@@ -189,7 +189,10 @@ def _counters(metrics: Metrics, name: str, probe: ProbeData) -> None:
     for counter, data in probe.counters.items():
         if data.total is not None:
             worse = _worse(data.worse, "count", counter, data.unit)
-            metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=data.total))
+            count = data.total
+            if data.duration_s and probe.duration_s is not None:
+                count = round(count * probe.duration_s / data.duration_s)  # rates are of the probe's time
+            metrics.add(Metric((name, "counter", counter, ()), data.unit, worse, count=count))
             series = _events_in_turn(probe.history.get(counter, ()), data.total, data.unit)
             metrics.series[name, "counter", counter] = series
             metrics.by_identity[name, "counter", counter, ()].parts = series or None

@@ -29,6 +29,7 @@ _INTEGERS = {
     "ethertype": (0, 65535),
     "events_per_s": (0, MAX_EVENTS_PER_S),
     "flows_one_in": (1, 65536),
+    "seen_pct": (1, 100),
 }
 _UNITS = {
     "ns": "nanoseconds",
@@ -52,6 +53,7 @@ _HINTS = {
     "mac": "MAC address of either end, such as 02:00:5e:00:53:01; empty: all",
     "events_per_s": "budget of sampled events in mode details",
     "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
+    "seen_pct": "percent of the time in which it is attached; 100: always",
     "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
     "threshold_us": "only events above it, microseconds; the counts stay whole",
 }

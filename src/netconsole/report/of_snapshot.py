@@ -45,7 +45,7 @@ from netconsole.snapshot.document import (
     number,
     seconds,
 )
-from netconsole.telemetry.ledger import LEDGER_COUNTS
+from netconsole.telemetry.ledger import LEDGER_COUNTS, UNSEEN
 from netconsole.telemetry.words import probe_state
 
 MAX_ROWS = 30
@@ -137,10 +137,12 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     title = f"{manifest.title} ({name})" if manifest else name
     blocks: list[ReportBlock] = [Heading(title)]
     at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
+    unseen_alone = not any(probe.ledger.get(entry) for entry in LEDGER_COUNTS if entry != UNSEEN)
     if probe.counters:
         rows = [
-            [counter, figure.count(data.total, at_least), figure.rate(data.per_s, data.unit, at_least)]
+            [counter, figure.count(data.total, less), figure.rate(data.per_s, data.unit, less and not unseen_alone)]
             for counter, data in probe.counters.items()
+            for less in (at_least and not (unseen_alone and data.duration_s),)
         ]
         blocks.append(TextTable(["counter", "total", "per second"], rows, frozenset({1, 2})))
     blocks += [
@@ -153,6 +155,12 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
             blocks.append(_table(cells, probe.columns.get(table), seconds(snapshot, name), at_least))
     for histogram, data in probe.histograms.items():
         blocks += _histogram(histogram, data)
+    if unseen_ms := probe.ledger.get(UNSEEN):
+        seen_s = probe.duration_s or 0.0
+        share = figure.percent(100 * seen_s / (seen_s + unseen_ms / 1000))
+        blocks.append(
+            Note(f"It was attached for {share} of the time: rates are of that time (≈), totals are lower bounds.")
+        )
     if untimed := probe.ledger.get("unmeasured"):
         blocks.append(
             Note(

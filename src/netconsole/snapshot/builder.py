@@ -34,6 +34,7 @@ from netconsole.snapshot.document import (
 from netconsole.telemetry import histogram
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Buckets
+from netconsole.telemetry.ledger import UNSEEN
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import HistogramsState, RowKey, RowState, TableState
@@ -217,6 +218,8 @@ def _probe(
         status, why = "degraded", restarted
     if not probe.measuring:
         return ProbeData(status=status, why=why, mode=probe.mode, version=manifest.version if manifest else None)
+    ledger = _ledger(probe, start)
+    seen_ns = max(0, duration_ns - ledger.get(UNSEEN, 0) * 1_000_000)
     return ProbeData(
         status=status,
         why=why,
@@ -224,7 +227,13 @@ def _probe(
         version=manifest.version if manifest else None,
         attach=list(probe.attach),
         counters={
-            name: _counter(name, counter.count.total - start.counters.get(name, 0), manifest, duration_ns)
+            name: _counter(
+                name,
+                counter.count.total - start.counters.get(name, 0),
+                manifest,
+                seen_ns if counter.is_partial else duration_ns,
+                seen_ns,
+            )
             for name, counter in probe.counters.items()
         },
         tables={table.name: _rows(table, start) for table in probe.tables.values()},
@@ -232,10 +241,10 @@ def _probe(
         histograms={group.name: _histogram(group, manifest, start) for group in probe.histograms.values()},
         events=_events(probe, start),
         cost=_probe_cost(probe, start),
-        ledger=_ledger(probe, start),
-        duration_s=round(duration_ns / 1e9, 6),
+        ledger=ledger,
+        duration_s=round(seen_ns / 1e9, 6),
         history=_history(probe, start),
-        row_history=_row_history(probe, manifest, start, duration_ns),
+        row_history=_row_history(probe, manifest, start, seen_ns),
     )
 
 
@@ -244,10 +253,15 @@ def _has_gone_back(probe: ProbeState, start: _ProbeTotals) -> bool:
     return any(counter.count.total < start.counters.get(name, 0) for name, counter in probe.counters.items())
 
 
-def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int) -> Counter:
+def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int, probes_ns: int) -> Counter:
     spec = manifest.counters.get(name) if manifest else None
-    per_s = total * 1e9 / duration_ns if duration_ns else None
-    return Counter(total=total, per_s=per_s, unit=spec.unit if spec else "", worse=spec.worse if spec else None)
+    return Counter(
+        total=total,
+        per_s=total * 1e9 / duration_ns if duration_ns else None,
+        unit=spec.unit if spec else "",
+        worse=spec.worse if spec else None,
+        duration_s=None if duration_ns == probes_ns else round(duration_ns / 1e9, 6),
+    )
 
 
 def _rows(table: TableState, start: _ProbeTotals) -> list[dict[str, SnapshotValue]]:

@@ -53,12 +53,16 @@ class ProfileData(msgspec.Struct, frozen=True):
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """An exact count over the whole run. ``worse``: up, down, none, or null where the snapshot does not say."""
+    """An exact count over the whole run. ``worse``: up, down, none, or null where the snapshot does not say.
+
+    ``duration_s``: the time in which it was counted, where that is longer than the probe's.
+    """
 
     total: BoundedCount | None
     unit: str = ""
     per_s: float | None = None
     worse: Polarity | None = None
+    duration_s: Seconds | None = None
 
 
 class HistogramData(msgspec.Struct, frozen=True):
@@ -121,7 +125,8 @@ class ProbeData(msgspec.Struct, frozen=True):
     cost: dict[str, Any] = {}
     ledger: dict[str, int] = {}
     duration_s: Seconds | None = None
-    """The time in which its figures were measured, because sources differ in it. null: the time of the snapshot."""
+    """The time in which its figures were measured, because sources differ in it, and a probe may be attached for a
+    share of the time only (``unseen_ms`` of the ledger is the rest). null: the time of the snapshot."""
     history: dict[str, list[float | None]] = {}
     """Per second, one value for each interval of the run, ten minutes at most; null is not known. Counters by their
     names, columns of tables (all rows together) as ``table.column``."""

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count, Name, Natural, Text
-from netconsole.telemetry.ledger import LEDGER_COUNTS, LEDGER_SAMPLES
+from netconsole.telemetry.ledger import LEDGER_COUNTS, LEDGER_SAMPLES, UNSEEN
 from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 
 MAX_PROGRAMS = 64
@@ -97,7 +97,9 @@ class ProbeCost(Saved):
 
     def counts_lost_now(self) -> set[str]:
         """Ledger entries that make the counts of the last interval a lower bound. An unknown one counts as one."""
-        return {name for name in LEDGER_COUNTS if name in self.ledger and self.ledger[name].delta != 0}
+        return {
+            name for name in LEDGER_COUNTS if name != UNSEEN and name in self.ledger and self.ledger[name].delta != 0
+        }
 
     @property
     def unmeasured(self) -> int:

@@ -158,10 +158,11 @@ class Status(Frame, frozen=True):
 
 
 class Counters(Frame, frozen=True):
-    """Named exact counts of a probe."""
+    """Named exact counts of a probe: all of the interval, or of the ``seen_ns`` in which the probe was attached."""
 
     interval_ns: Natural
     values: Annotated[dict[Name, Count], Meta(max_length=64)]
+    seen_ns: Natural | None = None
 
 
 class Table(Frame, frozen=True):
@@ -172,6 +173,7 @@ class Table(Frame, frozen=True):
     full: bool
     rows: list[Row]
     omitted: Natural = 0
+    seen_ns: Natural | None = None
 
 
 class Histogram(Frame, frozen=True):
@@ -183,6 +185,7 @@ class Histogram(Frame, frozen=True):
     labels: Labels
     delta: Buckets
     total: Buckets
+    seen_ns: Natural | None = None
 
 
 class Event(Frame, frozen=True):

@@ -10,6 +10,7 @@ LEDGER_COUNTS = {
     "parse_failed": "packets whose headers could not be read: counted as unparsed",
     "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",
     "unlisted": "not put into rows, to keep the budget: the counter is exact, the rows are a lower bound",
+    "unseen_ms": "ms in which it was not attached, to keep the budget: totals are a lower bound, rates of the rest",
 }
 """Entries that make exact counts a lower bound, and what each says where a manifest does not (``[losses]``)."""
 LEDGER_SAMPLES = {
@@ -22,6 +23,8 @@ LEDGER_SAMPLES = {
     "unsampled": "suppressed because their flow has no details (knob flows_one_in)",
 }
 """Entries that show that events, or waits in a histogram, are only a sample. The counts stay exact."""
+UNSEEN = "unseen_ms"
+"""The entry that is a time. It makes totals a lower bound; rates are of the time that was seen."""
 LEDGER = {**LEDGER_COUNTS, **LEDGER_SAMPLES}
 ROWS_LOST = ("map_full", "evicted", "omitted")
 """Entries that take rows from a table: a row that is not in it is not a 0."""

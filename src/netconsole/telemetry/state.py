@@ -18,7 +18,7 @@ from netconsole.telemetry.frames import AnyFrame, Mode, Name, Natural, Scalar, S
 from netconsole.telemetry.saved import Keyed, Saved
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 from netconsole.telemetry.source import SourceState
-from netconsole.telemetry.tables import MAX_NAMES, CountState, HistogramsState, TableState, per_second
+from netconsole.telemetry.tables import MAX_NAMES, CountState, HistogramsState, TableState, per_second, seen_ns
 
 CostPerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
 """By probe and mode: one of its counters, and the calibrated in-kernel ns of one count."""
@@ -28,11 +28,19 @@ MAX_EVENTS = 500
 """Events of one probe that are kept. More than this in one interval are counted as shed."""
 
 
+SEEN_INTERVALS = 30
+"""Intervals over which the share of time that a probe saw is taken: the collector's longest period has as many."""
+
+
 class CounterState(Saved, array_like=True):
-    """A counter with its history, and the last interval with a frame of it."""
+    """A counter with its history, and the last interval with a frame of it.
+
+    ``is_partial``: it did not count all the time (:attr:`ProbeState.seen_pct`), so its total is a lower bound.
+    """
 
     count: CountState
     tick: Natural
+    is_partial: bool = False
 
     def __post_init__(self) -> None:
         self.series = Series()
@@ -61,6 +69,8 @@ class ProbeState(Saved):
     def __post_init__(self) -> None:
         self.events: deque[frames.Event] = deque(maxlen=MAX_EVENTS)
         self.per_count: CostPerCount = {}
+        self._seen: deque[tuple[int, int]] = deque(maxlen=SEEN_INTERVALS)
+        self._seen_tick = 0
 
     def follow(self, timeline: Timeline) -> None:
         """Count intervals by the timeline of its source. Call it before anything else."""
@@ -106,19 +116,30 @@ class ProbeState(Saved):
         """Whether it is attached or was refused, so that there is nothing to wait for."""
         return self.status not in ("compiling", "attaching")
 
+    @property
+    def seen_pct(self) -> float | None:
+        """For how many percent of the last time it was attached; None where it is all the time (the knob seen_pct)."""
+        whole_ns = sum(interval_ns for _, interval_ns in self._seen)
+        is_sampled = isinstance(wanted := self.knobs.get("seen_pct"), int) and wanted < 100
+        if not is_sampled or self.mode == "counters" or not whole_ns:
+            return None
+        return 100 * sum(seen for seen, _ in self._seen) / whole_ns
+
     def at_least(self) -> dict[str, int]:
         """Ledger entries that make this probe's counts a lower bound; empty when the counts are exact."""
         return self.cost.counts_lost()
 
-    @property
-    def counters_are_exact(self) -> bool:
-        """Whether its counters are exact, even if rows lack ``unlisted`` counts (docs/reference/frames.md)."""
-        return not self.at_least().keys() - {"unlisted"}
+    def is_exact(self, counter: str) -> bool:
+        """Whether a counter is exact, even if rows lack ``unlisted`` counts (docs/reference/frames.md)."""
+        known = self.counters.get(counter)
+        is_partial = known is not None and known.is_partial
+        return not is_partial and not self.at_least().keys() - {"unlisted", "unseen_ms"}
 
     @property
     def lacks_now(self) -> bool:
         """Whether the rates of its rows are lower bounds, because the last interval lacks something."""
-        return bool(self.cost.counts_lost_now())
+        lost = self.cost.counts_lost_now()
+        return bool(lost if self.seen_pct is None else lost - {"unlisted"})  # what was not listed was not seen either
 
     @property
     def counters_lack_now(self) -> bool:
@@ -142,9 +163,12 @@ class ProbeState(Saved):
                         if len(self.counters) >= MAX_NAMES:
                             continue
                         counter = self.counters[name] = CounterState(CountState(0, None, None), tick)
-                    rate = per_second(sent.delta, frame.interval_ns)
-                    counter.count, counter.tick = CountState(sent.total, sent.delta, rate), tick
+                    rate = per_second(sent.delta, seen_ns(frame))
                     counter.series.put(tick, rate)
+                    held = counter.count.per_s if frame.seen_ns == 0 else rate
+                    counter.count, counter.tick = CountState(sent.total, sent.delta, held), tick
+                    counter.is_partial = counter.is_partial or frame.seen_ns is not None
+                self._see(frame, tick)
             case frames.Table():
                 table = self.tables.get(frame.name)
                 if table is None:
@@ -171,7 +195,19 @@ class ProbeState(Saved):
             case _:
                 pass
 
+    def _see(self, frame: frames.Counters, tick: int) -> None:
+        """Note how much of the interval was seen. A frame of the counters that went on may have come before."""
+        if self._seen_tick == tick:
+            self._seen.pop()
+        self._seen_tick = tick
+        self._seen.append((seen_ns(frame), frame.interval_ns))
+
     def _close(self, tick: int) -> None:
+        if self._seen_tick == tick and self._seen and self._seen[-1][0] == 0:
+            for table in self.tables.values():
+                table.hold(tick)
+            for group in self.histograms.values():
+                group.hold(tick)
         self._arrived_now = 0
         for counter in self.counters.values():
             if counter.tick != tick:
@@ -190,6 +226,7 @@ class ProbeState(Saved):
         for table in self.tables.values():
             table.forget()
         self.histograms.clear()
+        self._seen.clear()
         self.cost = ProbeCost()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
@@ -38,6 +39,11 @@ def row_key(labels: dict[str, Label]) -> RowKey:
 def per_second(delta: int | None, interval_ns: int) -> float | None:
     """A rate; None when the delta or the interval is not known."""
     return None if delta is None or interval_ns <= 0 else delta * 1e9 / interval_ns
+
+
+def seen_ns(frame: frames.Counters | frames.Table | frames.Histogram) -> int:
+    """Of how much of its interval the figures of a frame are: all, or the time in which the probe was attached."""
+    return frame.interval_ns if frame.seen_ns is None else frame.seen_ns
 
 
 class CountState(SavedValues):
@@ -124,6 +130,9 @@ class TableState(Saved):
 
     def apply(self, frame: frames.Table, tick: int) -> None:
         """Apply the rows of a frame. Rows that a full frame lacks are gone."""
+        if frame.seen_ns == 0:
+            self.hold(tick)
+            return
         self._stand_still(tick)
         rows = self.rows
         seen: set[RowKey] = set()
@@ -143,7 +152,7 @@ class TableState(Saved):
             seen.add(key)
             self._update(key, row, sent, frame, tick, moved)
         for name, delta in moved.items():
-            self._sum_of(name).put(tick, per_second(delta, frame.interval_ns))
+            self._sum_of(name).put(tick, per_second(delta, seen_ns(frame)))
         self.omitted = frame.omitted + refused
         if frame.full:
             for key in rows.keys() - seen:
@@ -158,9 +167,20 @@ class TableState(Saved):
             for count in row.counts.values():
                 count.delta = count.per_s = None
             row.moving = True
-        for series in (*self._sums.values(), *(one for row in self._history.values() for one in row.values())):
+        for series in self._every_series():
             series.put(tick, None)
         self._moving = list(self.rows.values())
+
+    def hold(self, tick: int) -> None:
+        """Nothing was seen in interval ``tick``: rates are still those that were seen last."""
+        self.tick = tick
+        for series in self._every_series():
+            series.put(tick, None)
+
+    def _every_series(self) -> Iterator[Series]:
+        yield from self._sums.values()
+        for row in self._history.values():
+            yield from row.values()
 
     def _stand_still(self, tick: int) -> None:
         """A frame of interval ``tick`` arrived: rows that it does not name did not change."""
@@ -195,7 +215,7 @@ class TableState(Saved):
                     continue
             elif known.total == count.total and count.delta == 0 and known.per_s == 0.0:
                 continue  # most rows of a full frame have not changed
-            row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, frame.interval_ns))
+            row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, seen_ns(frame)))
             moved = moved or count.delta != 0
             sums[name] = sums.get(name, 0) + (count.delta or 0)
         row.gauges = sent.gauges
@@ -290,12 +310,19 @@ class HistogramsState(Saved):
             self.rows[key] = row
             if len(self._p99) < MAX_HISTOGRAM_HISTORIES:
                 self._p99[key] = Series()
+        if frame.seen_ns == 0:
+            return
         row.unit, row.delta, row.total, row.tick = frame.unit, frame.delta, frame.total, tick
-        row.per_s = per_second(frame.delta.count, frame.interval_ns)
+        row.per_s = per_second(frame.delta.count, seen_ns(frame))
         if frame.delta.count:
             row.last_active_ns = frame.wall_ns
             if key in self._p99:
                 self._p99[key].put(tick, row.percentile(99, "delta"))
+
+    def hold(self, tick: int) -> None:
+        """Nothing was seen in interval ``tick``: the figures are still those that were seen last."""
+        for row in self.rows.values():
+            row.tick = tick
 
     def close(self, tick: int) -> None:
         """End the interval. A histogram without a frame did not change; after GONE_AFTER_INTERVALS it is gone."""

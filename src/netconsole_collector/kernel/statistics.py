@@ -1,7 +1,7 @@
 """Run counts and run times of programs. They are measured in short windows, because measuring costs time, too."""
 
 import os
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from netconsole_collector.kernel import syscalls
 
@@ -12,14 +12,30 @@ _SYSCTL = "/proc/sys/kernel/bpf_stats_enabled"
 class _RunTimes:
     """What was measured of one program since the last :meth:`StatisticsWindow.take`."""
 
-    __slots__ = ("base_count", "base_time", "run_count", "run_time_ns", "window_ns")
+    __slots__ = ("base_count", "base_time", "run_count", "run_time_ns", "window_ns", "is_sampled", "whole", "_last")
 
     def __init__(self) -> None:
         self.base_count = self.base_time = self.run_count = self.run_time_ns = self.window_ns = 0
+        self.is_sampled = False
+        """Whether it is attached only while the statistics are held."""
+        self.whole = (0, 0)
+        """Of a sampled program: runs and time in the periods that have ended."""
+        self._last = (0, 0, 0)
+
+    def scaled_to(self, window_ns: int) -> Tuple[int, int]:
+        """Runs and time as in the last window, of one of that length: beside programs that are sampled."""
+        if self.window_ns:
+            self._last = (self.run_count, self.run_time_ns, self.window_ns)
+        count, time_ns, of_ns = self._last
+        return (count * window_ns // of_ns, time_ns * window_ns // of_ns) if of_ns else (0, 0)
 
 
 class StatisticsWindow:
-    """Switches the kernel's statistics on while a window is open. Times are CLOCK_MONOTONIC in ns."""
+    """Switches the kernel's statistics on while a window is open. Times are CLOCK_MONOTONIC in ns.
+
+    They are also on while the sampler holds them: the whole time for which sampled programs are attached. So of a
+    sampled program all runs are measured. The others are measured in the windows alone.
+    """
 
     def __init__(self, window_ns: int, every_ns: int) -> None:
         self.window_ns = window_ns
@@ -27,13 +43,15 @@ class StatisticsWindow:
         self.why_not: Optional[str] = None
         """Why there are no windows; None while they work."""
         self._fd = -1
-        self._opened_ns = 0
+        self._is_open = False
+        self._is_held = False
+        self._opened_ns = self._rolled_ns = 0
         self._next_ns = 0
         self._programs: Dict[int, _RunTimes] = {}
 
     def configure(self, window_ns: int, every_ns: int, now_ns: int) -> None:
         """A window of 0 switches the statistics off. A window as long as its period never closes."""
-        self.close(now_ns)
+        self._close_window(now_ns)
         self.window_ns, self.every_ns, self._next_ns = window_ns, every_ns, now_ns
 
     def add(self, fd: int, now_ns: int) -> None:
@@ -49,37 +67,84 @@ class StatisticsWindow:
         """When :meth:`tick` has something to do; None when never."""
         if not self.window_ns or not self._programs or self.why_not:
             return None
-        return self._opened_ns + self.window_ns if self._fd >= 0 else self._next_ns
+        return self._opened_ns + self.window_ns if self._is_open else self._next_ns
 
     def tick(self, now_ns: int) -> None:
         """Opens or closes the window when it is time."""
         deadline = self.deadline_ns()
         if deadline is None or now_ns < deadline:
             return
-        if self._fd < 0:
-            self._open(now_ns)
+        if not self._is_open:
+            self._next_ns = now_ns + self.every_ns
+            if self._switch_on():
+                self._roll(now_ns)
+                self._is_open, self._opened_ns = True, now_ns
+                self._rebase(now_ns)
         elif self.window_ns < self.every_ns:
-            self.close(now_ns)
+            self._close_window(now_ns)
 
-    def _open(self, now_ns: int) -> None:
-        self._next_ns = now_ns + self.every_ns
+    def close(self, now_ns: int) -> None:
+        """Ends everything."""
+        self.release(now_ns)
+        self._close_window(now_ns)
+
+    # ---- sampled programs ----
+
+    def hold(self, fds: Iterable[int], now_ns: int) -> None:
+        """Switches the statistics on before these programs are attached for a while."""
+        self._roll(now_ns)
+        for fd in fds:
+            self._programs[fd] = _RunTimes()
+            self._programs[fd].is_sampled = True
+        if self.window_ns and not self.why_not and self._switch_on():
+            self._is_held = True
+        self._rebase(now_ns)
+
+    def release(self, now_ns: int) -> None:
+        """Ends a hold, after the programs were detached."""
+        self._roll(now_ns)
+        self._is_held = False
+        self._switch_off()
+
+    def cover(self, fds: Iterable[int], period_ns: int) -> None:
+        """The runs of these programs since they were last attached are all that ran in a period of this length."""
+        for fd in fds:
+            program = self._programs[fd]
+            program.whole = (program.whole[0] + program.run_count, program.whole[1] + program.run_time_ns)
+            program.run_count = program.run_time_ns = 0
+            program.window_ns += period_ns
+
+    def free(self, fds: Iterable[int], now_ns: int) -> None:
+        """These programs are attached all the time from now on."""
+        self._roll(now_ns)
+        for fd in fds:
+            self._programs[fd] = _RunTimes()
+        self._rebase(now_ns)
+
+    # ---- both ----
+
+    def _switch_on(self) -> bool:
+        if self._fd >= 0:
+            return True
         try:
             self._fd = syscalls.enable_statistics()
         except OSError as error:
             if not _always_on():
                 self.why_not = "the kernel has no run-time statistics ({})".format(error.strerror)
-                return
+                return False
             # Somebody keeps them on: the window needs no descriptor of ours, only a number that it can close.
             self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._opened_ns = now_ns
-        self._rebase(now_ns)
+        return True
 
-    def close(self, now_ns: int) -> None:
-        """Ends the window, if there is one."""
-        if self._fd >= 0:
-            self._roll(now_ns)
+    def _switch_off(self) -> None:
+        if self._fd >= 0 and not (self._is_open or self._is_held):
             os.close(self._fd)
             self._fd = -1
+
+    def _close_window(self, now_ns: int) -> None:
+        self._roll(now_ns)
+        self._is_open = False
+        self._switch_off()
 
     def _rebase(self, now_ns: int) -> None:
         self._rolled_ns = now_ns
@@ -88,28 +153,44 @@ class StatisticsWindow:
             program.base_count, program.base_time = info.run_count or 0, info.run_time_ns or 0
 
     def _roll(self, now_ns: int) -> None:
-        """Adds what the programs did in the open window so far."""
+        """Adds what the programs did so far while they were measured."""
         if self._fd < 0:
             return
         for fd, program in self._programs.items():
+            if not (self._is_held if program.is_sampled else self._is_open):
+                continue
             count, time_ns = program.base_count, program.base_time
             info = syscalls.program_info(fd)
             program.base_count, program.base_time = info.run_count or 0, info.run_time_ns or 0
             program.run_count += program.base_count - count
             program.run_time_ns += program.base_time - time_ns
-            program.window_ns += now_ns - self._rolled_ns
+            if not program.is_sampled:
+                program.window_ns += now_ns - self._rolled_ns
         self._rolled_ns = now_ns
 
-    _rolled_ns = 0
-
     def take(self, fds: List[int], now_ns: int) -> Tuple[List[Tuple[int, int]], int]:
-        """(run count, run time) of each program since the last call, and how long the windows were."""
+        """(run count, run time) of each program since the last call, and how long the windows were.
+
+        Of a sampled program they are those of whole periods, which may have begun before the last call.
+        """
         self._roll(now_ns)
         measured = [self._programs[fd] for fd in fds]
-        window = min((program.window_ns for program in measured), default=0)
-        result = [(program.run_count, program.run_time_ns) for program in measured]
+        sampled = [program for program in measured if program.is_sampled]
+        window = min((program.window_ns for program in sampled or measured), default=0)
+        if sampled and not window:
+            return [(0, 0)] * len(fds), 0  # its period goes on
+        result = []
         for program in measured:
-            program.run_count = program.run_time_ns = program.window_ns = 0
+            if program.is_sampled:
+                result.append(program.whole)
+            elif sampled:
+                result.append(program.scaled_to(window))
+            else:
+                result.append((program.run_count, program.run_time_ns))
+            program.whole = (0, 0)
+            if not program.is_sampled:
+                program.run_count = program.run_time_ns = 0
+            program.window_ns = 0
         return result, window
 
 

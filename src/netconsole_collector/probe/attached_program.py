@@ -28,6 +28,8 @@ class AttachedProgram:
         self.follows: bool = entry.get("follows", False)
         self.modes: Optional[List[str]] = entry.get("modes")
         """The modes in which it runs; None: in all of them."""
+        self.goes_on: bool = entry.get("goes_on", False)
+        """Whether it stays attached while the probe rests."""
         self.why_not: Optional[str] = None
         """Why it does not run any more, although it should; None while there is no such reason."""
         self.leader: "Optional[AttachedProgram]" = None
@@ -37,6 +39,10 @@ class AttachedProgram:
         self._missed_behind = 0
         """Runs that earlier leaders missed while this program ran behind them."""
         self._leader_had_missed = 0
+
+    def is_of(self, mode: str) -> bool:
+        """Whether it runs in this mode."""
+        return not self.modes or mode in self.modes
 
     @property
     def leads(self) -> bool:
@@ -97,6 +103,12 @@ class AttachedProgram:
         self.leave_leader()
         if self.is_attached:
             self._close_link()
+
+    def release(self) -> List[int]:
+        """Gives up its attachment, if it has one. Whoever closes the descriptor detaches it: that may take long."""
+        self.leave_leader()
+        links, self._link = [self._link] if self.is_attached else [], -1
+        return links
 
     def close(self) -> None:
         """Gives it back to the kernel."""

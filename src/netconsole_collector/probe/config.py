@@ -14,11 +14,13 @@ EMPTY_BUDGET = bytes(8)
 
 (
     F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER,
-    F_ENDS, F_ONE_WAY, F_VLAN, F_ETHERTYPE, F_MAC,
-) = (1 << bit for bit in range(14))  # fmt: skip
+    F_ENDS, F_ONE_WAY, F_VLAN, F_ETHERTYPE, F_MAC, F_RESTS,
+) = (1 << bit for bit in range(15))  # fmt: skip
 
 FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac")
-COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in")
+SEEN_PCT = "seen_pct"
+"""The knob that says for which share of the time the probe is attached. Where a probe lacks it: always."""
+COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in", SEEN_PCT)
 _MAC = re.compile("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$")
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
 MAX_OWN = 4
@@ -56,6 +58,14 @@ def merged(defaults: Dict[str, Any], current: Dict[str, Any], changes: Dict[str,
     return result
 
 
+def seen_pct(knobs: Dict[str, Any]) -> int:
+    """For how many percent of the time the programs are attached. Raises KnobError."""
+    value = knobs.get(SEEN_PCT, 100)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100:
+        raise KnobError("knob {}: expected a whole number from 1 to 100".format(SEEN_PCT))
+    return value
+
+
 def own_names(knobs: Dict[str, Any]) -> List[str]:
     """The knobs of a probe alone, in the order of the manifest, in which they lie in the map.
 
@@ -64,14 +74,15 @@ def own_names(knobs: Dict[str, Any]) -> List[str]:
     return [name for name in knobs if name not in COMMON and not name.endswith("_devices")]
 
 
-def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0) -> bytes:
+def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0, rests: bool = False) -> bytes:
     """The bytes of struct nc_config.
 
     A budget of 0 events is no details: the exact counts go on. ``bound_pct``: what runs may take in mode details,
-    percent of one core; 0: no bound. Raises KnobError.
+    percent of one core; 0: no bound. ``rests``: they do nothing. Raises KnobError.
     """
     if mode not in MODES:
         raise KnobError("mode {!r}: expected {}".format(mode, " or ".join(MODES)))
+    seen_pct(knobs)
     flags = 0
     device = _device(knobs.get("device"))
     flags |= F_DEVICE if device else 0
@@ -95,6 +106,7 @@ def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0) -> bytes:
     flags |= F_DETAILS if mode == "details" and events_per_s else 0
     flags |= F_COUNTERS if mode == "counters" else 0
     rows_runs = _runs(_real(knobs, "rows_per_s"))
+    flags |= F_RESTS if rests else 0
     flags |= F_BREAKER if flags & F_DETAILS or rows_runs else 0
     burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / _BURST_SHARE)))
     own = [_own(name, knobs[name]) for name in own_names(knobs)]

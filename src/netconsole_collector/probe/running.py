@@ -16,6 +16,7 @@ from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramR
 from netconsole_collector.probe.maps import ProbeMaps
 from netconsole_collector.probe.records import RecordReader
 from netconsole_collector.probe.tables import TableReader
+from netconsole_collector.probe.unseen import Unseen
 
 RESUMED = "nc_resumed"
 """Map that holds the time when programs were attached again which a mode had left out (docs/reference/probes.md)."""
@@ -24,6 +25,7 @@ COUNTERS = "counters"
 FULL_EVERY = 10
 """Every tenth table of a probe is full (docs/reference/frames.md)."""
 _MAPS_KB_EVERY = 10
+_NS_PER_MS = 1000000
 
 Json = Dict[str, Any]
 
@@ -61,6 +63,9 @@ class RunningProbe:
         self._maps_kb: Optional[int] = None
         self._read_ns = began_ns
         self._read_mode = ""
+        self._is_resting = False
+        self._unseen = Unseen()
+        self._lost = 0
         try:
             self._open()
         except Exception:
@@ -99,13 +104,19 @@ class RunningProbe:
         raw = config.pack(mode, knobs, self.bound_pct)
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
-        self._attach_for(mode)
+        if self._is_resting and _may_rest(mode, knobs):
+            raw = self._at_rest(knobs)
+        else:
+            self._attach_for(mode)
         self._maps.write(device_sets.MAP, sets)
         self._maps.write("nc_config", raw)
         if knobs.get("events_per_s") != self.knobs.get("events_per_s"):
             self._maps.write("nc_arrival", config.EMPTY_BUDGET)
         self.mode, self.knobs = mode, knobs
-        self._detach_others(mode)
+        if self._is_resting and not self.is_sampled:
+            self._awake()
+        if not self._is_resting:
+            self._detach_others(mode)
 
     def bound(self, percent: float) -> None:
         """Changes what its details may take. Raises OSError."""
@@ -114,20 +125,80 @@ class RunningProbe:
 
     def _attach_for(self, mode: str) -> None:
         """Attaches the programs of this mode before the probe knows of the mode: so it sees everything from then on."""
-        wanted = [one for one in self.programs if one.modes and mode in one.modes and not (one.runs or one.why_not)]
+        wanted = self._waiting(mode)
         for program in wanted:
-            try:
-                program.attach()
-            except attach.CannotAttach as error:
-                program.why_not = str(error)
+            _attach(program)
         if wanted:
             self._maps.write(RESUMED, struct.pack("=Q", mono_ns()))
+
+    def _waiting(self, mode: str) -> List[AttachedProgram]:
+        """Programs that are to be attached in this mode."""
+        return [one for one in self.programs if one.is_of(mode) and not (one.runs or one.why_not)]
 
     def _detach_others(self, mode: str) -> None:
         """Detaches the programs of other modes: each hook costs time. The last one first, as in :meth:`detach`."""
         for program in reversed(self.programs):
-            if program.modes and mode not in program.modes:
+            if not program.is_of(mode):
                 program.detach()
+
+    # ---- a share of the time (sampler.py) ----
+
+    @property
+    def seen_pct(self) -> int:
+        """For how many percent of the time its programs are attached."""
+        return config.seen_pct(self.knobs)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether it rests now and then."""
+        return _may_rest(self.mode, self.knobs)
+
+    @property
+    def sampled_fds(self) -> List[int]:
+        """The programs that are detached while it rests."""
+        return [program.fd for program in self.programs if not self._goes_on(program)]
+
+    def rest(self) -> List[int]:
+        """Ends what its programs do, and gives up their attachments. Closing these descriptors detaches them.
+
+        A probe that has the mode counters goes on in it. Raises OSError.
+        """
+        self._maps.write("nc_config", self._at_rest(self.knobs))
+        self._is_resting = True
+        self._unseen.begin(mono_ns())
+        return [link for one in reversed(self.programs) if not self._goes_on(one) for link in one.release()]
+
+    def attach_next(self) -> bool:
+        """Attaches one of them again. It does nothing yet. False: they all are."""
+        waiting = self._waiting(self.mode) if self._is_resting else []
+        for program in waiting[:1]:
+            _attach(program)
+        return bool(waiting)
+
+    def wake(self) -> None:
+        """From here on, all of its programs see what happens. Raises OSError."""
+        if self._is_resting:
+            self._maps.write(RESUMED, struct.pack("=Q", mono_ns()))
+            raw = config.pack(self.mode, self.knobs, self.bound_pct)
+            self._maps.write("nc_config", raw)
+            self._detach_others(self.mode)
+            self._awake()
+
+    def _awake(self) -> None:
+        self._is_resting = False
+        self._unseen.end(mono_ns())
+
+    @property
+    def _counts_at_rest(self) -> bool:
+        return COUNTERS in self.spec["probe"].get("modes", [])
+
+    def _at_rest(self, knobs: Json) -> bytes:
+        """What its programs are told while it rests."""
+        return config.pack(COUNTERS, knobs, rests=not self._counts_at_rest)
+
+    def _goes_on(self, program: AttachedProgram) -> bool:
+        """Whether a program stays attached while the probe rests."""
+        return program.goes_on or (self._counts_at_rest and program.is_of(COUNTERS))
 
     # ---- readings ----
 
@@ -148,20 +219,22 @@ class RunningProbe:
             self._maps.write("nc_attended", config.attended(now_ns))
         modes = {self.mode, self._read_mode or self.mode}  # a mode that has ended is read once more
         self._read_mode = self.mode
-        bodies = [self._counters(interval_ns, modes)]
+        unseen_ns = self._unseen.take(now_ns)
+        seen = {"seen_ns": max(0, interval_ns - unseen_ns)} if unseen_ns else {}
+        bodies = self._counters(interval_ns, modes, seen)
         accounts = ledger.read(self._ledger_slots)
         has_rows = modes != {COUNTERS}
         for table in self._tables if has_rows else []:
             if not _is_of(self.spec["tables"][table.name], modes):
                 continue
             body = table.read(full)._asdict()
-            bodies.append(dict(body, kind="table", name=table.name, interval_ns=interval_ns))
+            bodies.append(dict(body, kind="table", name=table.name, interval_ns=interval_ns, **seen))
             if table.counter is not None:
                 counted = self._totals["counter " + table.counter]
                 table.conserve(counted, explained=accounts["map_full"] + accounts["unlisted"])
         for histogram in self._histograms if has_rows else []:
             for one in histogram.read(full):
-                one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit)
+                one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit, **seen)
                 bodies.append(one)
         for record in self._records:
             read = record.read(now_ns, int(self.knobs[record.keep]))
@@ -178,11 +251,20 @@ class RunningProbe:
         self._totals[name] = total
         return {"delta": delta, "total": total}
 
-    def _counters(self, interval_ns: int, modes: Set[str]) -> Json:
+    def _counters(self, interval_ns: int, modes: Set[str], seen: Json) -> List[Json]:
+        """One body; where the probe has rested a second one, of the counters that did not go on then."""
+        specs = {name: spec for name, spec in self.spec.get("counters", {}).items() if _is_of(spec, modes)}
+        partial = [name for name, spec in specs.items() if not (self._counts_at_rest and _is_of(spec, {COUNTERS}))]
+        if not seen:
+            return [self._counters_of(specs, interval_ns)]
+        exact = {name: spec for name, spec in specs.items() if name not in partial}
+        bodies = [self._counters_of(exact, interval_ns)] if exact else []
+        return bodies + [dict(self._counters_of({name: specs[name] for name in partial}, interval_ns), **seen)]
+
+    def _counters_of(self, specs: Json, interval_ns: int) -> Json:
         values = {
             name: self._count("counter " + name, self._maps["nc_counters"].sum_of(spec["slot"]))
-            for name, spec in self.spec.get("counters", {}).items()
-            if _is_of(spec, modes)
+            for name, spec in specs.items()
         }
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
@@ -196,6 +278,7 @@ class RunningProbe:
         losses["evicted"] = sum(table.reader.evicted for table in self._tables)
         losses["evicted"] += sum(histogram.evicted for histogram in self._histograms)
         losses["shed"] = self._events.shed
+        losses["unseen_ms"] = self._unseen.total_ns // _NS_PER_MS
         losses["unaccounted"] = sum(table.unaccounted for table in self._tables)
         events = ledger.EVENTS if self._events else ()
         return {
@@ -231,6 +314,11 @@ class RunningProbe:
                     program.why_not = check["says"]
         return bool(failed)
 
+    def lost_a_program(self) -> bool:
+        """Whether more programs than at the last call could not be attached again."""
+        before, self._lost = self._lost, sum(one.why_not is not None for one in self.programs)
+        return self._lost > before
+
     @property
     def missing(self) -> List[Json]:
         """Programs that should run and do not, with what was tried and why it failed."""
@@ -247,7 +335,10 @@ class RunningProbe:
     @property
     def attached(self) -> List[str]:
         """The attach points of the programs that run."""
-        return [one.point for one in self.programs if one.runs]
+        return [one.point for one in self.programs if one.runs or (self._is_resting and self._comes_back(one))]
+
+    def _comes_back(self, program: AttachedProgram) -> bool:
+        return program.is_of(self.mode) and not program.why_not
 
     # ---- end ----
 
@@ -264,6 +355,17 @@ class RunningProbe:
             program.close()
         self._maps.close()
         self.programs = []
+
+
+def _attach(program: AttachedProgram) -> None:
+    try:
+        program.attach()
+    except attach.CannotAttach as error:
+        program.why_not = str(error)
+
+
+def _may_rest(mode: str, knobs: Json) -> bool:
+    return config.seen_pct(knobs) < 100 and mode != COUNTERS
 
 
 def _is_of(spec: Json, modes: Set[str]) -> bool:

@@ -15,7 +15,18 @@ import pytest
 from netconsole.telemetry import frames
 from netconsole_collector.kernel import bpf_maps, syscalls
 from tests.support.live import bpf_objects
-from tests.support.live.collector_driver import MAPS, PROGRAM, PYTHON, SOURCE, START, Driver, call, load_command, of
+from tests.support.live.collector_driver import (
+    MAPS,
+    PROGRAM,
+    PYTHON,
+    SOURCE,
+    START,
+    Driver,
+    call,
+    calls_spec,
+    load_command,
+    of,
+)
 
 pytestmark = pytest.mark.starting
 
@@ -184,6 +195,19 @@ def test_kill_9_of_the_collector_with_several_workers(before: Before) -> None:
             driver.process.kill()
             driver.process.wait()
             before.assert_nothing_more(processes)
+
+
+def test_kill_9_of_the_collector_while_it_attaches_and_detaches_for_a_share_of_the_time(before: Before) -> None:
+    chance = random.Random(SEED)
+    spec = calls_spec()
+    spec["knobs"]["seen_pct"] = 100
+    for _ in range(ROUNDS):
+        with Driver() as driver:
+            driver.ask(**load_command(spec=spec, knobs={"pid": os.getpid(), "seen_pct": 30}))
+            time.sleep(chance.random())  # any moment of a period
+            driver.process.kill()
+            driver.process.wait()
+        before.assert_nothing_more({driver.process.pid})
 
 
 def test_kill_9_of_the_worker_at_random_moments(before: Before) -> None:

@@ -112,6 +112,38 @@ def test_a_latency_counts_from_the_first_raise_and_once(load: Load) -> None:
     assert probe.ledger() == {"join_missed": 2}
 
 
+@pytest.mark.proves("softirq_health", "knobs.seen_pct", "ledger.join_missed")
+def test_what_began_before_a_rest_is_not_joined_with_what_comes_after_it(load: Load) -> None:
+    probe = load(PROBE)
+    probe.run("raised", NET_RX)
+    probe.run("entered", NET_TX)
+    probe.rest()
+    for program in ("entered", "raised"):
+        probe.run(program, NET_TX)
+    wait(20)
+    probe.wake()
+    probe.run("left", NET_TX)  # it ran when the probe was attached again
+    probe.run("entered", NET_RX)  # it was raised before
+    probe.run("left", NET_RX)
+    after = [Softirq(probe, number, 1, 1) for number in (NET_RX, NET_TX)]
+    probe.rest()
+    probe.run("raised", NET_RX)
+    probe.wake()
+    probe.run("raised", NET_RX)  # not the one before the rest
+    began = time.monotonic_ns()
+    probe.run("entered", NET_RX)
+    probe.run("left", NET_RX)
+    took = time.monotonic_ns() - began
+    probe.read()
+    row = probe.row("cpus")
+    assert (row["rx_runs"], row["tx_runs"]) == (3, 1)
+    assert row["rx_longest_ns"] <= max(took, after[0].long[1], 19 * MS)
+    found = {one["softirq"]: one for one in probe.histograms("late")}
+    assert (found["NET_RX"]["count"], found["NET_TX"]["count"]) == (2, 1)
+    assert found["NET_RX"]["max"] < 20 * MS and found["NET_TX"]["max"] < 20 * MS
+    assert probe.ledger()["join_missed"] == 2 and probe.ledger()["unseen_ms"] >= 20
+
+
 @pytest.mark.proves(
     "softirq_health", "tables.cpus.{polls,packets,exhausted}", "tables.exhausted.{device,netns,cpu,count}"
 )

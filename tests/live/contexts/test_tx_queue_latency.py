@@ -291,3 +291,26 @@ def test_the_layout_of_a_wait_is_what_these_tests_take_it_for(load: Load) -> Non
     found = probe.running._maps["waiting"].get(struct.pack("=I", key * GOLDEN % (1 << 64) >> 52))
     assert found is not None
     assert (key, True) in [(one, lies(since, began)) for one, since in struct.iter_unpack("=QQ", found)]
+
+
+@pytest.mark.proves("tx_queue_latency", "knobs.seen_pct", "ledger.join_missed")
+def test_a_wait_that_began_before_a_rest_is_not_ended_after_it(load: Load) -> None:
+    probe = load(PROBE)
+    host = Queues(probe)
+    early, freed, unseen, late = (host.packet(Flow(), host.shaped) for _ in range(4))
+    host.queued(early)
+    host.queued(freed)
+    probe.rest()
+    host.queued(unseen)
+    wait(20)
+    probe.wake()
+    probe.run("sent", early, host.shaped)
+    probe.run("freed", freed)
+    probe.run("sent", unseen, host.shaped)
+    began = host.queued(late)
+    waited = host.sent(late, host.shaped, began)
+    probe.read()
+    assert probe.counters() == {"queued": 3, "sent": 1, "dropped": 0}
+    (waits,) = probe.histograms("wait")
+    assert waits["count"] == 1 and lies(waits["sum"], waited)
+    assert probe.ledger()["join_missed"] == 2 and not probe.rows("dropped")

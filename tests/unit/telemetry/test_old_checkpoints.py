@@ -28,5 +28,7 @@ def test_nothing_that_was_saved_is_lost(path: Path) -> None:
         saved = recording._unpacked(start + MARK.size, start + size, checkpoint.MAX_BYTES)
         found = msgspec.json.decode(checkpoint.encode(checkpoint.decode(saved)))
         for probe in found["probes"]:
-            assert probe["cost"].pop("measurable") is True  # newer than these recordings
+            # newer than these recordings
+            assert probe["cost"].pop("measurable") is True
+            assert not any(counter.pop() for counter in probe["counters"].values())
         assert found == msgspec.json.decode(saved)

@@ -229,7 +229,7 @@ def _probe(scene: Scene, state: ProbeState, manifest: Manifest) -> Iterator[Line
     yield []
     for counter, spec in manifest.counters.items():
         counted = state.counters.get(counter)
-        written = figure.UNKNOWN if counted is None else figure.count(counted.count.total, not state.counters_are_exact)
+        written = figure.UNKNOWN if counted is None else figure.count(counted.count.total, not state.is_exact(counter))
         yield [(f"{_INDENT}{counter:<18}", "dim"), (f"{written} {spec.unit}", ""), (f"  {spec.help}", "dim")]
     yield []
     if scene.comparison is not None:

@@ -127,6 +127,15 @@ class UnattachedProbe:
         """Mode and knobs of the running probe, as the collector changes them; the others get their defaults."""
         self.running.configure(mode, {**self.running.spec.get("knobs", {}), **knobs})
 
+    def rest(self, seen_pct: int = 50) -> None:
+        """As the sampler lets it rest: its programs do nothing until :meth:`wake`."""
+        self.running.configure(self.running.mode, {"seen_pct": seen_pct})
+        self.running.rest()
+
+    def wake(self) -> None:
+        """What began before may have ended meanwhile."""
+        self.running.wake()
+
     def run(self, program: str, *arguments: int) -> None:
         """Runs a program once, on the CPU where this thread is."""
         self.prepare(program, *arguments)()

@@ -254,13 +254,19 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
     if count is not None and counter is not None:
         unit = manifest.counters[counter].unit
         rate = figure.rate(count.per_s, unit, state.counters_lack_now)
-        parts.append(f"{rate}, {figure.count(count.total, not state.counters_are_exact)} in total")
+        parts.append(f"{rate}, {figure.count(count.total, not state.is_exact(counter))} in total")
     if holds_times and state.cost.unmeasured:
         timed = sum(one.delta.count for group in state.histograms.values() for one in group.rows.values())
         parts.append(f"≈ {figure.number(100 * timed / (timed + state.cost.unmeasured))} % timed")
+    parts += seen_share(state)
     if state.status not in ("attached", "off"):
         parts.append(state.status)
     return " · ".join(parts)
+
+
+def seen_share(state: ProbeState) -> list[str]:
+    """Says of a probe that is attached for a share of the time that its figures are of that share."""
+    return [] if state.seen_pct is None else [f"≈ seen {figure.percent(state.seen_pct)} of the time"]
 
 
 def _key_names(spec: HistogramSpec) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from netconsole.base import figure
+from netconsole.telemetry.ledger import UNSEEN
 from netconsole.telemetry.state import ProbeState
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.panes.cost.budget import core_share
@@ -168,7 +169,7 @@ def _probe_row(scene: Scene, state: ProbeState) -> TableRow:
     submitted = events["submitted"].total if "submitted" in events else None
     suppressed = events["suppressed"].total if "suppressed" in events else None
     lost = events["lost"].total if "lost" in events else None
-    uncounted = sum(state.at_least().values())
+    uncounted = sum(count for entry, count in state.at_least().items() if entry != UNSEEN)
     why = reason(state) or ", ".join(figure.safe(point, 64) for point in state.attach)
     return TableRow(
         Subject(state.name, "probe", "", ()),

@@ -12,7 +12,7 @@ from netconsole.telemetry.words import UNKNOWN, URGENCY, meaning, said, trouble
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.panes.common.flow_text import flow_text
-from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block, class_cell
+from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block, class_cell, seen_share
 from netconsole.tui.panes.ovs.datapaths import (
     DROPS,
     FLOWS,
@@ -218,13 +218,14 @@ def _ports_title(scene: Scene) -> str:
         parts.append(STANDS_STILL)
     upcalls = state.counters.get("upcalls") if state else None
     if state is not None and upcalls is not None:
-        now_at_least, at_least = state.counters_lack_now, not state.counters_are_exact
+        now_at_least, at_least = state.counters_lack_now, not state.is_exact("upcalls")
         count = upcalls.count
         parts.append(f"{figure.number(count.per_s, now_at_least)}/s, {figure.count(count.total, at_least)} in total")
         for name, words in (("failed", "lost"), ("unanswered", "unanswered")):
             counted = state.counters.get(name)
             if counted is not None and counted.count.total:
-                parts.append(f"{figure.count(counted.count.total, at_least)} {words}")
+                parts.append(f"{figure.count(counted.count.total, not state.is_exact(name))} {words}")
+        parts += seen_share(state)
     return " · ".join(parts)
 
 
@@ -234,7 +235,7 @@ def _drops_title(scene: Scene) -> str:
     if state is None or drops is None:
         return "Drops in the datapath"
     rate = figure.number(drops.count.per_s, state.counters_lack_now)
-    total = figure.count(drops.count.total, not state.counters_are_exact)
+    total = figure.count(drops.count.total, not state.is_exact("drops"))
     return f"Drops in the datapath · {rate}/s, {total} in total"
 
 
