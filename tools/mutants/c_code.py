@@ -17,6 +17,8 @@ _DECLARED = re.compile(
 )
 _FUNCTION = re.compile(r"^(?:static inline )?[a-z][\w *]*?\b(\w+)\([^;]*$")
 _DEFINED = re.compile(r"#define (\w+) \(?\d")
+_WORD = re.compile(r"NC_WORD\([^()]*\)")
+"""Text: the zeros at its end mean nothing."""
 _COMMENT = re.compile(r"/\*.*?\*/|//.*")
 _LEAVES = ("else", "break;", "}", "{")
 SMALL = 16
@@ -73,7 +75,10 @@ def _changed(code: str, is_statement: bool) -> Iterator[str]:
     for match in _OPERATOR.finditer(code):
         if not stripped.startswith("#"):
             yield code[: match.start()] + _TURNED[match[1]] + code[match.end() :]
+    words = [match.span() for match in _WORD.finditer(code)]
     for match in _NUMBER.finditer(code):
+        if any(begin <= match.start() < end for begin, end in words):
+            continue
         value = int(match[1])
         yield code[: match.start()] + str(value + 1 if value <= SMALL else 2 * value) + code[match.end() :]
 

@@ -35,6 +35,9 @@ from tests.support.live.collector_driver import PYTHON
 from tests.support.live.contexts import hooks
 from tests.support.live.contexts.memory import KernelMemory, prepared
 
+_MADE = catalogue.directories_in(Path(__file__).parent)
+"""Probes of the tests alone."""
+
 
 def _loaded(function: str, code: bytes, kind: str, target: AttachTarget | None, rdonly_cast: int) -> int:
     """A program on a function, too, as that of a raw tracepoint. Its code is that for fentry or fexit by now."""
@@ -63,7 +66,7 @@ def compiled(
     name: str, kept: Path, functions: hooks.Functions, modules: hooks.Modules
 ) -> tuple[dict[str, Any], Worker, Compiled]:
     """The probe's programs, compiled the plain way or kept from last time."""
-    manifest = catalogue.shipped(name)
+    manifest = catalogue.load(_MADE[name]) if name in _MADE else catalogue.shipped(name)
     spec: dict[str, Any] = copy.deepcopy(dict(manifest.raw))
     assert spec_problem(spec) is None
     job = {"spec": spec, "source": manifest.code(), "cpus": cpus.nr_cpu_ids(), "ring": True, "plain": True}
