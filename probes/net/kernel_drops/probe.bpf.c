@@ -194,7 +194,6 @@ static inline void count_stack(struct bpf_raw_tracepoint_args *ctx, struct drop_
     way->filling = 1;
     way->key.location = drop->location;
     way->key.reason = drop->reason;
-    __builtin_memset(way->key.stack, 0, sizeof(way->key.stack));
     nc_stack(ctx, way->key.stack, sizeof(way->key.stack));
     count = stacks.lookup_or_try_init(&way->key, &none);
     if (count)
