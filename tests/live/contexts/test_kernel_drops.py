@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,9 @@ Load = Callable[..., UnattachedProbe]
 WINDOW_SHIFT = 27
 """A window of the circuit breaker is 2^27 ns of the monotonic clock (docs/design/governor.md)."""
 GRANT = 64
+CHAIN = 8
+"""Devices of one place of the table that are looked at."""
+IFF_UP, IFF_LOOPBACK = 1, 8
 FILLING = (1).to_bytes(8, "little")
 """The first member of the memory in which a stack is made."""
 
@@ -41,7 +45,7 @@ class Drops(MadeUpHost):
         super().__init__(probe.memory)
         self.probe = probe
         self.net_ = self.net(NETNS)
-        self.eth0 = self.device("eth0", self.net_, 2)
+        self.eth0 = self.device("eth0", self.net_, 2, {"flags": IFF_UP})
 
     def drop(self, skb: int, why: str = "QDISC_DROP", sock: int = 0, location: int = 0x1000) -> None:
         self.probe.run("drop", skb, location, reason(why), sock)
@@ -87,13 +91,13 @@ def test_the_device_of_a_packet_at_a_socket_is_where_it_came_in(load: Load) -> N
     probe = load(PROBE)
     host = Drops(probe)
     net = host.net(OTHER_NETNS)
-    devices = [host.device(f"eth{number}", net, 5 + 256 * number) for number in range(4)]
+    devices = [host.device(f"eth{number}", net, 5 + 256 * number) for number in range(CHAIN + 1)]
     host.chain(net, devices)
     sock = probe.memory.make("tcp_sock", {"inet_conn.icsk_inet.sk.__sk_common.skc_net.net": net})
-    for number in (0, 1, 2, 2, 3):
+    for number in (0, 1, 2, 2, 3, CHAIN - 1):
         host.drop(host.packet(Flow(), 0, {"skb_iif": 5 + 256 * number}), "SOCKET_RCVBUFF", sock)
     host.drop(host.packet(Flow(), 0, {"skb_iif": 5 + 256, "sk": sock}), "SOCKET_RCVBUFF")
-    host.drop(host.packet(Flow(), 0, {"skb_iif": 5 + 256 * 4}), "SOCKET_RCVBUFF", sock)
+    host.drop(host.packet(Flow(), 0, {"skb_iif": 5 + 256 * CHAIN}), "SOCKET_RCVBUFF", sock)
     host.drop(host.packet(Flow(), 0), "SOCKET_RCVBUFF", sock)
     # A node of a tree where a device was: its queues do not point back.
     node = probe.memory.make("net_device", {"name": b"rb_node", "_tx": probe.memory.make("netdev_queue", {})})
@@ -105,6 +109,7 @@ def test_the_device_of_a_packet_at_a_socket_is_where_it_came_in(load: Load) -> N
         ("eth1", here): 2,
         ("eth2", here): 2,
         ("eth3", here): 1,
+        ("eth7", here): 1,
         ("", here): 2,
         ("eth0", str(NETNS)): 1,
     }
@@ -118,7 +123,7 @@ def test_a_firewall_s_hook_follows_from_what_was_done_to_the_packet(load: Load) 
     probe = load(PROBE)
     host = Drops(probe)
     memory = probe.memory
-    lo = host.device("lo", host.net_, 1, {"flags": 8})
+    lo = host.device("lo", host.net_, 1, {"flags": IFF_UP | IFF_LOOPBACK})
     to_me, through = (memory.make("rtable", {"rt_flags": flags}) for flags in (LOCAL, FORWARDED))
     to_me6, through6 = (memory.make("rt6_info", {"rt6i_flags": flags}) for flags in (LOCAL6, 0))
     of_bridge, of_tunnel = (memory.make("rtable", {"dst.flags": flags}) for flags in (BRIDGED, TUNNELLED))
@@ -151,10 +156,10 @@ def test_a_firewall_s_hook_follows_from_what_was_done_to_the_packet(load: Load) 
 def test_a_message_between_processes_is_no_packet(load: Load) -> None:
     probe = load(PROBE)
     host = Drops(probe)
-    for family in (1, 2):
+    for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_UNIX):
         sock = probe.memory.make("tcp_sock", {"inet_conn.icsk_inet.sk.__sk_common.skc_family": family})
         host.drop(probe.memory.make("sk_buff", {"sk": sock, "network_header": 0xFFFF, "mac_header": 0xFFFF}))
-    assert host.rows("protocol") == {"AF_UNIX": 1, "not IP": 1}
+    assert host.rows("protocol") == {"AF_UNIX": 2, "not IP": 1}
 
 
 @pytest.mark.proves("kernel_drops", "knobs.{device,address,port,protocol,netns}", "modes.counters", "ledger.unlisted")
