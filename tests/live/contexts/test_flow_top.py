@@ -52,7 +52,7 @@ class Top(MadeUpHost):
 def test_each_flow_has_its_packets_as_on_the_wire(load: Load) -> None:
     probe = load(PROBE)
     host = Top(probe)
-    eth1 = host.device("eth1", host.net(OTHER_NETNS), 3)
+    eth1 = host.device("a-long-name-eth", host.net(OTHER_NETNS), 3)
     v4, v6, tagged = Flow(), Flow("2001:db8::1", "2001:db8::2", 5, 6, TCP), Flow(source_port=9, vlan=77)
     out = host.packet(v4, host.eth0)
     for _ in range(3):
@@ -90,9 +90,15 @@ def test_each_flow_has_its_packets_as_on_the_wire(load: Load) -> None:
     assert host.rows(*labels) == {
         ("out", "eth0", here, *ends, *ports, "IPv4", 0, "UDP", 0): (3 + 3, 3 * (LINK + 48) + LINK + 28 + 2500),
         ("out", "eth0", here, *ends, 9, 2222, "IPv4", 77, "UDP", 0): (1, LINK + 48),
-        ("in", "eth1", there, *ends, *ports, "IPv4", 0, "UDP", 0): (3, LINK + 28 + 3000),
-        ("in", "eth1", there, "2001:db8::1", "2001:db8::2", 5, 6, "IPv6", 0, "TCP", 0): (2, 2 * (LINK + 148)),
-        ("in", "eth1", there, "198.18.0.1", "198.18.0.2", 4000, 53, "IPv4", 0, "UDP", 1): (1, LINK + len(outer)),
+        ("in", "a-long-name-eth", there, *ends, *ports, "IPv4", 0, "UDP", 0): (3, LINK + 28 + 3000),
+        ("in", "a-long-name-eth", there, "2001:db8::1", "2001:db8::2", 5, 6, "IPv6", 0, "TCP", 0): (
+            2,
+            2 * (LINK + 148),
+        ),
+        ("in", "a-long-name-eth", there, "198.18.0.1", "198.18.0.2", 4000, 53, "IPv4", 0, "UDP", 1): (
+            1,
+            LINK + len(outer),
+        ),
     }
     assert probe.counters() == {
         "received": 3 + 2 + 1,

@@ -161,9 +161,13 @@ def test_a_socket_that_is_closing_has_no_inode(load: Load) -> None:
     probe.run("reset_sent", released)
     probe.run("reset_sent", 0)  # nobody listens: there is no socket
     probe.read()
-    rows = {row["port"]: (row["inode"], row["protocol"]) for row in probe.rows("sockets")}
-    assert rows == {TIME_WAIT: (0, "TCP"), NEW_SYN: (0, "TCP"), 4321: (0, "TCP")}
+    rows = {row["port"]: (row["inode"], row["protocol"], row["buffer_bytes"]) for row in probe.rows("sockets")}
+    assert rows == {TIME_WAIT: (0, "TCP", 0), NEW_SYN: (0, "TCP", 0), 4321: (0, "TCP", 0)}
     assert probe.counters()["resets_sent"] == 3
+    probe.set("details")
+    probe.run("reset_sent", released)
+    probe.read()
+    assert [event["queued_bytes"] for event in probe.events()] == [0]
 
 
 @pytest.mark.proves("socket_drops", "tables.sockets.process")
@@ -203,6 +207,13 @@ FILTERS: list[tuple[dict[str, str | int], set[int]]] = [
     ({"netns": NETNS}, {0, 1, 2, 3, 4}),
     ({"netns": OTHER_NETNS}, set()),
     ({"netns": NETNS, "address": "2001:db8::/48", "protocol": "udp"}, {4}),
+    ({"address": "192.0.2.1,192.0.2.2"}, {0}),
+    ({"address": "from:192.0.2.2,to:192.0.2.1"}, {0}),
+    ({"address": "from:192.0.2.1,to:198.51.100.7"}, set()),
+    ({"address": "2001:db8::1,2001:db8:1::1"}, {4}),
+    ({"port": "from:5,to:1111"}, {1}),
+    ({"port": "to:5,from:6"}, {2}),
+    ({"port": "1111,6"}, set()),
 ]
 
 

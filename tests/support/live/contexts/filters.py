@@ -35,6 +35,18 @@ FILTERS: list[tuple[dict[str, str | int], set[int]]] = [
     ({"netns": NETNS}, {0, 1, 2, 3, 4, 5}),
     ({"netns": OTHER_NETNS}, set()),
     ({"netns": NETNS, "device": "eth0", "port": 9}, {5}),
+    ({"address": "192.0.2.2,192.0.2.1"}, {0}),
+    ({"address": "192.0.2.1,192.0.2.0/24"}, {0, 1}),
+    ({"address": "from:192.0.2.1"}, {0}),
+    ({"address": "to:192.0.2.1"}, {1}),
+    ({"address": "from:2001:db8::1,to:2001:db8::/48"}, {4}),
+    ({"address": "from:2001:db8::2,to:2001:db8::1"}, set()),
+    ({"port": "1111,2222"}, {0, 1}),
+    ({"port": "1111,9"}, set()),
+    ({"port": "to:1111"}, {1}),
+    ({"port": "from:7,to:9"}, {5}),
+    ({"address": "from:192.0.2.1", "port": "to:1111"}, set()),
+    ({"address": "to:192.0.2.1", "port": "from:2222"}, {1}),
 ]
 """Knobs, and the numbers of the flows that pass. All are of the device eth0 in NETNS."""
 
