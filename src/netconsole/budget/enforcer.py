@@ -27,6 +27,7 @@ from netconsole.session.protocol import Expandable, News
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.state import ProbeState, State
+from netconsole_collector.probe.config import SEEN_PCT
 
 MAX_ACTIONS = 1000
 """Actions that are kept. A governor that acts every 10 s fills them in about three hours."""
@@ -56,6 +57,9 @@ class Enforcer:
         self._started: set[str] = set()
         """Probes that the user started."""
         self._pending: set[str] = set()
+        self._awaited: dict[str, int] = {}
+        """Probes that are attached for another share of the time, whose figures are still those of before: how long
+        they had been measured then, in ns."""
         self._started_s: float | None = None
         self._pace = SamplingPace()
         self._run_times = RunTimes()
@@ -157,7 +161,7 @@ class Enforcer:
         with self._session.view() as state:
             at_s = _now_s(state)
             packets_per_s = spending.packets_per_s(state)
-            pcts = {name: self._run_times.cpu_pct(probe) for name, probe in state.probes.items() if probe.measuring}
+            pcts = {name: self._cpu_pct(probe) for name, probe in state.probes.items() if probe.measuring}
             readings = {
                 name: _reading(state, state.probes[name], pct, packets_per_s)
                 for name, pct in pcts.items()
@@ -193,6 +197,14 @@ class Enforcer:
                 self._carry_out(self._governor.observe(at_s, readings, overheads))
             has_details = any(status in _MEASURING and mode == "details" for status, mode, _ in found.values())
             self._pace_sampling(at_s, samples, packets_per_s, has_details)
+
+    def _cpu_pct(self, probe: ProbeState) -> float | None:
+        """What it costs; None until there is a figure since it was told to be attached for another share of the time."""
+        pct = self._run_times.cpu_pct(probe)
+        if self._awaited.get(probe.name, -1) == _measured_ns(probe):
+            return None
+        self._awaited.pop(probe.name, None)
+        return pct
 
     def _pace_sampling(
         self, at_s: float, samples: Mapping[str, CostSample], packets_per_s: float | None, has_details: bool
@@ -237,6 +249,8 @@ class Enforcer:
                 self._pace.changed(move.action.at_s)
                 setting = self._wanted[move.action.probe]
                 asked = (move.rung.mode, {**setting[1], **move.rung.knobs})
+                if SEEN_PCT in move.rung.knobs:
+                    self._await_figure(move.action.probe)
                 # A probe that runs as it was asked for needs no reason.
                 self._send(move.action.probe, asked, describe(move.action) if asked != setting else None)
             self._tell(move.action)
@@ -264,6 +278,12 @@ class Enforcer:
                 self._governor.remove(probe)
                 at_s = self._actions[-1].at_s if self._actions else 0.0
                 self._tell(BudgetAction(at_s, probe, "could not be changed", str(error)))
+
+    def _await_figure(self, name: str) -> None:
+        with self._session.view() as state:
+            probe = state.probes.get(name)
+            if probe is not None:
+                self._awaited[name] = _measured_ns(probe)
 
     def _expire(self, at_s: float) -> None:
         """The profile's time to live has ended: return to the profile that it inherits from."""
@@ -331,6 +351,11 @@ def _windows_ns(state: State) -> int | None:
     probes = [probe for probe in state.probes.values() if probe.measuring and probe.cost.measurable]
     windows = [program.window_ns for probe in probes for program in probe.cost.programs.values()]
     return sum(windows) if windows else None
+
+
+def _measured_ns(probe: ProbeState) -> int:
+    """For how long a probe's programs have been measured so far."""
+    return max((program.window_ns for program in probe.cost.programs.values()), default=0)
 
 
 def _reading(state: State, probe: ProbeState, share: float | None, packets_per_s: float | None) -> Reading:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from netconsole.profile.profile import ProfileMode
 from netconsole.telemetry.frames import Mode, Scalar
+from netconsole_collector.probe.config import SEEN_PCT
 
 _EVENTS_DOWN = 4
 _LEAST_EVENTS_PER_S = 5
@@ -14,6 +15,7 @@ _THRESHOLD_UP = 4
 _FIRST_THRESHOLD_US = 100
 _FLOWS_DOWN = 8
 MAX_FLOWS_ONE_IN = 65536
+_SEEN_PCT = (50, 25, 10, 4)
 _COUNTING_SHARE, _COUNTING_BY_FEWER_SHARE = 0.5, 0.1
 """The share of a probe's cost that is left when it only counts: on all of its hooks, or on fewer."""
 
@@ -59,9 +61,23 @@ def ladder(
             rungs.append(Rung(mode, f"details of 1 flow in {fewer_flows}", 0.95, share / 2, dict(tightened)))
     if mode == "details":
         rungs.append(Rung("summary", "summary instead of details", 0.85, 0.0))
-    if mode in ("details", "summary") and "counters" in modes:
-        share = _COUNTING_BY_FEWER_SHARE if counts_by_fewer else _COUNTING_SHARE
-        rungs.append(Rung("counters", "counters alone", share, 0.0))
+    counting = _COUNTING_BY_FEWER_SHARE if counts_by_fewer else _COUNTING_SHARE
+    has_counters = mode in ("details", "summary") and "counters" in modes
+    if mode in ("details", "summary"):
+        rungs += _of_the_time(knobs.get(SEEN_PCT), rungs[-1].kernel_share, counting if has_counters else 0.0)
+    if has_counters:
+        rungs.append(Rung("counters", "counters alone", counting, 0.0))
     if mode != "off":
         rungs.append(Rung("off", "detached", 0.0, 0.0))
     return tuple(rungs)
+
+
+def _of_the_time(seen_pct: Scalar, whole: float, rest: float) -> Iterator[Rung]:
+    """Steps in which the probe is attached for a share of the time. ``rest``: what it costs while it is not."""
+    if not isinstance(seen_pct, int):
+        return
+    for share in _SEEN_PCT:
+        if share < seen_pct:
+            seen = share / seen_pct
+            kernel_share = whole * seen + rest * (1 - seen)
+            yield Rung("summary", f"summary, {share} % of the time", kernel_share, 0.0, {SEEN_PCT: share})

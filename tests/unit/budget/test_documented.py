@@ -20,6 +20,7 @@ PAGE = "design/governor.md"
     Stated(ladder._EVENTS_DOWN, 4, PAGE, "a quarter of the events per second"),
     Stated(ladder._THRESHOLD_UP, 4, PAGE, "four times the threshold (from 0: 100 µs)"),
     Stated(ladder._FIRST_THRESHOLD_US, 100, PAGE, "four times the threshold (from 0: 100 µs)"),
+    Stated(ladder._SEEN_PCT, (50, 25, 10, 4), PAGE, "half, a quarter, a tenth or a twenty-fifth of the time"),
     Stated(ladder._FLOWS_DOWN, 8, PAGE, "the knob `flows_one_in` is multiplied by eight"),
     Stated(sampling.JUMP, 1.5, PAGE, "(above 1.5 times the last measured cost, and above 30 % of the limit)"),
     Stated(sampling.WORTH, 0.3, PAGE, "(above 1.5 times the last measured cost, and above 30 % of the limit)"),

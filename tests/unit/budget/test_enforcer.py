@@ -277,3 +277,21 @@ def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_h
     assert session.state.probes[NAME].mode == "summary" and session.state.probes[NAME].measuring
     session.second(100.0)
     assert enforcer.lowered == (NAME,), "it is governed like the others"
+
+
+def test_what_it_cost_before_says_nothing_once_it_is_attached_for_a_share_of_the_time() -> None:
+    knobs = {**DETAILS, "seen_pct": 100}
+    session = FakeSession()
+    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
+    session.status("attached", "summary", knobs)
+    enforcer.start()
+    session.second(0.1)
+    session.second(17.0)
+    assert session.state.probes[NAME].knobs["seen_pct"] == 10
+    assert enforcer.actions[-1].action == "summary, 10 % of the time"
+    for _ in range(5):
+        session.second(0.0, in_window=False)
+    assert len(session.done) == 1, "its first period goes on"
+    session.second(1.7)
+    session.second(2.5)
+    assert [action.action for action in enforcer.actions] == ["summary, 10 % of the time", "summary, 4 % of the time"]

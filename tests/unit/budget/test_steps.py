@@ -237,6 +237,61 @@ def test_every_step_of_a_ladder_has_its_knobs_and_its_share() -> None:
     assert [one.mode for one in ladder("counters", {}, ("counters",))] == ["counters", "off"]
 
 
+def test_a_probe_that_can_be_attached_for_a_share_of_the_time_goes_down_by_that_before_it_only_counts() -> None:
+    rungs = ladder("summary", {"seen_pct": 100}, ("summary",))
+    assert [(one.says, one.kernel_share, dict(one.knobs)) for one in rungs] == [
+        ("summary", 1.0, {}),
+        ("summary, 50 % of the time", 0.5, {"seen_pct": 50}),
+        ("summary, 25 % of the time", 0.25, {"seen_pct": 25}),
+        ("summary, 10 % of the time", 0.1, {"seen_pct": 10}),
+        ("summary, 4 % of the time", 0.04, {"seen_pct": 4}),
+        ("detached", 0.0, {}),
+    ]
+    counting = ladder("details", {"seen_pct": 100}, ("counters", "summary", "details"), counts_by_fewer=True)
+    assert [(one.mode, round(one.kernel_share, 3)) for one in counting] == [
+        ("details", 1.0),
+        ("summary", 0.85),
+        ("summary", 0.475),
+        ("summary", 0.287),
+        ("summary", 0.175),
+        ("summary", 0.13),
+        ("counters", 0.1),
+        ("off", 0.0),
+    ]
+    assert "seen_pct" not in counting[1].knobs, "all of the time first"
+    own = ladder("summary", {"seen_pct": 20}, ("summary",))
+    assert [(one.says, one.kernel_share) for one in own[1:3]] == [
+        ("summary, 10 % of the time", 0.5),
+        ("summary, 4 % of the time", 0.2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pct", "action"),
+    [(3.0, "summary, 50 % of the time"), (7.0, "summary, 25 % of the time"), (17.9, "summary, 10 % of the time"),
+     (44.9, "summary, 4 % of the time"), (46.0, "detached")],
+)  # fmt: skip
+def test_in_a_storm_it_is_attached_for_the_share_that_the_budget_pays(pct: float, action: str) -> None:
+    one = governor(drops=ladder("summary", {"seen_pct": 100}, ("summary",)))
+    assert said(one.observe(1.0, cost(pct))) == [("drops", action)]
+
+
+def test_after_a_storm_it_is_attached_all_the_time_again_as_soon_as_that_fits() -> None:
+    one = governor(drops=ladder("summary", {"seen_pct": 100}, ("summary",)))
+    one.observe(1.0, cost(17.0))
+    actions = [said(one.observe(float(second), cost(1.7))) for second in range(2, 30)]
+    assert not any(actions), "the storm goes on"
+    actions = [said(one.observe(float(second), cost(0.1))) for second in range(30, 45)]
+    assert [action for action in actions if action] == [[("drops", "back to summary")]]
+
+
+def test_it_comes_back_by_the_share_that_there_is_room_for() -> None:
+    one = governor(drops=ladder("summary", {"seen_pct": 100}, ("summary",)))
+    one.observe(1.0, cost(17.0))
+    actions = [said(one.observe(float(second), cost(0.4))) for second in range(30, 45)]
+    assert next(action for action in actions if action) == [("drops", "partly back: summary, 25 % of the time")]
+
+
 @pytest.mark.parametrize(
     ("events", "says"), [(5, []), (6, ["5 events/s instead of 6"]), (24, ["6 events/s instead of 24"])]
 )
