@@ -199,7 +199,7 @@ class Enforcer:
             self._pace_sampling(at_s, samples, packets_per_s, has_details)
 
     def _cpu_pct(self, probe: ProbeState) -> float | None:
-        """What it costs; None until there is a figure since it was told to be attached for another share of the time."""
+        """What it costs; None until there is a figure since it is to be attached for another share of the time."""
         pct = self._run_times.cpu_pct(probe)
         if self._awaited.get(probe.name, -1) == _measured_ns(probe):
             return None
