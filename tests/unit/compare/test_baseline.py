@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import jsonschema
@@ -89,6 +89,30 @@ def test_it_says_what_it_is_good_for(tmp_path: Path) -> None:
     assert "no spread: 1 of 3 runs" in single.notes
 
 
+@pytest.mark.parametrize(("days", "note"), [(30, "30 days old"), (31, "31 days old: old")])
+def test_a_baseline_is_old_after_a_month(tmp_path: Path, days: int, note: str) -> None:
+    saved = baseline.save("one", files(tmp_path, 1))
+    taken = datetime.fromisoformat(saved.snapshots[-1].created.replace("Z", "+00:00"))
+    assert note in baseline.summary(saved, HERE, None, taken + timedelta(days=days)).notes
+
+
+def test_other_files_beside_baselines_are_none(tmp_path: Path, data_home: Path) -> None:
+    baseline.save("one", files(tmp_path, 1))
+    for name in ("notes.txt", "a b.json", "one.json.tmp"):
+        (data_home / "netconsole/baselines" / name).write_text("{}")
+    assert baseline.names() == ["one"]
+
+
+def test_a_snapshot_of_another_schema_within_a_baseline_is_refused(tmp_path: Path, data_home: Path) -> None:
+    baseline.save("one", files(tmp_path, 1))
+    path = data_home / "netconsole/baselines/one.json"
+    document = json.loads(path.read_text())
+    document["snapshots"][0]["schema"] = "netconsole.snapshot/99"
+    path.write_text(json.dumps(document))
+    with pytest.raises(BadInput, match=r"one\.json: schema"):
+        baseline.load("one")
+
+
 def test_a_snapshot_that_measured_nothing_is_no_baseline(tmp_path: Path) -> None:
     document = made_up.document(1, samples=1)
     document["probes"] = {"a": {"status": "failed", "why": "no BTF"}}
@@ -128,8 +152,10 @@ def test_the_captures_of_a_ping_are_a_baseline_of_their_own(tmp_path: Path, data
     assert listed.notes == ["a ping, seen by receiver-host, receiver-vm, sender-host, sender-vm"]
     with pytest.raises(BadInput, match="holds a ping, no snapshot"):
         baseline.resolve("ping")
+    assert listed.hosts and listed.kernels == list(dict.fromkeys(one.kernel for one in saved.ping if one.kernel))
     both = baseline.save("both", [*files(tmp_path, 1), *captures])
     assert len(both.snapshots) == 1 and len(both.ping) == 4 and len(baseline.resolve("both")[0]) == 1
+    assert baseline.summary(both, HERE, None, NOW).notes[-1] == listed.notes[0]
     with pytest.raises(BadInput, match="already from"):
         baseline.save("twice", [captures[0], _copy(captures[0], tmp_path)])
 
