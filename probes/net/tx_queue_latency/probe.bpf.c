@@ -3,6 +3,9 @@
  * A wait begins at net_dev_queue and ends at net_dev_start_xmit, or at kfree_skb for a packet that was dropped in the queue. net_dev_xmit
  * tells what the driver returned. Only packets of devices that really queue are timed: loopback, veth, bridges and taps without a qdisc
  * cost a few loads.
+ *
+ * A root with classes gives a packet to the enqueue function of the leaf below its class (htb_enqueue), between net_dev_queue and its
+ * end. No tracepoint tells the leaf: in mode details the functions of leaves do.
  */
 
 #include "../../common/netconsole.h"
@@ -22,6 +25,7 @@ enum { QUEUED, SENT, DROPPED, REFUSED };        /* counters */
 struct wait {
     u64 key;            /* 0: free */
     u64 since_ns;
+    u64 class;          /* of the root that has classes; 0: none is known */
 };
 struct wait_set {
     struct wait way[WAYS];
@@ -60,12 +64,13 @@ static inline void wait_begin(u64 key, u64 now)
     if (set->way[chosen & (WAYS - 1)].key)
         nc_ledger_add(NC_JOIN_MISSED);
     set->way[chosen & (WAYS - 1)].since_ns = now;
+    set->way[chosen & (WAYS - 1)].class = 0;
     set->way[chosen & (WAYS - 1)].key = key;
 }
 
-/* When the wait began; 0 when the packet was not waiting. If it began before the programs were attached again, another packet may have had
- * this address since. */
-static inline u64 wait_end(u64 key)
+/* When the wait began, and its class; 0 when the packet was not waiting. If it began before the programs were attached again, another
+ * packet may have had this address since. */
+static inline u64 wait_end(u64 key, u32 *class)
 {
     struct wait_set *set = wait_set_of(key);
 
@@ -75,6 +80,7 @@ static inline u64 wait_end(u64 key)
     for (int i = 0; i < WAYS; i++) {
         if (set->way[i].key == key) {
             u64 since_ns = set->way[i].since_ns;
+            *class = set->way[i].class;
             set->way[i].key = 0;        /* last: from here on the entry may be taken */
             if (since_ns >= nc_resumed_ns())
                 return since_ns;
@@ -86,6 +92,7 @@ static inline u64 wait_end(u64 key)
 }
 
 /* ---- tables ---- */
+#define tc_class place.pad  /* in the four bytes that a place leaves free */
 struct queue_key {
     struct nc_place place;
     u32 queue;
@@ -150,17 +157,46 @@ int queued(struct bpf_raw_tracepoint_args *ctx)
     struct nc_config *config = nc_config_get();
     struct sk_buff *skb = NC_ARG(0);
     struct net_device *dev = NC_GET(skb, dev);
+    u32 class;
 
     if (!config || !device_queues(dev))
         return 0;
     if (!wanted(config, skb, dev)) {
         /* Its address may be that of a wanted packet that never left: it must not end that one's wait. */
-        if (wait_end(wait_key(config, skb, dev)))
+        if (wait_end(wait_key(config, skb, dev), &class))
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
     nc_count(QUEUED);
     wait_begin(wait_key(config, skb, dev), bpf_ktime_get_ns());
+    return 0;
+}
+
+/* A leaf is given a packet. Of leaves in each other the innermost comes last. To the verifier an argument of a function is a number
+ * (kernel_memory.h), and so must be what it is compared with. */
+#define CLASS_OF_ROOT 0xffffffff        /* TC_H_ROOT: it is the leaf of no class */
+int leaf(void *ctx)
+{
+    struct sk_buff *skb = NC_PARAMETER(0);
+    struct Qdisc *qdisc = NC_PARAMETER(1);
+    struct nc_config *config = nc_config_get();
+    u32 class = NC_READ(qdisc, parent);
+    struct wait_set *set;
+    u64 key, base = 0;
+
+    if (!config || !class || class == CLASS_OF_ROOT)
+        return 0;
+#if NC_DIRECT
+    base = (u64)nc_number((u64)config);
+#endif
+    key = (u64)skb - base + ((u64)NC_READ(skb, dev) - base) * GOLDEN;
+    set = wait_set_of(key);
+    if (!set)
+        return 0;
+#pragma unroll
+    for (int i = 0; i < WAYS; i++)
+        if (set->way[i].key == key)
+            set->way[i].class = class;
     return 0;
 }
 
@@ -207,6 +243,7 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
     struct queue_key key = {};
     struct nc_bucket none = {};
     u64 since, now, waited;
+    u32 class = 0;
     int zero = 0;
 
     if (!config)
@@ -218,13 +255,14 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
         handover->dev = ctx->args[1];
         handover->queue = key.queue;
     }
-    since = wait_end(wait_key(config, skb, dev));
+    since = wait_end(wait_key(config, skb, dev), &class);
     if (!since)
         return 0;
     now = bpf_ktime_get_ns();
     waited = now > since ? now - since : 0;     /* between CPUs this clock may go back a little (ktime_get_mono_fast_ns) */
     nc_count(SENT);
     nc_place_of(&key.place, dev);
+    key.tc_class = class;
     if (nc_may_list(config)) {
         key.slot = nc_slot(waited);
         nc_bucket_add(wait.lookup_or_try_init(&key, &none), waited);
@@ -235,12 +273,13 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-static inline void count_dropped(struct sk_buff *skb, struct net_device *dev)
+static inline void count_dropped(struct sk_buff *skb, struct net_device *dev, u32 class)
 {
     struct dropped_key key = { .queue = NC_GET(skb, queue_mapping) };
     u64 *count, none = 0;
 
     nc_place_of(&key.place, dev);
+    key.tc_class = class;
     count = dropped.lookup_or_try_init(&key, &none);
     if (count)
         nc_add(count, 1);
@@ -253,12 +292,13 @@ int freed(struct bpf_raw_tracepoint_args *ctx)
     struct nc_config *config = nc_config_get();
     struct sk_buff *skb = NC_ARG(0);
     struct net_device *dev = NC_GET(skb, dev);
+    u32 class = 0;
 
-    if (!config || !wait_end(wait_key(config, skb, dev)))
+    if (!config || !wait_end(wait_key(config, skb, dev), &class))
         return 0;
     nc_count(DROPPED);
     if (nc_may_list(config))
-        count_dropped(skb, dev);
+        count_dropped(skb, dev, class);
     nc_listed(config);
     return 0;
 }

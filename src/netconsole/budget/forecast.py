@@ -121,13 +121,14 @@ def times_of(
 def forecast(manifest: Manifest, mode: Mode, measured: HookRates, known: Times | None) -> Forecast:
     """The cost of a probe at these call rates. Without known times, the time of a counting program is used."""
     by_cpu: dict[int, float] = {}
-    runs_per_s, missing, found = 0.0, [], 0
+    runs_per_s, found = 0.0, 0
+    missing: list[str] = []
     for program in manifest.programs:
         if mode not in program.modes:
             continue
         attach = next((one.point for one in program.attach if one.point in measured.hooks), None)
         if attach is None:
-            missing.append(program.attach[0].point)
+            missing += [] if program.extra else [program.attach[0].point]
             continue
         hook = measured.hooks[attach]
         found += 1
@@ -199,7 +200,7 @@ def too_costly(
 
 
 def _on_functions(manifest: Manifest) -> bool:
-    points = [program.attach[0].point for program in manifest.programs]
+    points = [program.attach[0].point for program in manifest.programs if "summary" in program.modes]
     functions = [point for point in points if not point.startswith(("raw_tracepoint", "tracepoint"))]
     return is_costly(manifest, "summary") and bool(functions)
 

@@ -42,7 +42,7 @@ TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
     "process", "socket", "mac", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
-    "tracked", "tcp_tracked",
+    "tracked", "tcp_tracked", "tc_class",
 )  # fmt: skip
 POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
@@ -144,7 +144,7 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
 
 
 def _program(item: Checker) -> ProgramSpec:
-    item.only(("name", "required", "module", "measures", "modes", "leads", "follows", "attach"))
+    item.only(("name", "required", "extra", "module", "measures", "modes", "leads", "follows", "attach"))
     if item.has("module"):
         item.text("module")
     attach = []
@@ -161,7 +161,7 @@ def _program(item: Checker) -> ProgramSpec:
     if not attach:
         item.wrong("attach", "expected at least one alternative { point = …, function = … }")
     required, measures = item.boolean("required"), item.text("measures")
-    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _modes(item))
+    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _modes(item), item.boolean("extra"))
 
 
 def _counter(name: str, item: Checker) -> CounterSpec:

@@ -93,6 +93,7 @@ class Labeller:
             "xmit": xmit,
             "hook": lambda value: HOOKS[value] if value < len(HOOKS) else "hook {}".format(value),
             "errno": error_name,
+            "tc_class": tc_class,
             "tracked": lambda value: TRACKED.get(value, "outcome {}".format(value)),
             "tcp_tracked": lambda value: TCP_TRACKED[value] if value < len(TCP_TRACKED) else "state {}".format(value),
         }
@@ -145,6 +146,11 @@ def error_name(value: int) -> str:
     """ENOBUFS for 105 or -105. A number that has no name stays a number."""
     number = abs(_signed(value))
     return errno.errorcode.get(number, str(number)) if number else "none"
+
+
+def tc_class(value: int) -> str:
+    """1:10, as tc writes it; nothing for 0: none is known."""
+    return "{:x}:{:x}".format(value >> 16, value & 0xFFFF) if value else ""
 
 
 def xmit(value: int) -> str:

@@ -29,6 +29,7 @@ CHOSEN = {
         "test_what_the_queue_sheds_is_told_from_what_it_sends",
         "test_what_a_purged_queue_held_is_dropped",
         "test_events_are_those_over_the_threshold",
+        "test_the_wait_in_a_class_agrees_with_its_own_rate",
     ),
     "softirq_health": (
         "test_runs_lie_between_two_readings_of_the_kernels_own_count",

@@ -12,7 +12,7 @@ import pytest
 from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
 from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, FRAMES, NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import place_of
-from tests.support.live.contexts.moments import lies, wait
+from tests.support.live.contexts.moments import Span, lies, wait
 from tests.support.live.contexts.packets import TCP, Flow, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
 
@@ -86,6 +86,42 @@ def test_each_packet_waits_as_long_as_it_waited(load: Load) -> None:
     rows = {(one["device"], one["netns"], one["queue"]): one["count"] for one in probe.rows("dropped")}
     assert rows == {("eth0", str(NETNS), 0): 1, ("eth1", str(OTHER_NETNS), 5): 1}
     assert probe.ledger() == {}
+
+
+LEAVES = {f"leaf_{kind}": "leaf" for kind in ("pfifo", "bfifo", "fq_codel")}
+
+
+@pytest.mark.proves("tx_queue_latency", "histograms.wait.tc_class", "tables.dropped.tc_class", "events.wait.tc_class")
+def test_in_details_a_wait_is_that_of_the_class_whose_leaf_had_the_packet(load: Load) -> None:
+    probe = load(PROBE, LEAVES)
+    host = Queues(probe)
+    probe.set("details", events_per_s=1e6)
+    classes = {"1:10": 0x10010, "1:2f": 0x1002F, "": 0xFFFFFFFF}
+    leaves = {name: host.memory.make("Qdisc", {"parent": number}) for name, number in classes.items()}
+    none = host.memory.make("Qdisc", {"parent": 0})
+    skb = host.packet(Flow(), host.shaped)
+    waits: dict[str, list[Span]] = {}
+    for program, name in zip((*LEAVES, "leaf_pfifo"), ("1:10", "1:2f", "", "1:10"), strict=True):
+        began = host.queued(skb)
+        probe.run(program, skb, leaves[name])
+        wait(2)
+        waits.setdefault(name, []).append(host.sent(skb, host.shaped, began))
+    for name in ("1:10", ""):
+        host.queued(skb)
+        probe.run("leaf_pfifo", skb, leaves["1:2f"])  # and in that leaf there is another one
+        probe.run("leaf_fq_codel", skb, leaves[name] if name else none)
+        probe.run("freed", skb)
+    probe.run("leaf_pfifo", skb, leaves["1:10"])  # it does not wait
+    host.queued(skb)
+    waits.setdefault("", []).append(host.sent(skb, host.shaped, (time.monotonic_ns(),) * 2))
+    probe.read()
+    found = {one["tc_class"]: (one["count"], one["sum"]) for one in probe.histograms("wait")}
+    assert {name: count for name, (count, _) in found.items()} == {name: len(spans) for name, spans in waits.items()}
+    for name in ("1:10", "1:2f"):
+        assert lies(found[name][1], *waits[name])
+    assert {one["tc_class"]: one["count"] for one in probe.rows("dropped")} == {"1:10": 1, "1:2f": 1}
+    assert [one["tc_class"] for one in probe.events()] == ["1:10", "1:2f", "", "1:10", ""]
+    assert probe.ledger().get("join_missed") is None
 
 
 @pytest.mark.proves("tx_queue_latency", "ledger.join_missed")
@@ -290,7 +326,7 @@ def test_the_layout_of_a_wait_is_what_these_tests_take_it_for(load: Load) -> Non
     key = (skb + host.shaped * GOLDEN) % (1 << 64)
     found = probe.running._maps["waiting"].get(struct.pack("=I", key * GOLDEN % (1 << 64) >> 52))
     assert found is not None
-    assert (key, True) in [(one, lies(since, began)) for one, since in struct.iter_unpack("=QQ", found)]
+    assert (key, True) in [(one, lies(since, began)) for one, since, _ in struct.iter_unpack("=QQQ", found)]
 
 
 @pytest.mark.proves("tx_queue_latency", "knobs.seen_pct", "ledger.join_missed")

@@ -42,6 +42,7 @@ linger()
 from_address, to, count, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sender.setsockopt(socket.SOL_SOCKET, 32, 64 << 20)  # SO_SNDBUFFORCE: all of them wait in the queue
+sender.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, int(sys.argv[5]))
 calls = []
 for number in range(count):
     before = time.time_ns()
@@ -93,8 +94,8 @@ def counters(queues: Measurement) -> dict[str, int]:
     return {name: queues.counter(PROBE, name) for name in COUNTERS}
 
 
-def samples(queues: Measurement, wire: Wire) -> frames.Buckets:
-    found = queues.histograms(PROBE, "wait", netns=wire.a.name, device=wire.DEVICES[0])
+def samples(queues: Measurement, wire: Wire, **labels: frames.Label) -> frames.Buckets:
+    found = queues.histograms(PROBE, "wait", netns=wire.a.name, device=wire.DEVICES[0], **labels)
     return histogram.add(one.total for one in found)
 
 
@@ -104,30 +105,29 @@ def test_a_device_without_a_queue_has_no_wait(queues: Measurement, wire: Wire) -
     assert samples(queues, wire) == histogram.EMPTY
 
 
-def test_the_wait_agrees_with_rate_backlog_and_receiver(queues: Measurement, wire: Wire) -> None:
-    wire.shape(rate=f"{BITS_PER_S}bit", burst=str(BURST_BYTES), limit="10mb")
-    earlier = samples(queues, wire)
+def sent(wire: Wire, bits_per_s: int, saved_bytes: int, priority: int = 0) -> tuple[list[int], list[int]]:
+    """Packets through a shaper with this rate, which may let go so many bytes at once: their least and longest waits.
+
+    ``priority``: of the socket; the number of a class sends it there (htb_classify).
+    """
     receiver = wire.b.start(STAMPING, PACKETS)
     assert receiver.stdout and receiver.stdout.readline() == "ready\n"
-    queues.begin()
-    calls = json.loads(wire.a.python(TIMED, wire.ADDRESSES[0], wire.ADDRESSES[1], PACKETS, PAYLOAD_BYTES))
+    calls = json.loads(wire.a.python(TIMED, *wire.ADDRESSES, PACKETS, PAYLOAD_BYTES, priority))
     arrivals = json.loads(receiver.communicate(timeout=LIMIT_S)[0])
-    counts = counters(queues)
-    assert counts == {"queued": PACKETS, "sent": PACKETS, "dropped": 0}
-    waits = samples(queues, wire)
-    assert earlier.count == 0 and sum(n for _, n in waits.buckets) == waits.count == PACKETS
-
-    # Queued after the call began, handed over before the receiver's stamp: a wait is never longer than this.
-    longest = [arrival - before for arrival, (before, _) in zip(arrivals, calls, strict=True)]
-    assert waits.sum <= sum(longest)
-    assert waits.max is not None and waits.max <= max(longest)
-    # And the shaper cannot have let it go before the bytes ahead of it were paid for.
-    began = calls[0][0]
+    # The shaper cannot have let it go before the bytes ahead of it were paid for.
     paid = [
-        (FRAME_BYTES * (number + 1) - BURST_BYTES) * 8 * 10**9 // BITS_PER_S - (after - began)
+        (FRAME_BYTES * (number + 1) - saved_bytes) * 8 * 10**9 // bits_per_s - (after - calls[0][0])
         for number, (_, after) in enumerate(calls)
     ]
-    assert waits.max >= max(paid)
+    # Queued after the call began, handed over before the receiver's stamp: a wait is never longer than this.
+    return paid, [arrival - before for arrival, (before, _) in zip(arrivals, calls, strict=True)]
+
+
+def assert_waits(waits: frames.Buckets, paid: list[int], longest: list[int]) -> None:
+    """Between these bounds: their sum, the longest one, and percentiles within the error of the histogram."""
+    assert sum(n for _, n in waits.buckets) == waits.count == PACKETS
+    assert waits.sum <= sum(longest)
+    assert waits.max is not None and max(paid) <= waits.max <= max(longest)
     assert waits.sum >= sum(max(0, wait) for wait in paid)
     for percent in (50, 90, 99):
         place = round(PACKETS * percent / 100) - 1
@@ -136,6 +136,42 @@ def test_the_wait_agrees_with_rate_backlog_and_receiver(queues: Measurement, wir
         assert measured is not None
         print(f"p{percent} {measured / 1e6:.1f} ms, between {least / 1e6:.1f} and {most / 1e6:.1f}")
         assert least * (1 - SLOT_ERROR) <= measured <= most * (1 + SLOT_ERROR)
+
+
+def test_the_wait_agrees_with_rate_backlog_and_receiver(queues: Measurement, wire: Wire) -> None:
+    wire.shape(rate=f"{BITS_PER_S}bit", burst=str(BURST_BYTES), limit="10mb")
+    earlier = samples(queues, wire)
+    queues.begin()
+    bounds = sent(wire, BITS_PER_S, BURST_BYTES)
+    assert counters(queues) == {"queued": PACKETS, "sent": PACKETS, "dropped": 0}
+    assert earlier.count == 0
+    assert_waits(samples(queues, wire), *bounds)
+
+
+def test_the_wait_in_a_class_agrees_with_its_own_rate(queues: Measurement, wire: Wire) -> None:
+    """Where functions can be watched; the leaves of classes are a pfifo each."""
+    queues.set(PROBE, "details", netns=wire.a.inode, protocol="udp")
+    if not any("pfifo_enqueue" in point for point in queues.statuses[PROBE].attach):
+        queues.set(PROBE)
+        pytest.skip("cannot run here: this kernel lets no function be watched")
+    here, rates = wire.DEVICES[0], {"1:10": BITS_PER_S, "1:20": BITS_PER_S // 4}
+    wire.a.tc("qdisc", "replace", "dev", here, "root", "handle", "1:", "htb")
+    for name, rate in rates.items():
+        shaped = ("htb", "rate", f"{rate}bit", "burst", str(BURST_BYTES), "cburst", str(BURST_BYTES))
+        wire.a.tc("class", "add", "dev", here, "parent", "1:", "classid", name, *shaped)
+    try:
+        queues.begin()
+        # An htb lets go a packet as long as it owes nothing: one more than a token bucket does.
+        bounds = {
+            name: sent(wire, rate, BURST_BYTES + FRAME_BYTES, 0x10000 + int(name[2:], 16))
+            for name, rate in rates.items()
+        }
+        queues.settle()
+        for name in rates:
+            assert_waits(samples(queues, wire, tc_class=name), *bounds[name])
+        assert queues.counter(PROBE, "sent") == queues.samples(PROBE, "wait", netns=wire.a.name) == 2 * PACKETS
+    finally:
+        queues.set(PROBE)
 
 
 def test_what_the_queue_sheds_is_told_from_what_it_sends(queues: Measurement, wire: Wire) -> None:
