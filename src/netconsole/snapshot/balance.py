@@ -60,7 +60,8 @@ QDISC_REASONS: Final = (
 PLACE: Final = ("device", "netns")
 FORWARDED: Final = ("__dev_forward_skb2", "__dev_forward_skb", "____dev_forward_skb")
 """Where one end of a pair refuses what the other one sends: it is down, or its MTU is too small. It counts that as
-received and dropped, and the sender counts it, too (net/core/dev.c, drivers/net/veth.c)."""
+received and dropped, and the sender counts it, too (net/core/dev.c, drivers/net/veth.c). The row is of the sender, and
+link_rates knows the other end of a veth."""
 STAGES: Final = (
     Stage("qdisc", "link_rates", "links", "qdisc_drops", PLACE, QDISC_REASONS, left="tx_packets"),
     # dev_core_stats_rx_dropped_inc of net/core/dev.c
@@ -161,21 +162,20 @@ def _stage(stage: Stage, rows: RowsOf) -> Iterable[BalanceData]:
 
 
 def _explain_refused(found: list[BalanceData], rows: RowsOf) -> None:
-    """What an end of a pair refused was seen at the one that sent it. It explains as much of one that received."""
+    """What an end of a pair refused was seen at the one that sent it, and explains as much of what it received."""
+    peers = {
+        (row.get("device"), row.get("netns")): (row["peer"], row.get("peer_netns"))
+        for row in rows("link_rates", "links")
+        if row.get("peer")
+    }
     refused = _sums(
-        ((row.get("device"), row.get("netns")), row.get("count"))
+        (peers[sender], row.get("count"))
         for row in rows(SEEN_BY, "drops")
-        if row.get("location") in FORWARDED
+        if row.get("location") in FORWARDED and (sender := (row.get("device"), row.get("netns"))) in peers
     )
-    for sender, count in sorted(refused.items(), key=lambda item: -item[1]):
-        open_ = [
-            (abs(row.unexplained - count), number)
-            for number, row in enumerate(found)
-            if row.stage == "device-receive" and row.unexplained and (row.device, row.netns) != sender
-        ]
-        if open_:
-            number = min(open_)[1]
-            row = found[number]
+    for number, row in enumerate(found):
+        count = refused.get((row.device, row.netns), 0)
+        if row.stage == "device-receive" and count:
             rest = max(0, row.unexplained - count)
             coverage = round(100.0 * (row.dropped - rest) / row.dropped, 3)
             found[number] = msgspec.structs.replace(row, unexplained=rest, coverage_pct=coverage)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from netconsole.host.target import NetlinkSocket
 from netconsole.sources.netlink import attributes
@@ -35,6 +38,10 @@ _UINT = struct.Struct("=I")
 _EXT_MASK = _NUMBER.pack(_NUMBER.size, IFLA_EXT_MASK, _SKIP_STATS)
 LINKS = (RTM_GETLINK, _IFINFO.pack(0, 0, 0, 0, 0) + _EXT_MASK)
 """The request for all links."""
+
+
+VethPeers: TypeAlias = Mapping[tuple[str, int], tuple[str, str]]
+"""By namespace and index of a veth: name and namespace of its other end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,8 @@ class LinkTable:
 
     def __init__(self) -> None:
         self.links: dict[int, Link] = {}
+        self.changes = 0
+        """How often something was told of a link."""
 
     def fill(self, netlink: NetlinkSocket) -> None:
         """Read all of them. Raises OSError.
@@ -86,10 +95,37 @@ class LinkTable:
         link = parse(body)
         if link is None:
             return
+        self.changes += 1
         if kind == RTM_NEWLINK:
             self.links[link.index] = link
         else:
             self.links.pop(link.index, None)
+
+
+def veth_peers(namespaces: Iterable[tuple[str, Mapping[int, Link]]]) -> VethPeers:
+    """The other end of each veth, of all that are in one of these namespaces.
+
+    Each end names the other's index, which its own namespace counts. Where more than two name each other so, none of
+    them is told.
+    """
+    ends: dict[tuple[int, int], list[tuple[str, Link]]] = defaultdict(list)
+    for netns, links in namespaces:
+        for link in links.values():
+            if link.kind == VETH and link.lower:
+                ends[link.index, link.lower].append((netns, link))
+    found: dict[tuple[str, int], tuple[str, str]] = {}
+    for (index, lower), here in ends.items():
+        there = ends.get((lower, index), [])
+        for netns, link in here:
+            others = [one for one in there if _may_be_a_pair((netns, link), one)]
+            if len(others) == 1 and sum(_may_be_a_pair(others[0], one) for one in here) == 1:
+                found[netns, index] = others[0][1].name, others[0][0]
+    return found
+
+
+def _may_be_a_pair(one: tuple[str, Link], other: tuple[str, Link]) -> bool:
+    is_within = one[0] == other[0]
+    return all((link.lower_nsid is None) == is_within for _, link in (one, other))
 
 
 def parse(body: memoryview) -> Link | None:

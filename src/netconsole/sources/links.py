@@ -12,6 +12,7 @@ from typing import ClassVar
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
+from netconsole.sources.link_state import VethPeers, veth_peers
 from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
 from netconsole.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
 from netconsole.telemetry.frames import AnyFrame
@@ -35,6 +36,9 @@ class Links:
         self._queues = RowMaker(QUEUE_COUNTS, MAX_ROWS)
         self._has_children = False
         self._left_out = 0
+        self._peers: VethPeers = {}
+        self._tables: list[tuple[str, int]] = []
+        """What the peers were found in."""
         self._wait = 0
         self.qdiscs_every = 1
         """Qdiscs are read once in this many intervals: 1, or more where there are very many."""
@@ -65,7 +69,7 @@ class Links:
         self._wait -= 1
         with_qdiscs = self._wait <= 0
         qdiscs_s = 0.0
-        readings: list[SourceRow] = []
+        read: list[OpenNamespace[NamespaceLinks]] = []
         self._target.ahead(question for one in held for question in one.thing.questions(with_qdiscs))
         for place, one in enumerate(held):
             try:
@@ -80,11 +84,19 @@ class Links:
                     raise SourceError(f"links cannot be read: {error.strerror or error}") from None
                 self._namespaces.drop(one.thing)
                 continue
-            readings.extend(one.thing.readings(one.name, make.mono_ns))
+            read.append(one)
+        self._find_peers(read)
+        readings = [row for one in read for row in one.thing.readings(one.name, make.mono_ns, self._peers)]
         if with_qdiscs:
             interval_s = max(make.interval_ns / 1e9, 0.001)
             self._wait = self.qdiscs_every = min(MAX_EVERY, 1 + int(qdiscs_s / (MAX_SHARE * interval_s)))
         return readings
+
+    def _find_peers(self, read: list[OpenNamespace[NamespaceLinks]]) -> None:
+        tables = [(one.name, one.thing.table.changes) for one in read]
+        if tables != self._tables:
+            self._tables = tables
+            self._peers = veth_peers((one.name, one.thing.table.links) for one in read)
 
     def _said(self, make: FrameMaker) -> list[AnyFrame]:
         """A status, when it has changed how many namespaces are left out."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from netconsole.host.target import InsideNamespace, Question
 from netconsole.sources.base import SourceRow
 from netconsole.sources.carrier import Carrier
-from netconsole.sources.link_state import LINKS, Link, LinkTable, peer_of
+from netconsole.sources.link_state import LINKS, Link, LinkTable, VethPeers, peer_of
 from netconsole.sources.qdiscs import NOQUEUE, QDISCS, Qdisc, QdiscReader, QueueWaits, handle_text, htb_rate
 from netconsole.telemetry.frames import Label
 
@@ -52,15 +52,24 @@ class _Said:
     figures: tuple[int, ...]
     link: Link | None
     qdisc: Qdisc | None
+    peer: tuple[str, str] | None
     reading: SourceRow
 
-    def is_of(self, netns: str, figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None) -> bool:
+    def is_of(
+        self,
+        netns: str,
+        figures: tuple[int, ...],
+        link: Link | None,
+        qdisc: Qdisc | None,
+        peer: tuple[str, str] | None,
+    ) -> bool:
         """Whether it would be the same now: what has not changed are the same objects."""
         return (
             figures is self.figures
             and qdisc is self.qdisc
             and link is self.link
             and netns == self.netns
+            and peer == self.peer
             and not self.reading[2].get("flaps")  # they go by after a time
         )
 
@@ -72,7 +81,8 @@ class NamespaceLinks:
         self._inside = inside
         self._netlink = inside.netlink
         self._netlink.unasked = self._told
-        self._table = LinkTable()
+        self.table = LinkTable()
+        """Its links by index."""
         self._by_name: dict[str, Link] = {}
         self._carriers: dict[int, Carrier] = {}
         self._qdisc_reader = QdiscReader()
@@ -128,15 +138,19 @@ class NamespaceLinks:
     def _is_due(self) -> bool:
         return self._qdiscs_in <= 1 or self._has_moved or any(one.kind != NOQUEUE for one in self._qdiscs.values())
 
-    def readings(self, netns: str, now_ns: int) -> Iterator[SourceRow]:
+    def readings(self, netns: str, now_ns: int, peers: VethPeers) -> Iterator[SourceRow]:
         """One of each interface. Of a link of which nothing is new it is the same as the last time."""
         last, self._last = self._last, {}
         for name, figures in self._lines.values():
             link = self._by_name.get(name)
             qdisc = self._qdiscs.get(link.index) if link is not None else None
+            peer = peers.get((netns, link.index)) if link is not None else None
             known = last.get(name)
-            if known is None or not known.is_of(netns, figures, link, qdisc):
-                known = _Said(netns, figures, link, qdisc, self._reading(name, netns, figures, link, qdisc, now_ns))
+            if known is None or not known.is_of(netns, figures, link, qdisc, peer):
+                labels: dict[str, Label] = {"device": name, "netns": netns, "qdisc": None, "shaper": None}
+                labels["peer"], labels["peer_netns"] = peer or (None, None)
+                reading = self._reading(labels, figures, link, qdisc, now_ns)
+                known = _Said(netns, figures, link, qdisc, peer, reading)
             self._last[name] = known
             yield known.reading
 
@@ -153,9 +167,8 @@ class NamespaceLinks:
             yield labels, done, {**waiting, "wait_ns": self._waits.of(one)}
 
     def _reading(
-        self, name: str, netns: str, figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None, now_ns: int
+        self, labels: dict[str, Label], figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None, now_ns: int
     ) -> SourceRow:
-        labels: dict[str, Label] = {"device": name, "netns": netns, "qdisc": None, "shaper": None}
         gauges: dict[str, int | float | None] = {}
         done = (0, 0, 0)
         if qdisc is not None:
@@ -169,7 +182,7 @@ class NamespaceLinks:
         drops = figures[_TX_DROPS] + done[0]
         if carrier is None:
             carrier = self._carriers[link.index] = Carrier(link, drops)
-        carrier.take(link, drops, self._table.links, self._peer_of, now_ns)
+        carrier.take(link, drops, self.table.links, self._peer_of, now_ns)
         gauges |= {
             "no_carrier": int(link.lacks_carrier),
             "admin_down": int(not link.is_up),
@@ -189,11 +202,11 @@ class NamespaceLinks:
         return replace(qdisc, rate_bits=self._htb_rates[qdisc.ifindex])
 
     def _peer_of(self, link: Link) -> Link | None:
-        return peer_of(link, self._netlink, self._table.links)
+        return peer_of(link, self._netlink, self.table.links)
 
     def _told(self, kind: int, body: memoryview) -> None:
         self._is_told = True
-        self._table.take(kind, body)
+        self.table.take(kind, body)
 
     def _listen(self) -> None:
         try:
@@ -204,7 +217,7 @@ class NamespaceLinks:
             self._read_in = 0  # more was told than there was room for
 
     def _fill(self) -> None:
-        self._table.fill(self._netlink)
+        self.table.fill(self._netlink)
         self._read_in = READ_EVERY
         self._is_told = True
         self._htb_rates.clear()
@@ -214,12 +227,12 @@ class NamespaceLinks:
 
     def _match_names(self) -> None:
         """Finds the link of every line; where one was renamed between two readings, all links are read again."""
-        self._by_name = {link.name: link for link in self._table.links.values()}
+        self._by_name = {link.name: link for link in self.table.links.values()}
         if self._by_name.keys() != self._names():
             self._fill()
-            self._by_name = {link.name: link for link in self._table.links.values()}
+            self._by_name = {link.name: link for link in self.table.links.values()}
         self._is_told = False
-        for index in self._carriers.keys() - self._table.links.keys():
+        for index in self._carriers.keys() - self.table.links.keys():
             del self._carriers[index]
 
 

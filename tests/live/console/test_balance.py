@@ -197,6 +197,19 @@ def test_it_closes_where_probes_see_and_is_open_where_a_driver_counts_alone(made
     assert balanced.died(lossy.apart) == sorted([ring_full, 3 * SOME])
 
 
+def test_what_one_end_of_a_pair_refuses_is_seen_at_the_other(made: tuple[Balanced, Lossy]) -> None:
+    balanced, lossy = made
+    balanced.begin()
+    lossy.wire.b.ip("link", "set", "veth-b", "mtu", "600")
+    try:
+        send_frames(lossy.wire.a, "veth-a", [STRANGE + bytes(700)] * SOME)
+    finally:
+        lossy.wire.b.ip("link", "set", "veth-b", "mtu", "1500")
+    for stage, device, place in (("device-send", "veth-a", lossy.wire.a), ("device-receive", "veth-b", lossy.wire.b)):
+        row = balanced.row(stage, device, place.name, SOME)
+        assert (row.unexplained, row.coverage_pct) == (0, 100.0)
+
+
 def test_what_several_sources_count_of_one_packet_is_one_line_of_the_list(made: tuple[Balanced, Lossy]) -> None:
     """Headers, checksums, routes, fragments, policies, queues: each packet that died is in one place of the list."""
     balanced, lossy = made

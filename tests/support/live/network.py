@@ -156,8 +156,9 @@ class Wire:
     def __init__(self, a: Namespace, b: Namespace) -> None:
         self.a, self.b = a, b
         self._has_ipv6 = True
-        peer = ("type", "veth", "peer", "name", self.DEVICES[1], "netns", b.name)
-        a.ip("link", "add", self.DEVICES[0], *peer)
+        here, there = (str(os.getpid() * 100 + next(_numbers)) for _ in "ab")  # those of no other wire
+        peer = ("type", "veth", "peer", "name", self.DEVICES[1], "index", there, "netns", b.name)
+        a.ip("link", "add", self.DEVICES[0], "index", here, *peer)
         for namespace, device, mac in zip((a, b), self.DEVICES, self.MACS, strict=True):
             namespace.ip("link", "set", device, "address", mac)
         self._ipv6(False)  # it talks by itself, and tests count

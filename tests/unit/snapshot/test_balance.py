@@ -77,25 +77,41 @@ def test_what_a_driver_loses_where_nobody_looks_stays_open() -> None:
 
 def test_what_an_end_of_a_pair_refuses_is_seen_at_the_other_end() -> None:
     """Of two veths with different MTUs: the sender's tx_dropped and the other's rx_dropped count the same packets."""
+
+    def received(device: str, netns: str, rx_drops: int, **more: Any) -> dict[str, Any]:
+        return {"device": device, "netns": netns, "tx_drops": 0, "rx_drops": rx_drops, "rx_packets": 7, **more}
+
     links = probe(
         "links",
-        {"device": "veth-a", "netns": "blue", "tx_drops": 100, "rx_drops": 0, "tx_packets": 7},
-        {"device": "veth-b", "netns": "green", "tx_drops": 0, "rx_drops": 100, "rx_packets": 7},
-        {"device": "eth0", "netns": "host", "tx_drops": 0, "rx_drops": 130, "rx_packets": 9},
+        received("veth-a", "blue", 0, peer="eth0", peer_netns="green") | {"tx_drops": 100, "tx_packets": 7},
+        received("eth0", "green", 100, peer="veth-a", peer_netns="blue"),
+        received("veth-c", "blue", 0, peer="eth0", peer_netns="red") | {"tx_drops": 99, "tx_packets": 7},
+        received("eth0", "red", 99, peer="veth-c", peer_netns="blue"),
+        received("eth0", "host", 100),
     )
-    refused = {"reason": "NOT_SPECIFIED", "location": "__dev_forward_skb2", "device": "veth-a", "netns": "blue"}
-    found = balance({"link_rates": links, "kernel_drops": probe("drops", {**refused, "count": 100})})
-    assert {(row.stage, row.device): (row.dropped, row.unexplained, row.coverage_pct) for row in found} == {
-        ("device-send", "veth-a"): (100, 0, 100.0),
-        ("device-receive", "veth-b"): (100, 0, 100.0),
-        ("device-receive", "eth0"): (130, 130, 0.0),
+
+    def unexplained(at_a: int, at_c: int) -> dict[tuple[str, str | None, str | None], tuple[int, float | None]]:
+        refused = {"reason": "NOT_SPECIFIED", "location": "__dev_forward_skb2", "netns": "blue"}
+        elsewhere = {**refused, "device": "macvlan0", "count": 500}
+        seen = [
+            {**refused, "device": "veth-a", "count": at_a},
+            {**refused, "device": "veth-c", "count": at_c},
+            elsewhere,
+        ]
+        found = balance({"link_rates": links, "kernel_drops": probe("drops", *seen)})
+        return {(row.stage, row.device, row.netns): (row.unexplained, row.coverage_pct) for row in found}
+
+    assert unexplained(100, 99) == {
+        ("device-send", "veth-a", "blue"): (0, 100.0),
+        ("device-send", "veth-c", "blue"): (0, 100.0),
+        ("device-receive", "eth0", "green"): (0, 100.0),
+        ("device-receive", "eth0", "red"): (0, 100.0),
+        ("device-receive", "eth0", "host"): (100, 0.0),
     }
-    found = balance({"link_rates": links, "kernel_drops": probe("drops", {**refused, "count": 60})})
-    assert {(row.stage, row.device): row.unexplained for row in found} == {
-        ("device-send", "veth-a"): 40,
-        ("device-receive", "veth-b"): 40,
-        ("device-receive", "eth0"): 130,
-    }
+    found = unexplained(60, 100)
+    assert found["device-receive", "eth0", "green"] == (40, 60.0)
+    assert found["device-receive", "eth0", "red"] == (0, 100.0), "more than were counted explain no more"
+    assert found["device-receive", "eth0", "host"] == (100, 0.0)
 
 
 def test_upcalls_that_were_lost_are_held_against_packets_that_were_freed() -> None:

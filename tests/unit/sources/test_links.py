@@ -17,7 +17,7 @@ from netconsole.host.target import InsideNamespace, Opened, Question
 from netconsole.sources import link_state, qdiscs
 from netconsole.sources.base import FrameMaker, SourceError
 from netconsole.sources.carrier import FLAPS_NS, Carrier
-from netconsole.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link, LinkTable
+from netconsole.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link, LinkTable, veth_peers
 from netconsole.sources.links import Links
 from netconsole.sources.namespace_links import COUNTS, READ_EVERY, parse_devices
 from netconsole.sources.namespaces import MAX_NAMESPACES, Closable, OpenNamespaces
@@ -228,6 +228,26 @@ def test_classes_are_read_of_devices_whose_qdisc_has_some() -> None:
     assert [kind for kind, _ in asked] == [qdiscs.RTM_GETQDISC, qdiscs.RTM_GETTCLASS]
     assert struct.unpack_from("=i", asked[1][1], 4) == (2,)
     assert reader.class_requests() == asked[1:]
+
+
+def veth(index: int, lower: int, name: str, nsid: int | None = None) -> Link:
+    return Link(index, name, "veth", b"", True, True, 0, 0, lower=lower, lower_nsid=nsid)
+
+
+def test_each_end_of_a_veth_knows_the_other_one() -> None:
+    host = [veth(10, 2, "uxa", 0), veth(11, 2, "uxb", 1), veth(12, 13, "p"), veth(13, 12, "q"), veth(14, 9, "gone", 7)]
+    other_kind = Link(10, "eth9", "macvlan", b"", True, True, 0, 0, lower=2, lower_nsid=0)
+    blue, green = [veth(2, 10, "eth0", 0), veth(3, 5, "x", 4)], [veth(2, 11, "eth0", 0), veth(3, 5, "x", 4)]
+    red, own = [veth(5, 3, "y", 4), veth(6, 8, "z", 2)], [veth(5, 3, "y", 4), other_kind, veth(8, 6, "z")]
+    places = {"host": host, "blue": blue, "green": green, "red": red, "own": own}
+    assert veth_peers((netns, {one.index: one for one in links}) for netns, links in places.items()) == {
+        ("host", 10): ("eth0", "blue"),
+        ("blue", 2): ("uxa", "host"),
+        ("host", 11): ("eth0", "green"),
+        ("green", 2): ("uxb", "host"),
+        ("host", 12): ("q", "host"),
+        ("host", 13): ("p", "host"),
+    }, "of two pairs with the same indices it cannot be told which ends belong together"
 
 
 # ---- one namespace ----
