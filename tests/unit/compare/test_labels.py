@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.base.fact_keys import FactData, key
+from netconsole.base.fact_keys import FactData, FactValue, key
 from netconsole.compare.labels import Names
 
 PLAIN = Names({})
-HOST = Names(
-    {
-        key(*where): FactData(value)
-        for where, value in {
-            ("vm", "web", "net", "0", "tap"): "vnet7",
-            ("vm", "web", "pid"): 400,
-            ("vm", "web", "vcpu", "1", "tid"): 401,
-            ("vm", "web", "vhost", "0", "tid"): 402,
-            ("netns", "4026532177", "name"): "blue",
-            ("netns", "4026532178", "process"): "dnsmasq",
-            ("netns_count",): 3,
-            ("nic", "vnet7", "mtu"): 1500,
-            ("nic", "eth0", "mtu"): 1500,
-            ("sysctl", "net.ipv4.ip_local_port_range"): "40000\t50000",
-        }.items()
-    }
-)
+FACTS: dict[tuple[str, ...], FactValue] = {
+    ("vm", "web", "net", "0", "tap"): "vnet7",
+    ("vm", "web", "pid"): 400,
+    ("vm", "web", "vcpu", "1", "tid"): 401,
+    ("vm", "web", "vhost", "0", "tid"): 402,
+    ("netns", "4026532177", "name"): "blue",
+    ("netns", "4026532178", "process"): "dnsmasq",
+    ("netns_count",): 3,
+    ("nic", "vnet7", "mtu"): 1500,
+    ("nic", "eth0", "mtu"): 1500,
+    ("sysctl", "net.ipv4.ip_local_port_range"): "40000\t50000",
+}
+HOST = Names({key(*where): FactData(value) for where, value in FACTS.items()})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from netconsole.compare.judge import Judged, Statistic
 from netconsole.compare.labels import Names
 from netconsole.compare.metrics import Identity, Metric, MetricKind, Metrics, Worse
 from netconsole.compare.sums import change_of, rests, said_once
-from netconsole.snapshot.document import Snapshot
+from tests.support import made_up
 
 COUNTER: Identity = ("p", "counter", "drops", ())
 CPUS: Identity = ("p", "table", "softirqs.runs", ())
@@ -61,7 +61,7 @@ def test_of_a_sum_over_cpus_the_sum_is_said_if_it_is_certain_and_else_the_busies
 
 
 def metrics(*found: Metric) -> Metrics:
-    one = Metrics(Snapshot(**dict.fromkeys(Snapshot.__struct_fields__)), Names({}))
+    one = Metrics(made_up.snapshot(1), Names({}))
     for metric in found:
         one.add(metric)
     return one
