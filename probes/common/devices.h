@@ -70,7 +70,7 @@ static inline struct nc_member *nc_learn(struct net_device *dev, u64 address, u6
     u64 kind[2] = {}, *text = NULL;
 
     if (ops) {
-        bpf_probe_read_kernel(&text, sizeof(text), ops + offsetof(struct rtnl_link_ops, kind));
+        text = NC_AT(u64 *, ops + offsetof(struct rtnl_link_ops, kind));
         bpf_probe_read_kernel_str(kind, sizeof(kind), text);
     }
     member.set = nc_set_of(sets, name, kind, !ops && parent);
@@ -91,12 +91,7 @@ static inline struct nc_member *nc_member_of(struct net_device *dev)
 
     if (!sets)
         return NULL;
-#if NC_DIRECT
-    name[0] = *(u64 *)&dev->name[0];
-    name[1] = *(u64 *)&dev->name[8];
-#else
-    bpf_probe_read_kernel(name, sizeof(name), &dev->name);
-#endif
+    NC_NAME(name, dev);
     if (!member || member->name[0] != name[0] || member->name[1] != name[1] || member->generation != sets->generation)
         member = nc_learn(dev, address, name, sets);
     return member && member->set ? member : NULL;

@@ -1,4 +1,4 @@
-/* kernel_memory.h - how a probe reads the kernel's memory: every read goes through NC_GET, NC_READ or NC_HEADER. */
+/* kernel_memory.h - how a probe reads the kernel's memory: every read goes through one of these macros. */
 #ifndef NETCONSOLE_KERNEL_MEMORY_H
 #define NETCONSOLE_KERNEL_MEMORY_H
 
@@ -6,27 +6,75 @@
 #define bpf_probe_read_kernel bpf_probe_read
 #endif
 
-/* A BTF-typed program may load from kernel structures directly, by one instruction; a bad pointer reads as 0. Others call a helper. */
-#if NC_DIRECT
-#define NC_GET(pointer, member) ((pointer)->member)
+/* Calling a helper for each member is what reading the kernel costs. There are two ways without a call; a bad address reads as 0 in both.
+ *   NC_DIRECT: a BTF-typed raw tracepoint loads through the pointers that it was given.
+ *   NC_CAST: from 6.2 a program of any kind may say what an address points to (bpf_rdonly_cast, which the verifier removes) and then load.
+ *     BCC cannot call that function: it compiles a call of this number, and the collector replaces the number. The verifier takes only
+ *     types of vmlinux. For it, each value lies at the beginning of a struct pt_regs, which begins with 16 words of numbers. */
+#if NC_CAST
+static void *(*nc_rdonly_cast)(u64 address, u32 type) = (void *)0x7ffffff0;
+#endif
+
+/* The value of this type at an address. */
+#if NC_CAST
+#define NC_AT(type, address) ({                                                         \
+    _Static_assert(sizeof(type) <= 16 * 8, "too large for a struct pt_regs");           \
+    type *nc_place = nc_rdonly_cast((u64)(address), BTF_ID_pt_regs);                    \
+    *nc_place; })
 #else
-#define NC_GET(pointer, member) ({                                                      \
-    typeof((pointer)->member) nc_value;                                                 \
-    bpf_probe_read_kernel(&nc_value, sizeof(nc_value), &(pointer)->member);             \
+#define NC_AT(type, address) ({                                                         \
+    type nc_value;                                                                      \
+    bpf_probe_read_kernel(&nc_value, sizeof(nc_value), (void *)(address));              \
     nc_value; })
 #endif
 
-/* Always by a helper: for pointers that the verifier does not know or does not trust. Not for the hot path. */
-#define NC_READ(pointer, member) ({                                                     \
-    typeof((pointer)->member) nc_value;                                                 \
-    bpf_probe_read_kernel(&nc_value, sizeof(nc_value), &(pointer)->member);             \
-    nc_value; })
+/* A member, by any pointer. */
+#define NC_READ(pointer, member) NC_AT(typeof((pointer)->member), &(pointer)->member)
 
-/* Packets are bytes, not structures. From 6.2 a BTF-typed program may say what an address points to (bpf_rdonly_cast, which the
- * verifier removes: no call is made) and then load directly. BCC cannot call that function: it compiles a call of this number, and the
- * collector replaces the number. NC_HEADER(iphdr, BTF_ID_iphdr, ip, address) declares struct iphdr *ip, or a copy of it. */
-#if NC_DIRECT && defined(HAVE_bpf_rdonly_cast) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-static void *(*nc_rdonly_cast)(u64 address, u32 type) = (void *)0x7ffffff0;
+/* A member, by a pointer that the verifier knows where the program is BTF-typed: one that the tracepoint gave, or that was read from such a
+ * one by NC_GET. */
+#if NC_DIRECT
+#define NC_GET(pointer, member) ((pointer)->member)
+#else
+#define NC_GET(pointer, member) NC_READ(pointer, member)
+#endif
+
+/* The name of a device, 16 bytes, by a pointer as NC_GET takes it. */
+#if NC_DIRECT
+#define NC_NAME(to, dev) ({ (to)[0] = *(u64 *)&(dev)->name[0]; (to)[1] = *(u64 *)&(dev)->name[8]; })
+#elif NC_CAST
+#define NC_NAME(to, dev) ({ (to)[0] = NC_AT(u64, &(dev)->name[0]); (to)[1] = NC_AT(u64, &(dev)->name[8]); })
+#else
+#define NC_NAME(to, dev) bpf_probe_read_kernel(to, 16, &(dev)->name)
+#endif
+
+/* Members that lie close together, by one call of a helper where it needs one: NC_SPAN(struct ptr_ring, ring, producer, queue, address)
+ * declares `ring`, and NC_OF(ring, size) is a member from `producer` to `queue`. NC_OF_AS(u32, …) reads it as another type. */
+#if NC_CAST
+#define NC_SPAN(type, name, first, last, address) type *name = (void *)(address)
+#define NC_OF(name, member) NC_READ(name, member)
+#define NC_OF_AS(type, name, member) NC_AT(type, &(name)->member)
+#else
+#define NC_SPAN(type, name, first, last, address)                                       \
+    u64 name##_words[(offsetof(type, last) + sizeof(((type *)0)->last) - (offsetof(type, first) & ~7ul) + 7) / 8];  \
+    type *name = (void *)name##_words - (offsetof(type, first) & ~7ul);                 \
+    bpf_probe_read_kernel(name##_words, sizeof(name##_words), (void *)(address) + (offsetof(type, first) & ~7ul))
+#define NC_OF(name, member) ((name)->member)
+#define NC_OF_AS(type, name, member) (*(type *)&(name)->member)
+#endif
+
+/* Copies a number of bytes that is a multiple of 8, of at most 128, to where words may lie. Not 0: a helper could not read them. */
+#if NC_CAST
+#define NC_COPY(to, size, address) ({                                                   \
+    struct nc_words { u64 word[(size) / 8]; };                                          \
+    *(struct nc_words *)(to) = NC_AT(struct nc_words, address);                         \
+    0; })
+#else
+#define NC_COPY(to, size, address) bpf_probe_read_kernel(to, size, (void *)(address))
+#endif
+
+/* Packets are bytes, not structures. NC_HEADER(iphdr, BTF_ID_iphdr, ip, address) declares struct iphdr *ip, or a copy of it. */
+#if NC_CAST
 #define NC_HEADER(type, id, name, address) struct type *name = nc_rdonly_cast(address, id)
 #else
 #define NC_HEADER(type, id, name, address)                                              \
@@ -45,7 +93,7 @@ static inline void *nc_pointer(u64 value)
 /* A program on a function of the kernel, at its entry or return, begins with `int name(void *ctx)`. Whether it is an fentry or a kprobe
  * program is decided when it is loaded, and so is where its arguments are (kernel/function_hooks.py): the source compiles a call of these
  * numbers, and the collector puts one load in its place. NC_PARAMETER(n) is the n-th argument (from 0), at the entry; NC_RESULT what
- * the function returns, at its return; NC_FUNCTION its address. Such programs read the kernel by NC_READ alone.
+ * the function returns, at its return; NC_FUNCTION its address. Such programs read the kernel by NC_READ and its like, not by NC_GET.
  *
  * A kprobe's program is skipped while any other one runs on its CPU, an fentry program only while it runs itself. So working memory per
  * CPU belongs to one program, and a counter that several programs add to is added to by one instruction. */

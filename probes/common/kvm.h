@@ -12,7 +12,7 @@
 /* As ioeventfd_in_range of virt/kvm/eventfd.c: KVM asks every eventfd at an address. Legacy devices have one address for all queues. */
 static inline int kvm_kick_is_meant(struct _ioeventfd *one, u64 address, int length, void *value)
 {
-    u64 written = 0;
+    u64 written;
     int wanted = NC_READ(one, length);
 
     if (address != NC_READ(one, addr))
@@ -23,7 +23,7 @@ static inline int kvm_kick_is_meant(struct _ioeventfd *one, u64 address, int len
         return 0;
     if (NC_READ(one, wildcard))
         return 1;
-    bpf_probe_read_kernel(&written, sizeof(written), value);    /* KVM's buffer always has 8 bytes */
+    written = NC_AT(u64, value);        /* KVM's buffer always has 8 bytes */
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     written >>= (64 - 8 * length) & 63;
 #else

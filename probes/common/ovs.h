@@ -40,7 +40,7 @@ static inline void ovs_datapath_name(u64 *name, struct datapath *dp)
     struct net_device *dev = vport ? NC_READ(vport, dev) : NULL;
 
     if (dev)
-        bpf_probe_read_kernel(name, 16, &dev->name);
+        NC_COPY(name, 16, &dev->name);
 }
 
 /* The port of a device: of a link, by its receive handler, or an internal port. NULL: the device is no port. What is read is believed
@@ -60,24 +60,17 @@ static inline struct vport *ovs_port_of(struct net_device *dev)
     return vport && NC_READ(vport, dev) == dev ? vport : NULL;
 }
 
-/* Reads members that lie close together by one helper call instead of one each: 8-byte words, from the word of the first member on. */
-#define OVS_FROM(type, first) (offsetof(type, first) & ~7ul)
-#define OVS_WORDS(type, first, last) ((offsetof(type, last) + sizeof(((type *)0)->last) - OVS_FROM(type, first) + 7) / 8)
-#define OVS_OF(words, type, first, member) (*(typeof(((type *)0)->member) *)((void *)(words) + offsetof(type, member) - OVS_FROM(type, first)))
-
 /* The port by which the packet came in, and its device, from the packet's control block. NULL when that port is not of this datapath. */
 static inline struct vport *ovs_input_port(struct sk_buff *skb, struct datapath *dp, struct net_device **dev)
 {
     struct ovs_skb_cb *cb = (void *)skb + offsetof(struct sk_buff, cb);
     struct vport *vport = NC_READ(cb, input_vport);
-    u64 piece[OVS_WORDS(struct vport, dev, dp)] = {};
+    NC_SPAN(struct vport, port, dev, dp, vport);
 
     *dev = NULL;
-    if (!vport || bpf_probe_read_kernel(piece, sizeof(piece), (void *)vport + OVS_FROM(struct vport, dev)))
+    if (!vport || NC_OF(port, dp) != dp)
         return NULL;
-    if (OVS_OF(piece, struct vport, dev, dp) != dp)
-        return NULL;
-    *dev = OVS_OF(piece, struct vport, dev, dev);
+    *dev = NC_OF(port, dev);
     return vport;
 }
 
@@ -105,39 +98,45 @@ struct ovs_key {
 };
 #define OVS_KEY_FROM offsetof(struct sw_flow_key, phy)
 
-static inline void ovs_flow_of(struct ovs_flow *flow, struct ovs_key *copy, struct sw_flow_key *from)
+static inline void ovs_flow_of(struct ovs_flow *flow, struct ovs_key *copy, struct sw_flow_key *key)
 {
-    struct sw_flow_key *key = &copy->key;
     u16 ethertype;
 
-    bpf_probe_read_kernel((void *)key + OVS_KEY_FROM, sizeof(*key) - OVS_KEY_FROM, (void *)from + OVS_KEY_FROM);
-    ethertype = bpf_ntohs(key->eth.type);
+#if !NC_CAST
+    bpf_probe_read_kernel((void *)&copy->key + OVS_KEY_FROM, sizeof(*key) - OVS_KEY_FROM, (void *)key + OVS_KEY_FROM);
+    key = &copy->key;
+#endif
+    ethertype = bpf_ntohs(NC_OF(key, eth.type));
     __builtin_memset(flow, 0, sizeof(*flow));
     flow->ethertype = ethertype;
-    flow->vlan = key->eth.vlan.tci;
-    flow->cvlan = key->eth.cvlan.tci;
-    flow->in_port = key->phy.in_port;
-    flow->recirculation = key->recirc_id;
+    flow->vlan = NC_OF(key, eth.vlan.tci);
+    flow->cvlan = NC_OF(key, eth.cvlan.tci);
+    flow->in_port = NC_OF(key, phy.in_port);
+    flow->recirculation = NC_OF(key, recirc_id);
     flow->l4 = NC_L4_NONE;
-    __builtin_memcpy(flow->mac, &key->eth.src, 6);
-    __builtin_memcpy(flow->mac + 6, &key->eth.dst, 6);
+    *(u32 *)&flow->mac[0] = NC_OF_AS(u32, key, eth.src[0]);
+    *(u16 *)&flow->mac[4] = NC_OF_AS(u16, key, eth.src[4]);
+    *(u16 *)&flow->mac[6] = NC_OF_AS(u16, key, eth.dst[0]);
+    *(u32 *)&flow->mac[8] = NC_OF_AS(u32, key, eth.dst[2]);
     if (ethertype == 0x0800 || ethertype == 0x0806 || ethertype == 0x8035) {
-        nc_map_ipv4(flow->source, key->ipv4.addr.src);
-        nc_map_ipv4(flow->target, key->ipv4.addr.dst);
+        nc_map_ipv4(flow->source, NC_OF(key, ipv4.addr.src));
+        nc_map_ipv4(flow->target, NC_OF(key, ipv4.addr.dst));
     } else if (ethertype == 0x86dd) {
-        __builtin_memcpy(flow->source, &key->ipv6.addr.src, 16);
-        __builtin_memcpy(flow->target, &key->ipv6.addr.dst, 16);
+        flow->source[0] = NC_OF_AS(u64, key, ipv6.addr.src);
+        flow->source[1] = NC_OF_AS(u64, key, ipv6.addr.src.in6_u.u6_addr32[2]);
+        flow->target[0] = NC_OF_AS(u64, key, ipv6.addr.dst);
+        flow->target[1] = NC_OF_AS(u64, key, ipv6.addr.dst.in6_u.u6_addr32[2]);
     }
     if (ethertype != 0x0800 && ethertype != 0x86dd)
         return;
-    flow->l4 = key->ip.proto;
-    flow->fragment = key->ip.frag;
+    flow->l4 = NC_OF(key, ip.proto);
+    flow->fragment = NC_OF(key, ip.frag);
     /* The parser clears what it cannot read. No valid packet is without protocol and addresses. */
-    if (!flow->l4 && !key->ipv4.addr.src && !key->ipv4.addr.dst)
+    if (!flow->l4 && !NC_OF(key, ipv4.addr.src) && !NC_OF(key, ipv4.addr.dst))
         flow->l4 = NC_L4_UNPARSED;
     if (flow->l4 == 6 || flow->l4 == 17 || flow->l4 == 132 || flow->l4 == 1 || flow->l4 == 58) {
-        flow->source_port = bpf_ntohs(key->tp.src);
-        flow->target_port = bpf_ntohs(key->tp.dst);
+        flow->source_port = bpf_ntohs(NC_OF(key, tp.src));
+        flow->target_port = bpf_ntohs(NC_OF(key, tp.dst));
     }
 }
 
@@ -194,27 +193,26 @@ struct ovs_packet {
 /* A copy that was truncated (sFlow) does not come back: its length does not matter. */
 static inline void ovs_packet_of(struct ovs_packet *packet, struct sk_buff *skb)
 {
-    u64 piece[OVS_WORDS(struct sk_buff, transport_header, data)] = {};
+    NC_SPAN(struct sk_buff, buffer, transport_header, data, skb);
     struct ovs_flow *flow = &packet->flow;
     unsigned char *head;
     u32 network, transport, data;
 
-    bpf_probe_read_kernel(piece, sizeof(piece), (void *)skb + OVS_FROM(struct sk_buff, transport_header));
-    head = OVS_OF(piece, struct sk_buff, transport_header, head);
-    network = OVS_OF(piece, struct sk_buff, transport_header, network_header);
-    transport = OVS_OF(piece, struct sk_buff, transport_header, transport_header);
-    data = (u64)OVS_OF(piece, struct sk_buff, transport_header, data) - (u64)head;
+    head = NC_OF(buffer, head);
+    network = NC_OF(buffer, network_header);
+    transport = NC_OF(buffer, transport_header);
+    data = (u64)NC_OF(buffer, data) - (u64)head;
     packet->length = NC_READ(skb, len) - (network - data);
     packet->ip_id = packet->transport[0] = packet->transport[1] = 0;
     if (flow->l4 == NC_L4_NONE || flow->l4 == NC_L4_UNPARSED)
         return;
-    bpf_probe_read_kernel(&packet->ip_id, 4, head + network + (flow->ethertype == 0x0800 ? 4 : 0));
+    packet->ip_id = NC_AT(u32, head + network + (flow->ethertype == 0x0800 ? 4 : 0));
     if (flow->fragment == OVS_FRAG_TYPE_LATER)
         return;
     if (flow->l4 == 6 && (flow->source_port || flow->target_port))
-        bpf_probe_read_kernel(packet->transport, 8, head + transport + 4);
+        NC_COPY(packet->transport, 8, head + transport + 4);
     else if ((flow->l4 == 1 || flow->l4 == 58) && transport + 8 - network <= packet->length)
-        bpf_probe_read_kernel(packet->transport, 4, head + transport + 4);
+        packet->transport[0] = NC_AT(u32, head + transport + 4);
 }
 
 static inline u64 ovs_hash(u64 fingerprint, u64 *words, u32 count)

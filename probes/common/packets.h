@@ -17,12 +17,8 @@ struct nc_place {
 static inline void nc_place_of(struct nc_place *place, struct net_device *dev)
 {
     struct net *net = NC_GET(dev, nd_net.net);
-#if NC_DIRECT
-    place->device[0] = *(u64 *)&dev->name[0];
-    place->device[1] = *(u64 *)&dev->name[8];
-#else
-    bpf_probe_read_kernel(place->device, sizeof(place->device), &dev->name);
-#endif
+
+    NC_NAME(place->device, dev);
     place->netns = NC_GET(net, ns.inum);
 }
 
@@ -75,12 +71,20 @@ static inline int nc_load(void *to, u32 size, struct sk_buff *skb, u32 at)
     return bpf_probe_read_kernel(to, size, (void *)nc_address_of(skb, at));
 }
 
+/* Four bytes, which is the size of a tag, of two ports, and of the begin of an extension header. */
+static inline int nc_load_4(void *to, struct sk_buff *skb, u32 at)
+{
+    if (!nc_fits(skb, at, 4))
+        return -1;
+    *(u32 *)to = NC_AT(u32, nc_address_of(skb, at));
+    return 0;
+}
+
 static inline u16 nc_vlan(struct sk_buff *skb)
 {
 #if defined(HAVE_sk_buff___pkt_vlan_present_offset)
     /* Up to 6.1 a bit says whether there is a tag: the lowest one, or the highest on big-endian machines. */
-    u8 flags = 0;
-    bpf_probe_read_kernel(&flags, 1, &skb->__pkt_vlan_present_offset);
+    u8 flags = NC_AT(u8, &skb->__pkt_vlan_present_offset);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     if (!(flags & 1))
 #else
@@ -133,10 +137,10 @@ static inline int nc_parse_ipv6(struct nc_flow *flow, struct sk_buff *skb, u32 a
     at += sizeof(*ip);
 #pragma unroll
     for (int i = 0; i < NC_IPV6_EXTENSIONS; i++) {
-        u8 header[4];
+        u8 header[4] __attribute__((aligned(4)));
         if (later || (next != 0 && next != 43 && next != 44 && next != 51 && next != 60))
             break;      /* hop-by-hop, routing, fragment, authentication, destination: RFC 8200, RFC 4302 */
-        if (nc_load(header, sizeof(header), skb, at))
+        if (nc_load_4(header, skb, at))
             return -1;
         if (next == 44)
             later = header[2] || header[3] & 0xf8;
@@ -155,7 +159,7 @@ static inline int nc_parse_ipv6(struct nc_flow *flow, struct sk_buff *skb, u32 a
 static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
 {
     u32 at = NC_GET(skb, network_header);
-    u16 mac, tag[2], ethertype = NC_GET(skb, protocol);
+    u16 mac, tag[2] __attribute__((aligned(4))), ethertype = NC_GET(skb, protocol);
     int failed = 0;
 
     flow->vlan = nc_vlan(skb);
@@ -172,7 +176,7 @@ static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
     for (int i = 0; i < 2; i++) {
         if (!nc_is_tag(ethertype))
             break;
-        if (nc_load(tag, sizeof(tag), skb, at)) {
+        if (nc_load_4(tag, skb, at)) {
             failed = 1;
             break;
         }
@@ -196,11 +200,11 @@ static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
 /* Adds the ports of TCP, UDP, SCTP, UDP-Lite and DCCP. Not part of nc_parse because it costs a second read. */
 static inline void nc_parse_ports(struct nc_flow *flow, struct sk_buff *skb)
 {
-    u16 port[2];
+    u16 port[2] __attribute__((aligned(4)));
 
     if (!flow->l4_at || (flow->l4 != 6 && flow->l4 != 17 && flow->l4 != 132 && flow->l4 != 136 && flow->l4 != 33))
         return;
-    if (nc_load(port, sizeof(port), skb, flow->l4_at)) {
+    if (nc_load_4(port, skb, flow->l4_at)) {
         nc_ledger_add(NC_PARSE_FAILED);
         return;
     }

@@ -49,7 +49,7 @@ static inline int path_read_layer(struct path_packet *packet, unsigned char *hea
     packet->protocol = 0;
     packet->l4 = 0;
     /* All bytes are read at once: skb_shared_info always follows the data. What lies behind the end is checked below. */
-    if (at + 20 > end || bpf_probe_read_kernel(packet->bytes, sizeof(packet->bytes), head + at)) {
+    if (at + 20 > end || NC_COPY(packet->bytes, sizeof(packet->bytes), head + at)) {
         packet->broken = 1;
         return -1;
     }
@@ -74,24 +74,26 @@ static inline int path_read_layer(struct path_packet *packet, unsigned char *hea
 static inline int path_enter_tunnel(struct path_packet *packet, unsigned char *head, u32 end)
 {
     u32 udp = packet->version == 4 ? 20 : 40, at;
-    u16 port, type = 0;
-    u8 geneve[4] = {};
+    u16 port, type;
+    u32 geneve;
 
     if (packet->protocol != 17 || packet->l4 != udp)
         return -1;
     port = udp == 20 ? path_u16(packet, 22) : path_u16(packet, 42);
     at = packet->at + udp + 8 + 8;
     if (port == PATH_GENEVE) {
-        if (at > end || bpf_probe_read_kernel(geneve, sizeof(geneve), head + at - 8))
+        if (at > end)
             return -1;
-        if (geneve[2] != 0x65 || geneve[3] != 0x58)     /* Ethernet inside */
+        geneve = bpf_ntohl(NC_AT(u32, head + at - 8));
+        if ((geneve & 0xffff) != 0x6558)        /* Ethernet inside */
             return -1;
-        at += (geneve[0] & 0x3f) * 4;
+        at += (geneve >> 24 & 0x3f) * 4;
     } else if (port != PATH_VXLAN && port != PATH_VXLAN_LINUX) {
         return -1;
     }
-    if (at + 14 > end || bpf_probe_read_kernel(&type, sizeof(type), head + at + 12))
+    if (at + 14 > end)
         return -1;
+    type = NC_AT(u16, head + at + 12);
     packet->ethertype = bpf_ntohs(type);
     packet->at = at + 14;
     return 0;
@@ -101,14 +103,15 @@ static inline int path_skip_tags(struct path_packet *packet, unsigned char *head
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        u16 tag[2];
+        u32 tag;
         if (packet->ethertype != 0x8100 && packet->ethertype != 0x88a8)
             return 0;
-        if (packet->at + sizeof(tag) > end || bpf_probe_read_kernel(tag, sizeof(tag), head + packet->at))
+        if (packet->at + sizeof(tag) > end)
             return -1;
+        tag = bpf_ntohl(NC_AT(u32, head + packet->at));
         if (outer && !packet->vlan)
-            packet->vlan = bpf_ntohs(tag[0]) & 0x0fff;
-        packet->ethertype = bpf_ntohs(tag[1]);
+            packet->vlan = tag >> 16 & 0x0fff;
+        packet->ethertype = tag;
         packet->at += sizeof(tag);
     }
     return 0;
@@ -139,8 +142,7 @@ static inline void path_read_buffer(struct path_packet *packet, struct path_buff
     else if (sent)
         packet->at = buffer->network;
     if (sent && innermost && buffer->inner > buffer->network && buffer->inner < end) {
-        u8 first = 0;
-        bpf_probe_read_kernel(&first, 1, head + buffer->inner);
+        u8 first = NC_AT(u8, head + buffer->inner);
         packet->at = buffer->inner;
         packet->ethertype = first >> 4 == 4 ? 0x0800 : first >> 4 == 6 ? 0x86dd : 0;
         path_read_layer(packet, head, end);
@@ -282,25 +284,19 @@ static inline void path_flow_of(struct nc_flow *flow, struct path_packet *packet
 /* How many packets on the wire this sk_buff stands for: several when GRO has merged them, or when GSO will segment it. */
 static inline u32 path_packets(struct sk_buff *skb, struct path_packet *packet)
 {
-    u16 gso[2] = {};        /* size, and segments, which tun leaves 0 */
     u32 end = NC_GET(skb, end), length = NC_GET(skb, len);
     unsigned char *head = NC_GET(skb, head);
     s32 payload;            /* its headers may have been pulled already */
-    u8 offset = 0;
+    u16 size;
 
     if (length <= PATH_NEVER_CUT)
         return 1;
-    bpf_probe_read_kernel(gso, sizeof(gso), head + end + offsetof(struct skb_shared_info, gso_size));
-    if (!gso[0])
+    size = NC_AT(u16, head + end + offsetof(struct skb_shared_info, gso_size));     /* tun leaves the number of segments 0 */
+    if (!size)
         return 1;
     payload = length - (s32)(packet->at + packet->l4 - ((u64)NC_GET(skb, data) - (u64)head));
-    if (packet->protocol == 6) {
-        bpf_probe_read_kernel(&offset, 1, head + packet->at + packet->l4 + 12);
-        payload -= (offset >> 4) * 4;
-    } else {
-        payload -= 8;
-    }
-    return payload > 0 ? ((u32)payload + gso[0] - 1) / gso[0] : 1;
+    payload -= packet->protocol == 6 ? (NC_AT(u8, head + packet->at + packet->l4 + 12) >> 4) * 4 : 8;
+    return payload > 0 ? ((u32)payload + size - 1) / size : 1;
 }
 
 /* ---- packets in transit, by the address of their sk_buff ----

@@ -47,7 +47,7 @@ static inline u64 recent_sum(struct recent_tap *recent)
  * Returns 0 when it does. Returns -1 for a socket of macvtap, and when the layout is not what BTF says. */
 static inline int tap_of_socket(struct tap_queue *tap, struct socket *sock)
 {
-    struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket), *listed = NULL;
+    struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
     u32 index = recent_index((u64)sock);
     struct recent_tap *recent = recent_taps.lookup(&index);
     u64 ticks = nc_grant_ticks();
@@ -67,8 +67,7 @@ static inline int tap_of_socket(struct tap_queue *tap, struct socket *sock)
     }
     tun = NC_READ(tfile, tun);
     queue = NC_READ(tfile, queue_index);
-    bpf_probe_read_kernel(&listed, sizeof(listed), &tun->tfiles[queue & 255]);
-    if (!tun || listed != tfile)
+    if (!tun || NC_AT(struct tun_file *, &tun->tfiles[queue & 255]) != tfile)
         return -1;
     tap->queue = queue;
     nc_place_of(&tap->place, NC_READ(tun, dev));
@@ -86,10 +85,10 @@ static inline int is_macvtap(struct socket *sock)
 {
     struct sock *sk = NC_READ(sock, sk);
     struct proto *protocol = NC_READ(sk, __sk_common.skc_prot);
-    char name[4] = {};
+    u32 name = NC_AT(u32, &protocol->name);
+    char *letter = (void *)&name;
 
-    bpf_probe_read_kernel(name, sizeof(name), &protocol->name);
-    return name[0] == 't' && name[1] == 'a' && name[2] == 'p' && !name[3];
+    return letter[0] == 't' && letter[1] == 'a' && letter[2] == 'p' && !letter[3];
 }
 
 /* tap_of_socket for what vhost calls its backend, counted as a check of the probe. */
@@ -116,11 +115,8 @@ static inline struct tun_struct *tun_of_device(struct net_device *dev)
 static inline struct tun_file *tap_queue_of_device(struct net_device *dev, u16 queue)
 {
     struct tun_struct *tun = tun_of_device(dev);
-    struct tun_file *tfile = NULL;
 
-    if (NC_READ(tun, dev) == dev)
-        bpf_probe_read_kernel(&tfile, sizeof(tfile), &tun->tfiles[queue & 255]);
-    return tfile;
+    return NC_READ(tun, dev) == dev ? NC_AT(struct tun_file *, &tun->tfiles[queue & 255]) : NULL;
 }
 
 #endif /* NETCONSOLE_TAP_H */

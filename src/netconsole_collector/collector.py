@@ -329,7 +329,7 @@ class Collector:
     def _settle_load(self, load: Load, answer: Json) -> None:
         if answer["ok"]:
             self._accept(load, answer)
-        elif answer.get("direct") and load.command.get("has_plain"):
+        elif not answer.get("plain", True) and load.command.get("has_plain"):
             self._reply(load.id, sent.TRY_PLAIN)
         else:
             self._refuse(load, answer)

@@ -145,21 +145,19 @@ static inline int is_too_large(struct sk_buff *skb)
     u32 zero = 0, at = 0, length;
     struct execution *execution = executions.lookup(&zero);
     struct sw_flow_actions *actions;
-    struct action action = {};
+    struct action action;
     struct net_device *dev;
     struct vport *port;
-    u16 gso_size = 0;
 
     if (!execution)
         return 0;
-    bpf_probe_read_kernel(&gso_size, sizeof(gso_size), NC_READ(skb, head) + NC_READ(skb, end) + GSO_SIZE);
-    if (gso_size)
+    if (NC_AT(u16, NC_READ(skb, head) + NC_READ(skb, end) + GSO_SIZE))
         return 0;       /* it will be segmented */
     actions = nc_pointer(execution->actions);
     length = NC_READ(actions, actions_len);
 #pragma unroll
     for (u32 i = 0; i < OUTPUTS && at < length; i++) {
-        bpf_probe_read_kernel(&action, sizeof(action), (void *)actions->actions + at);
+        action = NC_AT(struct action, (void *)actions->actions + at);
         at += (action.header.nla_len + 3) & ~3;
         if (action.header.nla_type != OVS_ACTION_ATTR_OUTPUT)
             continue;
@@ -284,17 +282,17 @@ int freed_by_flow(struct bpf_raw_tracepoint_args *ctx)
 static inline int has_output(struct sw_flow_actions *actions)
 {
     u32 length = NC_READ(actions, actions_len), at = 0;
-    struct action last = {};
+    struct action last;
     struct nlattr action = {};
 
     if (!length)
         return 0;
-    bpf_probe_read_kernel(&last, sizeof(last), (void *)actions->actions + length - sizeof(last));
+    last = NC_AT(struct action, (void *)actions->actions + length - sizeof(last));
     if (last.header.nla_len == sizeof(last) && (last.header.nla_type == OVS_ACTION_ATTR_OUTPUT || last.header.nla_type == OVS_ACTION_ATTR_RECIRC))
         return 1;
 #pragma unroll
     for (u32 i = 0; i < ACTIONS && at < length; i++) {
-        bpf_probe_read_kernel(&action, sizeof(action), (void *)actions->actions + at);
+        action = NC_AT(struct nlattr, (void *)actions->actions + at);
         if (action.nla_type == OVS_ACTION_ATTR_CT || action.nla_type == OVS_ACTION_ATTR_METER)
             return 1;
         at += (action.nla_len + 3) & ~3;

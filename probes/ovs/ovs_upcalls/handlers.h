@@ -68,10 +68,10 @@ static inline struct thread *learn_handler(struct task_struct *task, u32 tid)
     struct thread thread = { .task = (u64)task };
     u64 process[2];
 
-    bpf_probe_read_kernel(thread.key.name, sizeof(thread.key.name), &task->comm);
+    NC_COPY(thread.key.name, sizeof(thread.key.name), &task->comm);
     if ((thread.key.name[0] ^ NC_WORD('h', 'a', 'n', 'd', 'l', 'e', 'r', 0)) & NC_WORD(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0))
         return NULL;
-    bpf_probe_read_kernel(process, sizeof(process), &leader->comm);
+    NC_COPY(process, sizeof(process), &leader->comm);
     if (process[0] != NC_WORD('o', 'v', 's', '-', 'v', 's', 'w', 'i') || (u32)process[1] != (u32)NC_WORD('t', 'c', 'h', 'd', 0, 0, 0, 0))
         return NULL;
     thread.key.tid = tid;

@@ -35,9 +35,6 @@ BPF_TABLE("hash", struct queue_key, struct spread, spread, NC_ROWS_spread);
 #define PERIOD_SHIFT 33     /* a period is 2^33 ns, 8.6 s: no division */
 #define PART_SHIFT 26       /* of a hash: its highest 6 bits */
 
-/* A copy of the sk_buff: to read five members one by one would be five helper calls. */
-BPF_PERCPU_ARRAY(packet, struct sk_buff, 1);
-
 /* ---- vhost's position in a ring ---- */
 struct position {
     u32 consumed;       /* slots */
@@ -69,30 +66,31 @@ static inline struct queue_row *row_of(struct queue_key *key)
     return row;
 }
 
-/* Copies of a ring's ends, size and slots (include/linux/ptr_ring.h). A packet may be offered while vhost takes a batch on that CPU. */
-enum { OFFERED_TO, TAKEN_FROM, RINGS };
-BPF_PERCPU_ARRAY(rings, struct ptr_ring, RINGS);
+/* The ends of a ring, its size and its slots (include/linux/ptr_ring.h). They are spread over three cache lines. */
+struct ring {
+    u32 producer, consumer, size;
+    void **slots;
+};
 
-static inline struct ptr_ring *copy_of(struct ptr_ring *ring, u32 use)
+static inline void read_ring(struct ring *ring, struct ptr_ring *from)
 {
-    struct ptr_ring *copy = rings.lookup(&use);
+    NC_SPAN(struct ptr_ring, whole, producer, queue, from);
 
-    if (copy)
-        bpf_probe_read_kernel(copy, sizeof(*copy), ring);
-    return copy;
+    ring->producer = NC_OF(whole, producer);
+    ring->consumer = NC_OF(whole, consumer_head);
+    ring->size = NC_OF(whole, size);
+    ring->slots = NC_OF(whole, queue);
 }
 
 /* How many packets are in the ring. Its two ends say so, but they meet when it is empty and when it is full. The slot where they meet
  * tells: it has a pointer only when the ring is full. Other slots may keep a pointer for a while after they were read. */
-static inline u32 ring_occupancy(struct ptr_ring *ring)
+static inline u32 ring_occupancy(struct ring *ring)
 {
-    u32 producer = ring->producer, consumer = ring->consumer_head;
-    void *packet = NULL;
+    u32 producer = ring->producer, consumer = ring->consumer;
 
     if (producer != consumer)
         return producer > consumer ? producer - consumer : producer + ring->size - consumer;
-    bpf_probe_read_kernel(&packet, sizeof(packet), ring->queue + producer);
-    return packet ? ring->size : 0;
+    return NC_AT(u64, ring->slots + producer) ? ring->size : 0;
 }
 
 /* Counts what vhost takes from now on. */
@@ -181,9 +179,8 @@ static inline void count_flow(struct queue_key *key, u32 hash)
         its->flows = its->earlier;
 }
 
-static inline void count_gso(struct queue_row *row, struct sk_buff *copy)
+static inline void count_gso(struct queue_row *row, struct skb_shared_info *shared)
 {
-    struct skb_shared_info *shared = (void *)copy->head + copy->end;
     u32 kind;
 
     if (!NC_READ(shared, gso_size))
@@ -207,15 +204,12 @@ struct offer {
 BPF_PERCPU_ARRAY(offers, struct offer, 1);
 
 /* As its producer sees it: slots that the consumer has read keep their pointers until it has read a batch of them (__ptr_ring_full). */
-static inline int ring_is_full(struct ptr_ring *ring)
+static inline int ring_is_full(struct ring *ring)
 {
-    void *packet = NULL;
-
-    bpf_probe_read_kernel(&packet, sizeof(packet), ring->queue + ring->producer);
-    return packet != NULL;
+    return NC_AT(u64, ring->slots + ring->producer) != 0;
 }
 
-static inline void note_offer(struct queue_key *key, u64 tfile, struct ptr_ring *ring)
+static inline void note_offer(struct queue_key *key, u64 tfile, struct ring *ring)
 {
     int zero = 0;
     struct offer *offer = offers.lookup(&zero);
@@ -237,16 +231,13 @@ int offered(void *ctx)
     struct nc_bucket none = {};
     struct recent_queue *queue;
     struct queue_row *row;
-    struct ptr_ring *ring;
-    struct sk_buff *copy;
-    int zero = 0;
-    u32 used;
+    struct ring ring;
+    u32 used, hash;
 
-    copy = packet.lookup(&zero);
-    if (!config || !copy)
+    if (!config)
         return 0;
-    bpf_probe_read_kernel(copy, sizeof(*copy), skb);
-    queue = queue_of(dev, copy->queue_mapping);
+    NC_SPAN(struct sk_buff, packet, len, head, skb);
+    queue = queue_of(dev, NC_OF(packet, queue_mapping));
     if (!queue) {
         nc_count(STRANGERS);
         return 0;
@@ -257,19 +248,20 @@ int offered(void *ctx)
     key.place = queue->place;
     key.queue = queue->queue;
     row = row_of(&key);
-    ring = copy_of(&((struct tun_file *)queue->tfile)->tx_ring, OFFERED_TO);
-    if (!row || !ring)
+    if (!row)
         return 0;
-    used = ring_occupancy(ring);
+    read_ring(&ring, &((struct tun_file *)queue->tfile)->tx_ring);
+    used = ring_occupancy(&ring);
     nc_add(&row->packets, 1);
-    nc_add(&row->bytes, copy->len);
-    row->size = ring->size;
-    count_gso(row, copy);
-    if (copy->hash != queue->hash)
-        count_flow(&key, copy->hash);
-    queue->hash = copy->hash;
+    nc_add(&row->bytes, NC_OF(packet, len));
+    row->size = ring.size;
+    count_gso(row, (void *)NC_OF(packet, head) + NC_OF(packet, end));
+    hash = NC_OF(packet, hash);
+    if (hash != queue->hash)
+        count_flow(&key, hash);
+    queue->hash = hash;
 #ifndef HAVE_SKB_DROP_REASON_FULL_RING
-    note_offer(&key, queue->tfile, ring);
+    note_offer(&key, queue->tfile, &ring);
 #endif
     key.slot = nc_slot(used);
     nc_bucket_add(occupancy.lookup_or_try_init(&key, &none), used);
@@ -321,16 +313,18 @@ int refused(void *ctx)
 {
     struct offer *offer;
     struct queue_row *row;
-    struct ptr_ring *ring;
+    struct ring ring;
     int zero = 0;
 
     offer = offers.lookup(&zero);
     if (!offer || !offer->tfile)
         return 0;
     row = (int)(u64)NC_RESULT == NET_XMIT_DROP ? queues.lookup(&offer->key) : NULL;
-    ring = row ? copy_of(&((struct tun_file *)offer->tfile)->tx_ring, OFFERED_TO) : NULL;
-    if (row && ring && (offer->found_full || ring_is_full(ring)))
-        count_full(row, (void *)offer->tfile);
+    if (row) {
+        read_ring(&ring, &((struct tun_file *)offer->tfile)->tx_ring);
+        if (offer->found_full || ring_is_full(&ring))
+            count_full(row, (void *)offer->tfile);
+    }
     offer->tfile = 0;
     return 0;
 }
@@ -350,7 +344,7 @@ int taken(void *ctx)
     struct tap_queue tap = {};
     struct queue_key key = {};
     struct queue_row *row;
-    struct ptr_ring *ring;
+    struct ring ring;
     u64 slots;
 
     if (!config || !source || tap_of_socket(&tap, sock))   /* the guest's transmit queue has no ring */
@@ -360,12 +354,12 @@ int taken(void *ctx)
     key.place = tap.place;
     key.queue = tap.queue;
     row = queues.lookup(&key);
-    ring = copy_of(source, TAKEN_FROM);
-    if (!row || !ring)
+    if (!row)
         return 0;
-    slots = (u64)ring->queue;
+    read_ring(&ring, source);
+    slots = (u64)ring.slots;
     inside = NC_READ(nvq, rxq);
-    now.consumed = ring->consumer_head;
+    now.consumed = ring.consumer;
     now.waiting = inside.tail - inside.head;
     now.taken_ns = bpf_ktime_get_ns();
     position = positions.lookup(&slots);
@@ -373,8 +367,8 @@ int taken(void *ctx)
         positions.insert(&slots, &now);
         return 0;
     }
-    if (ring->size > 128 && nc_place_wanted(config, &key.place))
-        nc_add(&row->taken, (now.consumed + ring->size - position->consumed) % ring->size + position->waiting - now.waiting);
+    if (ring.size > 128 && nc_place_wanted(config, &key.place))
+        nc_add(&row->taken, (now.consumed + ring.size - position->consumed) % ring.size + position->waiting - now.waiting);
     *position = now;    /* in place: nobody else writes it, and an update takes a new node and locks */
     return 0;
 }

@@ -165,13 +165,13 @@ int handed_over(void *ctx)
     struct run *run = runs.lookup(&thread);
     struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
     struct tun_struct *tun = NC_READ(tfile, tun);
-    struct tun_msg_ctl control = {};
+    struct tun_msg_ctl control;
     struct handover *handover;
     int zero = 0;
 
     if (!run || !run->vq)
         return 0;
-    bpf_probe_read_kernel(&control, sizeof(control), NC_READ(message, msg_control));
+    control = NC_AT(struct tun_msg_ctl, NC_READ(message, msg_control));
     run->packets += NC_READ(message, msg_controllen) && control.type == TUN_MSG_PTR ? control.num : 1;
     run->batches++;
     if (!run->ns[0] || run->ns[2])

@@ -183,11 +183,11 @@ int sent(void *ctx)
     struct msghdr *message = NC_PARAMETER(1);
     u64 length = (u64)NC_PARAMETER(2);
     struct worker *worker = worker_of_thread();
-    struct tun_msg_ctl control = {};
+    struct tun_msg_ctl control;
 
     if (!worker)
         return 0;
-    bpf_probe_read_kernel(&control, sizeof(control), NC_READ(message, msg_control));
+    control = NC_AT(struct tun_msg_ctl, NC_READ(message, msg_control));
     if (NC_READ(message, msg_controllen) && control.type == TUN_MSG_PTR) {
         worker->bytes += bytes_sent(&control);
         return 0;

@@ -18,6 +18,7 @@ from netconsole.far.about import About
 from netconsole.far.kernels import VMLINUX, Kernel
 from netconsole_collector import capabilities
 from netconsole_collector.compile import cache, sent
+from netconsole_collector.compile.compiled import PLAIN
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.compile.refused import NO_PERMISSION
 from netconsole_collector.compile.worker import Worker
@@ -91,7 +92,7 @@ class FarCompiler:
                 return _failed("failed", f"compiled programs cannot be kept in {self._directory}", None)
         finally:
             os.close(folder)
-        return {"source": "", "compiled": sent.pack(programs), "has_plain": programs.direct}
+        return {"source": "", "compiled": sent.pack(programs), "has_plain": programs.way != PLAIN}
 
     def _cannot_run(self, spec: Mapping[str, Any]) -> str | None:
         """Why the far end will refuse it whatever is compiled. It says so itself, in more words."""

@@ -39,12 +39,12 @@ def attached_at(
 
 def _load_program(function: str, code: bytes, kind: str, target: Optional[AttachTarget], rdonly_cast: int) -> int:
     """The program's descriptor. With a ``target`` it is BTF-typed. Raises loading.LoadRefused."""
+    if rdonly_cast:
+        code = loading.link(code, {loading.RDONLY_CAST: rdonly_cast})
     if target is None:
         plain = {"raw_tracepoint": loading.RAW_TRACEPOINT, "tracepoint": loading.TRACEPOINT}
         version = header_tree.version_code(os.uname().release)
         return loading.load(function, code, plain.get(kind, loading.KPROBE), version=version)
-    if rdonly_cast:
-        code = loading.link(code, {loading.RDONLY_CAST: rdonly_cast})
     typed = {"fentry": loading.TRACE_FENTRY, "fexit": loading.TRACE_FEXIT}
     attach_type = typed.get(kind, loading.TRACE_RAW_TP)
     if not target.module:

@@ -12,6 +12,12 @@ _LOAD_64, _MAP = 0x18, 1
 """BPF_LD | BPF_IMM | BPF_DW, and BPF_PSEUDO_MAP_FD as its source register (include/uapi/linux/bpf.h)."""
 
 
+CAST, DIRECT, PLAIN = "cast", "direct", "plain"
+"""How programs read kernel structures (probes/common/kernel_memory.h): by loads from any address, once they have said
+what it points to (bpf_rdonly_cast, 6.2); by loads through the pointers that BTF-typed raw tracepoints get; by a helper.
+"""
+
+
 class AttachTarget(NamedTuple):
     """What a BTF-typed program is loaded for: a tracepoint, or a function."""
 
@@ -35,14 +41,14 @@ class Compiled(NamedTuple):
     drop_reasons: Dict[str, str]
     types: str
     """Where the kernel's types came from: btf or headers."""
-    direct: bool
-    """Whether it is for BTF-typed programs, which read kernel structures without a helper."""
+    way: str
+    """CAST, DIRECT or PLAIN. With DIRECT, raw tracepoints are BTF-typed."""
     targets: Dict[str, AttachTarget]
     """By the attach point, as the manifest has it."""
     misfits: Dict[str, str]
     """What a program expects of a function (prototypes.expected) → why the function is not that."""
     rdonly_cast: int
-    """BTF id of the kernel function bpf_rdonly_cast. 0: there is none."""
+    """BTF id of the kernel function bpf_rdonly_cast. 0: this kernel has none."""
 
 
 def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, AttachTarget]) -> bool:

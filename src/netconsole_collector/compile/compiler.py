@@ -6,7 +6,7 @@ import sys
 from typing import Any, Dict, List, Optional, Set
 
 from netconsole_collector.compile import captured_output, kernel_reads, type_files
-from netconsole_collector.compile.compiled import AttachTarget, Compiled, can_be_typed, with_maps
+from netconsole_collector.compile.compiled import CAST, DIRECT, PLAIN, AttachTarget, Compiled, can_be_typed, with_maps
 from netconsole_collector.compile.definitions import definitions
 from netconsole_collector.compile.pretended_maps import PretendedMaps
 from netconsole_collector.compile.refused import ProbeRefused, no_maps
@@ -63,18 +63,24 @@ class Compiler:
             self.close()
             raise
 
-    def can_be_direct(self) -> bool:
-        """Whether every required program can be a BTF-typed raw tracepoint."""
+    def ways(self) -> List[str]:
+        """In which ways it can be compiled, the one with the fewest calls of helpers first."""
         if self.job.get("plain") or self._btf is None:
-            return False
+            return [PLAIN]
+        if self._rdonly_cast():
+            return [CAST, PLAIN]
+        return [DIRECT, PLAIN] if self._can_be_direct() else [PLAIN]
+
+    def _can_be_direct(self) -> bool:
+        """Whether every required program can be a BTF-typed raw tracepoint."""
         required = [entry for entry in self.spec["programs"] if entry.get("required", True)]
         return bool(required) and all(can_be_typed(entry, self._targets) for entry in required)
 
-    def compile(self, direct: bool) -> Compiled:
-        """Compiles for BTF-typed programs (``direct``) or for others. Raises ProbeRefused."""
+    def compile(self, way: str) -> Compiled:
+        """Raises ProbeRefused."""
         captured_output.take(_STDOUT)
         try:
-            made = self._bcc.BPF(text=self._text(direct).encode(), cflags=_CFLAGS)
+            made = self._bcc.BPF(text=self._text(way).encode(), cflags=_CFLAGS)
         except Exception:
             raise self._refusal(captured_output.take(_STDOUT)) from None
         maps = self._maps(made)
@@ -88,7 +94,7 @@ class Compiler:
             facts=self._facts,
             drop_reasons=self._drop_reasons,
             types=self._types,
-            direct=direct,
+            way=way,
             targets=self._targets,
             misfits=self._misfits(),
             rdonly_cast=self._rdonly_cast(),
@@ -155,12 +161,13 @@ class Compiler:
 
         self._facts = real_headers.facts(used, root, errors_of)
 
-    def _text(self, direct: bool) -> str:
+    def _text(self, way: str) -> str:
         """Defines and the source; errors name file and line of what the author wrote."""
         values = {
             "NC_CPUS": int(self.job["cpus"]),
             "NC_RING": int(self.job["ring"]),
-            "NC_DIRECT": int(direct),
+            "NC_DIRECT": int(way == DIRECT),
+            "NC_CAST": int(way == CAST),
         }
         values.update(definitions(self.spec))
         values.update(self._facts)
@@ -216,9 +223,8 @@ class Compiler:
         return AttachTarget(identifier, module, len(self._btf.parameter_types(found[0])))
 
     def _rdonly_cast(self) -> int:
-        if self._btf is None or "HAVE_bpf_rdonly_cast" not in self._facts:
-            return 0
-        return self._btf.vmlinux_id("bpf_rdonly_cast", btf.FUNC)
+        """Its BTF id. 0: this kernel has none (before 6.2)."""
+        return 0 if self._btf is None else self._btf.vmlinux_id("bpf_rdonly_cast", btf.FUNC)
 
     def _refusal(self, log: str) -> ProbeRefused:
         lines = [line.strip() for line in log.splitlines() if line.strip()]

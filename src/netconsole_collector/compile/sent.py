@@ -14,7 +14,7 @@ from netconsole_collector.compile.refused import ProbeRefused
 from netconsole_collector.compile.worker import Worker
 
 TRY_PLAIN = "the kernel refuses BTF-typed programs"
-"""The reply to a load with "has_plain": whoever has compiled is to send programs that are not BTF-typed."""
+"""The reply to a load with "has_plain": whoever has compiled is to send plain programs (worker.py)."""
 
 Json = Dict[str, Any]
 
@@ -31,19 +31,19 @@ def load(job: Json) -> Json:
     is still said first.
     """
     worker = Worker(job)
-    is_direct = False
+    is_plain = True
     try:
         what = job["compiled"]
         if isinstance(what, dict):
             worker.refuse_early()
             raise ProbeRefused(str(what["why"]), str(what["state"]), what.get("help"))
         programs = compiled.decode(zlib.decompress(base64.b64decode(what)))
-        is_direct = programs.direct
+        is_plain = programs.way == compiled.PLAIN
         return with_descriptors(worker.load(programs), worker.descriptors)
     except ProbeRefused as refused:
         answer = worker.refused(refused)
     except (ValueError, KeyError, TypeError, binascii.Error, zlib.error) as error:
         why = "the programs that were sent cannot be read: {}: {}".format(type(error).__name__, error)
         answer = worker.refused(ProbeRefused(why))
-    answer["direct"] = is_direct
+    answer["plain"] = is_plain
     return answer

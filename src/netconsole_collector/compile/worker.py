@@ -2,8 +2,8 @@
 
 A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh", "kprobes"} (docs/design/collector.md). For
 another kernel there are also its "btf" and "release" (in tests its "headers"; "machine" and "page" in bytes, if they
-are not this machine's) with "compile_only", and "plain": no BTF-typed programs. A module then counts as loaded when it
-is among "modules", or its BTF lies beside that of vmlinux.
+are not this machine's) with "compile_only", and "plain": all reads of the kernel by helpers. A module then counts as
+loaded when it is among "modules", or its BTF lies beside that of vmlinux.
 
 The worker lives for less than a second, and the memory of a compile (over 100 MB) goes with it. Compiled programs are
 kept, and loaded again without a compile. job.py starts the worker with two descriptors: a file with the job, and a
@@ -24,7 +24,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector.compile import captured_output
 from netconsole_collector.compile.attaching import attached_at
-from netconsole_collector.compile.compiled import Compiled, can_be_typed, make_maps, with_maps
+from netconsole_collector.compile.compiled import DIRECT, PLAIN, Compiled, can_be_typed, make_maps, with_maps
 from netconsole_collector.compile.refused import ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, loading, modules
 from netconsole_collector.kernel.parent import on_parents_death
@@ -149,18 +149,19 @@ class Worker:
             raise ProbeRefused("{} is not loaded; there is nothing of it to watch".format(module), "unsupported")
 
     def _compile_and_load(self) -> Tuple[Compiled, Json]:
-        """Tries BTF-typed programs first. The other way follows when that fails, and tells what is wrong."""
+        """Tries programs with few calls of helpers first. The plain ones follow, and tell what is wrong."""
         from netconsole_collector.compile.compiler import Compiler
 
         compiler = Compiler(self.job, self.spec, self._memlock)
         try:
-            if compiler.can_be_direct():
+            *better, plain = compiler.ways()
+            for way in better:
                 try:
-                    compiled = compiler.compile(direct=True)
+                    compiled = compiler.compile(way)
                     return compiled, self._load(compiled)
                 except ProbeRefused:
                     self._close_descriptors()
-            compiled = compiler.compile(direct=False)
+            compiled = compiler.compile(plain)
             return compiled, self._load(compiled)
         finally:
             compiler.close()
@@ -170,8 +171,8 @@ class Worker:
     def _load(self, compiled: Compiled) -> Json:
         """Makes the maps, loads and attaches. Raises ProbeRefused, with the descriptors so far in ``descriptors``.
 
-        With ``direct`` every program that can be BTF-typed has to be. The others are loaded as usual, and have to read
-        the kernel by NC_READ alone. When one of them is refused, the whole attempt fails.
+        With DIRECT every program that can be BTF-typed has to be. The others are loaded as usual, and have to read
+        the kernel by NC_READ alone. When the verifier refuses one, the whole attempt fails, unless they are plain.
         """
         answer: Json = {
             "ok": True,
@@ -181,7 +182,6 @@ class Worker:
             "names": {"drop_reason": compiled.drop_reasons} if compiled.drop_reasons else {},
             "types": compiled.types,
             "facts": compiled.facts,
-            "direct": compiled.direct,
         }
         if not self.job.get("compile_only"):  # programs for another kernel cannot be loaded here
             answer["maps"] = self._maps(compiled)
@@ -215,7 +215,7 @@ class Worker:
         attached: List[Json] = []
         missing: List[Json] = []
         for entry in self.spec["programs"]:
-            typed = compiled.direct and can_be_typed(entry, compiled.targets)
+            typed = compiled.way == DIRECT and can_be_typed(entry, compiled.targets)
             choices = entry["attach"][:1] if typed else entry["attach"]
             one, tried = self._attach_one(compiled, codes, entry["name"], choices, typed)
             if one is not None:
@@ -224,7 +224,7 @@ class Worker:
             if entry.get("extra") and not any(one["detail"] for one in tried):
                 continue  # the manifest says what is not seen without it
             missing.append({"name": entry["name"], "measures": entry.get("measures", entry["name"]), "tried": tried})
-            must_fail = compiled.direct and (typed or any(one["detail"] for one in tried))
+            must_fail = compiled.way != PLAIN and (typed or any(one["detail"] for one in tried))
             if must_fail or entry.get("required", True):
                 raise _missing_refusal(missing)
         if not attached:

@@ -21,7 +21,7 @@ from typing import Any
 from netconsole.base.paths import SYSTEM_PYTHON
 from netconsole.probes import catalogue
 from netconsole_collector.compile import cache
-from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.compile.compiled import DIRECT, Compiled
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.probe.spec import spec_problem
@@ -155,7 +155,7 @@ def _loadable(tree: KernelTree, command: Load) -> Path | None:
     """The file of what this kernel takes, under the name of what the collector tries first."""
     try:
         first = compile_for(tree, command)
-        if not first.programs.direct or command["spec"]["probe"]["name"] not in tree.kernel.untyped:
+        if first.programs.way != DIRECT or command["spec"]["probe"]["name"] not in tree.kernel.untyped:
             return _kept("compiled", tree) / first.name
         plain = compile_for(tree, command, plain=True)
     except LabError:

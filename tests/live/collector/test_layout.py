@@ -127,13 +127,15 @@ def wrong_members(headers: list[Header]) -> list[list[str]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    ways: dict[str, list[list[int]]] = json.loads(done.stdout)
     return [
         [
-            f"{tag}.{name}: at {expected}, read at {offset}"
-            for (tag, name, expected), offset in zip(one.members, offsets, strict=True)
+            f"{tag}.{name}: at {expected}, {way} at {offset}"
+            for way, offsets in ways.items()
+            for (tag, name, expected), offset in zip(one.members, offsets[number], strict=True)
             if offset != expected
         ]
-        for one, offsets in zip(headers, json.loads(done.stdout), strict=True)
+        for number, one in enumerate(headers)
     ]
 
 

@@ -1,6 +1,7 @@
 """Reads the offsets that a compiled program really uses for each member. The interpreter that has bcc runs it.
 
-Standard input: [{"types": C text, "members": [[struct, member], …]}, …]; standard output: [[offset, …], …].
+Standard input: [{"types": C text, "members": [[struct, member], …]}, …]; standard output, by the way of reading:
+{"read": [[offset, …], …], "load": …}.
 offsetof() and static asserts do not help here: clang computes them early, with the host's layout. They look right even
 when the code is wrong.
 """
@@ -22,7 +23,7 @@ _CALL = 0x85
 
 # A scope for each header: what they declare differently does not meet, and all are compiled at once.
 _FUNCTION = """
-int read{number}(void *ctx)
+int {way}{number}(void *ctx)
 {{
     {types}
     char value = 0;
@@ -30,9 +31,15 @@ int read{number}(void *ctx)
     return value;
 }}
 """
+_CAST = "static char *(*cast)(u64 address, u32 type) = (void *)0x7ffffff0;"
+"""As bpf_rdonly_cast is compiled (probes/common/kernel_memory.h)."""
 # The address is loaded anew each time, for the call before may have changed it. Not volatile: for that LLVM adds up the
 # offset early, in the host's layout, and finds nothing wrong with padding that is.
-_READ = "bpf_probe_read(&value, 1, &(({record} *)*(void **)ctx)->{member});"
+_WAYS = {
+    "read": "bpf_probe_read(&value, 1, &(({record} *)*(void **)ctx)->{member});",
+    "load": "value += *cast((u64)&(({record} *)*(void **)ctx)->{member}, 1);",
+}
+"""By a helper, and by a load of the program itself."""
 
 
 def added(code: bytes) -> "list[int]":
@@ -53,15 +60,19 @@ def main() -> None:
     from bcc import BPF
 
     headers = json.load(sys.stdin)
-    text = ""
+    text = _CAST
     for number, header in enumerate(headers):
-        reads = [_READ.format(record=record, member=member) for record, member in header["members"]]
-        text += _FUNCTION.format(number=number, types=header["types"], reads="\n    ".join(reads))
+        for way, read in _WAYS.items():
+            reads = "\n    ".join(read.format(record=record, member=member) for record, member in header["members"])
+            text += _FUNCTION.format(way=way, number=number, types=header["types"], reads=reads)
     with tempfile.TemporaryDirectory() as directory:
         header_tree.write(directory, header_tree.files(""))
         os.environ["BCC_KERNEL_SOURCE"] = directory
         program = BPF(text=text.encode())
-        offsets = [added(program.dump_func(b"read%d" % number)) for number in range(len(headers))]
+        offsets = {
+            way: [added(program.dump_func(b"%s%d" % (way.encode(), number))) for number in range(len(headers))]
+            for way in _WAYS
+        }
     json.dump(offsets, sys.stdout)
 
 

@@ -1,9 +1,9 @@
 """A probe that is attached to nothing: a test runs its programs itself, on kernel objects of its own.
 
 So what happens, when, on which CPU and how often is exactly what the test says. The programs, their maps and all that
-the collector makes of them are the shipped ones; they are loaded the plain way, which alone the kernel lets be run
-like this (BPF_PROG_TEST_RUN). So are programs on functions: the context of fentry and fexit, the arguments and then
-the result, is that of a raw tracepoint. For those no kprobes are needed.
+the collector makes of them are the shipped ones. They are loaded as raw tracepoints, which alone the kernel lets be run
+like this (BPF_PROG_TEST_RUN). So are programs on functions: the context of fentry and fexit, the arguments and then the
+result, is that of a raw tracepoint. For those no kprobes are needed.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def _functions_as_tracepoints() -> Iterator[None]:
 
 
 def compiled(
-    name: str, kept: Path, functions: hooks.Functions, modules: hooks.Modules
+    name: str, kept: Path, functions: hooks.Functions, modules: hooks.Modules, plain: bool
 ) -> tuple[dict[str, Any], Worker, Compiled]:
-    """The probe's programs, compiled the plain way or kept from last time."""
+    """The probe's programs, compiled or kept from last time."""
     manifest = catalogue.load(_MADE[name]) if name in _MADE else catalogue.shipped(name)
     spec: dict[str, Any] = copy.deepcopy(dict(manifest.raw))
     assert spec_problem(spec) is None
-    job = {"spec": spec, "source": manifest.code(), "cpus": cpus.nr_cpu_ids(), "ring": True, "plain": True}
+    job = {"spec": spec, "source": manifest.code(), "cpus": cpus.nr_cpu_ids(), "ring": True, "plain": plain}
     if modules:
         job.update(btf=hooks.types_with(modules, kept.with_name(f"types of {name}")), modules=sorted(modules))
     worker = Worker(job)
@@ -102,11 +102,15 @@ class UnattachedProbe:
         room: Mapping[str, int],
         functions: hooks.Functions,
         modules: hooks.Modules,
+        plain: bool,
     ) -> None:
-        """``room``: maps that have room for so many entries alone. ``functions``, ``modules``: see hooks.py."""
+        """``room``: maps that have room for so many entries alone. ``functions``, ``modules``: see hooks.py.
+
+        ``plain``: it reads by helpers alone.
+        """
         self.memory = KernelMemory()
         with _functions_as_tracepoints():
-            spec, worker, programs = compiled(name, kept, functions, modules)
+            spec, worker, programs = compiled(name, kept, functions, modules, plain)
         sizes = {one: like._replace(max_entries=room.get(one, like.max_entries)) for one, like in programs.maps.items()}
         programs = programs._replace(maps=sizes)
         self._attaching = mock.patch.object(attach, "attach", lambda *_: os.open(os.devnull, os.O_RDONLY))

@@ -13,7 +13,7 @@ import pytest
 
 import netconsole_collector
 from netconsole_collector.compile import cache
-from netconsole_collector.compile.compiled import AttachTarget, Compiled, decode, encode, with_maps
+from netconsole_collector.compile.compiled import CAST, AttachTarget, Compiled, decode, encode, with_maps
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import bpf_maps
 from netconsole_collector.types import btf, source_names
@@ -58,7 +58,7 @@ def programs(function: str = "drop") -> Compiled:
         facts={"HAVE_sk_buff": 1},
         drop_reasons={"2": "NOT_SPECIFIED"},
         types="btf",
-        direct=True,
+        way=CAST,
         targets={"raw_tracepoint:kfree_skb": AttachTarget(4711), "entry:tun_net_xmit": AttachTarget(90_000, "tun", 2)},
         misfits={"f(sk_buff *)": "f takes (void) here, expected (sk_buff *)"},
         rdonly_cast=12,
