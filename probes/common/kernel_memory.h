@@ -49,16 +49,19 @@ static void *(*nc_rdonly_cast)(u64 address, u32 type) = (void *)0x7ffffff0;
 #endif
 
 /* Members that lie close together, by one call of a helper where it needs one: NC_SPAN(struct ptr_ring, ring, producer, queue, address)
- * declares `ring`, and NC_OF(ring, size) is a member from `producer` to `queue`. NC_OF_AS(u32, …) reads it as another type. */
+ * declares `ring`, and NC_OF(ring, size) is a member between these two, whichever comes first. NC_OF_AS(u32, …) reads it as another type. */
 #if NC_CAST
-#define NC_SPAN(type, name, first, last, address) type *name = (void *)(address)
+#define NC_SPAN(type, name, a, b, address) type *name = (void *)(address)
 #define NC_OF(name, member) NC_READ(name, member)
 #define NC_OF_AS(type, name, member) NC_AT(type, &(name)->member)
 #else
-#define NC_SPAN(type, name, first, last, address)                                       \
-    u64 name##_words[(offsetof(type, last) + sizeof(((type *)0)->last) - (offsetof(type, first) & ~7ul) + 7) / 8];  \
-    type *name = (void *)name##_words - (offsetof(type, first) & ~7ul);                 \
-    bpf_probe_read_kernel(name##_words, sizeof(name##_words), (void *)(address) + (offsetof(type, first) & ~7ul))
+#define NC_END_OF(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
+#define NC_SPAN_FROM(type, a, b) ((offsetof(type, a) < offsetof(type, b) ? offsetof(type, a) : offsetof(type, b)) & ~7ul)
+#define NC_SPAN_TO(type, a, b) (NC_END_OF(type, a) > NC_END_OF(type, b) ? NC_END_OF(type, a) : NC_END_OF(type, b))
+#define NC_SPAN(type, name, a, b, address)                                              \
+    u64 name##_words[(NC_SPAN_TO(type, a, b) - NC_SPAN_FROM(type, a, b) + 7) / 8];      \
+    type *name = (void *)name##_words - NC_SPAN_FROM(type, a, b);                       \
+    bpf_probe_read_kernel(name##_words, sizeof(name##_words), (void *)(address) + NC_SPAN_FROM(type, a, b))
 #define NC_OF(name, member) ((name)->member)
 #define NC_OF_AS(type, name, member) (*(type *)&(name)->member)
 #endif

@@ -48,13 +48,14 @@ BPF_PERCPU_ARRAY(kvm_deliveries, struct kvm_delivery, KVM_WAYS);
 /* Called for every line, and with 0 for one that is not followed: the interrupt accepted next in this thread is of that line. */
 static inline void kvm_deliver(u64 eventfd, u32 way)
 {
-    u32 at_once = KVM_AT_ONCE;
-    struct kvm_delivery *delivery = kvm_deliveries.lookup(&way), *earlier = kvm_deliveries.lookup(&at_once);
+    struct kvm_delivery *delivery = kvm_deliveries.lookup(&way), *earlier;
     u64 thread = bpf_get_current_pid_tgid();
+    u32 at_once = KVM_AT_ONCE;
 
-    if (!delivery || !earlier)
+    if (!delivery)
         return;
-    if (earlier->thread == thread)      /* what was to come at once has not come */
+    earlier = way == KVM_AT_ONCE ? NULL : kvm_deliveries.lookup(&at_once);
+    if (earlier && earlier->thread == thread)   /* what was to come at once has not come */
         earlier->awaited = 0;
     delivery->eventfd = eventfd;
     delivery->thread = thread;

@@ -213,7 +213,10 @@ int given(void *ctx)
             row->polled_packets += earlier->packets;
         }
     }
-    interrupts.update(&eventfd, &interrupt);
+    if (earlier)        /* in place: an update takes a new node */
+        *earlier = interrupt;
+    else
+        interrupts.update(&eventfd, &interrupt);
     return 0;
 }
 

@@ -55,16 +55,17 @@ static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, u32 way)
 {
     struct kvm *kvm = NC_READ(irqfd, kvm);
     struct line_key key = { .vm = NC_READ(kvm, userspace_pid), .gsi = NC_READ(irqfd, gsi) };
+    struct delivery *delivery = deliveries.lookup(&way), *earlier;
     u32 at_once = AT_ONCE;
-    struct delivery *delivery = deliveries.lookup(&way), *earlier = deliveries.lookup(&at_once);
 
-    if (delivery && earlier) {
-        delivery->line = key;
-        delivery->thread = bpf_get_current_pid_tgid();
-        delivery->active = 1;
-        if (way == DEFERRED && earlier->thread == delivery->thread)     /* what was to come at once has not come */
-            earlier->active = 0;
-    }
+    if (!delivery)
+        return row_of(&key);
+    delivery->line = key;
+    delivery->thread = bpf_get_current_pid_tgid();
+    delivery->active = 1;
+    earlier = way == DEFERRED ? deliveries.lookup(&at_once) : NULL;
+    if (earlier && earlier->thread == delivery->thread)         /* what was to come at once has not come */
+        earlier->active = 0;
     return row_of(&key);
 }
 
@@ -141,19 +142,16 @@ static inline struct vcpu_row *row_of_vcpu(struct kvm_vcpu *vcpu)
     return row;
 }
 
-struct halt {
-    u64 vcpu;
-    u64 since_ns;
-};
-BPF_TABLE("lru_hash", u32, struct halt, halts, 16384);      /* by thread of the virtual CPU */
+BPF_TABLE("lru_hash", u32, u64, halts, 16384);      /* the virtual CPU by its thread; 0: it does not halt */
 
 int halted(void *ctx)
 {
     struct kvm_vcpu *vcpu = NC_PARAMETER(0);
     u32 thread = bpf_get_current_pid_tgid();
-    struct halt halt = { .vcpu = (u64)vcpu };
+    u64 none = 0, *halting = halts.lookup_or_try_init(&thread, &none);
 
-    halts.update(&thread, &halt);
+    if (halting)
+        *halting = (u64)vcpu;
     return 0;
 }
 
@@ -161,13 +159,13 @@ int halted(void *ctx)
 int awake(struct bpf_raw_tracepoint_args *ctx)
 {
     u32 thread = bpf_get_current_pid_tgid();
-    struct halt *halt = halts.lookup(&thread);
+    u64 *halting = halts.lookup(&thread);
     struct vcpu_row *row;
 
-    if (!halt || !halt->vcpu)
+    if (!halting || !*halting)
         return 0;
-    row = row_of_vcpu((void *)halt->vcpu);
-    halt->vcpu = 0;
+    row = row_of_vcpu((void *)*halting);
+    *halting = 0;
     nc_count(HALTS);
     if (row) {
         row->halts++;

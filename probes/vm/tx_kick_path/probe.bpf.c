@@ -101,7 +101,7 @@ int begun(void *ctx)
     struct kicks *kick = kicks.lookup(&eventfd);
     struct nc_config *config = nc_config_get();
     u32 thread = bpf_get_current_pid_tgid();
-    struct run run = {};
+    struct run run = {}, *earlier;
 
     if (!nc_check(KICK, kick != NULL) || !config)
         return 0;
@@ -114,7 +114,11 @@ int begun(void *ctx)
     run.vq = (u64)vq;
     kick->answered = count;
     kick->first_ns = 0;
-    runs.update(&thread, &run);
+    earlier = runs.lookup(&thread);
+    if (earlier)        /* in place: an update takes a new node */
+        *earlier = run;
+    else
+        runs.update(&thread, &run);
     return 0;
 }
 

@@ -46,22 +46,16 @@ static inline struct vhost_net_virtqueue *net_queue(struct vhost_virtqueue *vq)
     return (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
 }
 
-/* Packets that the worker has taken from the tap's ring but not delivered. */
-static inline u32 packets_inside(struct vhost_virtqueue *vq)
-{
-    struct vhost_net_buf inside = NC_READ(net_queue(vq), rxq);
-    return inside.tail - inside.head;
-}
-
 static inline void begin_rx(struct worker *worker, struct vhost_virtqueue *vq, struct socket *sock)
 {
     struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
-    struct ptr_ring *ring = NC_READ(net_queue(vq), rx_ring);
+    NC_SPAN(struct vhost_net_virtqueue, nvq, rx_ring, rxq, net_queue(vq));
+    struct ptr_ring *ring = NC_OF(nvq, rx_ring);
 
     nc_check(RING, ring == &tfile->tx_ring);
     worker->ring = (u64)ring;
     worker->consumed = NC_READ(ring, consumer_head);
-    worker->waiting = packets_inside(vq);
+    worker->waiting = NC_OF(nvq, rxq.tail) - NC_OF(nvq, rxq.head);     /* taken from the ring but not delivered */
 }
 
 /* ---- where a run begins ---- */
@@ -214,9 +208,10 @@ static inline void account_answer(struct worker *worker, struct queue_row *row, 
  * address space of its owner, and can read it. */
 static inline void look_at_ring(struct worker *worker, struct queue_row *row, struct vhost_virtqueue *vq)
 {
-    struct vring_avail *avail = (void *)NC_READ(vq, avail);
+    NC_SPAN(struct vhost_virtqueue, ring, num, avail, vq);
+    struct vring_avail *avail = (void *)NC_OF(ring, avail);
     struct { u16 flags, offered; } head;
-    u32 size = NC_READ(vq, num);
+    u32 size = NC_OF(ring, num);
     u16 event = 0;
 
     row->size_buffers = size;
@@ -231,15 +226,15 @@ static inline void look_at_ring(struct worker *worker, struct queue_row *row, st
 
 static inline void account_rx(struct worker *worker, struct queue_row *row, struct vhost_virtqueue *vq)
 {
-    struct vhost_net_virtqueue *nvq = net_queue(vq);
-    struct ptr_ring *ring = (void *)worker->ring;
-    u32 consumed = NC_READ(ring, consumer_head), size = NC_READ(ring, size), waiting = packets_inside(vq);
+    NC_SPAN(struct vhost_net_virtqueue, nvq, vhost_hlen, rxq, net_queue(vq));
+    NC_SPAN(struct ptr_ring, ring, consumer_head, size, worker->ring);
+    u32 consumed = NC_OF(ring, consumer_head), size = NC_OF(ring, size), waiting = NC_OF(nvq, rxq.tail) - NC_OF(nvq, rxq.head);
     u64 headers;
 
     /* Packets delivered: taken from the ring, plus those that waited before the run, minus those that wait now. */
     if (size)
         worker->packets = (consumed + size - worker->consumed) % size + worker->waiting - waiting;
-    headers = worker->packets * (NC_READ(nvq, sock_hlen) + NC_READ(nvq, vhost_hlen));
+    headers = worker->packets * (NC_OF(nvq, sock_hlen) + NC_OF(nvq, vhost_hlen));
     worker->bytes -= headers < worker->bytes ? headers : worker->bytes;     /* fewer when flushed() was missed, which is in the ledger */
     row->starving = waiting && !row->depth_buffers;
     row->starved_runs += row->starving;
