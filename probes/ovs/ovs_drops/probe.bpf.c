@@ -189,9 +189,12 @@ static inline int in_module(u64 address)
 /* Was a packet freed by the module? Its functions also free netlink messages, which have no port. */
 static inline int in_datapath(struct sk_buff *skb, u64 location)
 {
-    struct net_device *dev = NC_READ(skb, dev);
+    struct net_device *dev;
 
-    return dev && in_module(location) && ovs_port_of(dev);
+    if (!in_module(location))
+        return 0;
+    dev = NC_READ(skb, dev);
+    return dev && ovs_port_of(dev);
 }
 
 static inline u32 reason_of(struct bpf_raw_tracepoint_args *ctx)
