@@ -27,7 +27,7 @@ from netconsole.telemetry import frames
 from tests.lab.collector import INTERVAL_MS, InsideMeasurement
 from tests.lab.kernels.fetch import kernels
 from tests.lab.machine.errors import LabUnavailable
-from tests.lab.network.testbed import BRIDGE, Testbed
+from tests.lab.network.testbed import BRIDGE, CLOCK_OF_REAL_MACHINES, Testbed
 
 TARGET = 0.95
 """The share of its upcall rate that the datapath is to keep."""
@@ -46,8 +46,6 @@ SLICES = 5
 STORM, WAITING = 1000, 64
 ALONE = 50
 KNOWN = 1000
-CLOCK = "tsc=reliable"
-"""The kernel's clock is an instruction then, as on real machines; a reading of the emulated HPET costs microseconds."""
 WARM = 200
 """New flows after each change, not counted: the emulator translates changed code anew when it comes to it."""
 SUMMARY, COUNTERS, DETACHED = "summary", "counters", "details"
@@ -257,7 +255,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=tuple(GROUPS), default=list(GROUPS))
     options = parser.parse_args()
     try:
-        bed = Testbed(kernels()[0], guests=0, arguments=CLOCK)
+        bed = Testbed(kernels()[0], guests=0, arguments=CLOCK_OF_REAL_MACHINES)
     except LabUnavailable as error:
         print(f"the lab cannot run here: {error}")
         return

@@ -30,7 +30,7 @@ from tests.lab.collector import InsideMeasurement
 from tests.lab.kernels.fetch import kernels
 from tests.lab.machine.errors import LabError, LabUnavailable
 from tests.lab.network.peer import FAR, Peer
-from tests.lab.network.testbed import Testbed, boot
+from tests.lab.network.testbed import CLOCK_OF_REAL_MACHINES, Testbed, boot
 from tests.lab.network.traffic import ping, worker_pids, workers_of
 from tests.support.live.measurement import CHECKOUT
 
@@ -282,7 +282,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.table:
         try:
-            bed = boot(kernels()[0], guests=1)
+            bed = boot(kernels()[0], guests=1, arguments=CLOCK_OF_REAL_MACHINES)
         except LabUnavailable as error:
             print(f"cannot run here: {error}")
             return

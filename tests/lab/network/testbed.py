@@ -26,8 +26,9 @@ CARDS = (
     Card("vnet1", "52:54:00:00:00:11", f"10.77.0.11/{PREFIX_LENGTH}", queues=2),
 )
 
-
 BOOT_TRIES = 2
+CLOCK_OF_REAL_MACHINES = "tsc=reliable"
+"""For `arguments`: reading the clock is an instruction then. A reading of the emulated HPET costs microseconds."""
 
 
 def boot(kernel: Kernel, **options: Any) -> Testbed:
