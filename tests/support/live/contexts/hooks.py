@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +20,11 @@ Functions: TypeAlias = Mapping[str, str]
 _ANYWHERE = "raw_tracepoint:sys_enter"
 """A point of every kernel. Nothing is attached to it."""
 _MOST_PARAMETERS = 6
+FUNCTION_AT = 0x7EAD
+"""Where a function lies, to programs that ask (NC_FUNCTION)."""
+_INSTRUCTION = struct.Struct("=BBhi")
+_ASK, _ANSWER = _INSTRUCTION.pack(0x85, 0, 0, 173), _INSTRUCTION.pack(0xB7, 0, 0, FUNCTION_AT)
+"""BPF_CALL of bpf_get_func_ip, which a raw tracepoint does not have, and r0 = a number (uapi/linux/bpf.h)."""
 
 
 class ModuleTypes(BtfBuilder):
@@ -55,9 +61,7 @@ def types_with(modules: Modules, directory: Path) -> str:
 
 def hooked(spec: dict[str, Any], functions: Functions) -> dict[str, Any]:
     """The manifest in which these programs have this function alone, at a point where every kernel lets them be."""
-    programs = [_hooked(one, functions) for one in spec["programs"]]
-    kept = {name: value for name, value in spec["probe"].items() if name != "module" or not functions}
-    return dict(spec, probe=kept, programs=programs)
+    return dict(spec, programs=[_hooked(one, functions) for one in spec["programs"]])
 
 
 def _hooked(program: dict[str, Any], functions: Functions) -> dict[str, Any]:
@@ -69,10 +73,16 @@ def _hooked(program: dict[str, Any], functions: Functions) -> dict[str, Any]:
     return dict(program, attach=[{"point": point, "function": function}])
 
 
+def _answered(code: bytes) -> bytes:
+    size = _INSTRUCTION.size
+    words = (code[at : at + size] for at in range(0, len(code), size))
+    return b"".join(_ANSWER if word == _ASK else word for word in words)
+
+
 def bound(compiled: Compiled, functions: Functions) -> Compiled:
     """Their arguments come from the context, as those of fentry: it is that of a raw tracepoint."""
     codes = {
-        name: function_hooks.bound(code, "fentry", _MOST_PARAMETERS) if name in functions.values() else code
+        name: _answered(function_hooks.bound(code, "fentry", _MOST_PARAMETERS)) if name in functions.values() else code
         for name, code in compiled.functions.items()
     }
     return compiled._replace(functions=codes, targets={**compiled.targets, _ANYWHERE: AttachTarget(0)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.live.contexts.hooks import Modules, ModuleTypes
 from tests.support.live.contexts.memory import place_of
+from tests.support.live.contexts.ovs_types import datapath
 from tests.support.live.contexts.vhost_types import vhost
 
 OUTPUT, CONNTRACK = 1, 12
@@ -67,6 +68,7 @@ def place(name: str, member: str) -> int:
 
 OF_PROBE: dict[str, Modules] = {
     "host_path": {"openvswitch": openvswitch},
+    "ovs_drops": {"openvswitch": datapath},
     "echo_host": {"vhost_net": vhost_and_kvm},
     **{name: {"vhost_net": vhost} for name in ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")},
 }

@@ -26,6 +26,7 @@ from netconsole_collector.compile.compiled import AttachTarget, Compiled
 from netconsole_collector.compile.job import CompileJob, with_descriptors
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import attach, cpus
+from netconsole_collector.kernel import modules as kernel_modules
 from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.lookups import Lookups
@@ -58,6 +59,8 @@ def _functions_as_tracepoints() -> Iterator[None]:
         mock.patch.object(attach, "has_kprobes", lambda: True),
         mock.patch.object(attach, "kinds_of", _kinds_of),
         mock.patch.object(attaching, "_load_program", _loaded),
+        mock.patch.object(kernel_modules, "is_loaded", lambda _: True),
+        mock.patch.object(kernel_modules, "text_of", lambda _: (0, 0)),
     ):
         yield
 
