@@ -75,6 +75,8 @@ def _changed(code: str, is_statement: bool) -> Iterator[str]:
     for match in _OPERATOR.finditer(code):
         if not stripped.startswith("#"):
             yield code[: match.start()] + _TURNED[match[1]] + code[match.end() :]
+    if stripped.startswith("return -"):
+        return  # which error it is, nobody asks
     words = [match.span() for match in _WORD.finditer(code)]
     for match in _NUMBER.finditer(code):
         if any(begin <= match.start() < end for begin, end in words):
