@@ -160,6 +160,7 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
         current = now.by_identity.get(key)
         past = [one.by_identity.get(key) for one in sides]
         why = _unmatched(metric, now, sides) if current is None or None in past else None
+        why = _other_units((current, *past)) or why
         if why is not None:
             left_out[metric.key] = why
             unmatched.add(key)
@@ -342,6 +343,12 @@ def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str |
         return f"only in the {'current snapshot' if there else 'baseline'}" if has_none else None
     reasons = [not_zero(metric.identity, one, "baseline" if there else "current") for one in lacking]
     return next((why for why in reasons if why is not None), None)
+
+
+def _other_units(sides: Iterable[Metric | None]) -> str | None:
+    """Why a metric cannot be compared that snapshots have in different units. None when its unit is the same."""
+    units = sorted({one.unit for one in sides if one is not None and one.unit})
+    return f"in {' and '.join(units)}: another unit is another figure" if len(units) > 1 else None
 
 
 def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:

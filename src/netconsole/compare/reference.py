@@ -120,7 +120,7 @@ class Reference:
         now = counter.count.per_s if counter else None
         if now is None or spec is None:
             return None
-        typical = self._count(probe, manifest, (manifest.name, "counter", name, ()))
+        typical = self._count(probe, manifest, (manifest.name, "counter", name, ()), spec.unit)
         return None if typical is None else _figure_change(now, typical, spec.unit, spec.worse, True)
 
     def value(
@@ -141,7 +141,8 @@ class Reference:
             return None
         name = f"{table}.{value.name}" if len(spec.value) > 1 else table
         worse: Polarity = "none" if ("class", "benign") in labels else value.worse
-        typical = self._count(probe, manifest, (manifest.name, "gauge" if is_gauge else "table", name, labels))
+        identity: Identity = (manifest.name, "gauge" if is_gauge else "table", name, labels)
+        typical = self._count(probe, manifest, identity, value.unit)
         if typical is None:
             return None
         now = max(known) if is_gauge else sum(known)
@@ -162,7 +163,9 @@ class Reference:
 
         def reading(side: Metrics) -> float | None:
             metric = side.by_identity.get(identity)
-            return metric.histogram.percentile(percent) if metric is not None and metric.histogram else None
+            if metric is None or metric.histogram is None or metric.unit not in ("", row.unit):
+                return None
+            return metric.histogram.percentile(percent)
 
         typical = self._reading(probe, manifest, identity, f"{percent:g}", reading)
         if now is None or typical is None:
@@ -194,11 +197,13 @@ class Reference:
                     return name, "histogram", histogram, key
         return None
 
-    def _count(self, probe: ProbeState, manifest: Manifest, identity: Identity) -> _Typical | None:
+    def _count(self, probe: ProbeState, manifest: Manifest, identity: Identity, unit: str) -> _Typical | None:
         def reading(side: Metrics) -> float | None:
             metric = side.by_identity.get(identity)
             if metric is None:
                 return 0.0 if identity[1] != "gauge" and not_zero(identity, side, "baseline") is None else None
+            if metric.unit not in ("", unit):
+                return None
             return metric.value if metric.kind == "gauge" else metric.count / seconds(side.snapshot, identity[0])
 
         return self._reading(probe, manifest, identity, "", reading)

@@ -210,6 +210,17 @@ def test_what_cannot_be_compared_is_listed_with_the_reason(
     assert not [one for one in found.findings if one.metric.startswith("kernel_drops/") and one.significant]
 
 
+def test_figures_of_another_unit_are_no_change(five: list[Snapshot]) -> None:
+    """A thousandfold: the older probe counted in microseconds."""
+    document = made_up.document(9)
+    for one in document["probes"]["tx_queue_latency"]["histograms"]["wait"]["by"]:
+        one["unit"] = "ns"
+    found = compare(msgspec.convert(document, Snapshot), five)
+    assert not [one for one in found.findings if one.metric.startswith("tx_queue_latency")]
+    whys = {one.why for one in found.not_comparable if one.metric.startswith("tx_queue_latency/histogram/wait")}
+    assert whys == {"in ns and us: another unit is another figure"}
+
+
 def test_a_probe_that_ran_on_neither_side_is_said_so_once(five: list[Snapshot]) -> None:
     document = made_up.document(77)
     document["probes"]["kernel_drops"] |= {"status": "unsupported", "why": "not here"}
