@@ -100,6 +100,22 @@ def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests
     assert taken.profile.budget["kernel_cpu_pct"] == 5.0
 
 
+def test_the_start_of_everything_is_the_first_frame(stream: Stream) -> None:
+    interval(stream, 7, 7)
+    start, none = builder.totals_at_start(stream.state), builder.totals_at_start(State())
+    assert (start.mono_ns, start.wall_ns) == (100 * SECOND, 100 * SECOND + 5)
+    assert (none.mono_ns, none.wall_ns) == (0, 0)
+
+
+def test_a_probe_that_never_ran_has_no_time_of_a_run(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    start = builder.totals(stream.state)
+    window = frames.Statistics(window_ns=SECOND // 10, interval_ns=SECOND, estimated=True)
+    stream.cost(programs=[frames.Program("drop", "x:y", 0, 0, 0)], statistics=window)
+    stream.end()
+    cost = take(stream, manifests, start).probes["p"].cost
+    assert (cost["run_count"], cost["run_time_ns"], cost["ns_per_run"]) == (0, 0, None)
+
+
 def test_a_row_has_its_history_in_equal_parts_and_none_that_is_not_its_own(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:

@@ -29,6 +29,11 @@ def test_a_snapshot_of_version_1_loads_in_this_version() -> None:
     assert snapshot.facts["cpu/governor"].value is None
 
 
+def test_buckets_may_touch_and_a_file_may_have_64_megabytes() -> None:
+    assert snapshot_file.HistogramData(buckets=[(1.0, 2.0, 1), (2.0, 3.0, 1)]).count == 0
+    assert snapshot_file.MAX_BYTES == 64 * 1024 * 1024
+
+
 def test_what_is_written_reads_back_the_same() -> None:
     snapshot = snapshot_file.load(VERSION_1)
     assert snapshot_file.parse(snapshot_file.encode(snapshot), "again") == snapshot
@@ -55,6 +60,8 @@ def test_the_committed_schemas_are_those_of_the_types(name: str) -> None:
         ({"probes": {"a": {"status": "attached", "counters": {"b": {"total": 1.5}}}}}, "Expected `int"),
         ({"probes": {"a": {"status": "\x1b[31m"}}}, "x.json: probes[...].status: not a snapshot"),
         ({"probes": {"a": {"status": "attached", "histograms": {"h": {"buckets": [[2, 1, 1]]}}}}}, "must ascend"),
+        ({"probes": {"a": {"status": "attached", "histograms": {"h": {"buckets": [[2, 2, 1]]}}}}}, "must ascend"),
+        ({"probes": {"a": {"status": "attached", "histograms": {"h": {"buckets": [[1, 3, 1], [2, 4, 1]]}}}}}, "must"),
     ],
 )
 def test_a_bad_value_is_one_line_with_file_and_key(change: dict[str, object], message: str) -> None:

@@ -202,3 +202,40 @@ def test_devices_and_namespaces_have_one_stand_in_each_through_the_whole_documen
     [socket] = hidden.probes["kernel_drops"].tables["sockets"]
     assert (socket["netns"], socket["device"]) == (netns, "lo") and str(socket["process"]).startswith("process-")
     assert device in {row["device"] for row in hidden.probes["link_rates"].tables["links"]}
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "secret"),
+    [
+        (("nic", "uplink-a", "mtu"), 1500, "uplink-a"),
+        (("tc", "uplink-b", "root"), "fq_codel", "uplink-b"),
+        (("ovs", "bridge", "br-tenant", "fail_mode"), "secure", "br-tenant"),
+        (("ovs", "port", "patch-a", "tag"), 7, "patch-a"),
+        (("ovs", "system", "hostname"), "sw-rack3", "sw-rack3"),
+        (("nic", "eth0", "master"), "bond-blue", "bond-blue"),
+        (("netns", "4026532177", "name"), "red-customer", "red-customer"),
+    ],
+)
+def test_a_name_that_only_a_fact_has_is_hidden_in_every_text(fact: tuple[str, ...], value: object, secret: str) -> None:
+    document = made_up.document(1, samples=1)
+    document["facts"] = {key(*fact): {"value": value}}
+    document["note"] = f"it began on {secret}, they say"
+    hidden = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot))
+    assert secret not in encode(hidden).decode()
+
+
+def test_other_words_of_facts_are_no_names() -> None:
+    document = made_up.document(1, samples=1)
+    facts = {key("ovs", "other", "fast-path", "x"): "kernel-mode", key("nic", "eth-9"): 1}
+    document["facts"] = {name: {"value": value} for name, value in facts.items()}
+    document["note"] = "fast-path kernel-mode eth-9"
+    assert Redactor(KEY).snapshot(msgspec.convert(document, Snapshot)).note == document["note"]
+
+
+@pytest.mark.parametrize(("name", "is_hidden_within"), [("ab-1", True), ("a-1", False), ("abcd", False)])
+def test_a_name_within_another_word_is_hidden_if_nothing_else_looks_like_it(name: str, is_hidden_within: bool) -> None:
+    document = made_up.document(1, samples=1)
+    document["facts"] = {key("vm", name, "pid"): {"value": 7}}
+    document["note"] = f"x{name}x and {name}"
+    note = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot)).note or ""
+    assert (name in note) != is_hidden_within and f"and {name}" not in note
