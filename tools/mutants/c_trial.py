@@ -36,7 +36,7 @@ USERS = {
     "echo.h": ("echo_host", "echo_stack"),
     "kvm.h": ("irq_path", "tx_kick_path"),
     "latency.h": ("host_path", "local_path"),
-    "ovs.h": ("host_path", "ovs_upcalls"),
+    "ovs.h": ("ovs_drops", "ovs_upcalls"),
     "packets.h": ("kernel_drops", "conntrack"),
     "path.h": ("host_path", "local_path", "echo_host"),
     "sockets.h": ("socket_drops", "reuseport_skew"),

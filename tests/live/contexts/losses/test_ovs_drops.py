@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import struct
-import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
+from tests.support.live.contexts.datapath import BUCKETS, LINK_HEADER, TEXT, Attribute, Datapath
 from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, FRAMES, NETNS, OTHER_NETNS
 from tests.support.live.contexts.hooks import FUNCTION_AT
-from tests.support.live.contexts.memory import enumerator, place_of
-from tests.support.live.contexts.ovs_types import ACTIONS, ATTRIBUTES, DATAPATH, REASONS, VPORT, reasons
-from tests.support.live.contexts.packets import MTU, TCP, Flow, MadeUpHost
+from tests.support.live.contexts.memory import enumerator
+from tests.support.live.contexts.ovs_types import REASONS, reasons
+from tests.support.live.contexts.packets import MTU, TCP, Flow
 from tests.support.live.contexts.unattached import UnattachedProbe, on_cpu
 
 PROBE = "ovs_drops"
 Load = Callable[..., UnattachedProbe]
-Attribute = tuple[str, bytes]
-
-BUCKETS = 1024
-TEXT = 256
-"""Bytes of the module's code."""
-CALL = 0xE8
-LINK_HEADER = 14
 OLD = {"by_flow": "executed", "metering": "metering", "metered": "metered"}
 NEW = {**OLD, "by_flow": "freed_by_flow"}
 """Programs before and from Linux 6.7."""
@@ -38,68 +30,6 @@ OUTPUTS = 8
 
 def to(port: int) -> Attribute:
     return "OUTPUT", struct.pack("=I", port)
-
-
-class Datapath(MadeUpHost):
-    """A switch with a link and its own port, and a device that is none of its ports."""
-
-    def __init__(self, probe: UnattachedProbe) -> None:
-        super().__init__(probe.memory)
-        self.probe = probe
-        self.heads = self.memory.keep(bytes(8 * BUCKETS))
-        self.path = self.memory.keep(bytes(DATAPATH["bytes"]))
-        self._word(self.path + DATAPATH["ports"], self.heads)
-        nets = self.net(NETNS), self.net(OTHER_NETNS)
-        limits = {"mtu": MTU, "hard_header_len": LINK_HEADER}
-        self.link_ = self.device("a-link-of-a-vm", nets[0], 3, limits)
-        self.own = self.memory.make("net_device", {"name": b"br0", "nd_net.net": nets[1], **limits}, room=64)
-        self.none = self.device("eth9", nets[0], 9)
-        ports = [self.port(number, device) for number, device in ((3, self.link_), (3 + BUCKETS, self.own))]
-        self.memory.change("net_device", self.link_, {"rx_handler_data": ports[0]})
-        self._word(self.own + place_of("net_device", "priv")[0], ports[1])
-        self.chain_ports(3, ports)
-        self.text = self.memory.keep(bytes(TEXT))
-        self.probe.running._maps.write("nc_module_text", struct.pack("=2Q", self.text, self.text + TEXT))
-
-    def _word(self, address: int, value: int) -> None:
-        self.memory.put(address, value.to_bytes(8, sys.byteorder))
-
-    def port(self, number: int, device: int) -> int:
-        port = self.memory.keep(bytes(VPORT["bytes"]))
-        self._word(port + VPORT["dev"], device)
-        self._word(port + VPORT["dp"], self.path)
-        self.memory.put(port + VPORT["port_no"], number.to_bytes(2, sys.byteorder))
-        return port
-
-    def chain_ports(self, bucket: int, ports: Sequence[int]) -> None:
-        nodes = [port + VPORT["dp_hash_node"] for port in ports]
-        self._word(self.heads + 8 * bucket, nodes[0])
-        for node, following in zip(nodes, [*nodes[1:], 0], strict=True):
-            self._word(node, following)
-
-    def actions(self, *attributes: Attribute) -> int:
-        content = b""
-        for kind, value in attributes:
-            content += struct.pack("=HH", 4 + len(value), ATTRIBUTES[kind]) + value.ljust(
-                -(-len(value) // 4) * 4, b"\0"
-            )
-        actions = self.memory.keep(bytes(ACTIONS["actions"]) + content)
-        self.memory.put(actions + ACTIONS["actions_len"], len(content).to_bytes(4, sys.byteorder))
-        return actions
-
-    def call_at(self, place: int, function: int) -> int:
-        """The address to which a call returns that lies at this place of the code, of this function of the module."""
-        location = self.text + place + 5
-        distance = self.text + function - location
-        self.memory.put(self.text + place, bytes([CALL]) + struct.pack("=i", distance))
-        return location
-
-    def freed(self, skb: int, location: int, why: int) -> None:
-        self.probe.run("freed", skb, location, why)
-
-    def rows(self, *labels: str) -> dict[Any, int]:
-        self.probe.read()
-        return {tuple(row[one] for one in labels): row["count"] for row in self.probe.rows("drops")}
 
 
 def reason(name: str) -> int:

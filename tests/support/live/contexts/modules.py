@@ -68,7 +68,7 @@ def place(name: str, member: str) -> int:
 
 OF_PROBE: dict[str, Modules] = {
     "host_path": {"openvswitch": openvswitch},
-    "ovs_drops": {"openvswitch": datapath},
+    **{name: {"openvswitch": datapath} for name in ("ovs_drops", "ovs_upcalls")},
     "echo_host": {"vhost_net": vhost_and_kvm},
     **{name: {"vhost_net": vhost} for name in ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")},
 }
