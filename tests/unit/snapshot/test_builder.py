@@ -116,6 +116,42 @@ def test_a_probe_that_never_ran_has_no_time_of_a_run(stream: Stream, manifests: 
     assert (cost["run_count"], cost["run_time_ns"], cost["ns_per_run"]) == (0, 0, None)
 
 
+def test_statistics_that_were_on_all_the_time_are_not_scaled(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    start = builder.totals(stream.state)
+    window = frames.Statistics(window_ns=SECOND, interval_ns=SECOND, estimated=False)
+    stream.cost(programs=[frames.Program("drop", "x:y", 100, 20_000, 0)], statistics=window)
+    stream.end()
+    cost = take(stream, manifests, start).probes["p"].cost
+    assert (cost["run_count"], cost["run_time_ns"], cost["estimated"]) == (100, 20_000, False)
+
+
+def test_without_statistics_the_cost_is_that_of_its_counts_where_it_was_calibrated(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    stream.state.per_count = {("p", "summary"): ("drops", 150.0), ("q", "summary"): ("unknown", 150.0)}
+    for name in ("p", "q"):
+        stream.state.apply(frames.Status(**stream.stamp(name), state="attached", mode="summary"))
+        stream.state.probes[name].per_count = stream.state.per_count
+        stream.state.probes[name].cost.measurable = False
+    start = builder.totals(stream.state)
+    stream.counters(drops=(40, 40))
+    stream.end()
+    probes = take(stream, manifests, start).probes
+    cost = probes["p"].cost
+    assert (cost["run_count"], cost["run_time_ns"], cost["calibrated"]) == (None, 40 * 150, True)
+    assert (probes["q"].cost["run_time_ns"], probes["q"].cost["calibrated"]) == (None, False)
+
+
+def test_a_counter_that_its_manifest_does_not_know_has_no_unit(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    stream.end()
+    start = builder.totals(stream.state)
+    stream.counters(drops=(4, 4), unheard_of=(8, 8))
+    stream.end()
+    counters = take(stream, manifests, start).probes["p"].counters
+    assert (counters["drops"].unit, counters["drops"].per_s) == ("packets", 4.0)
+    assert (counters["unheard_of"].unit, counters["unheard_of"].per_s) == ("", 8.0)
+
+
 def test_a_row_has_its_history_in_equal_parts_and_none_that_is_not_its_own(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
