@@ -11,7 +11,7 @@ import pytest
 from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_time
 from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, FRAMES, NETNS, OTHER_NETNS
 from tests.support.live.contexts.packets import IPV4, TCP, Flow, MadeUpHost
-from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.unattached import UnattachedProbe, on_cpu
 
 PROBE = "conntrack"
 Load = Callable[..., UnattachedProbe]
@@ -200,30 +200,35 @@ def test_a_sample_has_the_packet_and_what_was_made_of_it(load: Load) -> None:
     flow = Flow("2001:db8::1", "2001:db8::2", 53, 4444, TCP, vlan=42)
     slow, refused = host.packet(flow, host.eth0), host.packet(Flow(), host.eth0)
     connection = host.connection(zone=8, state=SYN_SENT)
+    earliest = time.monotonic_ns()
     probe.run("began", slow, host.arriving)
+    latest = time.monotonic_ns()
     probe.run("judged", connection, slow)
     host.memory.change("nf_conn", connection, {"proto.tcp.state": SYN_RECV})
     wait(3)
     before = time.monotonic_ns()
-    host.found(slow, connection, REPLY)
+    with on_cpu(1):
+        host.found(slow, connection, REPLY)
     after = time.monotonic_ns()
     host.tracked(slow, connection)  # it was fast
-    host.tracked(refused)  # so was this one
+    host.tracked(refused)  # so were these two
+    host.tracked(refused, verdict=DROP)
     probe.set(threshold_us=0, events_per_s=100_000)
     host.tracked(refused)  # in mode summary
     probe.read()
-    first, second = probe.events()
-    assert before <= first["mono_ns"] <= after and first["took_ns"] >= 3 * MS
+    first, second, third = probe.events()
+    assert before <= first["mono_ns"] <= after and before - latest <= first["took_ns"] <= after - earliest
     assert (first["device"], first["netns"], first["zone"], first["outcome"]) == (
         "eth0", str(NETNS), 8, "established reply",
     )  # fmt: skip
     assert (first["source"], first["source_port"], first["target"], first["target_port"]) == (
         "2001:db8::1", 53, "2001:db8::2", 4444,
     )  # fmt: skip
-    assert (first["ethertype"], first["vlan"], first["protocol"], first["cpu"]) == ("IPv6", 42, "TCP", 0)
+    assert (first["ethertype"], first["vlan"], first["protocol"], first["cpu"]) == ("IPv6", 42, "TCP", 1)
     assert (first["before"], first["after"], first["reason"]) == ("SYN_SENT", "SYN_RECV", "")
     assert (second["outcome"], second["reason"]) == ("invalid", NO_CONNECTION)
-    assert probe.ledger() == {"seen": 2, "submitted": 2}
+    assert (third["outcome"], third["reason"], third["cpu"]) == ("dropped", FULL, 0)
+    assert probe.ledger() == {"seen": 3, "submitted": 3}
 
 
 @pytest.mark.proves("conntrack", "knobs.{device,address,port,protocol,netns,vlan,ethertype,mac}")

@@ -15,7 +15,7 @@ from tests.support.live.contexts.budgets import FEW, MANY, spend_events, spend_t
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import KernelMemory, enumerator
 from tests.support.live.contexts.packets import TCP, UDP
-from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.unattached import UnattachedProbe, on_cpu
 
 PROBE = "ip_fragments"
 Load = Callable[..., UnattachedProbe]
@@ -134,6 +134,16 @@ def test_what_was_missing_of_which_flow(load: Load) -> None:
     assert probe.counters() == {"whole": 3, "failed": 8} and probe.ledger() == {}
 
 
+def test_who_puts_datagrams_together_is_told_by_the_kernel_s_own_numbers(load: Load) -> None:
+    probe = load(PROBE)
+    queues = Queues(probe)
+    names = ("IP_DEFRAG_LOCAL_DELIVER", "IP_DEFRAG_CONNTRACK_IN", "__IP_DEFRAG_CONNTRACK_BRIDGE_IN")
+    host, first, last = (enumerator("ip_defrag_users", name) for name in names)
+    for user in (host, first - 1, first, last, last + 1):
+        queues.ends(Datagram(user=user))
+    assert queues.rows("by") == {("host",): 1, ("other",): 2, ("conntrac",): 2}
+
+
 @pytest.mark.proves(
     "ip_fragments",
     "events.failed.{mono_ns,source,target,missing,how,by,netns,protocol,id,received_bytes,length_bytes,cpu}",
@@ -147,11 +157,12 @@ def test_a_sample_has_the_datagram(load: Load) -> None:
     before = time.monotonic_ns()
     queues.ends(Datagram(LAST, 20, 1500))
     after = time.monotonic_ns()
-    queues.ends(Datagram(FIRST, 1448, 1448, "2001:db8::1", "2001:db8::2", id=0xCAFE0001))
+    with on_cpu(1):
+        queues.ends(Datagram(FIRST, 1448, 1448, "2001:db8::1", "2001:db8::2", id=0xCAFE0001))
     queues.ends(Datagram(FIRST | LAST, 3000, 3000))
     probe.read()
     first, second = probe.events()
-    assert before <= first["mono_ns"] <= after and first["cpu"] == 0
+    assert before <= first["mono_ns"] <= after and (first["cpu"], second["cpu"]) == (0, 1)
     assert (first["source"], first["target"], first["protocol"]) == ("192.0.2.1", "192.0.2.2", "UDP")
     assert (first["missing"], first["how"], first["by"], first["netns"]) == ("first", "timeout", "host", str(NETNS))
     assert (first["id"], first["received_bytes"], first["length_bytes"]) == ("0xbeef", 20, 1500)
