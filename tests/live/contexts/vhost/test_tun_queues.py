@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,9 @@ from tests.support.live.contexts.vhost_types import NET_QUEUE
 Load = Callable[..., UnattachedProbe]
 FUNCTIONS = {"offered": "offered", "taken": "taken", "closed": "closed"}
 SIZE = 256
+S = 10**9
+PERIOD_SHIFT = 33
+"""Flows are counted in periods of 2^33 ns."""
 TCPV4, TCPV6, UDP_L4, GRE = 1 << 0, 1 << 4, 1 << 17, 1 << 6
 """SKB_GSO_… of include/linux/skbuff.h."""
 
@@ -108,6 +112,69 @@ def test_flows_of_two_queues(load: Load) -> None:
     (table,) = [one for one in host.probe.bodies if one["kind"] == "table" and one["name"] == "spread"]
     rows = [{**row["labels"], **row["gauges"]} for row in table["rows"]]
     assert sorted(rows, key=lambda row: int(row["queue"])) == [{**PLACES[0], "flows": 3}, {**PLACES[1], "flows": 1}]
+
+
+@pytest.mark.proves("tun_queues", "tables.spread.flows")
+def test_flows_of_the_period_before_count_while_there_are_fewer_in_this_one(load: Load) -> None:
+    probe = load("tun_queues", FUNCTIONS)
+    host = Rings(probe)
+    spread, parts = probe.running._maps["spread"], 0b1011 << 40 | 1 << 63 | 1
+    for ago, flows in ((1, 5), (2, 1), (1, 5)):
+        host.offered(host.here, hash=1 << 26)
+        ((key, _),) = list(spread.items())
+        period = time.monotonic_ns() >> PERIOD_SHIFT
+        spread.set(key, struct.pack("=4Q", 99, parts, 99, period - ago))
+        host.offered(host.here, hash=2 << 26)
+        if time.monotonic_ns() >> PERIOD_SHIFT != period:
+            continue  # it has ended meanwhile
+        probe.read()
+        (table,) = [one for one in probe.bodies if one["kind"] == "table" and one["name"] == "spread"]
+        assert [row["gauges"]["flows"] for row in table["rows"]] == [flows]
+    for part in range(3, 9):
+        host.offered(host.here, hash=part << 26)
+    probe.read()
+    (table,) = [one for one in probe.bodies if one["kind"] == "table" and one["name"] == "spread"]
+    assert [row["gauges"]["flows"] for row in table["rows"]] == [7]
+
+
+@pytest.mark.proves("tun_queues", "tables.queues.stuck", "histograms.occupancy")
+def test_a_queue_is_stuck_of_which_nothing_was_taken_for_a_second(load: Load) -> None:
+    probe = load("tun_queues", FUNCTIONS)
+    host = Rings(probe)
+    slots = host.memory.pointers("tun_file", host.here.file, "tx_ring.queue")[0]
+    host.ring(host.here, 9, 9)
+    host.memory.put(slots + 9 * 8, b"\1")  # the ring is full
+    skb = host.offered(host.here)
+    host.dropped(skb)  # nobody has ever taken anything
+    host.taken(host.here)
+    position = probe.running._maps["positions"]
+    for ago_ns, stuck in ((0.8 * S, 0), (1.1 * S, 1), (20 * S, 2)):
+        ((key, _),) = list(position.items())
+        position.set(key, struct.pack("=IIQ", 9, 0, time.monotonic_ns() - int(ago_ns)))
+        host.dropped(skb)
+        probe.read()
+        assert probe.row("queues")["stuck"] == stuck
+    assert probe.row("queues")["ring_full"] == 4
+    (occupancy,) = probe.histograms("occupancy")
+    assert (occupancy["count"], occupancy["sum"]) == (1, SIZE)
+
+
+def test_a_queue_that_ends_is_forgotten(load: Load) -> None:
+    """Its memory may be another one's: name and position in the ring are read again at once."""
+    probe = load("tun_queues", FUNCTIONS)
+    host = Rings(probe)
+    host.ring(host.here, 20, 10)
+    host.offered(host.here)
+    file = host.memory.make("file", {"private_data": host.here.file})
+    host.ran("closed", 0, file)
+    host.memory.change("net_device", host.here.device, {"name": b"another"})
+    host.ring(host.here, 60, 50)
+    host.offered(host.here)
+    host.ring(host.here, 60, 53)
+    host.taken(host.here)
+    probe.read()
+    rows = {row["device"]: (row["packets"], row["taken"]) for row in probe.rows("queues")}
+    assert rows == {DEVICE: (1, 0), "another": (1, 3)}
 
 
 @pytest.mark.proves("tun_queues", "knobs.{device,netns}", "counters.{packets,ring_full}")

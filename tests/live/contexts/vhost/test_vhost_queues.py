@@ -146,6 +146,18 @@ def test_what_runs_move(load: Load) -> None:
     assert host.probe.ledger() == {}
 
 
+def test_packets_that_wait_inside_are_not_moved_yet(load: Load) -> None:
+    """What vhost has taken from the ring, and what it has inside before and after."""
+    host = loaded(load)
+    host.ring(host.here, 100, tail=5, head=3)
+    host.begun(host.here, RX, kicked=False)
+    host.flushed(host.here.rx, 90)
+    host.ring(host.here, 110, tail=7, head=1)
+    host.ended()
+    host.probe.read()
+    assert row_of(host, direction="rx")["packets"] == 10 + 2 - 6
+
+
 @pytest.mark.proves("vhost_queues", "histograms.{wake,run}", "tables.queues.run_ns")
 @pytest.mark.proves("vhost_queues", "histograms.wake.{device,netns,queue,direction,vm}")
 @pytest.mark.proves("vhost_queues", "histograms.run.{device,netns,queue,direction,vm}")
