@@ -185,14 +185,15 @@ class ConsoleApp(TerminalApp):
                 screen.draw(scene)
 
     def say(self, text: str, tone: Tone = "") -> None:
-        """Shows a message on the screen in front, and on the main one."""
+        """Shows a message on the main screen, and on the page above it."""
         self.say_of(self.watched, text, tone)
 
     def say_of(self, watched: WatchedHost, text: str, tone: Tone = "") -> None:
         """The same about one host: it is shown where that host is."""
         watched.main.say(text, tone)
-        if watched is self.watched and isinstance(self.screen, OverScreen):
-            self.screen.say(text, tone)
+        for screen in self.screen_stack if watched is self.watched else ():
+            if isinstance(screen, OverScreen):  # also below a dialog that is about to close
+                screen.say(text, tone)
 
     # ---- actions
 
@@ -415,7 +416,7 @@ class ConsoleApp(TerminalApp):
         with self.scene() as scene:
             word, text, place = self._copied.following(scene, subject)
         if ConsoleDriver.terminal.plain:
-            self.say(f"this terminal has no clipboard; {word}: {text}", "look")
+            self.say(f"no clipboard here; {word}: {text}", "look")
             return
         self.copy_to_clipboard(text)
         self.say(f"copied{place}: {text}", "ok")

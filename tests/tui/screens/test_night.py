@@ -61,6 +61,7 @@ async def test_from_the_finding_to_the_ticket_in_under_thirty_keys(
         await one.type("ring full")
         await one.press("enter")
         await one.play(11)
+        assert "snapshot written to netconsole-" in one.text(), "the page below the dialog says it"
         (file,) = tmp_path.glob("*.json")
         taken = document.load(file)
         assert taken.note == "ring full" and taken.incidents

@@ -5,39 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.terminal_process import LIMIT_S, TerminalProcess
+from tests.support.poor_line import PoorLine
+from tests.support.terminal_process import TerminalProcess
 from tests.support.tui.scenes import for_ever
 
 pytestmark = pytest.mark.terminals
 
 PROGRAM = Path(__file__).parents[2] / "support/tui/run_console.py"
-BYTES_PER_S = 4_000
-TURN_S = 0.05
-
-
-class PoorLine:
-    """A terminal behind a line that carries so little. It counts the keys."""
-
-    def __init__(self, process: TerminalProcess) -> None:
-        self.process = process
-        self.keys = 0
-
-    def until(self, text: str) -> None:
-        """Reads at the pace of the line until the screen shows a text."""
-        end_s = time.monotonic() + LIMIT_S
-        while text not in self.process.text():
-            assert time.monotonic() < end_s, f"never saw {text!r}; the screen was:\n{self.process.text()}"
-            self.process.pump(0, most=int(BYTES_PER_S * TURN_S))
-            time.sleep(TURN_S)  # the pace of the line, not a wait for something to happen
-
-    def press(self, *keys: str) -> None:
-        self.keys += len(keys)
-        self.process.press("".join(keys))
 
 
 def test_from_the_finding_to_the_ticket_on_the_poorest_terminal(
@@ -54,7 +32,7 @@ def test_from_the_finding_to_the_ticket_on_the_poorest_terminal(
         line.press("\r")  # the finding's page
         line.until("Esc back")
         line.press("y")
-        line.until("this terminal has no clipboard; finding: ")
+        line.until("no clipboard here; finding: ")
         line.press("\x1b")
         line.until("STANDS OUT")
         line.press("s")
