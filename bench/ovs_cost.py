@@ -39,7 +39,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "ovs_drops": ("ovs_drops",),
     "host_path": ("host_path",),
     "all of them": PROBES,
+    "ovs_upcalls, a tenth of the time": ("ovs_upcalls",),
+    "host_path, a tenth of the time": ("host_path",),
 }
+SAMPLED, SAMPLED_PCT = ", a tenth of the time", 10
+SAMPLED_SLICES = 60
+"""Of a turn, with them or without: more than a period of the sampler, in which all slices count alike."""
 KNOBS = {"host_path": {"inside_devices": "va", "outside_devices": "vb"}}
 SLICES = 5
 """Of a turn."""
@@ -119,12 +124,15 @@ class Traffic:
         self._hypervisor = bed.hypervisor
         self._sender = bed.hypervisor.start("python3", "-c", SENDER)
 
-    def turn(self) -> Turn:
+    def turn(self, sampled: bool = False) -> Turn:
+        """The least disturbed of some slices; ``sampled``: the mean of many."""
         self._hypervisor.run("ovs-appctl", "revalidator/purge")
         slices = [
-            Turn(self.new_flows(STORM), self.new_flows(ALONE, 1), self._send(KNOWN, WAITING, 0)) for _ in range(SLICES)
+            Turn(self.new_flows(STORM), self.new_flows(ALONE, 1), self._send(KNOWN, WAITING, 0))
+            for _ in range(SAMPLED_SLICES if sampled else SLICES)
         ]
-        return Turn(*map(min, zip(*slices, strict=True)))
+        columns = list(zip(*slices, strict=True))
+        return Turn(*map(statistics.fmean, columns)) if sampled else Turn(*map(min, columns))
 
     def new_flows(self, count: int, waiting: int = WAITING) -> float:
         """The time for each of so many."""
@@ -140,27 +148,30 @@ class Collector(InsideMeasurement):
 
     def __init__(self, bed: Testbed) -> None:
         self._runs: dict[str, tuple[int, int]] = {}
+        self._sampled = False
         super().__init__(bed.hypervisor)
         self._statistics(wanted=False)
 
-    def load_detached(self, name: str) -> None:
+    def load_detached(self, name: str, sampled: bool) -> None:
+        self._sampled = sampled
         manifest = catalogue.shipped(name)
         spec = copy.deepcopy(dict(manifest.raw))
-        spec["probe"]["modes"] = [COUNTERS, SUMMARY, DETACHED]  # type: ignore[index]
+        modes = [SUMMARY] if sampled and COUNTERS not in manifest.modes else [COUNTERS, SUMMARY]
+        spec["probe"]["modes"] = [*modes, DETACHED]  # type: ignore[index]
         for program in spec["programs"]:  # type: ignore[attr-defined]
-            program["modes"] = [mode for mode in program.get("modes", (COUNTERS, SUMMARY)) if mode != DETACHED]
+            program["modes"] = [mode for mode in program.get("modes", modes) if mode != DETACHED]
         reply = self.command(
             command="load",
             probe=name,
             spec=spec,
             source=manifest.code(),
             mode=DETACHED,
-            knobs=self._knobs(name),
+            knobs=self._knobs(name, DETACHED),
         )
         assert reply.ok, reply.error
 
     def attach(self, name: str, mode: str) -> None:
-        reply = self.command(command="set", probe=name, mode=mode, knobs=self._knobs(name))
+        reply = self.command(command="set", probe=name, mode=mode, knobs=self._knobs(name, mode))
         assert reply.ok, reply.error
         status = self.statuses[name]
         assert bool(status.attach) == (mode != DETACHED) and not status.missing, status
@@ -190,8 +201,9 @@ class Collector(InsideMeasurement):
         whole_ns = sum(ns for _, ns in self._runs.values()) / STORM
         return f"{whole_ns / NS_PER_US:.1f} us: {', '.join(programs)}"
 
-    def _knobs(self, name: str) -> dict[str, frames.Scalar]:
-        return {**catalogue.shipped(name).knobs, **KNOBS.get(name, {})}
+    def _knobs(self, name: str, mode: str) -> dict[str, frames.Scalar]:
+        seen: dict[str, frames.Scalar] = {"seen_pct": SAMPLED_PCT} if self._sampled and mode != DETACHED else {}
+        return {**catalogue.shipped(name).knobs, **KNOBS.get(name, {}), **seen}
 
     def _read_every(self, ms: int) -> None:
         self.command(command="interval", ms=ms)
@@ -210,10 +222,12 @@ class Collector(InsideMeasurement):
                 self._runs[name] = (runs + program.run_count, time_ns + program.run_time_ns)
 
 
-def measure(collector: Collector, traffic: Traffic, names: Sequence[str], mode: str, pairs: int) -> str:
+def measure(
+    collector: Collector, traffic: Traffic, names: Sequence[str], mode: str, pairs: int, sampled: bool = False
+) -> str:
     """The columns of one row."""
     for name in names:
-        collector.load_detached(name)
+        collector.load_detached(name, sampled)
     collector.alone()
     attached = False
 
@@ -224,15 +238,16 @@ def measure(collector: Collector, traffic: Traffic, names: Sequence[str], mode: 
                 collector.attach(name, mode if wanted else DETACHED)
             attached = wanted
         traffic.new_flows(WARM)
-        return traffic.turn()
+        return traffic.turn(sampled)
 
     kept: list[Turn] = []
     for number in range(pairs):
         order = (False, True) if number % 2 == 0 else (True, False)
         turns = {wanted: turn(wanted=wanted) for wanted in order}
         kept.append(Turn(*(without / during for without, during in zip(turns[False], turns[True], strict=True))))
-    turn(wanted=True)
-    runs = collector.run_times(traffic) if names else ""
+    if not sampled:
+        turn(wanted=True)
+    runs = collector.run_times(traffic) if names and not sampled else ""
     columns = [shown(column) for column in zip(*kept, strict=True)]
     submitted = collector.submitted(names)
     for name in names:
@@ -274,7 +289,8 @@ def main() -> None:
         print("|---|---|---|---|---|---|", flush=True)
         for title in options.only:
             mode = COUNTERS if title.endswith("counters alone") else SUMMARY
-            print(f"| {title} | {measure(collector, traffic, GROUPS[title], mode, options.pairs)} |", flush=True)
+            columns = measure(collector, traffic, GROUPS[title], mode, options.pairs, title.endswith(SAMPLED))
+            print(f"| {title} | {columns} |", flush=True)
         collector.close()
 
 

@@ -3,6 +3,7 @@
 #define NETCONSOLE_PATH_H
 
 #include "netconsole.h"
+#include "resumed.h"
 
 /* ---- the innermost packet: inside VLAN tags, VXLAN and Geneve ---- */
 
@@ -333,18 +334,22 @@ static inline struct path_set *path_set_of(u64 address)
     return path_sets.lookup(&index);
 }
 
-/* The entry of the packet at this address, in transit or done. NULL: there is none. */
+/* The entry of the packet at this address, in transit or done. NULL: there is none, or it is from before the programs were attached again:
+ * another packet may have had this address since. */
 static inline struct path_transit *path_find(u64 address)
 {
     struct path_set *set = path_set_of(address);
+    struct path_transit *found = NULL;
 
     if (!set)
         return NULL;
 #pragma unroll
     for (int i = 0; i < PATH_WAYS; i++)
-        if (set->entry[i].address == address)
-            return &set->entry[i];
-    return NULL;
+        if (set->entry[i].address == address) {
+            found = &set->entry[i];
+            break;
+        }
+    return found && (!found->since_ns || found->since_ns >= nc_resumed_ns()) ? found : NULL;
 }
 
 /* An entry for a packet that enters: that of its address, else one that is not in transit, else the oldest one. */

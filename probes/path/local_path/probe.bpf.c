@@ -262,7 +262,9 @@ static inline u64 stamp_of(struct sk_buff *skb, struct path_packet *packet, u64 
 
 static inline int is_outbound(struct path_transit *transit, u64 address, struct path_fingerprint *fingerprint)
 {
-    return transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_DEVICE &&
+    u64 seen_ns = transit->point_ns[FIRST_QUEUE] ? transit->point_ns[FIRST_QUEUE] : transit->since_ns;
+
+    return seen_ns >= nc_resumed_ns() && transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_DEVICE &&
         path_same_packet(fingerprint, &transit->fingerprint);
 }
 

@@ -13,6 +13,7 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
+#include "../../common/resumed.h"
 #define KVM_DELIVERIES
 #include "../../common/kvm.h"
 #include "../../common/tap.h"
@@ -59,6 +60,14 @@ struct interrupt {
 enum { NOT_YET = 1, BEGUN };
 BPF_TABLE("lru_hash", u64, struct interrupt, interrupts, 8192);     /* by eventfd */
 
+/* The interrupt of this eventfd that is on its way. NULL: none, or it may have arrived while the programs were not attached. */
+static inline struct interrupt *interrupt_of(u64 *eventfd)
+{
+    struct interrupt *interrupt = interrupts.lookup(eventfd);
+
+    return interrupt && interrupt->ns[1] >= nc_resumed_ns() ? interrupt : NULL;
+}
+
 /* ---- tables ---- */
 
 struct queue_key {
@@ -102,7 +111,7 @@ int offered(void *ctx)
     struct stamp_set *set = stamps_of((u64)skb);
     int chosen = 0;
 
-    if (!set)
+    if (!set || !nc_config_get())
         return 0;
 #pragma unroll
     for (int i = WAYS - 1; i >= 0; i--) {       /* the entry of this packet, else a free one, else the oldest */
@@ -129,7 +138,7 @@ static inline u64 offered_at(u64 packet)
     for (int i = 0; i < WAYS; i++) {
         if (set->way[i].packet == packet) {
             set->way[i].packet = 0;
-            return set->way[i].ns;
+            return set->way[i].ns < nc_resumed_ns() ? 0 : set->way[i].ns;   /* another packet may have had this address since */
         }
     }
     return 0;
@@ -144,12 +153,14 @@ int received(void *ctx)
     u64 socket = (u64)sock, packet = (u64)NC_READ(message, msg_control), since;
     struct batch *batch, none = {};
 
-    if (!packet)        /* QEMU itself reads, without vhost */
+    if (!packet || !nc_config_get())    /* without a packet QEMU itself reads, not vhost */
         return 0;
     since = offered_at(packet);
     batch = batches.lookup_or_try_init(&socket, &none);
     if (!batch)
         return 0;
+    if (batch->first_ns && batch->first_ns < nc_resumed_ns())
+        batch->packets = 0;     /* it was given to the guest meanwhile */
     if (!batch->packets)
         batch->first_ns = since;
     batch->packets++;
@@ -190,14 +201,14 @@ int given(void *ctx)
     if (checked_tap_of_socket(&tap, (void *)socket, BACKEND) || !nc_place_wanted(config, &tap.place))
         return 0;
     eventfd = (u64)NC_READ(vq, call_ctx.ctx);
-    earlier = interrupts.lookup(&eventfd);
+    earlier = interrupt_of(&eventfd);
     if (earlier && earlier->awaited && is_of(earlier, &tap)) {      /* it will serve this batch as well */
         earlier->packets += interrupt.packets;
         if (!*(volatile u64 *)&earlier->ns[3])      /* it has arrived meanwhile, perhaps without these packets */
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
-    if (!interrupt.ns[0]) {     /* the first packet came before this probe, or by XDP */
+    if (interrupt.ns[0] <= nc_resumed_ns()) {   /* the first packet came before this probe, or by XDP */
         nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
@@ -235,7 +246,7 @@ int told(void *ctx)
 {
     struct eventfd_ctx *context = NC_PARAMETER(0);
     u64 eventfd = (u64)context;
-    struct interrupt *interrupt = interrupts.lookup(&eventfd);
+    struct interrupt *interrupt = interrupt_of(&eventfd);
 
     if (interrupt && interrupt->ns[1] && !interrupt->ns[2])
         interrupt->ns[2] = bpf_ktime_get_ns();
@@ -254,7 +265,7 @@ int heard(void *ctx)
 
     if (!((u64)key & EPOLLIN))
         return 0;
-    interrupt = interrupts.lookup(&eventfd);
+    interrupt = interrupt_of(&eventfd);
     if (!interrupt || !interrupt->ns[2]) {
         kvm_deliver(0, KVM_AT_ONCE);
         return 0;
@@ -277,7 +288,7 @@ int deferred(void *ctx)
     struct work_struct *work = NC_PARAMETER(0);
     struct kvm_kernel_irqfd *irqfd = (void *)work - offsetof(struct kvm_kernel_irqfd, inject);
     u64 eventfd = (u64)NC_READ(irqfd, eventfd);
-    struct interrupt *interrupt = interrupts.lookup(&eventfd);
+    struct interrupt *interrupt = interrupt_of(&eventfd);
     struct queue_row *row;
 
     if (!interrupt || !interrupt->ns[3]) {
@@ -351,7 +362,7 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
 
     if (!eventfd || !config)
         return 0;
-    interrupt = interrupts.lookup(&eventfd);
+    interrupt = interrupt_of(&eventfd);
     if (!interrupt || !interrupt->ns[3])
         return 0;
     interrupt->ns[4] = bpf_ktime_get_ns();

@@ -77,7 +77,7 @@ int signalled(void *ctx)
     u32 route = NC_READ(irqfd, irq_entry.type);     /* 0: none or several, which need a kernel worker */
     struct line_row *row;
 
-    if (!((u64)key & EPOLLIN))
+    if (!nc_config_get() || !((u64)key & EPOLLIN))
         return 0;
     if (route)
         nc_check(LINE, NC_READ(irqfd, irq_entry.gsi) == NC_READ(irqfd, gsi));
@@ -93,8 +93,11 @@ int signalled(void *ctx)
 int deferred(void *ctx)
 {
     struct work_struct *work = NC_PARAMETER(0);
-    struct line_row *row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject), DEFERRED);
+    struct line_row *row;
 
+    if (!nc_config_get())
+        return 0;
+    row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject), DEFERRED);
     if (row)
         row->deferred++;
     return 0;
@@ -150,7 +153,7 @@ int halted(void *ctx)
     u32 thread = bpf_get_current_pid_tgid();
     u64 none = 0, *halting = halts.lookup_or_try_init(&thread, &none);
 
-    if (halting)
+    if (halting && nc_config_get())
         *halting = (u64)vcpu;
     return 0;
 }
@@ -162,7 +165,7 @@ int awake(struct bpf_raw_tracepoint_args *ctx)
     u64 *halting = halts.lookup(&thread);
     struct vcpu_row *row;
 
-    if (!halting || !*halting)
+    if (!nc_config_get() || !halting || !*halting)
         return 0;
     row = row_of_vcpu((void *)*halting);
     *halting = 0;
@@ -178,7 +181,7 @@ int awake(struct bpf_raw_tracepoint_args *ctx)
 int kicked(void *ctx)
 {
     struct kvm_vcpu *vcpu = NC_PARAMETER(0);
-    struct vcpu_row *row = row_of_vcpu(vcpu);
+    struct vcpu_row *row = nc_config_get() ? row_of_vcpu(vcpu) : NULL;
 
     if (row)
         row->kicks++;

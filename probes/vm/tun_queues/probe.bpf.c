@@ -6,6 +6,7 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
+#include "../../common/resumed.h"
 #include "../../common/tap.h"
 
 enum { PACKETS, DROPS, STRANGERS };     /* counters */
@@ -40,6 +41,7 @@ struct position {
     u32 consumed;       /* slots */
     u32 waiting;        /* packets in vhost's own buffer: taken but not delivered */
     u64 taken_ns;       /* when vhost last took a batch; 0: not seen yet */
+    u64 noted_ns;       /* when this was noted */
 };
 BPF_TABLE("lru_hash", u64, struct position, positions, 8192);   /* by the ring's array of slots; only its worker writes it */
 
@@ -97,7 +99,7 @@ static inline u32 ring_occupancy(struct ring *ring)
 static inline void start_from(struct ptr_ring *ring)
 {
     u64 slots = (u64)NC_READ(ring, queue);
-    struct position start = { .consumed = NC_READ(ring, consumer_head) };
+    struct position start = { .consumed = NC_READ(ring, consumer_head), .noted_ns = bpf_ktime_get_ns() };
 
     positions.insert(&slots, &start);
 }
@@ -275,7 +277,7 @@ static inline int is_stuck(struct tun_file *tfile)
     u64 slots = (u64)NC_READ(tfile, tx_ring.queue);
     struct position *position = positions.lookup(&slots);
 
-    return position && position->taken_ns && bpf_ktime_get_ns() > position->taken_ns + STUCK_NS;
+    return position && position->taken_ns && position->taken_ns >= nc_resumed_ns() && bpf_ktime_get_ns() > position->taken_ns + STUCK_NS;
 }
 
 static inline void count_full(struct queue_row *row, struct tun_file *tfile)
@@ -361,10 +363,14 @@ int taken(void *ctx)
     inside = NC_READ(nvq, rxq);
     now.consumed = ring.consumer;
     now.waiting = inside.tail - inside.head;
-    now.taken_ns = bpf_ktime_get_ns();
+    now.taken_ns = now.noted_ns = bpf_ktime_get_ns();
     position = positions.lookup(&slots);
     if (!position) {
         positions.insert(&slots, &now);
+        return 0;
+    }
+    if (position->noted_ns < nc_resumed_ns()) {     /* how much was taken since is not known */
+        *position = now;
         return 0;
     }
     if (ring.size > 128 && nc_place_wanted(config, &key.place))

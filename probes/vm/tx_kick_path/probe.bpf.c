@@ -11,6 +11,7 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
+#include "../../common/resumed.h"
 #include "../../common/kvm.h"
 #include "../../common/tap.h"
 #include "../../common/stages.h"
@@ -33,6 +34,14 @@ struct run {
     u64 device;
 };
 BPF_TABLE("lru_hash", u32, struct run, runs, 8192);         /* by worker thread */
+
+/* The run of this thread. NULL: none, or its begin was not seen. */
+static inline struct run *run_of(u32 *thread)
+{
+    struct run *run = runs.lookup(thread);
+
+    return run && run->vq && run->ns[1] >= nc_resumed_ns() ? run : NULL;
+}
 
 /* The thread that called tun_sendmsg and whose first packet is expected. The packet enters the stack on the same CPU with softirqs off.
  * The tracepoint of K4 sees every packet of the host, and for all others this is all that it reads. */
@@ -77,14 +86,14 @@ int kicked(void *ctx)
     struct kicks *kick, none = {};
     u64 eventfd;
 
-    if (!kvm_kick_is_meant(one, address, length, value))
+    if (!nc_config_get() || !kvm_kick_is_meant(one, address, length, value))
         return 0;
     eventfd = (u64)NC_READ(one, eventfd);
     kick = kicks.lookup_or_try_init(&eventfd, &none);
     if (!kick)
         return 0;
     __sync_fetch_and_add(&kick->count, 1);
-    if (!kick->first_ns)
+    if (kick->first_ns <= nc_resumed_ns())
         kick->first_ns = bpf_ktime_get_ns();
     return 0;
 }
@@ -109,7 +118,7 @@ int begun(void *ctx)
         return 0;
     count = kick->count;
     run.kicks = count - kick->answered;
-    run.ns[0] = kick->first_ns;
+    run.ns[0] = kick->first_ns > nc_resumed_ns() ? kick->first_ns : 0;
     run.ns[1] = bpf_ktime_get_ns();
     run.vq = (u64)vq;
     kick->answered = count;
@@ -135,10 +144,10 @@ static inline struct queue_row *row_of(struct run *run)
 int ended(void *ctx)
 {
     u32 thread = bpf_get_current_pid_tgid();
-    struct run *run = runs.lookup(&thread);
+    struct run *run = run_of(&thread);
     struct queue_row *row;
 
-    if (!run || !run->vq)
+    if (!run)
         return 0;
     run->vq = 0;
     row = row_of(run);
@@ -166,14 +175,14 @@ int handed_over(void *ctx)
     struct socket *sock = NC_PARAMETER(0);
     struct msghdr *message = NC_PARAMETER(1);
     u32 thread = bpf_get_current_pid_tgid();
-    struct run *run = runs.lookup(&thread);
+    struct run *run = run_of(&thread);
     struct tun_file *tfile = (void *)sock - offsetof(struct tun_file, socket);
     struct tun_struct *tun = NC_READ(tfile, tun);
     struct tun_msg_ctl control;
     struct handover *handover;
     int zero = 0;
 
-    if (!run || !run->vq)
+    if (!run)
         return 0;
     control = NC_AT(struct tun_msg_ctl, NC_READ(message, msg_control));
     run->packets += NC_READ(message, msg_controllen) && control.type == TUN_MSG_PTR ? control.num : 1;
@@ -234,8 +243,8 @@ int arrived(struct bpf_raw_tracepoint_args *ctx)
     if (handover->thread != thread || (u64)NC_READ(skb, dev) != handover->device)
         return 0;
     handover->device = 0;
-    run = runs.lookup(&thread);
-    if (!run || !run->vq || !run->ns[2] || run->ns[3])
+    run = run_of(&thread);
+    if (!run || !run->ns[2] || run->ns[3])
         return 0;
     ns = run->ns;
     ns[3] = bpf_ktime_get_ns();

@@ -93,6 +93,7 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     worker->call = (u64)NC_READ(vq, call_ctx.ctx);
     if (direction == RX)
         begin_rx(worker, vq, sock);
+    note_rest(worker);
     account_wakeups(worker, (u64)work, now, kicked);
     account_delay(worker);
     worker->since_ns = now;
@@ -273,7 +274,7 @@ int ended(void *ctx)
     row->arrivals += worker->arrivals;
     row->batches += worker->batches;
     row->signals += worker->signals;
-    row->unsignalled_buffers = worker->unsignalled + (worker->signals ? 0 : row->unsignalled_buffers);
+    row->unsignalled_buffers = worker->unsignalled + (worker->signals || worker->is_first ? 0 : row->unsignalled_buffers);
     if (worker->call && worker->batches > worker->signals)
         row->suppressed += worker->batches - worker->signals;
     /* Between CPUs this clock may go back a little (ktime_get_mono_fast_ns). */

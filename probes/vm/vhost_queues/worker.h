@@ -6,6 +6,7 @@
 #define VHOST_QUEUES_WORKER_H
 
 #include "../../common/netconsole.h"
+#include "../../common/resumed.h"
 #include "../../common/tap.h"
 
 struct worker {
@@ -24,15 +25,25 @@ struct worker {
     /* when its row was last updated, and the totals then: CPU time, and how often it got a CPU */
     u64 booked, ran_ns, booked_pcount;
     u64 waited_ns;      /* for a CPU, and not in its row yet */
+    u64 is_first;       /* its first run since the programs were attached again */
 };
 BPF_TABLE("lru_hash", u32, struct worker, threads, 8192);
 
-/* The worker that is the current thread. NULL: it is none, or not in a run. */
+/* The worker that is the current thread. NULL: it is none, or not in a run whose begin was seen. */
 static inline struct worker *worker_of_thread(void)
 {
     u32 tid = bpf_get_current_pid_tgid();
     struct worker *worker = threads.lookup(&tid);
-    return worker && worker->vq ? worker : NULL;
+    return worker && worker->vq && worker->since_ns >= nc_resumed_ns() ? worker : NULL;
+}
+
+/* At the first run since the programs were attached again: the totals of earlier runs are too old to compare with. */
+static inline void note_rest(struct worker *worker)
+{
+    worker->is_first = worker->since_ns < nc_resumed_ns();
+    if (!worker->is_first)
+        return;
+    worker->pcount = worker->run_delay = worker->booked = worker->ran_ns = worker->booked_pcount = worker->waited_ns = 0;
 }
 
 /* ---- wake-ups, by the work item that they queue ---- */
@@ -55,13 +66,13 @@ int woken(void *ctx)
     u64 work = (u64)&poll->work;
     struct wakeups *wakeup, none = {};
 
-    if (!((u64)key & NC_READ(poll, mask)))
+    if (!nc_config_get() || !((u64)key & NC_READ(poll, mask)))
         return 0;
     wakeup = wakeups.lookup_or_try_init(&work, &none);
     if (!wakeup)
         return 0;
     __sync_fetch_and_add(&wakeup->count, 1);
-    if (!wakeup->since_ns)
+    if (wakeup->since_ns <= nc_resumed_ns())
         wakeup->since_ns = bpf_ktime_get_ns();
     return 0;
 }
@@ -81,7 +92,7 @@ static inline void account_wakeups(struct worker *worker, u64 work, u64 now, int
     else
         worker->arrivals += count - wakeup->answered;
     wakeup->answered = count;
-    if (wakeup->since_ns && now > wakeup->since_ns) {
+    if (wakeup->since_ns > nc_resumed_ns() && now > wakeup->since_ns) {
         worker->tap.slot = nc_slot(now - wakeup->since_ns);
         nc_bucket_add(wake.lookup_or_try_init(&worker->tap, &none), now - wakeup->since_ns);
     }

@@ -144,7 +144,7 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
 
 
 def _program(item: Checker) -> ProgramSpec:
-    item.only(("name", "required", "extra", "module", "measures", "modes", "leads", "follows", "attach"))
+    item.only(("name", "required", "extra", "module", "measures", "modes", "leads", "follows", "goes_on", "attach"))
     if item.has("module"):
         item.text("module")
     attach = []

@@ -1,4 +1,4 @@
-"""A storm in which every packet is a new flow: ovs_upcalls is lowered to its count, and comes back completely.
+"""A storm in which every packet is a new flow: ovs_upcalls goes on for a share of the time, and comes back completely.
 
 The count stays exact. The governor lowers it under the summary profile's budget, or the test does it by hand."""
 
@@ -29,8 +29,6 @@ from tests.lab.network.wires import Wires
 from tests.support.session_news import SessionNews
 
 PROBE = "ovs_upcalls"
-HOOK = "raw_tracepoint:ovs_dp_upcall"
-"""The only one that counts."""
 LIMIT_S = 240.0
 END_LIMIT_S = 60.0
 NEW_FLOWS = 30
@@ -38,8 +36,10 @@ PATIENT_MS = 60_000
 """Longer than a handler can be without a CPU here."""
 SHARE = 0.75
 """The budget, of what the storm costs here, where that is less than the profile's."""
-BEFORE, AFTER = 6, 4
+BEFORE = 6
 """Figures to look at."""
+PERIODS_MS = 20_000
+"""Time in which it rested: some periods."""
 EACH, NONE = ("upcalls", "packets", "answered"), ("failed", "dropped", "unanswered", "late")
 
 # At most 64 of them wait for their answer. Ends with its input.
@@ -157,6 +157,11 @@ class Governed:
         with self.session.view() as state:
             return rows(state, port)
 
+    def timed(self) -> int:
+        """Answers in the histograms of latency."""
+        with self.session.view() as state:
+            return sum(one.total.count for one in state.probes[PROBE].histograms["latency"].rows.values())
+
     def ledger(self, entry: str) -> int:
         with self.session.view() as state:
             return state.probes[PROBE].cost.ledger[entry].total
@@ -187,8 +192,8 @@ def is_whole(state: State) -> bool:
     return probe.measuring and probe.mode == "summary"
 
 
-@pytest.mark.proves("ovs_upcalls", "counters.upcalls", "ledger.unlisted", "modes.counters")
-def test_a_storm_of_new_flows_is_counted_exactly_by_one_hook_and_rows_are_exact_again_after_it(
+@pytest.mark.proves("ovs_upcalls", "counters.upcalls", "ledger.unlisted", "knobs.seen_pct")
+def test_a_storm_of_new_flows_is_counted_exactly_and_seen_for_a_share_of_the_time_and_rows_are_exact_again_after_it(
     wires: Wires, governed: Governed
 ) -> None:
     uncounted = wires.ovs.upcalls()["missed"] - governed.counted()
@@ -198,19 +203,22 @@ def test_a_storm_of_new_flows_is_counted_exactly_by_one_hook_and_rows_are_exact_
         began = len(governed.intervals)
         governed.until(lambda _: governed.lowered())
         reacted = len(governed.intervals)
-        governed.wait(AFTER)
+        timed = governed.timed()
+        governed.until(lambda _: governed.ledger("unseen_ms") > PERIODS_MS)
+        timed = governed.timed() - timed
         with governed.session.view() as state:
-            attached = list(state.probes[PROBE].attach)
+            share_pct = state.probes[PROBE].seen_pct
     assert governed.enforcer
     told = (f"{one.mode}: {one.kernel_pct:.2f} % at {one.upcalls} upcalls" for one in governed.intervals)
     print(f"budget {limit_pct:.2f} %:", *told, *governed.enforcer.actions, sep="\n  ")
     action, *more = governed.enforcer.actions
-    assert (action.probe, action.action) == (PROBE, "counters alone") and (action.measured or 0) > limit_pct
-    if more:
+    assert action.probe == PROBE and action.action.startswith("summary, ") and (action.measured or 0) > limit_pct
+    if "detached" in (one.action for one in more):
         print("figures of a busy machine had it detached: what was asked meanwhile it cannot know")
         return
     assert len([one for one in governed.intervals[began:reacted] if one.kernel_pct > limit_pct]) <= REACTION_S
-    assert attached == [HOOK]
+    print(f"seen {share_pct} % of the time, {timed} answers were timed")
+    assert timed > 0 and share_pct is not None and 0 < share_pct < 100
     governed.until(lambda state: not governed.lowered() and is_whole(state))
     total = governed.counted()
     assert wires.ovs.upcalls()["missed"] - total == uncounted
@@ -225,7 +233,7 @@ def test_a_storm_of_new_flows_is_counted_exactly_by_one_hook_and_rows_are_exact_
     assert (governed.ledger("unlisted"), governed.ledger("join_missed")) == (unlisted, missed)
 
 
-@pytest.mark.proves("ovs_upcalls", "counters.upcalls", "tables.upcalls.upcalls", "ledger.unlisted")
+@pytest.mark.proves("ovs_upcalls", "counters.upcalls", "tables.upcalls.upcalls", "ledger.unlisted", "modes.counters")
 def test_what_is_under_way_when_the_mode_changes_is_never_unanswered(wires: Wires, testbed: Testbed, lab: Lab) -> None:
     """To and fro under a storm: what was asked or answered unseen is in the ledger, and everything is counted."""
     collector: InsideMeasurement = lab.collector(testbed)

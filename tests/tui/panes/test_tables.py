@@ -48,6 +48,22 @@ def test_a_rate_is_a_lower_bound_only_in_the_interval_that_lacks_something() -> 
     assert block.title(scene) == "Drops · 8 packets/s, ≥80 in total"
 
 
+def test_figures_of_a_share_of_the_time_say_so_and_their_totals_are_lower_bounds() -> None:
+    session, block = (
+        PlayedSession(Scenario().hello().status(DROPS, knobs={"seen_pct": 10})),
+        table_block(MANIFESTS[DROPS], "drops"),
+    )
+    tenth = {"interval_ns": 10**9, "seen_ns": 10**8}
+    made = Scenario().frame("counters", DROPS, values={"drops": {"delta": 8, "total": 80}}, **tenth)
+    rows = [{"labels": row("eth0", 8, 80)["labels"], "counts": {"count": {"delta": 8, "total": 80}}, "gauges": {}}]
+    made = made.frame("table", DROPS, name="drops", full=True, rows=rows, **tenth)
+    ledger = {"unseen_ms": {"delta": 900, "total": 900}}
+    session.play(made.frame("cost", DROPS, interval_ns=10**9, ledger=ledger).end())
+    assert shown(session, block) == {"eth0": ("80", "≥80")}
+    scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
+    assert block.title(scene) == "Drops · 80 packets/s, ≥80 in total · ≈ seen 10 % of the time"
+
+
 def test_on_the_overview_rows_that_stand_still_for_a_minute_make_room() -> None:
     session = PlayedSession(Scenario().hello().status(DROPS))
     brief, whole = table_block(MANIFESTS[DROPS], "drops", brief=True), table_block(MANIFESTS[DROPS], "drops")
