@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from netconsole.telemetry.histogram import percentile
+from tests.conftest import CANNOT
 from tests.lab.collector import InsideMeasurement, between, stages_of
 from tests.lab.network.peer import DEVICE, FAR, RING_BUFFERS, Peer
 from tests.lab.network.testbed import Testbed
@@ -22,7 +23,7 @@ SENT = 10_000
 FLOODS = 8
 """At most, until there was what is looked for."""
 OFFERED = 400
-TAKEN = "fentry:vhost_add_used_and_signal_n"
+TAKEN = "vhost_add_used_and_signal_n"
 STAGES = ("K1-K2", "K2-K3", "K3-K4")
 
 
@@ -158,6 +159,7 @@ class Wrong(NamedTuple):
     wrong: str
     says: str
     lost: str
+    """The function on which a program is missing, or how its name begins: eventfd_signal has another from 6.8 on."""
     keeps: int
     """Programs that do not rely on it."""
 
@@ -165,20 +167,20 @@ class Wrong(NamedTuple):
 BACKEND = ("NC_READ(vq, private_data)", "(struct socket *)NC_READ(vq, acked_features)", "no queue of a tap")
 RING = "not that of the tap's queue"
 # Not irq_entry.type: for messages that is 2, and so is the first line that QEMU gives out.
-LINE = ("irq_entry.gsi)", "irq_entry.msi.address_lo)", "different lines", "fentry:irqfd_wakeup")
+LINE = ("irq_entry.gsi)", "irq_entry.msi.address_lo)", "different lines", "irqfd_wakeup")
 LAYOUTS = {
     "vhost_queues": (
-        Wrong(*BACKEND, "fentry:handle_tx_kick", 2),
-        Wrong("ring == &tfile->tx_ring", "!ring", RING, "fexit:handle_rx_net", 9),
+        Wrong(*BACKEND, "handle_tx_kick", 2),
+        Wrong("ring == &tfile->tx_ring", "!ring", RING, "handle_rx_net", 9),
     ),
     "tun_queues": (
         Wrong("socket.sk) == &tfile->sk", "socket.file) == (void *)tfile", "table of queues", TAKEN, 1),
         Wrong("source == &tfile->tx_ring", "!source", RING, TAKEN, 3),
     ),
-    "irq_path": (Wrong(*BACKEND, "fentry:eventfd_signal", 0), Wrong(*LINE, 4)),
+    "irq_path": (Wrong(*BACKEND, "eventfd_signal", 0), Wrong(*LINE, 4)),
     "tx_kick_path": (
-        Wrong(*BACKEND, "fentry:handle_tx_kick", 0),
-        Wrong("NC_READ(vq, kick)", "(void *)NC_READ(vq, error_ctx)", "not passed on", "fentry:tun_sendmsg", 0),
+        Wrong(*BACKEND, "handle_tx_kick", 0),
+        Wrong("NC_READ(vq, kick)", "(void *)NC_READ(vq, error_ctx)", "not passed on", "tun_sendmsg", 0),
     ),
     "kvm_irqs": (Wrong(*LINE, 3),),
 }
@@ -203,7 +205,7 @@ def test_a_wrong_layout_ends_what_relies_on_it(testbed: Testbed, vm_path: Inside
             vm_path.until(lambda name=name: vm_path.statuses[name].state == "degraded", "the refusal")  # type: ignore[misc]
             status = vm_path.statuses[name]
             assert case.says in (status.why or "")
-            assert case.lost in status.missing
+            assert any(point.partition(":")[2].startswith(case.lost) for point in status.missing), status.missing
             assert len(status.attach) == case.keeps
             if not case.keeps:
                 assert not vm_path.rows(name, "queues") and not vm_path.histograms(name, "stages")
@@ -214,11 +216,14 @@ def test_a_wrong_layout_ends_what_relies_on_it(testbed: Testbed, vm_path: Inside
 
 def test_the_eventfd_function_of_newer_kernels(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     """From 6.8 on eventfd_signal is only a name for eventfd_signal_mask: with that alone the same is seen."""
+    symbols = testbed.hypervisor.read_file("/proc/kallsyms").decode()
+    if " eventfd_signal_mask\n" not in symbols:
+        pytest.skip(f"{CANNOT}this kernel has only the older one")
     name = vm_path.load_altered("irq_path", points={"s3": "entry:eventfd_signal_mask"})
     try:
         status = vm_path.statuses[name]
         assert status.state == "attached", status.why
-        assert "fentry:eventfd_signal_mask" in status.attach
+        assert any(point.endswith(":eventfd_signal_mask") for point in status.attach)
         vm_path.begin()
         ping(testbed.hypervisor, testbed.guests[0], PINGS)
         vm_path.settle()
