@@ -12,6 +12,7 @@ from netconsole.probes import catalogue
 from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
 from tests.lab.kernels.compiled import KEPT_INSIDE, bring
+from tests.lab.kernels.page import references
 from tests.lab.machine.errors import LabError
 from tests.lab.machine.hypervisor import Hypervisor, on_a_still_checkout
 from tests.support.live.measurement import Measurement
@@ -77,6 +78,10 @@ class InsideMeasurement(Measurement):
     def bring(self, command: Mapping[str, Any]) -> None:
         """Has what a `load` wants compiled outside, where that is quick."""
         bring(self._hypervisor, [command])
+
+    def may_lack(self, name: str) -> bool:
+        """What each of the lab's kernels can have was reviewed (tests/lab/console/references)."""
+        return bool(references()[self._hypervisor.tree.kernel.name]["probes"][name]["state"] == "unsupported")
 
     def clock_ns(self) -> int:
         return int(self._hypervisor.uptime_s() * 1e9) + CLOCK_RESOLUTION_NS

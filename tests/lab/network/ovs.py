@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from netconsole_collector.types.header_tree import version_code
 from tests.lab.machine.errors import LabError
 
 if TYPE_CHECKING:
@@ -34,21 +35,34 @@ ovs-vsctl --no-wait init
 ovs-vswitchd --pidfile --detach --log-file={directory}/ovs-vswitchd.log
 """
 
-# Gives the datapath these sockets for upcalls (OVS_DP_CMD_SET, before: those that it had are printed).
+# Gives the datapath these sockets for upcalls, or before 5.15 each of its ports (OVS_DP_CMD_SET and OVS_VPORT_CMD_SET,
+# which are 4), and prints those that there were.
 SET_SOCKETS = """
-import struct, sys
+import json, struct, sys
 from netconsole.sources import netlink
 from netconsole.sources.ovs import netlink as ovs_netlink
-families = ovs_netlink.OvsNetlink()
-attribute = lambda kind, *numbers: struct.pack(f"=HH{len(numbers)}I", 4 + 4 * len(numbers), kind, *numbers)
-(body,) = families._netlink.dump(families._datapaths, struct.pack("=BBxxi", 3, 2, 0))
+families, wanted = ovs_netlink.OvsNetlink(), json.loads(sys.argv[1])
+made, dump = families._netlink._socket, families._netlink.dump
+def attribute(kind, *numbers):
+    return struct.pack(f"=HH{len(numbers)}I", 4 + 4 * len(numbers), kind, *numbers)
+def numbers(value):
+    return struct.unpack(f"={len(value) // 4}I", value)
+def change(family, *attributes):
+    request = struct.pack("=BBxxi", 4, 2, index) + b"".join(attributes)
+    made.send(struct.pack("=IHHII", 16 + len(request), family, 5, 77, 0) + request)
+    assert struct.unpack_from("=i", made.recv(4096), 16)[0] == 0
+(body,) = dump(families._datapaths, struct.pack("=BBxxi", 3, 2, 0))
 index, values = struct.unpack_from("=4xi", body)[0], dict(netlink.attributes(body, 8))
-print(*struct.unpack(f"={len(values[8]) // 4}I", values[8]))
-features = int.from_bytes(values[5], sys.byteorder)
-request = struct.pack("=BBxxi", 4, 2, index) + attribute(5, features) + attribute(8, *map(int, sys.argv[1:]))
-made = families._netlink._socket
-made.send(struct.pack("=IHHII", 16 + len(request), families._datapaths, 5, 77, 0) + request)
-assert struct.unpack_from("=i", made.recv(4096), 16)[0] == 0
+if 8 in values:
+    had = numbers(values[8])
+    change(families._datapaths, attribute(5, *numbers(values[5])), attribute(8, *wanted))
+else:
+    ports = [dict(netlink.attributes(body, 8)) for body in dump(families._ports, struct.pack("=BBxxi", 3, 2, index))]
+    had = {numbers(port[1])[0]: numbers(port[5]) for port in ports}
+    for port in had:
+        sockets = wanted[str(port)] if type(wanted) is dict else wanted
+        change(families._ports, attribute(1, port), attribute(5, *sockets))
+print(json.dumps(had))
 """
 
 
@@ -89,17 +103,24 @@ class OpenVSwitch:
 
         With `socket` NOBODY_S it has one that is nobody's, as when ovs-vswitchd has just died.
         """
-        had = self._set_sockets(socket).split()
+        had = self._set_sockets(f"[{socket}]")
         try:
             yield
         finally:
-            self._set_sockets(*had)
+            self._set_sockets(had)
 
-    def _set_sockets(self, *sockets: str) -> str:
+    def _set_sockets(self, sockets: str) -> str:
+        """As JSON, both those that it is to have and, returned, those that it had."""
         from tests.lab.machine.hypervisor import CHECKOUT
 
-        command = (sys.executable, "-c", SET_SOCKETS, *sockets)
+        command = (sys.executable, "-c", SET_SOCKETS, sockets)
         return self.hypervisor.run("env", f"PYTHONPATH={CHECKOUT / 'src'}", *command).text
+
+    @property
+    def asks_by_cpu(self) -> bool:
+        """Each CPU has a handler for its upcalls. Before 5.15 a flow has one: the hash of its addresses and ports says
+        which of its port's handlers."""
+        return version_code(self.hypervisor.release) >= version_code("5.15")
 
     def upcalls(self) -> dict[str, int]:
         """The datapath's lookups: hit, missed (upcalls asked for), lost (upcalls that did not reach the switch)."""
