@@ -6,28 +6,32 @@ nothing is changed: there a vCPU or a vhost worker that shares a CPU with the co
 Many kernels share the CPUs among sessions first (CONFIG_SCHED_AUTOGROUP; sched(7)): nice values then only count within
 a session, so the sessions of this terminal and of the collector get the same weight. A shell waits until this process
 is gone, whatever ended it, and puts that of the terminal back.
+
+It imports next to nothing before the priority is raised: on such a host each millisecond of CPU takes fifty.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 USUAL, STARTING, RUNNING = 0, -20, -15
 """Until the first picture the console needs about one second of a CPU, later a few percent."""
 CROWDED, CALM = 4.0, 2.0
 """Threads that want to run, for each CPU: from the first figure on the priority is raised, below the second lowered."""
 _GUARD_S = 0.5
-_LOAD = Path("/proc/loadavg")
+_LOAD = "/proc/loadavg"
+_SESSIONS = "/proc/sys/kernel/sched_autogroup_enabled"
 
 
 def per_cpu() -> float:
     """Threads that run or wait for a CPU now, for each CPU. Source: /proc/loadavg, fourth field (proc(5))."""
     try:
-        wanting = int(_LOAD.read_text("ascii").split()[3].partition("/")[0])
+        wanting = int(_read(_LOAD).split()[3].partition("/")[0])
         return wanting / max(1, os.cpu_count() or 1)
     except (OSError, ValueError, IndexError):
         return 0.0
@@ -40,7 +44,7 @@ class OwnPriority:
         self.nice = USUAL
         """What it was set to last."""
         self._may = False
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: Popen[bytes] | None = None
         self._before = USUAL
 
     def begin(self) -> None:
@@ -50,9 +54,13 @@ class OwnPriority:
     def end(self) -> None:
         """Puts back what the end of this process would put back, and waits until that is done."""
         if self._guard is not None and self._guard.stdin is not None:
+            from subprocess import TimeoutExpired
+
             self._guard.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 self._guard.wait(_GUARD_S)
+            except TimeoutExpired:  # then it goes on, and ends by itself
+                return
 
     def look(self, raised: int, pids: Iterable[int] = ()) -> None:
         """Sets it to ``raised`` where many wait, and back to the usual one where few do. ``pids``: of the collector."""
@@ -67,10 +75,10 @@ class OwnPriority:
             return
         self.nice = nice
         for pid in ("self", *pids):
-            with contextlib.suppress(OSError):
-                for thread in Path(f"/proc/{pid}/task").iterdir():
-                    with contextlib.suppress(OSError):
-                        os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+            for thread in _threads(pid):
+                _set(thread, nice)
+        if not _shares_among_sessions():
+            return
         for pid in pids:  # each is alone in its session
             _write(pid, nice)
         leader = os.getsid(0) or os.getpid()
@@ -80,8 +88,10 @@ class OwnPriority:
     def _guarded(self, leader: int) -> bool:
         """Whether the weight of this terminal's session is put back however this process ends."""
         if self._guard is None:
+            import subprocess
+
             try:
-                self._before = int(Path(f"/proc/{leader}/autogroup").read_text("ascii").split()[-1])
+                self._before = int(_read(f"/proc/{leader}/autogroup").split()[-1])
                 self._guard = subprocess.Popen(
                     ["/bin/sh", "-c", 'read _; echo "$1" > "/proc/$2/autogroup"', "sh", str(self._before), str(leader)],
                     stdin=subprocess.PIPE,
@@ -94,9 +104,40 @@ class OwnPriority:
         return True
 
 
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:  # noqa: PTH123 (pathlib is one of the imports that are too slow here)
+        return file.read()
+
+
+def _shares_among_sessions() -> bool:
+    """Whether this kernel shares the CPUs among sessions first."""
+    try:
+        return _read(_SESSIONS).strip() != "0"
+    except OSError:
+        return False
+
+
+def _threads(pid: object) -> list[int]:
+    """Of a process; none when it is gone."""
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _set(thread: int, nice: int) -> None:
+    try:
+        os.setpriority(os.PRIO_PROCESS, thread, nice)
+    except OSError:  # it has ended, or we may not
+        return
+
+
 def _write(pid: int, nice: int) -> None:
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(f"{nice}\n", "ascii")
+    try:
+        with open(f"/proc/{pid}/autogroup", "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write(f"{nice}\n")
+    except OSError:  # the session has ended
+        return
 
 
 OWN = OwnPriority()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 
@@ -32,9 +31,11 @@ def opens_console(arguments: list[str]) -> bool:
 
 def say(line: str) -> None:
     """One line on the terminal, before there is a screen."""
-    with contextlib.suppress(OSError):
+    try:
         if os.isatty(2):
             os.write(2, f"netconsole: {line}\n".encode())
+    except OSError:  # nobody reads it
+        return
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from netconsole.cli.start import opens_console
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "loadavg"
-    monkeypatch.setattr(priority, "_LOAD", file)
+    monkeypatch.setattr(priority, "_LOAD", str(file))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     return file
 
@@ -48,6 +48,7 @@ def test_without_leave_nothing_changes(load: Path) -> None:
 RAISED = """
 import os, signal, sys
 from netconsole.base import priority
+priority._shares_among_sessions = lambda: True
 own = priority.OwnPriority()
 os.setsid()
 if os.fork() == 0:
