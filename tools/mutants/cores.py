@@ -21,7 +21,7 @@ _CONSOLE = {
     "escalation": "escalator crossings investigation",
     "profile": "loader plan escalation_rules profile",
     "report": "charts ticket",
-    "calibrate": "estimate plan result store summary",
+    "calibrate": "estimate store summary",
 }
 _COLLECTOR = {
     "probe": "decode tables histograms config records running device_sets followers checks ledger",

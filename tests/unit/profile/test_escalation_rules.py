@@ -11,7 +11,7 @@ from netconsole.probes.catalogue import shipped
 from netconsole.profile.escalation_rules import MAX_RULES, Escalation
 from netconsole.profile.loader import load_file
 
-MANIFESTS = {name: shipped(name) for name in ("kernel_drops", "tx_queue_latency")}
+MANIFESTS = {name: shipped(name) for name in ("kernel_drops", "tx_queue_latency", "softirq_health")}
 RULE = """
 [[escalate]]
 probe = "kernel_drops"
@@ -38,6 +38,7 @@ def rules(directory: Path, text: str) -> tuple[Escalation, ...]:
 def test_a_rule_has_the_defaults_of_the_page(tmp_path: Path) -> None:
     (rule,) = rules(tmp_path, RULE)
     assert rule == Escalation("kernel_drops", "drops", "count", None, 100.0, {}, 60.0, 50.0, 1.0, 30.0, 600.0)
+    assert rule == Escalation("kernel_drops", "drops", "count", None, 100.0)
     assert rule.as_dict() == {
         "probe": "kernel_drops", "table": "drops", "value": "count", "where": {}, "over": 100.0, "for_s": 60.0,
         "events_per_s": 50.0, "kernel_cpu_pct": 1.0, "keep_s": 30.0, "pause_s": 600.0,
@@ -86,3 +87,9 @@ def test_a_profile_has_a_bounded_number_of_rules(tmp_path: Path) -> None:
     assert len(rules(tmp_path, RULE * MAX_RULES)) == MAX_RULES == 16
     with pytest.raises(BadInput, match="16"):
         rules(tmp_path, RULE * (MAX_RULES + 1))
+
+
+def test_a_table_that_names_no_device_or_flow_starts_no_details(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"escalate\[0\]\.table: tells no device or flow"):
+        of_cpus = RULE.replace("kernel_drops", "softirq_health").replace('"drops"', '"cpus"')
+        rules(tmp_path, of_cpus.replace('"count"', '"rx_runs"'))
