@@ -1,0 +1,141 @@
+"""Measures flow_top at the highest rate at which this machine can send: what it counts, what it lists, what it costs.
+
+Frames of 128 bytes go over a veth between two namespaces, each of another flow, and between them those of a few heavy
+flows; then the same inside VXLAN. The sender hands them to a packet socket a thousand at a time. For each load it
+prints the packets that were sent and that the probe counted on each side, how many heavy flows are listed and how much
+of the worst one is missing, what a flow that is not listed can have had at most, the rate with and without the probe,
+and the kernel's nanoseconds per packet. It ends with 1 if a packet is not counted or a heavy flow is not listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.path_cost import Timing
+from tests.support.live.network import Namespace, Wire
+
+PROBE = "flow_top"
+TARGET = "198.51.100.1"
+"""Of all flows: others' packets are filtered out."""
+HEAVY = 16
+ONE_IN = 5
+"""One packet in so many is one of a heavy flow."""
+LEAST_PACKETS = 500_000
+INTERVAL_MS = 500
+
+SEND = """
+import ctypes, os, socket, struct, sys, time
+device, flows, heavy, one_in, passes, vxlan = sys.argv[1], *map(int, sys.argv[2:])
+ETHERNET = bytes.fromhex("02000000000b02000000000a0800")
+def ip(source, payload, target=bytes([198, 51, 100, 1])):
+    head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 0, 0x4000, 64, 17, 0, source, target)
+    return head + payload
+def frame(source, port):
+    inner = ETHERNET + ip(source, struct.pack(">HHHH", port, 9, 94, 0) + bytes(86))
+    if not vxlan:
+        return inner
+    outer = struct.pack(">HHHHII", 49152 + port % 16384, 4789, 16 + len(inner), 0, 1 << 27, 7 << 8) + inner
+    return ETHERNET + ip(bytes([203, 0, 113, 1]), outer)
+light = [frame(struct.pack(">I", 0x0a000000 + n), 2000) for n in range(flows)]
+large = [frame(bytes([198, 18, 0, n]), 1000 + n) for n in range(heavy)]
+size, order, sent_large = len(light[0]), [], 0
+for n in range(flows):
+    order.append(heavy + n)
+    if n % (one_in - 1) == 0:
+        order.append(sent_large % heavy)
+        sent_large += 1
+frames = ctypes.create_string_buffer(b"".join(large + light), (heavy + flows) * size)
+base = ctypes.addressof(frames)
+vectors = ctypes.create_string_buffer(16 * len(order))
+messages = ctypes.create_string_buffer(64 * len(order))
+at = ctypes.addressof(vectors)
+for place, number in enumerate(order):
+    struct.pack_into("=QQ", vectors, 16 * place, base + number * size, size)
+    struct.pack_into("=QIIQQQQII", messages, 64 * place, 0, 0, 0, at + 16 * place, 1, 0, 0, 0, 0)
+libc, start = ctypes.CDLL(None, use_errno=True), ctypes.addressof(messages)
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind((device, 0))
+began = time.monotonic()
+for _ in range(passes):
+    done = 0
+    while done < len(order):
+        count = libc.sendmmsg(wire.fileno(), ctypes.c_void_p(start + 64 * done), min(1024, len(order) - done), 0)
+        if count < 0 and ctypes.get_errno() != 105:
+            raise OSError(ctypes.get_errno(), "sendmmsg")
+        done += max(0, count)
+print(passes * len(order), time.monotonic() - began, passes * (sent_large // heavy))
+"""
+
+
+class Load:
+    """So many flows, plain or inside VXLAN."""
+
+    def __init__(self, wire: Wire, flows: int, *, vxlan: bool) -> None:
+        self.wire, self.flows, self.vxlan = wire, flows, vxlan
+        self.passes = 1 + LEAST_PACKETS // flows
+        self.title = f"{flows:,} flows{' in VXLAN' if vxlan else ''}"
+
+    def send(self) -> tuple[int, float, int]:
+        """Packets in all, how many a second, and of each heavy flow at least."""
+        words = (Wire.DEVICES[0], self.flows, HEAVY, ONE_IN, self.passes, int(self.vxlan))
+        sent, took_s, heavy = self.wire.a.python(SEND, *words).split()
+        return int(sent), int(sent) / float(took_s), int(heavy)
+
+
+def measure(collector: Timing, load: Load) -> bool:
+    """Prints what came of one load. Returns whether all was counted and listed."""
+    _, alone, _ = load.send()
+    collector.load(PROBE, address=TARGET)
+    collector.command(command="interval", ms=INTERVAL_MS)
+    collector.begin()
+    sent, rate, heavy = load.send()
+    collector.settle()
+    counted = [collector.counter(PROBE, name) for name in ("sent", "received")]
+    rows = collector.rows(PROBE, "flows", direction="in", device=Wire.DEVICES[1])
+    found = {str(row.labels["source"]): row for row in rows}
+    listed = [found[f"198.18.0.{n}"] for n in range(HEAVY) if f"198.18.0.{n}" in found]
+    missing = [1 - row.counts["packets"] / heavy for row in listed]
+    bounds = [int(row.gauges["missed"] or 0) for row in listed]
+    at_most = max((int(row.gauges["at_most"] or 0) for row in collector.rows(PROBE, "cpus")), default=0)
+    collector.statistics(wanted=True)
+    load.send()
+    collector.settle()
+    runs = {name: time_ns / count for name, (count, time_ns) in collector.runs.items() if count}
+    collector.statistics(wanted=False)
+    collector.command(command="unload", probe=PROBE)
+    print(
+        f"| {load.title} | {sent:,} | {counted[0]:,} · {counted[1]:,} "
+        f"| {len(listed)} of {HEAVY}, {100 * max(missing, default=1):.2f} % missing (said: {max(bounds, default=0)}) "
+        f"| {at_most} | {rate:,.0f} of {alone:,.0f} | {' · '.join(f'`{n}` {ns:.0f}' for n, ns in runs.items())} |"
+    )
+    return counted == [sent, sent] and len(listed) == HEAVY
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flows", type=int, nargs="+", default=[100_000, 300_000])
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("flow_rate.py needs root: it loads BPF programs and makes network namespaces")
+    with ExitStack() as stack:
+        ends = [Namespace(), Namespace()]
+        for end in ends:
+            stack.callback(end.remove)
+        wire = Wire(*ends)
+        collector = stack.enter_context(closing(Timing()))
+        collector.statistics(wanted=False)
+        print("| load | sent | counted out · in | heavy flows listed | not listed: at most | packets/s | ns a run |")
+        print("|---|---|---|---|---|---|---|")
+        loads = [Load(wire, flows, vxlan=vxlan) for vxlan in (False, True) for flows in options.flows]
+        verdicts = [measure(collector, load) for load in loads]
+    return 0 if all(verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
