@@ -12,7 +12,21 @@ import pytest
 
 from tests.live.probes.test_protocol_counters import Losses
 from tests.support.live.network import Wire, send_frames
-from tests.support.live.packets import A6, B6, ELSEWHERE, ELSEWHERE6, A, B, fragment6, ipv4, ipv6, tcp, udp, udp_lite
+from tests.support.live.packets import (
+    A6,
+    B6,
+    ELSEWHERE,
+    ELSEWHERE6,
+    A,
+    B,
+    arp,
+    fragment6,
+    ipv4,
+    ipv6,
+    tcp,
+    udp,
+    udp_lite,
+)
 
 MD5 = bytes([19, 18, *range(16), 1, 1])
 """The option of a signature that nobody made."""
@@ -29,6 +43,39 @@ for _ in range(count):
     except OSError:
         pass  # refused here, and counted all the same
 """
+CONNECT = """
+import socket, struct, sys
+how, count = sys.argv[1], int(sys.argv[2])
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+if how == "deferred":
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 30)
+listener.listen(2 if how == "overflowing" else 512)
+kept = []
+for _ in range(count):
+    one = socket.socket()
+    one.setblocking(how != "overflowing")
+    one.connect_ex(listener.getsockname())
+    kept.append(one)
+    if how == "reset":
+        kept.append(listener.accept()[0])
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
+        one.close()
+"""
+"""Connections of the second namespace with itself."""
+KEEP = """
+import socket, sys
+for family, protocol in ((socket.AF_INET, 136), (socket.AF_INET6, 136), (socket.AF_INET6, 17)):
+    receiver = socket.socket(family, socket.SOCK_DGRAM, protocol)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    if family == socket.AF_INET6:
+        receiver.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    receiver.bind(("", 7200))
+    kept = [*globals().get("kept", []), receiver]
+print("ready", flush=True)
+sys.stdin.read()
+"""
+"""Receivers that never read."""
 LISTEN = """
 import socket, struct, sys
 def listener(port):
@@ -61,7 +108,11 @@ class Provoked:
     """By counter: the arguments of SEND, in the second namespace; the fifth is how many."""
     at_least: frozenset[str] = frozenset()
     """Counters of which the kernel itself lets some pass."""
+    connects: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """By counter: the arguments of CONNECT."""
     listens: bool = False
+    keeps: bool = False
+    """Receivers that never read, on port 7200."""
     is_ipv6: bool = False
 
 
@@ -183,6 +234,82 @@ GROUPS: dict[str, Provoked] = {
         at_least=frozenset({"TcpExtTCPReqQFullDrop", "TcpExtListenDrops"}),
         listens=True,
     ),
+    "small buffers": Provoked(
+        {
+            "UdpLiteRcvbufErrors": several(60, ipv4(udp_lite(7200), protocol=136)),
+            "UdpLite6RcvbufErrors": several(60, ipv6(udp_lite(7200, source=A6, target=B6), following=136)),
+            "Udp6RcvbufErrors": several(60, ipv6(udp(7200, source=A6, target=B6))),
+        },
+        at_least=frozenset({"UdpLiteRcvbufErrors", "UdpLite6RcvbufErrors", "Udp6RcvbufErrors"}),
+        keeps=True,
+        is_ipv6=True,
+    ),
+    "what is sent by IPv6 and UDP-Lite": Provoked(
+        before=["tc qdisc replace dev veth-b root tbf rate 1gbit burst 100 limit 100000"],
+        sends={
+            "Udp6SndbufErrors": (10, 0, A6, 9, 11, 400),
+            "UdpLiteSndbufErrors": (2, 136, A, 9, 12, 400),
+            "UdpLite6SndbufErrors": (10, 136, A6, 9, 13, 400),
+        },
+        along={"Ip6OutDiscards": 60, "IpOutDiscards": 12},
+        at_least=frozenset({"Ip6OutDiscards"}),  # IPv6 sends by itself, too
+        after=["tc qdisc delete dev veth-b root"],
+        is_ipv6=True,
+    ),
+    "forwarded IPv6": Provoked(
+        {
+            "Ip6InTooBigErrors": several(11, ipv6(bytes(1400), target="2001:db8:77::7")),
+            "Ip6InAddrErrors": several(12, ipv6(bytes(16), target="2001:db8:77::7", source="::")),
+        },
+        along={"Ip6FragFails": 11},
+        before=[
+            "ip link add out type ifb", "ip link set out up", "sysctl -qw net.ipv6.conf.all.forwarding=1",
+            "ip -6 route add 2001:db8:77::/64 dev out mtu lock 1280",
+        ],
+        after=["ip link delete out", "sysctl -qw net.ipv6.conf.all.forwarding=0"],
+        is_ipv6=True,
+    ),
+    "ARP": Provoked(
+        {"TcpExtArpFilter": several(11, arp("198.51.100.9", B))},
+        before=[
+            "ip link add out type ifb", "ip link set out up", "ip route add 198.51.100.0/24 dev out",
+            "sysctl -qw net.ipv4.conf.veth-b.arp_filter=1",
+        ],
+        after=["ip link delete out", "sysctl -qw net.ipv4.conf.veth-b.arp_filter=0"],
+    ),
+    "held back by ICMP": Provoked(
+        {
+            "IcmpOutRateLimitHost": several(40, ipv4(udp(9))),
+            "Icmp6OutRateLimitHost": several(40, ipv6(udp(9, source=A6, target=B6))),
+        },
+        at_least=frozenset({"IcmpOutRateLimitHost", "Icmp6OutRateLimitHost"}),
+        is_ipv6=True,
+    ),
+    "held back by ICMP for all": Provoked(
+        {"IcmpOutRateLimitGlobal": several(40, ipv4(udp(9)))},
+        before=[
+            "sysctl -qw net.ipv4.icmp_msgs_burst=1", "sysctl -qw net.ipv4.icmp_msgs_per_sec=1",
+            "sysctl -qw net.ipv4.icmp_ratelimit=0",
+        ],
+        after=[
+            "sysctl -qw net.ipv4.icmp_msgs_burst=50", "sysctl -qw net.ipv4.icmp_msgs_per_sec=1000",
+            "sysctl -qw net.ipv4.icmp_ratelimit=1000",
+        ],
+        at_least=frozenset({"IcmpOutRateLimitGlobal"}),
+    ),
+    "connections that end": Provoked(
+        {
+            "TcpAttemptFails": [ipv4(tcp(7103, 5000 + number), protocol=6) for number in range(11)],
+            "TcpExtTCPReqQFullDoCookies": [
+                ipv4(tcp(7104, 6000 + number, source=SILENT), protocol=6, source=SILENT) for number in range(40)
+            ],
+        },
+        connects={"TcpExtListenOverflows": ("overflowing", 40), "TcpExtTCPDeferAcceptDrop": ("deferred", 5)},
+        along={"TcpExtEmbryonicRsts": 11},
+        at_least=frozenset({"TcpExtTCPReqQFullDoCookies", "TcpExtListenOverflows"}),
+        listens=True,
+    ),
+    "resets": Provoked(connects={"TcpEstabResets": ("reset", 6)}, along={"TcpEstabResets": 2 * 6}),  # at both ends
 }  # fmt: skip
 LIMIT_S = 60.0
 
@@ -197,6 +324,10 @@ def prepared(wire: Wire, group: Provoked) -> Iterator[None]:
             listening = wire.b.start(LISTEN, A)
             stack.callback(listening.communicate, timeout=LIMIT_S)
             assert listening.stdout and listening.stdout.readline() == "ready\n"
+        if group.keeps:
+            keeping = wire.b.start(KEEP)
+            stack.callback(keeping.communicate, timeout=LIMIT_S)
+            assert keeping.stdout and keeping.stdout.readline() == "ready\n"
         for line in group.after:
             stack.callback(wire.b.run, *line.split())
         for line in group.before:
@@ -213,6 +344,8 @@ def provoke(wire: Wire, group: Provoked) -> int:
     send_frames(wire.a, Wire.DEVICES[0], frames)
     for arguments in group.sends.values():
         wire.b.python(SEND, *arguments)
+    for how, count in group.connects.values():
+        wire.b.python(CONNECT, how, count)
     return len(frames) + sum(int(str(arguments[4])) for arguments in group.sends.values())
 
 
@@ -220,8 +353,10 @@ def provoke(wire: Wire, group: Provoked) -> int:
 @pytest.mark.proves("protocol_counters", "tables.counters.{netns,counter,count}")
 def test_each_loss_is_seen_under_its_own_name(wire: Wire, name: str) -> None:
     group = GROUPS[name]
-    expected = {counter: len(frames) for counter, frames in group.frames.items()} | dict(group.along)
+    expected = {counter: len(frames) for counter, frames in group.frames.items()}
     expected |= {counter: int(str(how[4])) for counter, how in group.sends.items()}
+    expected |= {counter: count for counter, (_, count) in group.connects.items()}
+    expected |= group.along
     exact = {counter: times for counter, times in expected.items() if counter not in group.at_least}
     with prepared(wire, group), closing(Losses(wire)) as losses:
         provoke(wire, group)

@@ -48,12 +48,25 @@ def ipv4(
 
 
 def ipv6(
-    payload: bytes, following: int = 17, target: str = B6, version: int = 6, hops: int = 64, longer: int = 0
+    payload: bytes,
+    following: int = 17,
+    target: str = B6,
+    version: int = 6,
+    hops: int = 64,
+    longer: int = 0,
+    source: str = A6,
 ) -> bytes:
     """``longer``: so much more than there is."""
-    addresses = ipaddress.ip_address(A6).packed + ipaddress.ip_address(target).packed
+    addresses = ipaddress.ip_address(source).packed + ipaddress.ip_address(target).packed
     head = struct.pack(">IHBB", version << 28, len(payload) + longer, following, hops)
     return ethernet(0x86DD, head + addresses + payload)
+
+
+def arp(source: str, target: str) -> bytes:
+    """A question for the address."""
+    mac = bytes.fromhex(Wire.MACS[0].replace(":", ""))
+    sender, wanted = (ipaddress.ip_address(one).packed for one in (source, target))
+    return ethernet(0x0806, struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1) + mac + sender + bytes(6) + wanted)
 
 
 def udp(port: int, wrong: int = 0, source: str = A, target: str = B) -> bytes:
