@@ -111,6 +111,8 @@ class Provoked:
     connects: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """By counter: the arguments of CONNECT."""
     listens: bool = False
+    of_packets: bool = True
+    """Whether what it counts are packets that died, each of them sent by the test."""
     keeps: bool = False
     """Receivers that never read, on port 7200."""
     is_ipv6: bool = False
@@ -275,6 +277,7 @@ GROUPS: dict[str, Provoked] = {
             "ip link add out type ifb", "ip link set out up", "ip route add 198.51.100.0/24 dev out",
             "sysctl -qw net.ipv4.conf.veth-b.arp_filter=1",
         ],
+        of_packets=False,
         after=["ip link delete out", "sysctl -qw net.ipv4.conf.veth-b.arp_filter=0"],
     ),
     "held back by ICMP": Provoked(
@@ -296,6 +299,7 @@ GROUPS: dict[str, Provoked] = {
             "sysctl -qw net.ipv4.icmp_ratelimit=1000",
         ],
         at_least=frozenset({"IcmpOutRateLimitGlobal"}),
+        of_packets=False,
     ),
     "connections that end": Provoked(
         {
@@ -309,7 +313,9 @@ GROUPS: dict[str, Provoked] = {
         at_least=frozenset({"TcpExtTCPReqQFullDoCookies", "TcpExtListenOverflows"}),
         listens=True,
     ),
-    "resets": Provoked(connects={"TcpEstabResets": ("reset", 6)}, along={"TcpEstabResets": 2 * 6}),  # at both ends
+    "resets": Provoked(
+        connects={"TcpEstabResets": ("reset", 6)}, along={"TcpEstabResets": 2 * 6}, of_packets=False  # at both ends
+    ),
 }  # fmt: skip
 LIMIT_S = 60.0
 
