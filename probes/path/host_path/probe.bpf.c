@@ -16,7 +16,7 @@
 
 /* ---- a packet enters ---- */
 
-static inline void start_transit(struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
+static inline void start_transit(void *ctx, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
 {
     u32 zero = 0;
     struct scratch *scratch = scratches.lookup(&zero);
@@ -48,6 +48,11 @@ static inline void start_transit(struct nc_config *config, struct sk_buff *skb, 
     recent->received = address;
     nc_count(RECEIVED);
     transit->since_ns = bpf_ktime_get_ns();
+    if (wants_stacks(config)) {
+        struct way_stacks *way = new_way(address);
+        if (way)
+            take_stack(ctx, way->received);
+    }
 }
 
 /* ---- a packet is queued to a device ---- */
@@ -110,6 +115,7 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
     struct scratch *scratch = scratches.lookup(&zero);
     struct recent *recent = recents.lookup(&zero);
     struct path_transit *transit;
+    struct nc_config *config = nc_config_get();
     u64 now;
 
     if (!scratch || !recent)
@@ -123,6 +129,13 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
     if (!transit->point_ns[FIRST_QUEUE])
         transit->point_ns[FIRST_QUEUE] = now;
     transit->point_ns[LAST_QUEUE] = now;
+    if (config && wants_stacks(config)) {
+        struct way_stacks *way = ways.lookup(&transit->address);
+        if (!way)
+            way = new_way(transit->address);
+        if (way)
+            take_stack(ctx, way->queued);
+    }
     if (length > NC_GET(dev, mtu) + ETH_HLEN + VLAN_HLEN)
         expect_segments(skb, dev, recent, scratch, length);
     return 0;
@@ -190,6 +203,19 @@ static inline u32 packets_behind(struct sk_buff *skb)
     return qdisc ? NC_READ(qdisc, q.qlen) : 0;
 }
 
+static inline void add_stacks(void *ctx, struct nc_config *config, struct slow_event *event, u64 address)
+{
+    struct way_stacks *way = wants_stacks(config) ? ways.lookup(&address) : NULL;
+
+    event->stack[0] = event->queued_stack[0] = event->received_stack[0] = 0;
+    if (way) {
+        __builtin_memcpy(event->queued_stack, way->queued, sizeof(event->queued_stack));
+        __builtin_memcpy(event->received_stack, way->received, sizeof(event->received_stack));
+    }
+    if (wants_stacks(config))
+        take_stack(ctx, event->stack);
+}
+
 static inline void account(void *ctx, struct nc_config *config, struct scratch *scratch, struct path_transit *transit,
                            struct nc_member *member, struct sk_buff *skb, int sent, u64 now)
 {
@@ -223,6 +249,7 @@ static inline void account(void *ctx, struct nc_config *config, struct scratch *
     scratch->event.cpu = bpf_get_smp_processor_id();
     scratch->event.flow_hash = NC_GET(skb, hash);
     scratch->event.queue_packets = sent ? packets_behind(skb) : 0;
+    add_stacks(ctx, config, &scratch->event, transit->address);
     nc_submit(ctx, &scratch->event, sizeof(scratch->event));
 }
 
@@ -307,7 +334,7 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     if (member->faces_host)
         end(ctx, config, skb, dev, member, 0);
     else
-        start_transit(config, skb, dev, member, 0);
+        start_transit(ctx, config, skb, dev, member, 0);
     return 0;
 }
 
@@ -321,7 +348,7 @@ int on_send(struct bpf_raw_tracepoint_args *ctx)
     if (!config || !member)
         return 0;
     if (member->faces_host)
-        start_transit(config, skb, dev, member, 1);
+        start_transit(ctx, config, skb, dev, member, 1);
     else
         end(ctx, config, skb, dev, member, 1);
     return 0;

@@ -37,6 +37,7 @@ struct durations {
     u64 qdisc_ns;           /* handed to the last device → to its driver */
 };
 
+#define STACK_DEPTH 12
 struct slow_event {
     struct latency_sample sample;
     struct durations took;
@@ -44,6 +45,9 @@ struct slow_event {
     u32 flow_hash;          /* of the packet, by NIC or kernel; 0: none has been made */
     u32 queue_packets;      /* behind it in its queue. 0 with a qdisc that counts them for each CPU alone (pfifo_fast) */
     u32 pad;
+    u64 stack[STACK_DEPTH];             /* where asked (with_stacks): by which way the kernel came to the driver, */
+    u64 queued_stack[STACK_DEPTH];      /* to the last device's queue, */
+    u64 received_stack[STACK_DEPTH];    /* and to where the packet came in */
 };
 
 /* Working memory of a program: the BPF stack is too small for it. */
@@ -55,6 +59,38 @@ struct scratch {
     struct slow_event event;
 };
 BPF_PERCPU_ARRAY(scratches, struct scratch, 1);
+
+/* Stacks of packets on their way, by address: of those that came last. */
+struct way_stacks {
+    u64 queued[STACK_DEPTH];
+    u64 received[STACK_DEPTH];
+};
+BPF_TABLE("lru_hash", u64, struct way_stacks, ways, 1024);
+BPF_PERCPU_ARRAY(no_ways, struct way_stacks, 1);        /* all zeros */
+
+/* The rest of the array becomes zeros. Without a stack it is empty. */
+static inline void take_stack(void *ctx, u64 *stack)
+{
+    if (bpf_get_stack(ctx, stack, STACK_DEPTH * sizeof(*stack), 0) < 0)
+        stack[0] = 0;
+}
+
+static inline int wants_stacks(struct nc_config *config)
+{
+    return config->flags & NC_F_DETAILS && nc_knob(config, with_stacks);
+}
+
+/* A packet enters, or its stack is that of no packet before it. */
+static inline struct way_stacks *new_way(u64 address)
+{
+    u32 zero = 0;
+    struct way_stacks *none = no_ways.lookup(&zero);
+
+    if (!none)
+        return NULL;
+    ways.update(&address, none);
+    return ways.lookup(&address);
+}
 
 /* The flow of a packet in a tunnel: that of the packet inside, or of the tunnel itself (knob tunnel_flow)? */
 static inline int flow_is_inside(struct nc_config *config)

@@ -35,3 +35,23 @@ def test_a_slow_sample_has_its_cpu_its_hash_and_the_packets_behind_it(load: Load
     probe.read()
     told = [(one["cpu"], one["flow_hash"], one["queue_packets"]) for one in probe.events()]
     assert told == [(0, "0xc0ffee01", 17), (0, "0x0", 1), (0, "0x7", 0)]
+
+
+@pytest.mark.proves("host_path", "events.slow.{stack,queued_stack,received_stack}", "knobs.with_stacks")
+def test_where_asked_a_slow_sample_has_the_way_to_each_of_its_points(load: Load) -> None:
+    """All of them are run by this test: the way to each begins with what runs a program."""
+    probe = load("host_path")
+    host = Ways(probe)
+    stacks = "stack", "queued_stack", "received_stack"
+    for mode, asked in (("details", True), ("details", False), ("summary", True), ("details", True)):
+        probe.set(mode, events_per_s=1e6, with_stacks=asked)
+        host.cross(Flow(), "tap0", "eth0")
+    probe.set("details", events_per_s=1e6, with_stacks=True)
+    skb = host.come(Flow(), "tap0")
+    host.ran("receive", skb)
+    host.ran("send", host.leaving(skb, host.devices["eth0"]), host.devices["eth0"])  # it was in no queue
+    probe.read()
+    told = [tuple(bool(one[name]) for name in stacks) for one in probe.events()]
+    assert told == [(True,) * 3, (False,) * 3, (True,) * 3, (True, False, True)]
+    first = probe.events()[0]
+    assert all(any("test_run" in str(frame) for frame in first[name]) for name in stacks), first
