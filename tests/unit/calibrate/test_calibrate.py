@@ -18,7 +18,7 @@ from netconsole.base.errors import BadInput, Unable
 from netconsole.calibrate import empty, estimate, plan, store
 from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, verdict
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
-from netconsole.calibrate.result import Entry
+from netconsole.calibrate.result import Entry, ToolUse
 from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import ProgramRuns, Runs
 from netconsole.cli.main import run
@@ -124,6 +124,40 @@ def test_a_known_cost_is_found() -> None:
     assert one.per_count["kernel_drops"].basis == "run times"
 
 
+def test_an_entry_says_what_ran_and_what_the_tool_took() -> None:
+    treatment, found = outcome()
+    found.measured[NOTHING].cpu_s = 0.05
+    one = entry(treatment, found, {"kernel_drops": MANIFEST}, 6, 0.4)
+    assert (one.name, one.probes, one.versions) == (
+        "kernel_drops:summary", {"kernel_drops": "summary"}, {"kernel_drops": MANIFEST.version},
+    )  # fmt: skip
+    assert (one.pairs, one.window_s, one.busy_pct) == (6, 0.4, 3.0)
+    assert one.tool == ToolUse(cpu_pct=1.0, idle_cpu_pct=0.5, pss_kb=12_000, written_bytes_per_s=100.0)
+    (program,) = one.programs
+    assert (program.probe, program.name, program.attach) == ("kernel_drops", "drop", "raw_tracepoint:kfree_skb")
+    assert program.ns_per_run == pytest.approx(2100, rel=0.02) and program.empty_ns == 100.0
+    nothing_took = entry(treatment, Outcome({treatment.name: Measured(), NOTHING: Measured()}, {}, 0.0), {
+        "kernel_drops": MANIFEST}, 6, 0.4)  # fmt: skip
+    assert nothing_took.tool == ToolUse(0.0, 0.0, None, 0.0) and not nothing_took.per_count
+
+
+@pytest.mark.parametrize(("stretches", "is_known"), [(1, False), (2, True)])
+def test_an_interval_needs_two_stretches(stretches: int, is_known: bool) -> None:
+    treatment, found = outcome()
+    runs = found.measured[treatment.name].runs
+    runs["dropped"] = runs["dropped"][:stretches]
+    assert bool(entry(treatment, found, {"kernel_drops": MANIFEST}, 6, 0.4).kernel) == is_known
+
+
+def test_the_programs_of_other_probes_are_no_cost_of_a_count() -> None:
+    treatment, found = outcome()
+    for runs, _ in found.measured[treatment.name].runs["dropped"]:
+        runs.programs["tx_queue_latency", "freed"] = ProgramRuns("raw_tracepoint:kfree_skb", 9, 10**9)
+        runs.counts["tx_queue_latency", "sent"] = 10**9
+    one = entry(treatment, found, {"kernel_drops": MANIFEST}, 6, 0.4)
+    assert one.per_count["kernel_drops"].ns == pytest.approx(2100, rel=0.05)
+
+
 def test_where_the_kernel_does_not_tell_the_load_does() -> None:
     one = judged(measured=False)
     assert not one.kernel and one.programs[0].ns_per_run is None
@@ -159,6 +193,22 @@ def test_what_a_probe_cost_before_its_figures_changed_is_no_estimate(
     assert (key, counter) == (("kernel_drops", "summary"), "drops") and ns == pytest.approx(2100, rel=0.05)
     assert store.per_count({"kernel_drops": replace(MANIFEST, version=MANIFEST.version + 1)}) == {}
     assert store.per_count({}) == {}
+
+
+def test_where_nothing_can_be_stored_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with pytest.raises(BadInput, match=r"calibrations: cannot make this directory: not a directory"):
+        store.save(store.made([judged()]))
+
+
+def test_names_of_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    made = store.made([judged()])
+    host = msgspec.structs.replace(made.host, name="h" * 200, kernel="k" * 200)
+    path = store.save(msgspec.structs.replace(made, host=host))
+    assert path.name == f"{'h' * 64}-{'k' * 64}.json"
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_a_hosts_name_does_not_leave_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
