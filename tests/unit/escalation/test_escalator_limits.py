@@ -148,6 +148,23 @@ def test_a_rule_that_is_quiet_does_not_keep_the_next_one_from_starting(tmp_path:
     escalator.close()
 
 
+def test_old_frames_are_kept_while_details_run_and_not_longer(tmp_path: Path) -> None:
+    session = FakeSession()
+    _, escalator = follow(session, tmp_path)
+    (flight,) = session._sinks
+    for _ in range(5):
+        session.second()
+    before = flight.weight
+    session.second(drops=200)
+    for _ in range(6):
+        session.second()
+    assert flight.weight > 2 * before
+    for _ in range(4):
+        session.second()
+    assert flight.weight <= before
+    escalator.close()
+
+
 def test_what_runs_at_the_end_is_written(tmp_path: Path) -> None:
     session = FakeSession()
     _, escalator = follow(session, tmp_path)
