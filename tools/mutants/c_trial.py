@@ -50,7 +50,10 @@ from pathlib import Path
 from tests.support.live.contexts.modules import OF_PROBE
 from tests.support.live.contexts.unattached import compiled
 with tempfile.TemporaryDirectory() as kept:
-    made = [compiled(name, Path(kept) / "kept", {}, OF_PROBE.get(name, {}))[2] for name in sys.argv[1:]]
+    made = [
+        compiled(name, Path(kept) / "kept", {}, OF_PROBE.get(name, {}), plain)[2]
+        for name in sys.argv[1:] for plain in (False, True)
+    ]
 print(hashlib.sha256(repr(made).encode()).hexdigest())
 """
 LIMIT_S = 300.0
@@ -75,7 +78,10 @@ class Copy:
 
     def programs(self, probes: Sequence[str]) -> str:
         """The compiled programs of these probes, as one number."""
-        return self._python("-c", _PROGRAMS, *probes).stdout
+        done = self._python("-c", _PROGRAMS, *probes)
+        if done.returncode:
+            raise RuntimeError(f"a probe does not compile: {done.stderr[-2000:]}")
+        return done.stdout
 
     def is_noticed(self, file: str, text: str, tests: Sequence[str]) -> bool | None:
         """Whether one of the tests fails with this text of the file; None when it is no program."""
