@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.live.contexts.filters import STRANGER
+from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import elapsed, lies, wait
-from tests.support.live.contexts.ovs_types import LATER
+from tests.support.live.contexts.ovs_types import FLOW, KEY, KEY_BYTES, LATER, MISS, flow_key
 from tests.support.live.contexts.packets import ICMP, ICMPV6, TCP, Flow
 from tests.support.live.contexts.unattached import UnattachedProbe
-from tests.support.live.contexts.upcalls import AS_FUNCTIONS, FLOW6, Upcalls
+from tests.support.live.contexts.upcalls import AS_FUNCTIONS, BY_LINK, FLOW6, Upcalls
 
 PROBE = "ovs_upcalls"
 Load = Callable[..., UnattachedProbe]
@@ -64,7 +65,7 @@ PAIRS: list[tuple[Flow, bytes, bytes, dict[str, int], bool]] = [
 """Two packets of a flow, how it was parsed, and whether an answer tells them apart."""
 
 
-@pytest.mark.parametrize(("flow", "first", "second", "parsed", "differ"), PAIRS)
+@pytest.mark.parametrize(("flow", "first", "second", "parsed", "differ"), PAIRS, ids=range(len(PAIRS)))
 def test_an_answer_is_to_the_packet_with_the_same_headers(
     load: Load, flow: Flow, first: bytes, second: bytes, parsed: dict[str, int], differ: bool
 ) -> None:
@@ -102,6 +103,94 @@ def test_an_answer_is_of_the_same_flow(load: Load) -> None:
     host.answer(Flow())
     host.read()
     assert probe.counters()["answered"] == 1
+
+
+def test_each_packet_that_is_not_answered_is_found_once_and_no_other(load: Load) -> None:
+    """In the order in which they were handed over, with answers between them, and one that was refused."""
+    probe = load(PROBE, AS_FUNCTIONS)
+    host = Upcalls(probe)
+    probe.set(unanswered_after_ms=30)
+    flows = [Flow(source_port=number) for number in range(1, 8)]
+    for flow in flows:
+        host.upcall(flow)
+    host.ask(Flow())
+    host.hand_over(host.copy(Flow()), host.copy(Flow(), Flow().packet(9)), error=-1)  # the second one is refused
+    for flow in flows[1:3]:
+        host.answer(flow)
+    host.read()
+    host.until("unanswered", 5 + 1)
+    for _ in range(50):
+        probe.run("switched")
+        wait(0.5)
+    host.read()
+    assert probe.counters()["unanswered"] == 6 and probe.ledger() == {}
+    for flow in flows:
+        host.answer(flow)
+    host.read()
+    assert (probe.counters()["late"], probe.counters()["unasked"]) == (5, 2)
+
+
+def test_what_was_handed_over_before_answers_are_seen_again_may_have_been_answered(load: Load) -> None:
+    probe = load(PROBE, AS_FUNCTIONS)
+    host = Upcalls(probe)
+    probe.set(unanswered_after_ms=30)
+    host.upcall(Flow(source_port=1))
+    host.resumed(time.monotonic_ns())
+    host.upcall(Flow(source_port=2))
+    host.read()
+    host.until("unanswered", 1)
+    assert probe.ledger() == {"join_missed": 1}
+    host.upcall(Flow(source_port=3))
+    host.upcall(Flow(source_port=3))
+    host.resumed(time.monotonic_ns())
+    host.answer(Flow(source_port=3))
+    host.read()
+    assert (probe.counters()["answered"], probe.ledger()["join_missed"]) == (0, 2)
+
+
+def test_a_flow_that_drops_is_known_by_its_whole_key_where_it_is_masked_in_place(load: Load) -> None:
+    """Older kernels do so; the actions are read later. Of another flow nothing is known."""
+    probe = load(PROBE, AS_FUNCTIONS)
+    host = Upcalls(probe)
+    probe.set(unanswered_after_ms=30)
+    one, other = Flow(source_port=1), Flow(source_port=2)
+    host.upcall(one)
+    host.upcall(other)
+    flow = host.memory.keep(bytes(FLOW["key"]) + flow_key(one))
+    probe.run("put", flow + FLOW["id"], 0, flow + FLOW["key"])
+    host.memory.put(flow + FLOW["key"], bytes(KEY_BYTES))  # masked
+    probe.run("answered", 0, host.memory.keep(b"\4\0\0\0"), flow + FLOW["key"])
+    host.read()
+    host.until("unanswered", 1)
+    host.until("dropped", 1)
+
+
+RING = 4096
+"""Packets that a CPU keeps in mind, on a machine with at most 32 CPUs."""
+
+
+def test_a_storm_forgets_what_it_has_no_room_for_and_counts_it(load: Load) -> None:
+    probe = load(PROBE, AS_FUNCTIONS)
+    host = Upcalls(probe)
+    probe.set(unanswered_after_ms=600_000)
+    skb, key = host.copy(Flow()), host.key(Flow())
+    host._word(skb + place_of("sk_buff", "cb")[0], host.ports[BY_LINK])
+    upcall = [
+        probe.prepare("asked", host.path, skb, key, host.infos[MISS]),
+        probe.prepare("queued", host.path, skb),
+        probe.prepare("ended", 0),
+    ]
+    answer = probe.prepare("given_back", 0, 0, skb, key)
+    more = 37
+    for calls in (upcall, [answer]):
+        for number in range(1, RING + more + 1):
+            host.memory.put(key + KEY["tp"], number.to_bytes(2, "big"))
+            for call in calls:
+                call()
+    host.read()
+    counters = probe.counters()
+    assert (counters["packets"], counters["answered"], counters["unasked"]) == (RING + more, RING, more)
+    assert probe.ledger() == {"join_missed": more}
 
 
 ANSWERS = 12
