@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.machines import DEVICE, NAME, machine
+from tests.support.live.contexts.memory import size_of
 from tests.support.live.contexts.moments import MS, Span, elapsed, lies, wait
 from tests.support.live.contexts.taps import RX, TX, Tap, Taps
 from tests.support.live.contexts.unattached import UnattachedProbe
@@ -76,7 +77,7 @@ class Runs(Taps):
         self.memory.put(queue + QUEUE["last_used_idx"], struct.pack("=H", used))
 
     def flushed(self, queue: int, *lengths: int) -> None:
-        heads = self.memory.keep(b"".join(struct.pack("=II", 0, length) for length in lengths).ljust(1024, b"\0"))
+        heads = self.memory.keep(b"".join(struct.pack("=II", 0, length) for length in lengths).ljust(4096, b"\0"))
         self.ran("flushed", 0, queue, heads, len(lengths), len(lengths))
 
     def signalled(self, tap: Tap, direction: int) -> None:
@@ -156,6 +157,45 @@ def test_packets_that_wait_inside_are_not_moved_yet(load: Load) -> None:
     host.ended()
     host.probe.read()
     assert row_of(host, direction="rx")["packets"] == 10 + 2 - 6
+
+
+@pytest.mark.proves("vhost_queues", "tables.queues.{bytes,packets,signals}")
+def test_bytes_of_batches_from_the_guest_and_to_it(load: Load) -> None:
+    """From the guest up to 64 packets come at once; to it so many buffers as a batch may have."""
+    host = loaded(load)
+    size = size_of("xdp_buff")
+    expected = 0
+    host.begun(host.there, TX, kicked=True)
+    for count in (1, 3, 64):
+        buffers = host.memory.keep(bytes(64 * size))
+        for number in range(64):  # what lies behind the batch does not count
+            ends = {"data": 1 << 20, "data_end": (1 << 20) + 60 + number}
+            host.memory.change("xdp_buff", buffers + number * size, ends)
+        expected += sum(60 + number for number in range(count))
+        control = host.memory.make("tun_msg_ctl", {"type": TUN_MSG_PTR, "num": count, "ptr": buffers})
+        host.ran("sent", host.there.sock, host.message(control, 16), 9999)
+    other = host.memory.make("tun_msg_ctl", {"type": TUN_MSG_PTR - 1, "num": 2, "ptr": buffers})
+    host.ran("sent", host.there.sock, host.message(other, 16), 100 + HEADER)
+    host.ran("sent", host.there.sock, host.message(control, 0), 1000 + HEADER)
+    host.signalled(host.there, RX)  # of the queue's other direction
+    host.signalled(host.here, TX)
+    host.ended()
+    host.probe.read()
+    row = row_of(host, direction="tx")
+    assert (row["bytes"], row["signals"]) == (expected + 1100, 0)
+
+    consumed = total = 0
+    for count in (1, 2, 63, 64, 65, 128, 200):
+        lengths = [HEADER + 1000 + number for number in range(count)]
+        host.ring(host.here, consumed)
+        host.begun(host.here, RX, kicked=False)
+        host.flushed(host.here.rx, *lengths)
+        consumed = (consumed + count) % SIZE
+        host.ring(host.here, consumed)
+        host.ended()
+        total += sum(lengths) - count * HEADER
+        host.probe.read()
+        assert row_of(host, direction="rx")["bytes"] == total, count
 
 
 @pytest.mark.proves("vhost_queues", "histograms.{wake,run}", "tables.queues.run_ns")
