@@ -206,3 +206,26 @@ def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
     assert is_same_place({"device": "lo", "port": None}, {"device": "lo", "port": 53})
     assert not is_same_place({"device": "lo", "port": 80}, {"device": "lo", "port": 53})
     assert shares_place({"device": "lo"}, {"device": "lo"}) and not shares_place({"device": "lo"}, {"netns": "blue"})
+
+
+@pytest.mark.parametrize(("netns", "causes"), [("host", ["qdisc-drops"]), ("blue", ["qdisc-drops", "send-refused"])])
+def test_what_a_full_qdisc_refuses_is_one_incident_with_what_protocols_count_of_it(
+    netns: str, causes: list[str]
+) -> None:
+    link = {"device": "eth0", "netns": "host", "qdisc": "tbf", "shaper": "tbf of 4 Mbit/s"}
+    counted = {"counter": "UdpSndbufErrors", "class": "loss", "netns": netns, "meaning": "no room"}
+    rows = {
+        ("link_rates", "links", "qdisc_drops"): [link],
+        ("protocol_counters", "counters", "count"): [counted, {**counted, "counter": "IpOutDiscards"}],
+    }
+    stream, incidents = Stream(State()), Incidents({name: catalogue.shipped(name) for name, _, _ in rows})
+    stream.hello()
+    for (probe, table, value), labels in rows.items():
+        stream.state.apply(frames.Status(**stream.stamp(probe), state="attached", mode="summary"))
+        moved = [Row(labels=one, counts={value: Count(delta=120, total=120)}) for one in labels]  # type: ignore[arg-type]
+        frame = frames.Table(**stream.stamp(probe), name=table, interval_ns=SECOND, full=False, rows=moved)
+        stream.state.apply(frame)
+    stream.end()
+    found = incidents.update(stream.state)
+    assert sorted(one.cause for one in found) == causes
+    assert found[0].sentence.startswith("eth0: tbf of 4 Mbit/s drops 120 packets/s")

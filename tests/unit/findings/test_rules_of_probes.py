@@ -307,13 +307,15 @@ def test_an_upcall_that_failed() -> None:
     said(of_rate("ovs_upcalls", "upcalls", "failed", {**PORT, "kind": "action"}, 1, AT_ONCE), "!", "1", "vnet7")
 
 
-@pytest.mark.proves("protocol_counters", "findings.counters.count.!.{loss,UdpRcvbufErrors}")
+@pytest.mark.proves("protocol_counters", "findings.counters.count.!.{loss,UdpRcvbufErrors,UdpSndbufErrors}")
 @pytest.mark.parametrize(
     ("counter", "kind", "cause"),
     [
         ("IpReasmFails", "loss", "protocol-loss"),
         ("UdpRcvbufErrors", "loss", "receive-buffer-full"),
         ("Udp6RcvbufErrors", "loss", "receive-buffer-full"),
+        ("UdpSndbufErrors", "loss", "send-refused"),
+        ("Ip6OutDiscards", "loss", "send-refused"),
     ],
 )
 def test_a_protocol_counter_that_means_loss(counter: str, kind: str, cause: str) -> None:

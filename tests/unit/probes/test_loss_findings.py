@@ -87,12 +87,14 @@ def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
         ("Conntrackdrop", "conntrack-full", "!!"),
         ("UdpRcvbufErrors", "receive-buffer-full", "!"),
         ("IpInHdrErrors", "protocol-loss", "!"),
+        ("UdpSndbufErrors", "send-refused", "!"),
     ],
 )
 @pytest.mark.proves(
     "protocol_counters",
     "findings.counters.count.!!.Conntrackdrop",
     "findings.counters.count.!.UdpRcvbufErrors",
+    "findings.counters.count.!.UdpSndbufErrors",
     "findings.counters.count.!.loss",
 )
 def test_a_loss_that_a_protocol_counts_is_said_by_its_meaning(counter: str, cause: str, level: str) -> None:
