@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from netconsole_collector.names import drop_reasons
 from netconsole_collector.names.drop_reasons import DropReasons
 
 
@@ -43,3 +46,32 @@ def test_what_is_freed_with_a_packet_or_a_socket_is_no_loss_of_its_own() -> None
     """Fragments are freed with their packet, also when a socket has taken it, and unread packets with their socket."""
     for function in ("skb_release_data", "udp_destruct_common"):
         assert DropReasons({"2": "NOT_SPECIFIED"}).labels(2, function)["class"] == "benign"
+
+
+class Enums:
+    """The BTF of a kernel that has these enums."""
+
+    def __init__(self, **enums: dict[str, int]) -> None:
+        self._enums = enums
+
+    def named(self, name: str, kinds: object) -> list[str]:
+        return [name] * 2 if name in self._enums else []
+
+    def enumerators(self, enum: str) -> list[tuple[str, int]]:
+        return list(self._enums[enum].items())
+
+
+def test_reasons_are_the_kernel_s_and_those_of_its_subsystems() -> None:
+    reasons_of = {"NO_SOCKET": 3, "MAX": 80, "SUBSYS_MASK": 0xFFFF0000}
+    subsystems = {"CORE": 0, "OPENVSWITCH": 3, "NUM": 4}
+    kernel: Any = Enums(
+        skb_drop_reason={f"SKB_DROP_REASON_{name}": value for name, value in reasons_of.items()},
+        skb_drop_reason_subsys={f"SKB_DROP_REASON_SUBSYS_{name}": value for name, value in subsystems.items()},
+    )
+    names = drop_reasons.from_btf(kernel)
+    assert names == {"3": "NO_SOCKET", "subsystem:0": "core", "subsystem:3": "openvswitch"}
+    reasons = DropReasons(names)
+    assert reasons.labels(3, "x")["reason"] == "NO_SOCKET"
+    assert reasons.labels(3 << 16 | 7, "x")["reason"] == "openvswitch reason 7"
+    assert reasons.labels(9 << 16 | 7, "x")["reason"] == "9 reason 7"
+    assert reasons.labels(77, "x")["reason"] == "reason 77"

@@ -146,3 +146,37 @@ def test_each_kind_asks_its_own_look_up(made: Labeller, monkeypatch: pytest.Monk
         "process 7",
         "function 7",
     ]
+
+
+def test_what_connection_tracking_said_has_the_kernel_s_words() -> None:
+    """enum ip_conntrack_info and tcp_conntrack of the kernel's own headers."""
+    kernel = {0: "established", 1: "related", 2: "new", 3: "established reply", 4: "related reply", 7: "untracked"}
+    assert {**kernel, 8: "invalid", 9: "dropped", 10: "tracked before"} == labels.TRACKED
+    assert [labels.TCP_TRACKED[state] for state in (0, 1, 3, 8, 9)] == [
+        "NONE",
+        "SYN_SENT",
+        "ESTABLISHED",
+        "CLOSE",
+        "SYN_SENT2",
+    ]
+
+
+@pytest.mark.parametrize(("value", "name"), [(0, ""), (0x1_000A, "1:a"), (0xFFFF_0000, "ffff:0"), (10, "0:a")])
+def test_a_class_is_written_as_tc_does(value: int, name: str) -> None:
+    assert labels.tc_class(value) == name
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(0, "none"), (105, "ENOBUFS"), (-105, "ENOBUFS"), (0xFFFFFF97, "ENOBUFS"), (1 << 31, "2147483648")],
+)
+def test_an_error_has_its_name_however_it_was_stored(value: int, name: str) -> None:
+    assert labels.error_name(value) == name
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0, "ok"), (1, "dropped"), (2, "congested"), (0x10, "busy"), (7, "code 7"), (0xFFFFFFF4, "ENOMEM")],
+)
+def test_what_a_driver_returned_is_said(value: int, said: str) -> None:
+    assert labels.xmit(value) == said

@@ -158,3 +158,37 @@ def test_a_row_is_named_when_it_is_read(processes: Processes) -> None:
     raw = b"vnet0".ljust(16, b"\0") + (20).to_bytes(4, sys.byteorder)
     assert key_labels(layout.columns[:1], layout.unpack(raw)[:1], labels) == {"device": "vnet0", "vm": "web"}
     assert key_labels(layout.columns[1:], layout.unpack(raw)[1:], labels) == {"vm": "web"}
+
+
+def test_the_taps_of_each_vm_are_those_of_a_scan_now(processes: Processes, clock: list[float]) -> None:
+    processes.start(20, [QEMU, "-name", "web"], ["vnet0", "vnet1"])
+    processes.start(21, [QEMU, "-name", "idle"], [])
+    known = vms.Vms(str(processes.root))
+    assert known.taps() == {"web": ["vnet0", "vnet1"], "idle": []}
+    processes.start(22, [QEMU, "-name", "new"], ["vnet2"])
+    assert known.taps() == {"web": ["vnet0", "vnet1"], "idle": []}, "a scan has just been"
+    clock[0] += vms._SCAN_EVERY_S[0]
+    assert known.taps()["new"] == ["vnet2"]
+
+
+def test_queues_and_vms_are_bounded(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pid in range(20, 26):
+        processes.start(pid, [QEMU, "-name", f"vm{pid}"], ["vnet0", "vnet1"])
+    monkeypatch.setattr(vms, "_MAX_QUEUES", 4)
+    assert sum(map(len, vms.Vms(str(processes.root)).taps().values())) == 4
+    monkeypatch.setattr(vms, "_MAX_QUEUES", 1000)
+    monkeypatch.setattr(vms, "_MAX_VMS", 3)
+    assert len(vms.Vms(str(processes.root)).taps()) == 3
+
+
+def test_a_running_vm_is_looked_at_again_after_a_minute(processes: Processes, clock: list[float]) -> None:
+    processes.start(20, [QEMU, "-name", "web"], ["vnet0"])
+    known = vms.Vms(str(processes.root))
+    assert known.of_tap("vnet0") == "web"
+    processes.start(21, [QEMU, "-name", "other"], ["vnet1"])
+    clock[0] += vms._SCAN_EVERY_S[1] - 1
+    known.refresh()
+    assert known.of_process(20) == "web" and set(known._taps) == {"vnet0"}
+    clock[0] += 1
+    known.refresh()
+    assert set(known._taps) == {"vnet0", "vnet1"}
