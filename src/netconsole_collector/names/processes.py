@@ -73,7 +73,6 @@ class Processes:
             if inode in self._sockets:
                 self.changes += 1
                 self._asked.pop(inode)
-                self._shown.pop(inode, None)
             elif not self._resume_at:  # the scan has seen all processes
                 self._asked[inode] = asked + 1
 

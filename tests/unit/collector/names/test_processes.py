@@ -65,6 +65,15 @@ def test_more_sockets_than_are_kept_are_found_one_scan_later(
     assert found.of_socket(125) == "server (25)"
 
 
+def test_what_is_remembered_is_bounded(processes: MadeUpProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_host, "_MAX_KNOWN", 3)
+    found = of_host.Processes(str(processes.root))
+    for inode in range(1, 20):
+        found.of_socket(inode)
+        found.of_pid(inode)
+    assert all(len(cache) <= 3 for cache in (found._shown, found._asked, found._processes))
+
+
 def test_at_the_end_nobody_waits_for_the_next_scan(processes: MadeUpProcesses, clock: list[float]) -> None:
     found = of_host.Processes(str(processes.root))
     assert found.of_socket(7) is None
