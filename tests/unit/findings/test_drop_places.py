@@ -58,7 +58,7 @@ def test_what_sources_count_of_the_same_packets_is_one_line(manifests: dict[str,
         manifests,
     )
     assert told(found) == [("qdisc", "eth0", 700)]
-    assert found[0].say == "shed by tbf tbf 10 Mbit/s"
+    assert found[0].say == "shed by tbf 10 Mbit/s"
     assert len({one.family.probe for one in found[0].rows}) == 4
 
 

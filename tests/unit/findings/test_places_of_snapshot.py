@@ -41,7 +41,7 @@ def drop(reason: str, count: int, device: str = "eth0", **more: Any) -> dict[str
 
 
 def taken(*rows: dict[str, Any], flows: tuple[dict[str, Any], ...] = (), **more: Any) -> Snapshot:
-    link = {"device": "eth0", "netns": "host", "qdisc": "tbf", "shaper": "10 Mbit/s", "qdisc_drops": 500}
+    link = {"device": "eth0", "netns": "host", "qdisc": "tbf", "shaper": "tbf of 10 Mbit/s", "qdisc_drops": 500}
     probes = {
         "kernel_drops": {
             "status": "attached",
@@ -59,7 +59,7 @@ def test_each_place_is_in_the_document_with_its_sources(manifests: dict[str, Man
     least = {**flow, "source": "10.0.0.2", "count": 0}
     made = with_drop_places(taken(drop("QDISC_DROP", 400), drop("NO_ONE", 7, "tap0"), flows=(least, flow)), manifests)
     first, second = made.drop_places or []
-    assert (first.stage, first.where, first.why) == ("qdisc", "eth0", "shed by tbf 10 Mbit/s")
+    assert (first.stage, first.where, first.why) == ("qdisc", "eth0", "shed by tbf of 10 Mbit/s")
     assert (first.total, first.per_s, first.at_least, first.sender) == (500, 80.0, False, "10.0.0.1:53")
     assert first.probes == ["kernel_drops", "link_rates"], "softnet did not measure"
     assert (second.where, second.total, second.per_s) == ("tap0", 7, 1.4)
@@ -93,7 +93,7 @@ def test_reports_show_the_list_and_the_balance(manifests: dict[str, Manifest]) -
         "coverage_pct": 80.0,
     }
     text = to_markdown(of_snapshot(taken(drop("QDISC_DROP", 400), balance=[row]), manifests))
-    assert "Where packets died" in text and "shed by tbf 10 Mbit/s" in text
+    assert "Where packets died" in text and "shed by tbf of 10 Mbit/s" in text
     assert "Probes saw 80 % of the 500 packets that the kernel itself counts as lost." in text
     assert "eth0 netns host" in text
     assert "Where packets died" not in to_markdown(of_snapshot(msgspec.convert(HEAD, Snapshot), manifests))
