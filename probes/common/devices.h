@@ -33,6 +33,14 @@ struct nc_member {
 #define NC_KNOWN_DEVICES 4096
 BPF_TABLE("lru_hash", u64, struct nc_member, nc_known_devices, NC_KNOWN_DEVICES);
 
+/* Those that a CPU has seen last: looking into an array costs less than into a hash, and every packet asks twice or more. */
+#define NC_RECENT_MEMBERS_BITS 6
+struct nc_recent_member {
+    u64 number;             /* of the device, nc_number_of */
+    struct nc_member member;
+};
+BPF_PERCPU_ARRAY(nc_recent_members, struct nc_recent_member, 1 << NC_RECENT_MEMBERS_BITS);
+
 /* The set by device index, which a received packet keeps (skb_iif): it tells a missed start from packets that are not of a set. */
 struct nc_index {
     u64 net;
@@ -81,19 +89,36 @@ static inline struct nc_member *nc_learn(struct net_device *dev, u64 address, u6
     return nc_known_devices.lookup(&address);
 }
 
+static inline int nc_holds(struct nc_member *member, u64 *name, struct nc_sets *sets)
+{
+    return member->name[0] == name[0] && member->name[1] == name[1] && member->generation == sets->generation;
+}
+
 /* The set of a device, remembered by its address while name and settings stay the same. NULL: it is in no set. */
 static inline struct nc_member *nc_member_of(struct net_device *dev)
 {
-    u32 zero = 0;
-    u64 address = (u64)dev, name[2];
+    u32 zero = 0, index;
+    u64 address = (u64)dev, number, name[2];
     struct nc_sets *sets = nc_device_sets.lookup(&zero);
-    struct nc_member *member = nc_known_devices.lookup(&address);
+    struct nc_recent_member *recent;
+    struct nc_member *member;
 
     if (!sets)
         return NULL;
     NC_NAME(name, dev);
-    if (!member || member->name[0] != name[0] || member->name[1] != name[1] || member->generation != sets->generation)
+    number = nc_number_of((void *)sets, dev);
+    index = number * 0x9e3779b97f4a7c15ull >> (64 - NC_RECENT_MEMBERS_BITS);    /* Fibonacci hashing */
+    recent = nc_recent_members.lookup(&index);
+    if (recent && recent->number == number && nc_holds(&recent->member, name, sets))
+        return recent->member.set ? &recent->member : NULL;
+    member = nc_known_devices.lookup(&address);
+    if (!member || !nc_holds(member, name, sets))
         member = nc_learn(dev, address, name, sets);
+    if (member && recent) {
+        recent->number = 0;
+        recent->member = *member;
+        recent->number = number;
+    }
     return member && member->set ? member : NULL;
 }
 
