@@ -71,7 +71,25 @@ def test_what_is_remembered_is_bounded(processes: MadeUpProcesses, monkeypatch: 
     for inode in range(1, 20):
         found.of_socket(inode)
         found.of_pid(inode)
-    assert all(len(cache) <= 3 for cache in (found._shown, found._asked, found._processes))
+        assert all(len(cache) <= 3 for cache in (found._shown, found._asked, found._processes))
+
+
+def test_a_socket_that_nobody_holds_is_looked_for_three_times(
+    processes: MadeUpProcesses, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, scans = of_host.Processes(str(processes.root)), list[float]()
+    scan = found._scan
+
+    def counted() -> None:
+        scans.append(clock[0])
+        scan()
+
+    monkeypatch.setattr(found, "_scan", counted)
+    assert found.of_socket(7) is None
+    for _ in range(10):
+        clock[0] += 10
+        found.refresh()
+    assert len(scans) == 1 + of_host._MAX_ASKED
 
 
 def test_at_the_end_nobody_waits_for_the_next_scan(processes: MadeUpProcesses, clock: list[float]) -> None:
