@@ -154,6 +154,8 @@ class ProbeState(Saved):
     def _apply(self, frame: AnyFrame, tick: int) -> None:
         match frame:
             case frames.Status():
+                if frame.knobs.get("seen_pct") != self.knobs.get("seen_pct"):
+                    self._seen.clear()
                 self.status, self.mode, self.why, self.help = frame.state, frame.mode, frame.why, frame.help
                 self.attach, self.missing, self.knobs = frame.attach, frame.missing, frame.knobs
             case frames.Counters():
