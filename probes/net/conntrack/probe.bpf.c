@@ -26,6 +26,14 @@ struct visit {
 };
 BPF_TABLE("lru_hash", u64, struct visit, visits, 8192);
 
+/* What this CPU has given to nf_conntrack_in last. Where only a kretprobe tells of its return, it has no arguments. An interrupt's packet
+ * takes the place of the one that it interrupted: that one is in the ledger (join_missed). */
+struct arguments {
+    u64 skb;
+    u64 state;
+};
+BPF_PERCPU_ARRAY(given, struct arguments, 1);
+
 struct packet_key {
     u32 netns;
     u32 outcome;
@@ -94,7 +102,13 @@ int began(void *ctx)
     u64 key = (u64)skb, nfct = NC_READ(skb, _nfct);
     struct nf_conn *ct = connection_of(nfct);
     struct visit visit = { .zone = zone_of(ct), .began_ns = bpf_ktime_get_ns() };
+    u32 zero = 0;
+    struct arguments *arguments = given.lookup(&zero);
 
+    if (arguments) {
+        arguments->skb = key;
+        arguments->state = (u64)NC_PARAMETER(1);
+    }
     visit.has_been = (nfct & INFO_BITS) == UNTRACKED || (ct && !(NC_READ(ct, status) & IS_TEMPLATE));
     visits.update(&key, &visit);
     return 0;
@@ -114,22 +128,40 @@ int judged(void *ctx)
     return 0;
 }
 
-/* nf_l4proto_log_invalid and nf_ct_l4proto_log_invalid (packet, …, …, format, …). The text is the format, or what "%s" or "%pV" stand for:
- * a text, or a struct va_format, which begins with a format. */
-int said(void *ctx)
+/* The text is the format, or what "%s" or "%pV" stand for: a text, or a struct va_format, which begins with a format. */
+static inline void say(u64 skb, u64 text, u64 other)
 {
-    u64 key = (u64)NC_PARAMETER(0), text = (u64)NC_PARAMETER(3), other = (u64)NC_PARAMETER(4);
-    struct visit *visit = visits.lookup(&key);
+    struct visit *visit = visits.lookup(&skb);
     char form[2] = {};
 
     if (!visit || visit->said)
-        return 0;
+        return;
     bpf_probe_read_kernel(form, sizeof(form), (void *)text);
     if (form[0] == '%' && form[1] == 's')
         text = other;
     else if (form[0] == '%' && form[1] == 'p')
         bpf_probe_read_kernel(&text, sizeof(text), (void *)other);
     visit->said = text;
+}
+
+/* nf_l4proto_log_invalid and nf_ct_l4proto_log_invalid (packet, …, …, format, …) */
+int said(void *ctx)
+{
+    say((u64)NC_PARAMETER(0), (u64)NC_PARAMETER(3), (u64)NC_PARAMETER(4));
+    return 0;
+}
+
+/* nf_l4proto_log_invalid (packet, …, …, …, format, …) before 5.14 */
+int said_earlier(void *ctx)
+{
+    say((u64)NC_PARAMETER(0), (u64)NC_PARAMETER(4), (u64)NC_PARAMETER(5));
+    return 0;
+}
+
+/* nf_ct_l4proto_log_invalid (packet, connection, format, …) before 5.14 */
+int said_earlier_of_connection(void *ctx)
+{
+    say((u64)NC_PARAMETER(0), (u64)NC_PARAMETER(2), (u64)NC_PARAMETER(3));
     return 0;
 }
 
@@ -208,16 +240,16 @@ static inline int event_wanted(struct nc_config *config, u32 outcome, u64 took_n
     return !(config->flags & NC_F_THRESHOLD) || took_ns > config->threshold_ns || outcome == INVALID || outcome == DROPPED;
 }
 
-static inline void account(void *ctx, struct nc_config *config, struct visit *visit, struct packet_event *event, u64 now)
+static inline void account(void *ctx, struct nc_config *config, struct visit *visit, struct packet_event *event, u64 now,
+                           struct sk_buff *skb, struct nf_hook_state *state)
 {
-    struct sk_buff *skb = NC_PARAMETER(0);
     u64 nfct = NC_READ(skb, _nfct), took_ns = now - visit->began_ns;
     struct nf_conn *ct = connection_of(nfct);
     struct refused_key *what = &event->what;
     int is_refused;
 
     __builtin_memset(event, 0, sizeof(*event));
-    place_of(&what->place, skb, NC_PARAMETER(1));
+    place_of(&what->place, skb, state);
     if (!nc_place_wanted(config, &what->place))
         return;
     nc_parse(&event->flow, skb);
@@ -250,22 +282,41 @@ static inline void account(void *ctx, struct nc_config *config, struct visit *vi
     nc_submit(ctx, event, sizeof(*event));
 }
 
-int ended(void *ctx)
+static inline void finish(void *ctx, struct sk_buff *skb, struct nf_hook_state *state)
 {
-    u64 key = (u64)NC_PARAMETER(0), now = bpf_ktime_get_ns();
+    u64 key = (u64)skb, now = bpf_ktime_get_ns();
     struct nc_config *config = nc_config_get();
     struct visit *found = visits.lookup(&key), visit;
     int zero = 0;
     struct packet_event *event = records.lookup(&zero);
 
     if (!config || !event)
-        return 0;
+        return;
     if (!found) {       /* it was there before the programs */
         nc_ledger_add(NC_JOIN_MISSED);
-        return 0;
+        return;
     }
     visit = *found;
     visits.delete(&key);
-    account(ctx, config, &visit, event, now);
+    account(ctx, config, &visit, event, now, skb, state);
+}
+
+int ended(void *ctx)
+{
+    finish(ctx, NC_PARAMETER(0), NC_PARAMETER(1));
+    return 0;
+}
+
+int ended_without_arguments(void *ctx)
+{
+    u32 zero = 0;
+    struct arguments *arguments = given.lookup(&zero);
+    u64 skb;
+
+    if (!arguments)
+        return 0;
+    skb = arguments->skb;
+    arguments->skb = 0;
+    finish(ctx, nc_pointer(skb), nc_pointer(arguments->state));
     return 0;
 }

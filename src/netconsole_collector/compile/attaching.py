@@ -9,6 +9,7 @@ from netconsole_collector.kernel import attach, btf_objects, function_hooks, loa
 from netconsole_collector.types import header_tree, prototypes
 
 Json = Dict[str, Any]
+_NO_MODULE_BTF = "the kernel itself has no types of {}, which fentry and fexit need (modules have them from 5.11 on)"
 
 
 def attached_at(
@@ -38,7 +39,7 @@ def attached_at(
 
 
 def _load_program(function: str, code: bytes, kind: str, target: Optional[AttachTarget], rdonly_cast: int) -> int:
-    """The program's descriptor. With a ``target`` it is BTF-typed. Raises loading.LoadRefused."""
+    """The program's descriptor. With a ``target`` it is BTF-typed. Raises CannotAttach and loading.LoadRefused."""
     if rdonly_cast:
         code = loading.link(code, {loading.RDONLY_CAST: rdonly_cast})
     if target is None:
@@ -51,6 +52,8 @@ def _load_program(function: str, code: bytes, kind: str, target: Optional[Attach
         return loading.load(function, code, loading.TRACING, attach_type, target.id)
     try:
         module_btf = btf_objects.of_module(target.module)
+    except FileNotFoundError:
+        raise attach.CannotAttach(_NO_MODULE_BTF.format(target.module)) from None
     except OSError as error:
         raise loading.LoadRefused("the BTF of {} cannot be had: {}".format(target.module, error.strerror)) from None
     try:

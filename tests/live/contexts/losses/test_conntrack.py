@@ -25,6 +25,15 @@ FULL, UNREAD = "the table is full, or there is no memory", "the headers cannot b
 NO_CONNECTION = "no connection, and not how one begins"
 
 
+EARLIER = {
+    "began": "began",
+    "ended": "ended_without_arguments",
+    "said": "said_earlier",
+    "said_of_connection": "said_earlier_of_connection",
+}
+"""Functions of the programs on kernels that have no fexit, and of before 5.14."""
+
+
 class Tracking(MadeUpHost):
     """Devices in two namespaces, and what conntrack makes of packets there."""
 
@@ -44,7 +53,8 @@ class Tracking(MadeUpHost):
     def found(self, skb: int, connection: int, info: int, verdict: int = ACCEPT, hook: int = 0) -> None:
         """The end of nf_conntrack_in, with what it has found."""
         self.memory.change("sk_buff", skb, {"_nfct": connection | info})
-        self.probe.run("ended", skb, hook or self.arriving, verdict)
+        # The result of a fexit program is behind the arguments of its function, or (EARLIER) of any function.
+        self.probe.run("ended", skb, hook or self.arriving, verdict, 0, 0, 0, verdict)
 
     def tracked(self, skb: int, connection: int = 0, info: int = NEW, verdict: int = ACCEPT, hook: int = 0) -> None:
         self.memory.change("sk_buff", skb, {"_nfct": 0})
@@ -147,6 +157,35 @@ def test_an_invalid_packet_has_the_reason_that_the_kernel_would_log(load: Load) 
         ("eth0", one, 0, "dropped", "UDP", FULL): 1,
     }
     assert probe.counters()["refused"] == 7
+
+
+@pytest.mark.proves("conntrack", "counters.{packets,refused}", "tables.packets.outcome", "ledger.join_missed")
+@pytest.mark.proves("conntrack", "tables.refused.{device,reason}")
+def test_on_earlier_kernels_the_same_is_told_but_of_a_packet_that_was_interrupted(load: Load) -> None:
+    probe = load(PROBE, EARLIER)
+    host = Tracking(probe)
+    udp, tcp = host.packet(Flow(), host.eth0), host.packet(Flow(protocol=TCP), host.eth0)
+    here, form, text = host.connection(), host.text("%s"), host.text("bad checksum")
+    host.tracked(udp, here, ESTABLISHED)
+    host.tracked(udp, verdict=DROP)
+    for told in (("said", tcp, 0, 0, 0, form, text), ("said_of_connection", tcp, here, form, text)):
+        host.memory.change("sk_buff", tcp, {"_nfct": 0})
+        probe.run("began", tcp, host.arriving)
+        probe.run(*told)
+        host.found(tcp, 0, 0)
+    assert host.rows("refused", "device", "reason") == {("eth0", FULL): 1, ("eth0", "bad checksum"): 2}
+    assert probe.ledger() == {}
+    host.memory.change("sk_buff", udp, {"_nfct": 0})
+    probe.run("began", udp, host.arriving)
+    host.tracked(tcp, here, NEW)  # by an interrupt
+    host.found(udp, here, NEW)
+    assert host.rows("packets", "outcome", "protocol") == {
+        ("established", "UDP"): 1,
+        ("dropped", "UDP"): 1,
+        ("invalid", "TCP"): 2,
+        ("new", "TCP"): 1,
+    }
+    assert probe.counters() == {"packets": 5, "refused": 3} and probe.ledger() == {"join_missed": 1}
 
 
 @pytest.mark.proves("conntrack", "tables.changes.{netns,zone,before,after,count}")
