@@ -55,13 +55,17 @@ BPF_ARRAY(nc_config, struct nc_config, 1);
  * NC_KNOB_<name> for each; a name that the manifest does not have does not compile. */
 #define nc_knob(config, name) ((config)->own[NC_KNOB_##name])
 
-/* NULL: there is nothing to do. */
+/* NULL: there is nothing to do. The compiler must not know that this is so where a flag is set: callers would look at the flag again and
+ * not at the pointer, and verifiers of old kernels (5.10) do not see that the one goes with the other. */
 static inline struct nc_config *nc_config_get(void)
 {
     int zero = 0;
     struct nc_config *config = nc_config.lookup(&zero);
 
-    return config && !(config->flags & NC_F_RESTS) ? config : NULL;
+    if (config && config->flags & NC_F_RESTS)
+        config = NULL;
+    asm volatile("" : "+r"(config));
+    return config;
 }
 
 /* A number that stands for a kernel object as long as the probe runs. All that the verifier lets a BTF-typed program compute from a
