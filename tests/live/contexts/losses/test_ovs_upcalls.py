@@ -69,6 +69,18 @@ def test_upcalls_are_counted_where_they_come_from_and_with_what_became_of_them(l
     assert probe.ledger() == {}
 
 
+def test_each_port_has_its_name_however_many_there_are(load: Load) -> None:
+    """A CPU remembers the names of sixteen: some of these take the place of others."""
+    host = Upcalls(load(PROBE, AS_FUNCTIONS))
+    names = [f"port{number}" for number in range(40)]
+    net = host.net(NETNS)
+    host.ports = [host.port(10 + number, host.device(name, net, 10 + number)) for number, name in enumerate(names)]
+    for times in (1, 2):
+        for number in range(len(names)):
+            host.upcall(Flow(), number)
+        assert host.row("upcalls") == {(name, "miss"): (times,) for name in names}
+
+
 @pytest.mark.proves("ovs_upcalls", "histograms.latency", "histograms.latency.{datapath,port,netns,kind}")
 @pytest.mark.parametrize("programs", [AS_FUNCTIONS, BEFORE])
 def test_the_time_is_from_the_upcall_to_the_answer_and_of_twins_the_oldest_is_first(
