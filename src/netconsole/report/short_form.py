@@ -22,7 +22,7 @@ from netconsole.findings.of_snapshot import standing_out
 from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Note, ReportBlock, SummaryLine, SummaryLines
 from netconsole.snapshot.document import MEASURED, Snapshot, number, seconds
-from netconsole.telemetry.ledger import LEDGER_COUNTS
+from netconsole.telemetry.ledger import LEDGER_COUNTS, UNSEEN
 from netconsole.telemetry.words import budget_word
 
 OVER = budget_word("over")
@@ -41,12 +41,16 @@ def standing_out_lines(snapshot: Snapshot, manifests: Mapping[str, Manifest]) ->
     for name, probe in snapshot.probes.items():
         missed = {entry: n for entry, n in probe.ledger.items() if n and entry in LEDGER_COUNTS}
         if missed:
-            what = ", ".join(f"{entry} {figure.count(n)}" for entry, n in missed.items())
+            what = ", ".join(map(_missed, missed, missed.values()))
             lines.append(SummaryLine("?", f"{name}: counts are a lower bound (≥): {what}"))
     measured = [name for name, probe in snapshot.probes.items() if probe.status in MEASURED]
     if not lines and measured:
         lines.append(SummaryLine("ok", f"nothing stands out in {len(measured)} probes: {', '.join(measured)}"))
     return lines or [SummaryLine("?", "no probe measured anything")]
+
+
+def _missed(entry: str, n: int) -> str:
+    return f"not attached for {figure.duration(n, 'ms')}" if entry == UNSEEN else f"{entry} {figure.count(n)}"
 
 
 def first(lines: Sequence[SummaryLine], most: int) -> Iterator[ReportBlock]:
