@@ -21,6 +21,7 @@ from netconsole.far.program import Launch
 from netconsole.host import identity
 from netconsole.host.reach import line_of, target_of
 from netconsole.probes.request import ProbeRequest
+from netconsole.session import commands
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.far_line import FarLine
 from netconsole.session.protocol import CommandError, Connection, News, Phase, Sink
@@ -95,8 +96,7 @@ class LiveSession:
         self._retry_at: float | None = None
         self._broken_before = 0
         self._reader_ns = 0
-        self._ids = itertools.count(1)
-        self._replies: dict[int, tuple[str | None, Future[None]]] = {}
+        self._commands = commands.Commands(self._refuse_load)
         self._console_seq = itertools.count(1)
         self._target = target_of(self._host)
         self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target)
@@ -162,9 +162,9 @@ class LiveSession:
         """See :class:`netconsole.session.protocol.Session`."""
         request = self._requests.get(probe)
         if request is None and mode is not None and not knobs and self._sources.set_mode(probe, mode):
-            return _done()
+            return commands.done()
         if request is None:
-            return _refused(f"{probe}: this probe has no knobs")
+            return commands.refused(f"{probe}: this probe has no knobs")
         wanted = _changed(request, mode, knobs)
         future = self._ask(
             {"command": "set", "probe": probe, "mode": wanted.mode, "knobs": dict(wanted.knobs), "why": why}, None
@@ -182,7 +182,7 @@ class LiveSession:
         """See :class:`netconsole.session.protocol.Session`."""
         request = self._requests.get(probe)
         if request is None:
-            return _refused(f"{probe}: is not a probe of this session")
+            return commands.refused(f"{probe}: is not a probe of this session")
         if probe not in self._detached:
             # Commands run in order. If the unload is refused (the probe never ran), load it all the same.
             self.unload(probe).add_done_callback(lambda done: done.exception())
@@ -194,14 +194,14 @@ class LiveSession:
         """See :class:`netconsole.session.protocol.Expandable`."""
         if request.source != "bpf":
             self._sources.add(request)
-            return _done()
+            return commands.done()
         # Replace the dictionary, because other threads may be iterating over it.
         self._requests = {**self._requests, request.name: request}
         self._detached.pop(request.name, None)
         if self._supervisor.ident is None:  # nothing needed a collector so far: it loads what is requested
             self.say(request.name, "compiling", request.mode)
             self._supervisor.start()
-            return _done()
+            return commands.done()
         return self._ask_to_load(request, why)
 
     def sample_often(self, is_often: bool) -> None:
@@ -217,7 +217,7 @@ class LiveSession:
     def unload(self, probe: str, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.session.protocol.Session`."""
         if probe not in self._requests:
-            return _refused(f"{probe}: is not a probe of this session")
+            return commands.refused(f"{probe}: is not a probe of this session")
         self._detached[probe] = why
         return self._ask({"command": "unload", "probe": probe, "why": why}, None)
 
@@ -267,7 +267,7 @@ class LiveSession:
         if self._supervisor.is_alive() and self._supervisor is not threading.current_thread():
             self._supervisor.join(1.0)
         self._phase = "ended"
-        self._drop_replies("the session has ended")
+        self._commands.drop("the session has ended")
 
     def pids(self) -> list[int]:
         """The collector on this machine, while one runs."""
@@ -324,7 +324,7 @@ class LiveSession:
             process.close()
             self._broken_before += process.broken_frames
             self._process = None
-            self._drop_replies("the collector has ended")
+            self._commands.drop("the collector has ended")
 
     def _take(self, frame: AnyFrame, pending: list[AnyFrame]) -> None:
         if isinstance(frame, (frames.Hello, frames.Status, frames.Reply, frames.Bye)):
@@ -333,7 +333,7 @@ class LiveSession:
                 self._relate_clocks()
             self._apply([frame])
             if isinstance(frame, frames.Reply):
-                self._answer(frame)
+                self._commands.answer(frame)
             self._tell("status")
             return
         ended = isinstance(frame, frames.Cost) and frame.probe is None
@@ -425,26 +425,15 @@ class LiveSession:
         return {"command": "bound", "kernel_cpu_pct": self._bound_pct}
 
     def _ask(self, command: dict[str, object], loads: str | None, timed: FarLine | None = None) -> Future[None]:
-        future: Future[None] = Future()
-        future.set_running_or_notify_cancel()  # a caller may stop waiting, but cannot cancel the command
         process = self._process
         if process is None:
-            return _refused(f"the collector is not running: {self._why or 'not started yet'}")
-        number = next(self._ids)
-        self._replies[number] = (loads, future)
-        if timed is not None:
-            timed.asked(number)
-        try:
-            process.send({"id": number, **command})
-        except CollectorGone as error:
-            self._replies.pop(number, None)
-            return _refused(str(error))
-        return future
+            return commands.refused(f"the collector is not running: {self._why or 'not started yet'}")
+        return self._commands.send(process, command, loads, timed)
 
     def _ask_to_load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
         """Load a probe. For a far host it is compiled here first, in a thread of its own."""
         if self._host.compiler is None:
-            return self._ask({**_load(request), "why": why}, request.name)
+            return self._ask({**commands.load(request), "why": why}, request.name)
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         what = (self._host.compiler, self._process, request, why, future)
@@ -472,7 +461,7 @@ class LiveSession:
             future.set_exception(CommandError("the collector has ended"))
             return
         try:
-            self._ask({**_load(request), **prepared, "why": why}, request.name).result()
+            self._ask({**commands.load(request), **prepared, "why": why}, request.name).result()
         except CommandError as error:
             if str(error) == TRY_PLAIN and not is_plain:
                 self._compile_and_load(compiler, process, request, why, future, is_plain=True)
@@ -486,18 +475,6 @@ class LiveSession:
         if self._line is not None and self._line.is_due():
             self._ask({"command": "clock"}, None, self._line).add_done_callback(lambda done: done.exception())
 
-    def _answer(self, frame: frames.Reply) -> None:
-        loads, future = self._replies.pop(frame.id, (None, None))
-        if future is None:
-            return
-        if frame.ok:
-            future.set_result(None)
-            return
-        error = frame.error or "refused without a reason"
-        if loads is not None and error != TRY_PLAIN:
-            self._refuse_load(loads, error)
-        future.set_exception(CommandError(error))
-
     def _refuse_load(self, probe: str, error: str) -> None:
         """Set the probe to failed if its load was refused before any status. Else it would seem to be compiling."""
         with self._lock:
@@ -510,12 +487,6 @@ class LiveSession:
         """Keep an accepted change also for a restarted collector."""
         if done.exception() is None:
             self._requests[wanted.name] = wanted
-
-    def _drop_replies(self, why: str) -> None:
-        while self._replies:
-            _, (_, future) = self._replies.popitem()
-            if not future.done():
-                future.set_exception(CommandError(why))
 
 
 class _Command(ThisHost):
@@ -531,27 +502,3 @@ class _Command(ThisHost):
 
 def _changed(request: ProbeRequest, mode: Mode | None, knobs: Mapping[str, Scalar] | None) -> ProbeRequest:
     return replace(request, mode=mode or request.mode, knobs={**request.knobs, **(knobs or {})})
-
-
-def _load(request: ProbeRequest) -> dict[str, object]:
-    return {
-        "command": "load",
-        "probe": request.name,
-        "spec": request.spec,
-        "source": request.code,
-        "mode": request.mode,
-        "knobs": dict(request.knobs),
-        "kernel_cpu_pct": request.kernel_cpu_pct,
-    }
-
-
-def _done() -> Future[None]:
-    future: Future[None] = Future()
-    future.set_result(None)
-    return future
-
-
-def _refused(why: str) -> Future[None]:
-    future: Future[None] = Future()
-    future.set_exception(CommandError(why))
-    return future
