@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -52,6 +53,10 @@ class InsideProcess:
     def close(self) -> None:
         self._process.close_input()
 
+    def kill(self) -> None:
+        """At once (SIGKILL)."""
+        self._process.signal(signal.SIGKILL)
+
 
 class InsideMeasurement(Measurement):
     """Probes on the hypervisor, by the collector as it ships."""
@@ -85,6 +90,10 @@ class InsideMeasurement(Measurement):
 
     def clock_ns(self) -> int:
         return int(self._hypervisor.uptime_s() * 1e9) + CLOCK_RESOLUTION_NS
+
+    def kill(self) -> None:
+        """The collector does not end: it is ended."""
+        cast(InsideProcess, self._process).kill()
 
     def close(self) -> None:
         """Also waits for its last frame: the machine may be shut down next."""
