@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.collector import InsideMeasurement
 from tests.lab.kernels.each import DEFAULT, ONLY
-from tests.lab.kernels.fetch import kernel_named, kernels
+from tests.lab.kernels.fetch import all_kernels, kernel_named
 from tests.lab.machine.errors import LabError, LabUnavailable
 from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.network.testbed import Testbed, boot, compile_project
@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _kernel_rank(item: pytest.Item) -> tuple[int, bool]:
-    names = [kernel.name for kernel in kernels()]
+    names = [kernel.name for kernel in all_kernels()]
     return names.index(_kernel_of(item)), item.get_closest_marker("last_of_its_kernel") is not None
 
 
@@ -110,7 +110,8 @@ def _is_ours(item: pytest.Item) -> bool:
 
 def _kernel_of(item: pytest.Item) -> str:
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    name: str = parameters.get("testbed", parameters.get("bare", DEFAULT))
+    of_file = getattr(getattr(item, "module", None), "ONLY_KERNEL", DEFAULT)  # a file may be of one alone
+    name: str = parameters.get("testbed", parameters.get("bare", of_file))
     return name
 
 

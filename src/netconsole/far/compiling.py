@@ -35,13 +35,15 @@ NOT_ROOT = (
     "compiling it needs root where the console runs: BCC makes maps, and here nothing can be put in their place",
     "run netconsole with sudo (sudo -E keeps your ssh agent); what is compiled once needs it no more",
 )
+COMPILED_FOR = ("x86_64", "aarch64")
+"""Architectures whose programs can be compiled on another one (docs/design/kernel-types.md)."""
 _RING = b"\0BPF_MAP_TYPE_RINGBUF\0"
 """The kernel has ring buffers (5.8), if its types name them."""
 
 
 def cannot_compile_for(about: About) -> str | None:
     """Why nothing can be compiled here for that host; None when it can."""
-    if about.machine != platform.machine():
+    if about.machine != platform.machine() and about.machine not in COMPILED_FOR:
         return f"its architecture is {about.machine}, and this machine's {platform.machine()}"
     if about.page != os.sysconf("SC_PAGE_SIZE"):
         return "its pages have another size than this machine's"
@@ -104,19 +106,21 @@ class FarCompiler:
         return None
 
     def _job(self, spec: Mapping[str, Any], source: str, is_plain: bool) -> dict[str, Any]:
+        about = self._about
         return {
             "spec": copy.deepcopy(dict(spec)),
             "source": source,
-            "cpus": self._about.cpus,
+            "cpus": about.cpus,
             "ring": self._has_ring,
             "btf": str(self._kernel.directory / VMLINUX),
             "btf_digest": self._kernel.digest,
-            "modules": self._about.modules,
-            "build_ids": self._about.build_ids,
+            "modules": about.modules,
+            "build_ids": about.build_ids,
             "carried": carried.DIRECTORY,
-            "release": self._about.release,
+            "release": about.release,
             "compile_only": True,
             "keep_in": self._directory,
+            **({"machine": about.machine, "page": about.page} if about.machine != platform.machine() else {}),
             **({"plain": True} if is_plain else {}),
         }
 

@@ -65,17 +65,17 @@ def download(packages: Sequence[str], into: Path, suite: str = "", architecture:
     return found
 
 
-def download_whole(package: str, suite: str) -> list[Path]:
-    """The archives of a package of another suite and of all that it depends on. Raises LabUnavailable."""
-    options = _options(suite)
-    place = cache_dir() / "apt" / suite
+def download_whole(packages: Sequence[str], suite: str, architecture: str = "") -> list[Path]:
+    """The archives of packages of another suite and of all that they depend on. Raises LabUnavailable."""
+    options = _options(suite, architecture)
+    place = cache_dir() / "apt" / (f"{suite}-{architecture}" if architecture else suite)
     nothing_installed = place / "status"
     nothing_installed.touch()
     (place / "archives" / "partial").mkdir(parents=True, exist_ok=True)
     options += ["-o", f"Dir::State::status={nothing_installed}", "-o", "APT::Install-Recommends=false"]
     options += ["-o", "Debug::NoLocking=true", "-o", "APT::Keep-Downloaded-Packages=true"]
     with locked(place / "lock"):
-        run(["apt-get", "-qq", *options, "--yes", "--download-only", "install", package], place, APT_LIMIT_S)
+        run(["apt-get", "-qq", *options, "--yes", "--download-only", "install", *packages], place, APT_LIMIT_S)
     return sorted((place / "archives").glob("*.deb"))
 
 

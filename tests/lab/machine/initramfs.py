@@ -16,21 +16,29 @@ from tests.lab.machine.errors import LabUnavailable
 MODULES_DIR = "modules"
 
 
-def build(tree: KernelTree, init: str, modules: list[str], files: Mapping[str, bytes] | None = None) -> bytes:
+def build(
+    tree: KernelTree,
+    init: str,
+    modules: list[str],
+    files: Mapping[str, bytes] | None = None,
+    busybox: Path | None = None,
+) -> bytes:
     """A cpio archive with /init, /bin/busybox, and the modules unpacked as /modules/NN-NAME.ko, numbered in load order.
 
     `init` is the text of a busybox shell script. Modules that are built into the kernel are left out. `files` are more
-    of them by name. The kernel also takes several such archives one after the other.
+    of them by name. The kernel also takes several such archives one after the other. `busybox` is this machine's own
+    unless another is given.
     Raises LabUnavailable when there is no static busybox or a module does not exist.
     """
-    busybox = shutil.which("busybox")
+    own = shutil.which("busybox")
+    busybox = busybox or (Path(own) if own else None)
     if busybox is None:
         raise LabUnavailable("busybox is missing (Debian package busybox-static)")
     archive = Archive()
     for directory in ("bin", "dev", "proc", "sys", "run", "tmp", "root", MODULES_DIR):
         archive.directory(directory)
     archive.character_device("dev/console", 5, 1)
-    archive.file("bin/busybox", Path(busybox).read_bytes(), 0o755)
+    archive.file("bin/busybox", busybox.read_bytes(), 0o755)
     archive.symlink("bin/sh", "busybox")
     for number, path in enumerate(load_order(tree.modules, modules)):
         name = path.name.partition(".")[0]

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.lab.kernels.qemu import qemu
+from tests.lab.kernels.qemu import Qemu, qemu
 from tests.lab.machine.errors import CommandTimeout, LabError, MachineDied
 from tests.lab.machine.shares import Server
 
@@ -74,15 +74,16 @@ class Machine:
         servers: Sequence[Server] = (),
         boot_limit_s: float = BOOT_LIMIT_S,
         ports: tuple[str, ...] = (),
+        emulator: Qemu | None = None,
     ) -> None:
         """Boots it and waits until its command server answers.
 
         `arguments` are QEMU's, without accelerator, console, control port and initramfs; `servers` are started before
         it and end with it. After `limit_s`, counted from its start or the last `keep`, it is ended whatever it does.
-        `ports` are further virtio-serial consoles (hvc0, …); `port(name)` is this end of them. Raises MachineDied with
-        the last console lines when it does not come up.
+        `ports` are further virtio-serial consoles (hvc0, …); `port(name)` is this end of them. `emulator` is that of a
+        hypervisor unless another is given. Raises MachineDied with the last console lines when it does not come up.
         """
-        emulator = qemu()
+        emulator = emulator or qemu()
         self._console: deque[str] = deque(maxlen=CONSOLE_LINES_KEPT)
         self._stalls = 0
         self._partial_line = b""

@@ -17,9 +17,8 @@ from netconsole.far.ssh import SshLine
 from netconsole.host import question_line
 from netconsole.run import tsc_points
 from tests.lab.machine.errors import LabError
-from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.machine.l2 import DOOR_PORT, Guest
-from tests.lab.machine.machine import Process
+from tests.lab.machine.machine import Machine, Process
 
 RELAY = Path(__file__).with_name("relay.py")
 CHUNK = 65536
@@ -61,7 +60,7 @@ def patient(quiet_s: float = QUIET_S) -> Iterator[None]:
 class Door:
     """Runs programs on the hypervisor and in its guests with Python, for consoles of this machine. Context manager."""
 
-    def __init__(self, hypervisor: Hypervisor, guests: list[Guest], place: Path) -> None:
+    def __init__(self, hypervisor: Machine, guests: list[Guest], place: Path) -> None:
         self._hypervisor = hypervisor
         self._guests = {guest.name: guest for guest in guests}
         self._path = place / "door"

@@ -6,6 +6,7 @@ Nothing is installed, and none of a package's scripts is run: a package is unpac
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from netconsole.session.collector_process import CollectorProcess
@@ -27,11 +28,7 @@ class Userland:
     """A root directory with BCC and its Python, of one Debian suite. Raises LabUnavailable."""
 
     def __init__(self, suite: str) -> None:
-        self.root = archive.cache_dir() / "userlands" / suite
-        self.root.parent.mkdir(exist_ok=True)
-        with archive.locked(self.root.with_suffix(".lock")):
-            if not self.root.is_dir():
-                self._make(suite)
+        self.root = unpacked(suite, [PACKAGE])
 
     def command(self, *arguments: str) -> list[str]:
         """Starts its Python in a mount namespace that ends with it, with the collector's source at the same path."""
@@ -55,14 +52,21 @@ class Userland:
     def _inside(self, place: str) -> tuple[str, str]:
         return shlex.quote(place), shlex.quote(f"{self.root}{place}")
 
-    def _make(self, suite: str) -> None:
-        made = self.root.with_suffix(".new")
-        for name in MERGED:
-            (made / "usr" / name).mkdir(parents=True, exist_ok=True)
-            if not (made / name).is_symlink():
-                (made / name).symlink_to(f"usr/{name}")
-        archive.unpack(archive.download_whole(PACKAGE, suite), made)
-        made.rename(self.root)
+
+def unpacked(suite: str, packages: Sequence[str], architecture: str = "") -> Path:
+    """A root directory with these packages and all that they depend on. Raises LabUnavailable."""
+    root = archive.cache_dir() / "userlands" / (f"{suite}-{architecture}" if architecture else suite)
+    root.parent.mkdir(exist_ok=True)
+    with archive.locked(root.with_suffix(".lock")):
+        if not root.is_dir():
+            made = root.with_suffix(".new")
+            for name in MERGED:
+                (made / "usr" / name).mkdir(parents=True, exist_ok=True)
+                if not (made / name).is_symlink():
+                    (made / name).symlink_to(f"usr/{name}")
+            archive.unpack(archive.download_whole(packages, suite, architecture), made)
+            made.rename(root)
+    return root
 
 
 class MeasurementInside(Measurement):
