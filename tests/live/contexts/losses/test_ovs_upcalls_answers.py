@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from netconsole_collector.kernel import cpus
 from tests.support.live.contexts.filters import STRANGER
 from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import elapsed, lies, wait
@@ -119,7 +120,7 @@ def test_each_packet_that_is_not_answered_is_found_once_and_no_other(load: Load)
         host.answer(flow)
     host.read()
     wait(30)
-    for _ in range(8):  # at each tick of the kernel one ring, of as many as there are CPUs
+    for _ in range(2 * cpus.nr_cpu_ids()):  # at each tick of the kernel eight packets of the ring of one CPU
         wait(11)
         probe.run("switched")
     host.read()
