@@ -23,6 +23,8 @@ USUAL, STARTING, RUNNING = 0, -20, -15
 """Until the first picture the console needs about one second of a CPU, later a few percent."""
 CROWDED, CALM = 4.0, 2.0
 """Threads that want to run, for each CPU: from the first figure on the priority is raised, below the second lowered."""
+RAISED = "NETCONSOLE_RAISED"
+"""Variable in which the command says to what it has raised the priority."""
 _GUARD_S = 0.5
 _LOAD = "/proc/loadavg"
 _SESSIONS = "/proc/sys/kernel/sched_autogroup_enabled"
@@ -48,8 +50,14 @@ class OwnPriority:
         self._before = USUAL
 
     def begin(self) -> None:
-        """Allows it. It stays as it is without root, or where somebody has chosen another priority."""
-        self._may = os.geteuid() == 0 and os.getpriority(os.PRIO_PROCESS, 0) == USUAL
+        """Allows it. It stays as it is without root, or where somebody has chosen another priority.
+
+        The command may have raised it already (cli/netconsole.sh).
+        """
+        here = os.getpriority(os.PRIO_PROCESS, 0)
+        if os.environ.pop(RAISED, "") == str(here):
+            self.nice = here
+        self._may = os.geteuid() == 0 and here == self.nice
 
     def end(self) -> None:
         """Puts back what the end of this process would put back, and waits until that is done."""

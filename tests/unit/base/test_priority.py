@@ -45,6 +45,23 @@ def test_without_leave_nothing_changes(load: Path) -> None:
     assert (own.nice, os.getpriority(os.PRIO_PROCESS, 0)) == (USUAL, before)
 
 
+def test_what_the_command_has_raised_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    for said, nice in ((str(here), here), ("-77", USUAL)):
+        monkeypatch.setenv(priority.RAISED, said)
+        own = OwnPriority()
+        own.begin()
+        assert own.nice == nice and priority.RAISED not in os.environ
+
+
+def test_the_command_runs_as_a_link_and_by_its_path(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("netconsole")
+    (tmp_path / "link").symlink_to(script)
+    for command in (str(script), str(tmp_path / "link")):
+        told = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+        assert told.stdout.startswith("netconsole ") and not told.stderr
+
+
 RAISED = """
 import os, signal, sys
 from netconsole.base import priority
