@@ -1,6 +1,6 @@
 # Two commands are enough: `make run` opens the console, `make test` proves it. Both set up what is missing.
 BIN := .venv/bin
-INPUTS := pyproject.toml constraints.txt tools/setup.sh
+INPUTS := pyproject.toml constraints.txt tools/setup.sh src/netconsole/cli/netconsole.sh
 # Each console and each collector that a test starts reads what is compiled already; so does each pytest, in the lab as well.
 unexport PYTHONDONTWRITEBYTECODE
 

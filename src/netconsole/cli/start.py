@@ -1,4 +1,7 @@
-"""The command, once its shell script has started Python. It says at once that it has begun: importing the rest takes seconds on a busy host."""
+"""The command, once its shell script has started Python.
+
+It says at once that it has begun: importing the rest takes seconds on a busy host.
+"""
 
 from __future__ import annotations
 
