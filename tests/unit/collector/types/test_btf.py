@@ -70,6 +70,8 @@ def test_modules_share_one_id_space(tmp_path: Path) -> None:
     assert len(types.named("inner", (b.STRUCT,))) == 2
     assert types.vmlinux_id("u32", b.INT) == u32
     assert types.vmlinux_id("tun_file", b.STRUCT) == 0  # the kernel knows it by another number
+    # The kernel's own numbers: those of vmlinux, and of each module from the end of vmlinux on.
+    assert [types.own_id(one) for one in (u32, tun, vhost)] == [(u32, 0), (u32 + 2, 1), (u32 + 2, 2)]
 
 
 def test_a_name_of_vmlinux_is_found_in_a_module_that_uses_its_string(tmp_path: Path) -> None:
