@@ -32,8 +32,8 @@ _room = threading.Semaphore(AT_ONCE)
 _turns: dict[str, threading.Lock] = {}
 """By the name that a compile is kept under: hosts of one kernel wait for the first one's."""
 NOT_ROOT = (
-    "compiling it needs root where the console runs: BCC makes maps, and here nothing can be put in their place",
-    "run netconsole with sudo (sudo -E keeps your ssh agent); what is compiled once needs it no more",
+    "compiling needs root on the console's machine: BCC makes BPF maps, and no sandbox (seccomp) can be set up there",
+    "run netconsole with sudo (sudo -E keeps your ssh agent); a probe that is compiled once needs no root again",
 )
 COMPILED_FOR = ("x86_64", "aarch64")
 """Architectures whose programs can be compiled on another one (docs/design/kernel-types.md)."""
@@ -44,11 +44,11 @@ _RING = b"\0BPF_MAP_TYPE_RINGBUF\0"
 def cannot_compile_for(about: About) -> str | None:
     """Why nothing can be compiled here for that host; None when it can."""
     if about.machine != platform.machine() and about.machine not in COMPILED_FOR:
-        return f"its architecture is {about.machine}, and this machine's {platform.machine()}"
+        return f"the host's architecture is {about.machine}, and this machine's is {platform.machine()}"
     if about.page != os.sysconf("SC_PAGE_SIZE"):
-        return "its pages have another size than this machine's"
+        return "the host's memory pages have another size than this machine's"
     if VMLINUX not in about.files:
-        return "its kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"
+        return "the host's kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"
     found = capabilities.bcc(_python(), is_thorough=False)
     return None if found["ok"] else f"this machine has no BCC ({found['why']})"
 
@@ -76,11 +76,13 @@ class FarCompiler:
             return _failed("unsupported", why, None)
         folder = cache.open_folder(self._directory)
         if folder is None:
-            return _failed("failed", f"{self._directory} has to be this user's alone", None)
+            return _failed(
+                "failed", f"{self._directory} must belong to this user, and nobody else may write to it", None
+            )
         try:
             name = cache.name_of(job, Worker(job).spec)
             if name is None:
-                return _failed("failed", "BCC is missing where the console runs", None)
+                return _failed("failed", "BCC is not installed on the console's machine", None)
             with _turns.setdefault(name, threading.Lock()):
                 programs = cache.find(folder, name)
                 if programs is None:
@@ -91,7 +93,7 @@ class FarCompiler:
                         return _failed(*(("unsupported", *NOT_ROOT) if answer["why"] == NO_PERMISSION else told))
                     programs = cache.find(folder, name)
             if programs is None:
-                return _failed("failed", f"compiled programs cannot be kept in {self._directory}", None)
+                return _failed("failed", f"netconsole cannot keep compiled programs in {self._directory}", None)
         finally:
             os.close(folder)
         return {"source": "", "compiled": sent.pack(programs), "has_plain": programs.way != PLAIN}

@@ -58,8 +58,8 @@ def _enter(host: FarHost, modules: Sequence[str], may_ask: bool) -> None:
     about, contents = host.visit(modules, lambda found: [] if cannot_compile_for(found) else store.lacking(found.files))
     if about.lockdown == _LOCKED:
         raise Unable(
-            f"{host.address}: its kernel is locked down ({_LOCKED}): no program may read its memory;"
-            " boot it with lockdown=integrity, or without Secure Boot"
+            f"{host.address}: the host's kernel is locked down ({_LOCKED}): no program may read the kernel's memory;"
+            " boot the host with lockdown=integrity, or without Secure Boot"
         )
     why = cannot_compile_for(about)
     kernel = store.keep(about.files, contents) if why is None else None
@@ -68,6 +68,6 @@ def _enter(host: FarHost, modules: Sequence[str], may_ask: bool) -> None:
         host.compiler = FarCompiler(about, kernel)
     elif not about.has_bcc:
         raise Unable(
-            f"{host.address}: nothing can compile for it: {why}, and it has no BCC itself;"
-            " install python3-bpfcc (Debian, Ubuntu) or python3-bcc here"
+            f"{host.address}: nothing can compile for the host: {why}, and the host has no BCC itself;"
+            " install python3-bpfcc (Debian, Ubuntu) or python3-bcc on this machine"
         )

@@ -158,7 +158,7 @@ class FarHost:
             raise Unable(troubles.of_program(self.address, False, refused[about.sudo], 1))
         if not may_ask:
             raise troubles.NeedsAnswer(
-                f"{self.address}: sudo there asks for a password, and nobody can be asked for it"
+                f"{self.address}: sudo on the host asks for a password, and there is no terminal to type one"
             )
         for attempt in range(_ATTEMPTS):
             again = "wrong; " if attempt else ""
@@ -249,14 +249,22 @@ class FarHost:
             line = output.until(b"\n", MAX_ABOUT_BYTES)
             if not line:
                 program.kill()
-                why = program.why() if output.has_ended else f"{self.address}: it says too much of itself"
+                why = (
+                    program.why()
+                    if output.has_ended
+                    else f"{self.address}: the host's description of itself is too long"
+                )
                 raise (_NoPython if troubles.is_without_python(why) else Unable)(why)
             try:
                 about = msgspec.json.decode(line, type=About)
             except msgspec.MsgspecError as error:
-                raise Unable(f"{self.address}: what it says of itself makes no sense: {safe(error, 120)}") from None
+                raise Unable(
+                    f"{self.address}: the host's description of itself cannot be read: {safe(error, 120)}"
+                ) from None
             if sum(one.bytes for one in about.files.values()) > MAX_FILES_BYTES:
-                raise Unable(f"{self.address}: its kernel's types have more than {MAX_FILES_BYTES >> 20} MB")
+                raise Unable(
+                    f"{self.address}: the types of the host's kernel (BTF) have more than {MAX_FILES_BYTES >> 20} MB"
+                )
             wanted = list(lacking(about))
             program.send(" ".join([*wanted, "."]).encode() + b"\n")
             files = {}
@@ -266,7 +274,9 @@ class FarHost:
                 if len(content) < told.bytes:
                     raise Unable(program.why())
                 if hashlib.sha256(content).hexdigest() != told.sha256:
-                    raise Unable(f"{self.address}: the kernel's types ({name}) did not arrive whole; try again")
+                    raise Unable(
+                        f"{self.address}: the types of the host's kernel ({name}) did not arrive whole; try again"
+                    )
                 files[name] = content
             self.about = about
             return about, files

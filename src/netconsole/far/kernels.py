@@ -64,7 +64,9 @@ class KernelStore:
                 self._link(kernel.directory, files)
             os.utime(kernel.directory)
         except OSError as error:
-            raise bad(self._root, "", f"cannot keep the kernel's types: {error.strerror}") from None
+            raise bad(
+                self._root, "", f"the types of the host's kernel cannot be kept on this machine: {error.strerror}"
+            ) from None
         self._forget_the_oldest()
 
     def _has(self, about: FileAbout) -> bool:

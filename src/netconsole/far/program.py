@@ -128,7 +128,7 @@ class ProgramProcess:
         try:
             self._outbox.put_nowait(line)
         except queue.Full:
-            raise Gone(f"{self._what} has not read its last {_QUEUED} commands") from None
+            raise Gone(f"{self._what} does not read: {_QUEUED} commands wait") from None
 
     def end_input(self) -> None:
         """Close its input when what is queued has been written. Most programs end then."""
@@ -142,7 +142,7 @@ class ProgramProcess:
         while True:
             try:
                 if not select.select([stdout], [], [], patience_s)[0]:
-                    self._complaint = f"no answer for {patience_s:g} s".encode()
+                    self._complaint = f"{self._what} sent nothing for {patience_s:g} s".encode()
                     self.kill()
                     return
                 chunk = bytes(room[: os.readv(stdout.fileno(), [room])])
@@ -171,7 +171,7 @@ class ProgramProcess:
         try:
             status = self._process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
-            return "closed its output but still runs"
+            return f"{self._what} closed its output but still runs"
         self._listener.join(GRACE_S)
         if told is not None:
             said = self._complaint if self._has_begun else self._before + b"\n" + self._complaint

@@ -57,7 +57,7 @@ class SharedProgram:
             while len(rest) >= PIECE.size:
                 number, size = PIECE.unpack_from(rest)
                 if number not in self._streams or size > MAX_PIECE_BYTES:
-                    self.nonsense = f"what the far host says makes no sense: a piece of {size} bytes of stream {number}"
+                    self.nonsense = f"the host sent what netconsole cannot read: {size} bytes for stream {number}"
                     self.program.kill()
                     rest.clear()
                     break

@@ -169,7 +169,7 @@ def _socket_path() -> Path:
                     if match and not Path("/proc", match[1]).exists():
                         old.unlink()
             return place / name
-    raise Unable("no place for ssh's socket: set XDG_RUNTIME_DIR to a directory that only this user can write")
+    raise Unable("ssh's socket has no safe place: set XDG_RUNTIME_DIR to a directory that only this user can write")
 
 
 def _is_private(place: Path) -> bool:

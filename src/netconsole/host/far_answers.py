@@ -54,7 +54,7 @@ def error_of(told: bytes) -> OSError:
     """An answer that is an error. Raises BrokenReply."""
     number, _, words = told.decode("utf-8", "replace").partition(" ")
     if not (number.isascii() and number.isdecimal()):
-        raise BrokenReply("an error")
+        raise BrokenReply("an error without a number")
     return OSError(int(number[:4]), words)
 
 

@@ -60,7 +60,7 @@ class FarNetlink:
     def listen(self) -> bool:
         """See NetlinkSocket."""
         if self._target.take_lost(self._number):
-            raise OSError(errno.ENOBUFS, "something was heard that nobody has taken")
+            raise OSError(errno.ENOBUFS, "a message came that nobody read")
         answer = self._target.ask_open(self._number, self._generation, "listen")
         self._tell(answer)
         return bool(answer)

@@ -211,7 +211,7 @@ class FarTarget:
     def ask_open(self, number: int, generation: int, method: str, *arguments: str | int | bytes) -> bytes:
         """Ask something that is open there. Raises OSError: ESTALE when the line was lost since."""
         if generation != self._generation:
-            raise OSError(errno.ESTALE, "the line was lost")
+            raise OSError(errno.ESTALE, "the connection to the host was lost")
         return self._get(method, number, *arguments)
 
     def take_lost(self, number: int) -> bool:
@@ -229,7 +229,7 @@ class FarTarget:
 
     def nonsense(self, what: str) -> HostLost:
         """The error for an answer that makes none."""
-        return self._line.lost(f"what it answers makes no sense ({what})", errno.EBADMSG)
+        return self._line.lost(f"the host's answer cannot be read ({what})", errno.EBADMSG)
 
     @property
     def generation(self) -> int:
@@ -244,7 +244,7 @@ class FarTarget:
 
     def _check_byte_order(self) -> None:
         if self._line.open().byteorder != sys.byteorder:
-            raise OSError(errno.EOPNOTSUPP, "the far host's processors order bytes in another way than ours")
+            raise OSError(errno.EOPNOTSUPP, "the host's CPUs order bytes in another way than this machine's")
 
     # ---- asking ----
 
@@ -294,7 +294,7 @@ class FarTarget:
         try:
             heard = self._line.exchange(line)
             if self._line.generation != generation:
-                raise OSError(errno.ENOTCONN, "the line was lost")
+                raise OSError(errno.ENOTCONN, "the connection to the host was lost")
             self._moment = heard.moment
             try:
                 self._take(heard.body, expected, not questions)

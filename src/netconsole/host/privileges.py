@@ -39,6 +39,6 @@ def require(requests: Iterable[ProbeRequest], target: Target = HERE) -> None:
     names = [request.name for request in requests if request.source == "bpf"]
     if names and not may_load(capabilities(target)):
         raise Unable(
-            f"not root (CAP_BPF and CAP_PERFMON are needed for {', '.join(names)}): run it with sudo;"
+            f"not root (CAP_BPF and CAP_PERFMON are needed for {', '.join(names)}): run netconsole with sudo;"
             " netconsole doctor says more"
         )

@@ -85,7 +85,7 @@ class QuestionLine:
         self._lanes = itertools.count(1)
         self._received_before = 0
         self._lost_at = float("-inf")
-        self._why = "the line is closed"
+        self._why = "the connection to the host is closed"
         self._is_closed = False
 
     @property
@@ -111,7 +111,7 @@ class QuestionLine:
         try:
             return hello.result(START_S)
         except FutureTimeout:
-            self._lose("it does not answer")
+            self._lose("the host does not answer")
             raise _lost(self._why) from None
 
     def exchange(self, line: Mapping[str, object]) -> Heard:
@@ -133,7 +133,7 @@ class QuestionLine:
             self._lose(str(error), program)
             raise _lost(self._said(str(error))) from None
         except FutureTimeout:
-            raise self.lost(f"no answer within {ANSWER_S:g} s", errno.ETIMEDOUT) from None
+            raise self.lost(f"the host did not answer within {ANSWER_S:g} s", errno.ETIMEDOUT) from None
         finally:
             with self._lock:
                 self._awaited.pop(number, None)
@@ -152,7 +152,7 @@ class QuestionLine:
         """End the program there. Idempotent."""
         with self._lock:
             self._is_closed = True
-        self._lose("the line is closed")
+        self._lose("the connection to the host is closed")
 
     def _moment(self, asked_ns: int, far_mono_ns: int, far_wall_ns: int) -> Moment:
         """The moment at which a line was read there, by our clocks: somewhere between question and answer."""
@@ -189,13 +189,13 @@ class QuestionLine:
                     del rest[:size]
             why = program.why()
         except _Nonsense as error:
-            why = f"what the far host says makes no sense: {error}"
+            why = f"the host sent what netconsole cannot read: {error}"
         self._lose(why, program)
 
     def _next(self, rest: bytearray, hello: Future[Greeting]) -> int | None:
         """Take one message. Returns its size; None when it has not come whole. Raises _Nonsense."""
         if hello.done() and hello.exception() is not None:
-            raise _Nonsense("it was given up")  # it greets too late: its greeting is no answer
+            raise _Nonsense("a greeting that came too late")  # it greets too late: its greeting is no answer
         if len(rest) < 4:
             return None
         size = int.from_bytes(rest[:4], "little")
@@ -254,7 +254,7 @@ def _hello(text: bytes) -> Greeting:
     except msgspec.MsgspecError as error:
         raise _Nonsense(safe(str(error), 120)) from None
     if hello.version != VERSION:
-        raise _Nonsense(f"version {hello.version}, and not {VERSION}")
+        raise _Nonsense(f"version {hello.version} instead of {VERSION}")
     return hello
 
 

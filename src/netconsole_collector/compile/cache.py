@@ -136,7 +136,7 @@ def _open_own(path: str, flags: int, folder: Optional[int] = None) -> int:
     found = os.fstat(fd)
     if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
         os.close(fd)
-        raise PermissionError("{} is not this user's alone".format(path))
+        raise PermissionError("{} belongs to another user, or others may write to it".format(path))
     return fd
 
 

@@ -175,7 +175,7 @@ def _kept(kind: str, tree: KernelTree) -> Path:
 def _folder(path: Path) -> Iterator[int]:
     folder = cache.open_folder(str(path))
     if folder is None:
-        raise LabUnavailable(f"{path} has to be this user's alone")
+        raise LabUnavailable(f"{path} must belong to this user, and nobody else may write to it")
     try:
         yield folder
     finally:

@@ -199,17 +199,17 @@ def test_a_changed_host_key_is_said(server: SshServer, refusal: Callable[[], str
 
 def test_a_key_that_is_not_let_in_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
     with server.key_of("other"):
-        assert "lets nobody in with the keys and passwords that ssh has (publickey)" in refusal()
+        assert "the host refuses the keys and passwords that ssh offers (publickey)" in refusal()
 
 
 def test_a_host_without_python_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
     server.shell('#!/bin/sh\nexec sh -c "$(echo "$SSH_ORIGINAL_COMMAND" | sed s/python/python-is-gone/)"\n')
-    assert "it has no python3, which runs the collector there: install it" in refusal()
+    assert "the host has no python3, which netconsole needs there: install python3" in refusal()
 
 
 def test_a_login_that_ends_the_line_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
     server.shell("#!/bin/sh\nkill -9 $PPID\n")
-    assert "the line broke" in refusal()
+    assert "the ssh connection broke" in refusal()
 
 
 COMMANDS = (
@@ -246,12 +246,12 @@ def test_every_command_says_in_one_line_why_it_cannot_with_exit_code_3(
     assert run([*words, "--host", ADDRESS]) == 3
     said = capsys.readouterr()
     assert said.out == "" and said.err.splitlines()[-1] == f"netconsole: {why}"
-    assert "may not run programs there" in why and not [*tmp_path.iterdir()]
+    assert "may not run programs on the host" in why and not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(("address", "says"), [
-    ("ssh://far:9", "nothing answers at its ssh port"),
-    ("ssh://no-such-host.invalid", "no such host: neither DNS nor ssh's configuration knows its name"),
+    ("ssh://far:9", "nothing answers at the host's ssh port"),
+    ("ssh://no-such-host.invalid", "no such host: neither DNS nor ssh's configuration knows this name"),
 ])  # fmt: skip
 def test_a_way_that_leads_nowhere_is_said_in_one_line_with_exit_code_3(
     address: str, says: str, server: SshServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

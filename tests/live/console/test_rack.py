@@ -32,7 +32,7 @@ def test_two_hosts_are_measured_beside_one_that_is_not_there(
     with contextlib.closing(rack):
         rack.open(asked.append, LIMIT_S)
         assert [host.phase for host in rack.hosts] == ["measured", "measured", "refused"]
-        assert "nothing answers at its ssh port" in rack.hosts[2].why and asked == []
+        assert "nothing answers at the host's ssh port" in rack.hosts[2].why and asked == []
         for host in rack.hosts[:2]:
             assert host.run is not None
             session = host.run.session

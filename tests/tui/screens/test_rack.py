@@ -26,7 +26,7 @@ from tests.support.tui.scenes import PROBE_DIRECTORY, host, interval
 
 SIZES = [(80, 24), (120, 40)]
 LINE = LineState("ssh://hv", 0.052, 0.026, 0.0, 1234.0)
-SUDO = "sudo there asks for a password, and nobody can be asked for it"
+SUDO = "sudo on the host asks for a password, and there is no terminal to type one"
 MANIFESTS = catalogue.load_all([PROBE_DIRECTORY])
 
 
@@ -91,7 +91,7 @@ async def rack(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> AsyncI
         Machine("root@hv-2:2222"),
         Machine("hv-3"),
         Machine("hv-4", "asks", SUDO),
-        Machine("hv-5", "refused", "no answer from it (timed out): \x1b[2J is it up, and the way there open?"),
+        Machine("hv-5", "refused", "no answer from the host (timed out): \x1b[2J check that the host is up"),
         Machine("hv-6", "connecting"),
     ]
     app = RackApp(machines, PROFILE, MANIFESTS)
@@ -102,7 +102,7 @@ async def rack(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> AsyncI
             machines[0].session.play(interval(Scenario(), 100 + tick))
             await pilot.pause()
         machines[1].session.play(Scenario().hello().status("kernel_drops").counters("kernel_drops", drops=(0, 0)).end())
-        lost = Connection("lost", "the line broke", 2.0, line=LINE)
+        lost = Connection("lost", "the ssh connection broke", 2.0, line=LINE)
         machines[2].session.play(Scenario().hello().status("kernel_drops").end())
         machines[2].session.standing, machines[2].session.age = lost, 7.2
         yield Racked(app, pilot, machines)
@@ -133,7 +133,7 @@ async def test_the_sentence_below_is_whole_and_enter_tries_again(monkeypatch: py
         text = " ".join((await one.press("down", "down", "down")).split())
         assert f"hv-4: {SUDO}. Leave (q) and start again" in text
         text = " ".join((await one.press("down")).split())
-        assert "hv-5: no answer from it (timed out): \\x1b[2J is it up" in text and "Enter: now" in text
+        assert "hv-5: no answer from the host (timed out): \\x1b[2J check that" in text and "Enter: now" in text
         assert "hv-5: connecting…" in await one.press("enter")
         assert one.machines[4].begun == 1
 

@@ -60,7 +60,10 @@ def test_a_kernel_that_is_locked_down_is_said_in_one_line_with_exit_code_3(
     saying(lockdown="confidentiality")
     assert run(["snapshot", "--host", ADDRESS, "--duration", "1s"]) == 3
     (line,) = capsys.readouterr().err.splitlines()
-    assert "its kernel is locked down (confidentiality): no program may read its memory; boot it with" in line
+    assert (
+        "the host's kernel is locked down (confidentiality): no program may read the kernel's memory; boot the host"
+        in line
+    )
 
 
 def test_a_host_whose_programs_talk_nonsense_is_said_with_its_address_and_exit_code_3(
@@ -69,15 +72,15 @@ def test_a_host_whose_programs_talk_nonsense_is_said_with_its_address_and_exit_c
     saying()
     assert run(["snapshot", "--host", ADDRESS, "--probe", "softnet", "--duration", "1s"]) == 3
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("netconsole: ssh://me@hv:2222: what the far host says makes no sense: a message of ")
+    assert line.startswith("netconsole: ssh://me@hv:2222: the host sent what netconsole cannot read: a message of ")
 
 
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ({"machine": "s390x"}, f"its architecture is s390x, and this machine's {platform.machine()}"),
-        ({}, "its kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"),
-        ({"page": 65536}, "its pages have another size than this machine's"),
+        ({"machine": "s390x"}, f"the host's architecture is s390x, and this machine's is {platform.machine()}"),
+        ({}, "the host's kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"),
+        ({"page": 65536}, "the host's memory pages have another size than this machine's"),
     ],
 )
 def test_where_nothing_can_compile_for_it_is_said(
@@ -86,16 +89,16 @@ def test_where_nothing_can_compile_for_it_is_said(
     saying(has_bcc=False, **told)
     with pytest.raises(Unable) as caught:
         entered()
-    assert f"nothing can compile for it: {says}, and it has no BCC itself; install" in str(caught.value)
+    assert f"nothing can compile for the host: {says}, and the host has no BCC itself; install" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("sudo", "says"),
     [
-        ("refused", "sudo refuses it: use another with ssh://USER@HOST"),
-        ("none", "it has no sudo: log in as root"),
+        ("refused", "sudo refuses this user: name another one, ssh://USER@HOST"),
+        ("none", "the host has no sudo: log in as root"),
         ("tty", "asks for a terminal (requiretty)"),
-        ("password", "nobody can be asked for it"),
+        ("password", "there is no terminal to type one"),
     ],
 )
 def test_who_does_not_become_root_there_is_told(sudo: str, says: str, saying: Callable[..., None]) -> None:

@@ -57,7 +57,7 @@ def test_the_oldest_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot keep the kernel's types"):
+    with pytest.raises(BadInput, match="the types of the host's kernel cannot be kept on this machine"):
         KernelStore(tmp_path / "file").keep(files(vmlinux=b"kernel"), {"vmlinux": b"kernel"})
 
 
@@ -72,8 +72,8 @@ def test_the_kernel_of_a_host_arrives_as_it_is() -> None:
 
 LIES = {
     "another content": (b"kernel", 6, "did not arrive whole"),
-    "too little": (b"ker", 6, "no answer for 0.5 s"),
-    "too much to take": (b"", 33 << 20, "makes no sense"),
+    "too little": (b"ker", 6, "sent nothing for 0.5 s"),
+    "too much to take": (b"", 33 << 20, "cannot be read"),
 }
 
 

@@ -59,7 +59,7 @@ def test_what_a_shell_prints_before_is_left_out() -> None:
 
 def test_a_shell_that_prints_without_end_is_said() -> None:
     said = refusal(script("yes 'All your packets'"))
-    assert "the login shell there does not run python3; it said: All your packets" in said
+    assert "the login shell of the host does not run python3; its last line: All your packets" in said
 
 
 def test_a_shell_that_prints_much_and_then_runs_it_is_fine_up_to_a_bound() -> None:
@@ -75,7 +75,7 @@ def test_a_shell_that_prints_much_and_then_runs_it_is_fine_up_to_a_bound() -> No
     ],
 )
 def test_no_python_is_said(says: str) -> None:
-    assert "it has no python3, which runs the collector there: install it" in refusal(
+    assert "the host has no python3, which netconsole needs there: install python3" in refusal(
         script(f"echo '{says}' >&2; exit 127")
     )
 
@@ -87,11 +87,13 @@ def test_the_python_of_rhel_8_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_python_that_is_too_old_is_said() -> None:
     said = refusal(script(f"printf '{ARRIVED.decode()}3.5\\n'; exit 3"))
-    assert "its python3 is 3.5: it needs 3.6 or later" in said
+    assert "the host's python3 is 3.5, and netconsole needs 3.6 or later" in said
 
 
 def test_a_user_without_a_shell_is_said() -> None:
-    assert "may not run programs there" in refusal(script("echo This account is currently not available.; exit 1"))
+    assert "may not run programs on the host" in refusal(
+        script("echo This account is currently not available.; exit 1")
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_a_user_without_a_shell_is_said() -> None:
 def test_a_host_that_talks_nonsense_is_said(answer: str, tmp_path: Path) -> None:
     (tmp_path / "answer").write_text(f"{ARRIVED.decode()}3.11\n{answer}\n")
     said = refusal(script(f"cat {tmp_path}/answer"))
-    assert "makes no sense" in said or "it says too much of itself" in said
+    assert "description of itself cannot be read" in said or "description of itself is too long" in said
 
 
 def test_a_line_that_breaks_before_the_login_is_done_ends_what_waits_there() -> None:
