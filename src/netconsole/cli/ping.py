@@ -41,16 +41,16 @@ def analyze(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
     ] = None,
     replace: ReplaceOption = False,
     format: Annotated[
         str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
     ] = None,
     into: Annotated[
-        Path | None, typer.Option("--into", metavar="SNAPSHOT", help="Also write it into this snapshot, as `ping`.")
+        Path | None, typer.Option("--into", metavar="SNAPSHOT", help="Also write the breakdown into this snapshot.")
     ] = None,
-    formulas: Annotated[bool, typer.Option("--formulas", help="As text: with the formula of every time.")] = False,
+    formulas: Annotated[bool, typer.Option("--formulas", help="In text, show the formula of every time.")] = False,
 ) -> int:
     """Merge the captures of one ping, and say where its time goes."""
     from netconsole.base import output as out

@@ -49,9 +49,9 @@ NamespaceOption = Annotated[
     str | None, typer.Option("--netns", metavar="NAME", help="Only devices of this network namespace.")
 ]
 VhostOption = Annotated[
-    bool, typer.Option("--no-vhost", help="Leave out the stages of vhost: their hooks see all packets of all VMs.")
+    bool, typer.Option("--no-vhost", help="Do not measure vhost: its hooks see all packets of all VMs.")
 ]
-LimitOption = Annotated[str, typer.Option("--limit", metavar="TIME", help="An answer after this is late.")]
+LimitOption = Annotated[str, typer.Option("--limit", metavar="TIME", help="A later answer counts as late.")]
 
 
 def capture(
@@ -63,12 +63,12 @@ def capture(
     limit: LimitOption = "1s",
     no_vhost: VhostOption = False,
     duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long, such as 30s, 5m. Default: until Ctrl-C.")
+        str | None, typer.Option(metavar="TIME", help="How long to capture, such as 30s. Default: until Ctrl-C.")
     ] = None,
     count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after so many echoes.")] = None,
     run: Annotated[str, typer.Option("--run", metavar="NAME", help="A name that all captures of one run share.")] = "",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
     ] = None,
     replace: ReplaceOption = False,
     hosts: HostsOption = None,

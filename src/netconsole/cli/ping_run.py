@@ -56,14 +56,16 @@ def run(
     inside: InsideOption = None,
     outside: OutsideOption = None,
     netns: NamespaceOption = None,
-    count: Annotated[int, typer.Option("--count", min=1, max=500_000, metavar="N", help="How many echoes.")] = 100,
-    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="From echo to echo, 0.1ms or more.")] = (
-        "100ms"
-    ),
+    count: Annotated[
+        int, typer.Option("--count", min=1, max=500_000, metavar="N", help="How many echoes to send.")
+    ] = 100,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="Time from echo to echo, 0.1ms or more.")
+    ] = ("100ms"),
     size: Annotated[int, typer.Option("--size", min=16, max=65000, help="Bytes that an echo carries.")] = 56,
     limit: LimitOption = "1s",
     no_vhost: VhostOption = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Send nothing: watch somebody's ping.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Send nothing: watch the ping of somebody else.")] = False,
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="End after this time, whatever was seen.")
     ] = None,
@@ -89,7 +91,7 @@ def run(
     traffic = ping_plan.PingTraffic(count, interval_us_of(interval), size)
     between = between_of(inside, outside, "", netns, limit, None, not no_vhost)
     if output is not None and not output.is_dir():
-        raise bad(output, "", "no such directory: it takes one file for each vantage point")
+        raise bad(output, "", "this directory does not exist: -o names one, for a file of each vantage point")
     if output is not None and not replace:
         for one in (*ROLES, "breakdown"):
             out.may_replace(output / f"{one}.json")
@@ -102,12 +104,12 @@ def run(
         for line in ping_plan.described(made, manifests):
             say(line)
         for role in made.left:
-            say(f"{role} is not reached; run there: {ping_plan.command_for(role, made)}")
+            say(f"{role} was not reached; run there: {ping_plan.command_for(role, made)}")
         if made.sent_at is None:
-            say(f"no echoes are sent from here; in the machine that pings: {ping_plan.ping_command(made)}")
+            say(f"netconsole sends no echoes; run in the machine that pings: {ping_plan.ping_command(made)}")
         if dry:
             return DONE
-        if not yes and sys.stdin.isatty() and not typer.confirm("netconsole: begin?", default=True, err=True):
+        if not yes and sys.stdin.isatty() and not typer.confirm("netconsole: start measuring?", default=True, err=True):
             return INTERRUPTED
         try:
             captures = _measured(made, manifests, hosts, duration_s or _longest_s(made, limit))
@@ -115,7 +117,7 @@ def run(
             return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     _written(captures, name, output)
     if not any(one.packets for one in captures):
-        return fail("no echo was seen at any vantage point: are addresses and devices right?", UNABLE)
+        return fail("no vantage point saw an echo: check the addresses and the devices", UNABLE)
     return DONE
 
 

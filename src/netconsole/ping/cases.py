@@ -47,12 +47,12 @@ def read_case(files: Sequence[str], name: str = "") -> PingCase:
     for file in files:
         role, path = role_and_path(file)
         if path in seen:
-            raise bad(path, "", "the same file twice")
+            raise bad(path, "", "the same file is named twice")
         seen.add(path)
         content = read_bytes(path, captures.MAX_BYTES)
         if schema_of(content) == breakdowns.SCHEMA:
             if len(files) > 1:
-                raise bad(path, "schema", "a breakdown is a whole case: name it alone, or name the captures")
+                raise bad(path, "schema", "a breakdown is a whole case: name the breakdown alone, or name captures")
             return PingCase(name or path.name, breakdowns.parse(content, str(path)))
         found += read_captures(content, str(path), role)
     return case_of(found, name or Path(role_and_path(files[0])[1]).name)
@@ -77,7 +77,7 @@ def read_captures(content: bytes, file: str, role: Role | None = None) -> list[C
         return [CaptureFile(file, capture) for capture in read_log(content, file, role)]
     capture = captures.parse(content, file)
     if role is not None and capture.role != role:
-        raise bad(file, "role", f"is {capture.role}, and not {role}")
+        raise bad(file, "role", f"this capture is of {capture.role}, not of {role}")
     return [CaptureFile(file, capture)]
 
 

@@ -67,7 +67,7 @@ def request_of(role: Role, between: Between, manifests: Mapping[str, Manifest]) 
     wanted["keep_ms"] = round((between.limit_s + KEPT_S) * 1000)
     wanted["address"] = between.addresses[0] if between.addresses else ""
     if between.inside and not point.has_inside:
-        raise bad("--inside", "", f"{role} has no inside device: its inside is its own IP")
+        raise bad("--inside", "", f"{role} has no inside device: a machine that pings itself has its own IP there")
     for option, knob, names in (
         ("--inside", "inside_devices", between.inside),
         ("--outside", "outside_devices" if point.has_inside else "wire_devices", between.outside),

@@ -57,7 +57,7 @@ def sentences(breakdown: Breakdown) -> list[str]:
     said = []
     whole, segment = breakdown.round_trip_us, breakdown.dominant
     if whole is None:
-        said.append("The round trip is not known: no capture has it of the machine that pings.")
+        said.append("The round trip is not known: there is no capture of the machine that pings.")
     if segment is not None:
         time = breakdown.segments[segment]
         share = (
@@ -66,19 +66,20 @@ def sentences(breakdown: Breakdown) -> list[str]:
         undivided = None if whole is None else whole - sum(one.mean_us or 0.0 for one in breakdown.segments.values())
         if undivided is not None and undivided > LEAST_US:
             said.append(
-                f"{us(undivided)} of {us(whole)} us, {percent(100 * undivided / (whole or 1))}, cannot be divided: "
+                f"{us(undivided)} of {us(whole)} us, {percent(100 * undivided / (whole or 1))}, cannot be given"
+                " to a segment: "
                 "captures are missing. Of the rest:"
             )
         said.append(f"Most time is in {named(segment, time)}: {us(time.mean_us)} us{share}.")
         stage = largest_stage(breakdown, segment)
         if stage is not None:
-            said.append(f"Of its {us(time.mean_us)} us, {us(stage[1])} us are in {STAGE_WORDS[stage[0]]}.")
+            said.append(f"Of its {us(time.mean_us)} us, {us(stage[1])} us are in the stage {STAGE_WORDS[stage[0]]}.")
     layers = {name: value for name, value in breakdown.layers.items() if value is not None}
     if whole and layers:
         name = max(layers, key=lambda one: layers[one])
         more = " or more" if name in breakdown.incomplete else ""
         share = percent(100 * layers[name] / whole)
-        said.append(f"By layer, most is {LAYER_WORDS[name]}: {us(layers[name])} us{more}, {share}.")
+        said.append(f"The layer with most time is {LAYER_WORDS[name]}: {us(layers[name])} us{more}, {share}.")
     said += [f"{one.detail[:1].upper()}{one.detail[1:]}." for one in breakdown.checks if one.check == ONE_HOST]
     for loss in breakdown.losses[:5]:
         first = f" ({', '.join(loss.first)})" if loss.first else ""

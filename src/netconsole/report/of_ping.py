@@ -45,11 +45,11 @@ def ping_blocks(breakdown: Breakdown, formulas: bool = True) -> Iterator[ReportB
     yield _path(breakdown)
     yield from _spread(breakdown)
     yield from _stages(breakdown)
-    yield Heading("By part and by layer, us")
+    yield Heading("Time by part and by layer, us")
     yield _sums(breakdown, "parts", breakdown.parts, PART_WORDS)
     yield _sums(breakdown, "layers", breakdown.layers, LAYER_WORDS)
     if breakdown.composites:
-        yield Heading("As tickets quote it, us")
+        yield Heading("Several segments together, us")
         rows = [[one.what, us(one.mean_us)] for one in breakdown.composites.values()]
         yield TextTable(["what", "mean"], rows, frozenset({1}))
     if comparison is not None:
@@ -60,7 +60,7 @@ def ping_blocks(breakdown: Breakdown, formulas: bool = True) -> Iterator[ReportB
         for segment, rows_of in comparison.stages.items():
             yield _changes(f"stage of {segment}", rows_of, STAGE_LETTERS)
     if breakdown.losses:
-        yield Heading("Without an answer in time")
+        yield Heading("Echoes without an answer in time")
         rows = [[str(one.count), one.where, ", ".join(one.first)] for one in breakdown.losses]
         yield TextTable(["echoes", "where", "first (id/seq)"], rows, frozenset({0}))
     yield Heading("Checks")
@@ -72,10 +72,10 @@ def ping_blocks(breakdown: Breakdown, formulas: bool = True) -> Iterator[ReportB
         without = sorted({one.host for one in breakdown.advice if not one.facts})
         if without:
             known = "; ".join(without)
-            yield Note(f"? stands where the capture has no such facts ({known}): look there by hand.")
+            yield Note(f"? means that the capture has no such fact ({known}): look by hand.")
         yield SummaryLines([line for one in breakdown.advice[:MAX_ADVICE] for line in _advice(one)])
         if len(breakdown.advice) > MAX_ADVICE:
-            yield Note(f"{len(breakdown.advice) - MAX_ADVICE} more are in the JSON document.")
+            yield Note(f"{len(breakdown.advice) - MAX_ADVICE} more hints are in the JSON document.")
     if breakdown.captures:
         yield Heading("Captures")
         captures = [
@@ -92,7 +92,7 @@ def _subtitle(breakdown: Breakdown) -> str:
     whole = breakdown.round_trip
     hosts = "; ".join(f"{one.role} {one.host}".strip() for one in breakdown.captures)
     if whole is None or whole.mean_us is None:
-        return f"round trip not known; {hosts}"
+        return f"the round trip is not known; {hosts}"
     spread = f", p50 {us(whole.p50_us)}, p99 {us(whole.p99_us)}" if whole.p50_us is not None else ""
     sure = f" ± {us((whole.interval_us[1] - whole.interval_us[0]) / 2)}" if whole.interval_us else ""
     return f"round trip {us(whole.mean_us)}{sure} us{spread}, {figure.count(whole.n)} echoes; {hosts}"

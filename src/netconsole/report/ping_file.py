@@ -43,7 +43,7 @@ def keep(breakdown: Breakdown, files: Sequence[CaptureFile], kind: str, name: st
     """Keeps it as one of KEPT; a sentence that says where it is. No file is overwritten. Raises BadInput."""
     if kind == "baseline":
         if not files:
-            raise bad(name, "", "a baseline is made of captures, and there is only their breakdown")
+            raise bad(name, "", "a baseline needs captures, and this is only a breakdown")
         save_ping(name, files)
         return f"kept as the baseline {name}: netconsole ping analyze … --baseline {name}"
     path = Path(name)

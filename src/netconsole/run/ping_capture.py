@@ -172,12 +172,13 @@ def attached(run: VantageRun) -> list[str]:
         probe = state.probes.get(run.probe)
         if probe is not None and probe.status in _STARTING:
             raise Unable(
-                f"{run.role}: {run.probe} was still {probe.status} after {SETTLE_LIMIT_S:g} s: the host is busy;"
-                " try again: what was compiled is kept"
+                f"{run.role}: {run.probe} was still {probe.status} after {SETTLE_LIMIT_S:g} s, because"
+                " the host is busy."
+                " Try again: what was compiled is kept"
             )
         if probe is None or not probe.measuring:
             why = (probe.why if probe else None) or run.session.connection().why or "no reason known"
-            raise Unable(f"{run.role}: {run.probe} cannot run here: {safe(why)}; netconsole doctor says more")
+            raise Unable(f"{run.role}: {run.probe} cannot run: {safe(why)}; netconsole doctor says more")
         return list(dict.fromkeys(probe.attach))
 
 
@@ -230,16 +231,16 @@ def _notes(run: VantageRun, probe: ProbeState) -> list[str]:
         found.append(safe(probe.why))
     connection = run.session.connection()
     if connection.phase == "lost":
-        found.append(f"the collector was lost, and the capture ended: {safe(connection.why or 'no reason known')}")
+        found.append(f"the capture ended, because the collector was lost: {safe(connection.why or 'no reason known')}")
     point = VANTAGE_POINTS[run.role]
     first, last = (0, 3) if point.receiver else (1, 2)
     wire = run.log.devices[first].keys() | run.log.devices[last].keys()
     if len(run.log) and not point.has_inside and not wire:
         asked = " ".join(run.between.outside) or "kind:physical"
-        found.append(f"no echo left or came back by {safe(asked)}: name the device that they take with --outside")
+        found.append(f"no echo left or came back by {safe(asked)}: name with --outside the device that the echoes take")
     fragments = sum(bool(echo.flags) for echo in run.log.echoes())
     if fragments:
-        found.append(f"{fragments} echoes came in fragments: the first fragment of each is timed")
+        found.append(f"{fragments} echoes came in fragments, and the time is that of the first fragment of each")
     if run.log.over:
-        found.append(f"{run.log.over} echoes more than a capture has room for")
+        found.append(f"{run.log.over} echoes are left out: the capture was full")
     return found

@@ -39,7 +39,7 @@ def read_places(at: Mapping[Role, str], enter: Callable[[str], AnyHost], also: S
     try:
         tables = {HERE: read_tables()}
     except OSError as error:
-        raise Unable(f"the devices of this host cannot be read: {_words(error)}") from None
+        raise Unable(f"netconsole cannot read the devices of this host: {_words(error)}") from None
     unreached: dict[str, str] = {}
     hosts = {*also, *(at[role] for role in HOST_ROLES if role in at)}
     for place in dict.fromkeys((*also, *at.values())):
@@ -53,7 +53,7 @@ def read_places(at: Mapping[Role, str], enter: Callable[[str], AnyHost], also: S
         except Unable as error:
             unreached[place] = str(error).splitlines()[0]
         except OSError as error:
-            unreached[place] = f"{place}: its devices cannot be read: {_words(error)}"
+            unreached[place] = f"{place}: netconsole cannot read the devices of this host: {_words(error)}"
     return PlaceTables(tables, unreached)
 
 

@@ -104,13 +104,19 @@ def plan(
     if not made.points:
         how = "; ".join([*made.sender.how, *made.receiver.how, *made.notes])
         raise bad(
-            "ping run", "", f"no vantage point here ({how}); say where one is with --at ROLE=here or ROLE=ssh://…"
+            "ping run",
+            "",
+            f"no vantage point was found ({how}); say where one is with --at ROLE=here or --at ROLE=ssh://…",
         )
     if not watch:
         sent_at = (of_role.get("host") or HERE) if own_ping else at.get("sender-vm")
         made.sent_at = None if sent_at in places.unreached else sent_at
         if made.sent_at is not None and not made.receiver.address:
-            raise bad("ping run", asked[1], "its address is not known, and echoes need one: name the address")
+            raise bad(
+                "ping run",
+                asked[1],
+                "the address of this VM is not known, and echoes need one: name the address instead",
+            )
     return made
 
 
@@ -146,14 +152,14 @@ def described(made: PingPlan, manifests: Mapping[str, Manifest]) -> list[str]:
     rate = 1e6 / made.traffic.interval_us
     if made.sent_at:
         size = f"{made.traffic.size} bytes each"
-        lines.append(f"echoes: {made.traffic.count}, {rate:g} a second, {size}; sent at {made.sent_at}")
+        lines.append(f"echoes: {made.traffic.count}, {rate:g} a second, {size}; sent by {made.sent_at}")
     else:
         lines.append(f"echoes: the first {made.traffic.count} that somebody else sends")
     lines.append(COST)
     return lines
 
 
-COST = "cost: about 0.1 us for each packet, and 6 us in all for each echo at each vantage point"
+COST = "cost at each vantage point: about 0.1 us of CPU for each packet, and 6 us for each echo"
 
 
 def _hooks(point: PlannedPoint, manifest: Manifest) -> list[str]:
@@ -227,8 +233,8 @@ def _shown(point: PlannedPoint, manifest: Manifest) -> str:
     wire = "outside_devices" if VANTAGE_POINTS[point.role].has_inside else "wire_devices"
     outside = " ".join(point.between.outside) or str(manifest.knobs[wire])
     if not VANTAGE_POINTS[point.role].has_inside:
-        return f"between its IP and {outside}"
-    return f"between {' '.join(point.between.inside) or manifest.knobs['inside_devices']} and {outside}"
+        return f"measures between this machine's IP and {outside}"
+    return f"measures between {' '.join(point.between.inside) or manifest.knobs['inside_devices']} and {outside}"
 
 
 def at_of(texts: Sequence[str], roles: Sequence[Role]) -> dict[Role, str]:

@@ -126,7 +126,7 @@ def _running(runs: Sequence[VantageRun], say: Callable[[str], None]) -> list[Van
             running.append(one)
         except Unable as error:
             why.append(str(error))
-            say(f"{error}; the others go on" if len(runs) > 1 else str(error))
+            say(f"{error}; the other vantage points go on" if len(runs) > 1 else str(error))
     if not running:
         raise Unable("; ".join(why))
     return running

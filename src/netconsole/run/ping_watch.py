@@ -179,19 +179,19 @@ class PingWatch:
             self.is_over = not running
             return
         if self._plan.sent_at is None:
-            self.told = "somebody else pings"
+            self.told = "netconsole sends nothing: somebody else pings"
             count = self._plan.traffic.count
             self._until(lambda: max(run.finished() for run in running) >= count, float("inf"), self._over)
             self.is_over = True
             return
         host = next((place.host for place in self._places if place.point.host == self._plan.sent_at), None)
         if host is None:
-            self.told = f"no echoes are sent: {self._plan.sent_at} was not reached; ping there by hand"
+            self.told = f"netconsole sends no echoes, because {self._plan.sent_at} was not reached: ping there by hand"
             return
         try:
             self._sender = sender = EchoSender(host, self._plan.receiver.address, self._plan.traffic, _nothing)
         except Unable as error:
-            self.told = f"no echoes are sent: {error}; ping by hand"
+            self.told = f"netconsole sends no echoes ({error}): ping by hand"
             return
         with contextlib.closing(sender):
             self._until(lambda: self._sent(sender), float("inf"), self._over)

@@ -136,7 +136,7 @@ def find(asked: str, tables: HostTables) -> PingEnd:
 def _by_name(end: PingEnd, tables: HostTables) -> None:
     found = [(mac, tap) for vm, mac, tap in tables.nics if vm == end.asked]
     if not found:
-        end.how.append(f"no QEMU of this host is named {end.asked}")
+        end.how.append(f"no QEMU process of this host has the name {end.asked}")
         return
     end.vm = end.asked
     end.taps = list(dict.fromkeys(tap for _, tap in found))
@@ -162,11 +162,13 @@ def _by_mac(end: PingEnd, tables: HostTables) -> None:
     port, table = tables.forwarding.get(end.mac, ("", ""))
     link = tables.links.get(port)
     if link is None:
-        end.how.append(f"{end.mac} is in no forwarding table of this host: it is not behind one of its bridges")
+        end.how.append(
+            f"{end.mac} is in no forwarding table of this host, so the VM is not behind a bridge of this host"
+        )
         return
     end.how.append(f"{end.mac} is behind {port} ({table})")
     if link.is_physical or link.kind in ("bond", "vlan", "vxlan", "team"):
-        end.how.append(f"{port} leads away from this host: the VM is on another one")
+        end.how.append(f"{port} leads away from this host, so the VM is on another host")
         return
     end.taps = [port]
     end.vm = next((vm for vm, _, tap in tables.nics if tap == port), "")

@@ -121,7 +121,11 @@ async def test_from_two_names_to_a_page_for_the_ticket_at_80_columns(here: Path)
         assert "1 of 6: who pings whom" in text and "a VM by name" in text and "Esc leave" in text
         fill(one, **{"from": "web-07", "to": "192.0.2.9", "receiver-host": "ssh://root@b"})
         text = " ".join((await one.press("enter")).split())
-        assert "2 of 6" in text and "sender-host (here): between vnet3 and eth0" in text and "cost: about" in text
+        assert (
+            "2 of 6" in text
+            and "sender-host (here): measures between vnet3 and eth0" in text
+            and "cost at each vantage point: about" in text
+        )
         assert "receiver-host (ssh://root@b)" in text and "Not reached: sender-vm, receiver-vm." in text
         assert "ping -i 0.05 -c 100 -s 56 192.0.2.9" in text
         text = await one.press("enter")
@@ -209,7 +213,10 @@ async def test_every_step_goes_back_and_what_was_entered_and_captured_stays() ->
         ({"from": "web-07"}, "to: missing: name both ends"),
         ({"from": "web-07", "to": "192.0.2.9", "sender-vm": "there"}, 'expected "here" or ssh://[USER@]HOST'),
         ({"from": "web-07", "to": "192.0.2.9", "echoes": "many"}, 'expected a number and a time such as "100 50ms"'),
-        ({"from": "nobody", "to": "192.0.2.99"}, "no vantage point here (no QEMU of this host is named nobody"),
+        (
+            {"from": "nobody", "to": "192.0.2.99"},
+            "no vantage point was found (no QEMU process of this host has the name nobody",
+        ),
     ],
 )
 async def test_a_mistake_is_one_line_and_the_step_stays(fields: dict[str, str], said: str) -> None:

@@ -156,7 +156,7 @@ def test_the_captures_of_a_ping_are_a_baseline_of_their_own(tmp_path: Path, data
     both = baseline.save("both", [*files(tmp_path, 1), *captures])
     assert len(both.snapshots) == 1 and len(both.ping) == 4 and len(baseline.resolve("both")[0]) == 1
     assert baseline.summary(both, HERE, None, NOW).notes[-1] == listed.notes[0]
-    with pytest.raises(BadInput, match="already from"):
+    with pytest.raises(BadInput, match=r"from receiver-host\.json already"):
         baseline.save("twice", [captures[0], _copy(captures[0], tmp_path)])
 
 

@@ -99,7 +99,7 @@ def test_a_missing_role_is_named_and_the_others_are_kept(missing: str) -> None:
     assert known.isdisjoint(gone) and {*"ABDEFGHIKLM"} - {*gone} <= known
     to_text(of_ping(found), 80)
     divided = found.round_trip_us is None or missing == "receiver-vm"
-    assert divided or "cannot be divided: captures are missing" in found.findings[0]
+    assert divided or "cannot be given to a segment: captures are missing" in found.findings[0]
     if missing == "receiver-vm":  # what nobody measured is in what remains, and bounded by it
         assert found.segments["U_receiver"].contains == ["F", "G", "H"]
         assert found.segments["F"].at_most_us == mean(found, "U_receiver")
@@ -112,7 +112,7 @@ def test_the_own_ping_of_a_host_has_no_vm_on_its_side() -> None:
     found = analyze([host, *[one for one in linked(3) if one.capture.role.startswith("receiver")]])
     assert found.round_trip_us == 172 and found.parts["sender_host_us"] == 22
     assert {"B", "K", "C+J", "D"} <= found.segments.keys() and {"A", "L", "M", "U_sender"}.isdisjoint(found.segments)
-    with pytest.raises(BadInput, match="cannot stand beside a sender's capture"):
+    with pytest.raises(BadInput, match="cannot stand beside a capture of a sender"):
         analyze([host, *linked(3)])
 
 
@@ -223,11 +223,11 @@ def rows(role: str) -> list[dict[str, Any]]:
     ("role", "change", "check", "said"),
     [
         ("receiver-host", lambda r: [{**row, "seq": row["seq"] + 500} for row in r], "same echoes", "different runs"),
-        ("receiver-host", lambda r: [*r, r[3]], "duplicates", "1 echo stand"),
+        ("receiver-host", lambda r: [*r, r[3]], "duplicates", "1 echo: two records each"),
         ("sender-host", lambda r: [{**r[0], "between_us": -4e6}, *r[1:]], "clock", "below zero"),
         ("receiver-vm", lambda r: [{**r[0], "between_us": 1e6, "total_us": 1e6}, *r[1:]], "clock", "takes longer"),
         ("sender-vm", lambda r: [{**r[0], "total_us": 3.6e9, "between_us": 3.6e9}, *r[1:]], "clock", "a minute"),
-        ("sender-vm", lambda r: [{"id": 7, "seq": 0, "request_us": 1}, *r[1:]], "complete", "have no total"),
+        ("sender-vm", lambda r: [{"id": 7, "seq": 0, "request_us": 1}, *r[1:]], "complete", "without a total"),
         ("sender-vm", lambda r: [{**row, "total_us": row["total_us"] + 9} for row in r], "sender-vm adds up", "0 of"),
     ],
 )
@@ -253,7 +253,7 @@ def test_what_does_not_fit_together_is_said(fields: dict[str, Any], check: str) 
 
 def test_two_captures_of_one_place_are_refused_unless_they_complete_each_other() -> None:
     files = linked(3)
-    with pytest.raises(BadInput, match=r"sender-vm has its echoes already from sender-vm\.json: give one"):
+    with pytest.raises(BadInput, match=r"sender-vm has its echoes from sender-vm\.json already"):
         analyze([*files, CaptureFile("again.json", files[0].capture)])
 
 

@@ -29,7 +29,7 @@ def test_kernel_icmp_rtt_of_both_directions_and_variants() -> None:
             assert second.request_us == 19 and second.reply_us is None and second.between_us is None
     [own] = read_log(ping_logs.rtt("TX", ECHOES).encode(), "log", "host")
     assert own.role == "host"
-    with pytest.raises(BadInput, match="traced TX: it is of sender-vm or host, and not of receiver-vm"):
+    with pytest.raises(BadInput, match="traced TX, so it is of sender-vm or host, and not of receiver-vm"):
         read_log(ping_logs.rtt("TX", ECHOES).encode(), "log", "receiver-vm")
 
 
@@ -112,10 +112,10 @@ GOOD = [
     [
         (b"", "no log of a known tool"),
         (b"hello\n", "no log of a known tool"),
-        (b"[1, 2]", "tun_tx_to_kvm_irq: not its JSON"),
-        (b'[{"stage": 1', "not its JSON"),
+        (b"[1, 2]", "tun_tx_to_kvm_irq: this file is not JSON of this tool"),
+        (b'[{"stage": 1', "this file is not JSON"),
         (b"=== ICMP RTT Trace: x (TX (Local -> Remote)) ===\n", "has no whole echo"),
-        (b"=== ICMP Drop Detector ===\n", "with --verbose only"),
+        (b"=== ICMP Drop Detector ===\n", "only with --verbose"),
         (b"TUN TX INTERRUPT [a:q1] Stage 3 [x]: Delay=1ms\n", "has no echo with more than its first stage"),
     ],
 )

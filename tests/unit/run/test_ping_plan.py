@@ -161,8 +161,13 @@ def test_other_machines_are_reached_by_their_roles() -> None:
 @pytest.mark.parametrize(
     ("sender", "receiver", "at", "said"),
     [
-        ("192.0.2.50", "192.0.2.51", {}, "no vantage point here (192.0.2.50 is not in this host's neighbour table"),
-        (HERE, "db-01", {}, "its address is not known"),
+        (
+            "192.0.2.50",
+            "192.0.2.51",
+            {},
+            "no vantage point was found (192.0.2.50 is not in this host's neighbour table",
+        ),
+        (HERE, "db-01", {}, "the address of this VM is not known"),
         (HERE, "192.0.2.9", {"sender-host": HERE}, "expected one of host, receiver-host, receiver-vm"),
         ("web-07", "192.0.2.9", {"host": HERE}, "expected one of sender-vm, sender-host"),
     ],
@@ -200,11 +205,11 @@ def test_the_command_for_a_place_of_this_host_names_its_devices() -> None:
 def test_the_plan_says_what_is_attached_where_and_what_it_costs() -> None:
     lines = described(made("web-07", "192.0.2.9"), catalogue.load_all())
     assert "web-07: VM web-07 has vnet3 (QEMU's command line and descriptors)" in lines
-    hooks = "sender-host (here): between vnet3 and eth0; attaches to netif_receive_skb, net_dev_start_xmit"
+    hooks = "sender-host (here): measures between vnet3 and eth0; attaches to netif_receive_skb, net_dev_start_xmit"
     assert f"{hooks}, 10 hooks of vhost" in lines
     assert hooks in described(made("web-07", "192.0.2.9", vhost=False), catalogue.load_all())
     assert "echoes: the first 10 that somebody else sends" in lines
-    assert lines[-1].startswith("cost: ")
+    assert lines[-1].startswith("cost at each vantage point: ")
 
 
 @pytest.mark.parametrize("text", ["sender-vm", "sender-vm=", "sender-vm=root@host", "vm=here", "=here", "host=ssh:/x"])

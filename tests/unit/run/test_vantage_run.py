@@ -43,10 +43,10 @@ def run_of(role: Role, status: ProbeStatus, why: str | None = None) -> VantageRu
 @pytest.mark.parametrize(
     ("status", "why", "said"),
     [
-        ("compiling", None, "echo_host was still compiling after 120 s: the host is busy; try again"),
+        ("compiling", None, "echo_host was still compiling after 120 s, because the host is busy. Try again"),
         ("attaching", None, "echo_host was still attaching after 120 s"),
-        ("unsupported", "no BTF", "echo_host cannot run here: no BTF; netconsole doctor says more"),
-        ("failed", None, "echo_host cannot run here: no reason known"),
+        ("unsupported", "no BTF", "echo_host cannot run: no BTF; netconsole doctor says more"),
+        ("failed", None, "echo_host cannot run: no reason known"),
     ],
 )
 def test_a_probe_that_does_not_watch_says_why(status: ProbeStatus, why: str | None, said: str) -> None:

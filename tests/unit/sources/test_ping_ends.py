@@ -43,7 +43,7 @@ def test_an_address_behind_the_wire_is_on_another_host() -> None:
     known = {FAR_MAC: ("eth0", "the forwarding table of br0")}
     end = find("192.0.2.9", tables(*BRIDGED, neighbours=NEIGHBOUR, forwarding=known))
     assert not end.is_vm_here
-    assert end.how[-1] == "eth0 leads away from this host: the VM is on another one"
+    assert end.how[-1] == "eth0 leads away from this host, so the VM is on another host"
 
 
 @pytest.mark.parametrize("asked", ["web-07", VM_MAC, VM_MAC.upper(), "vnet3"])
@@ -58,8 +58,8 @@ def test_a_name_a_mac_or_a_tap_is_enough(asked: str) -> None:
     [
         ("192.0.2.1", "192.0.2.1 is not in this host's neighbour table"),
         ("192.0.2.9", f"{FAR_MAC} is in no forwarding table of this host"),
-        ("db-01", "no QEMU of this host is named db-01"),
-        ("", "no QEMU of this host is named "),
+        ("db-01", "no QEMU process of this host has the name db-01"),
+        ("", "no QEMU process of this host has the name "),
     ],
 )
 def test_what_is_not_found_is_said(asked: str, said: str) -> None:

@@ -125,10 +125,10 @@ def _remainder(figures: PathFigures, side: PingSide) -> PathTime:
     time, missing = figures.segments.get(name), figures.missing_of(side)
     known = [spec.name for spec in figures.specs if spec.side == side and spec.name in figures.segments]
     formula = f"{part} - ({' + '.join(known)})" if known else part
-    what = UNSEEN[side] + (f"; not measured, and so in it as well: {', '.join(missing)}" if missing else "")
-    why = None if time else f"{part} is not known: needs captures of the {side}'s VM and host"
+    what = UNSEEN[side] + (f"; it also holds what was not measured: {', '.join(missing)}" if missing else "")
+    why = None if time else f"{part} is not known: it needs captures of the {side}'s VM and of the {side}'s host"
     if side == "receiver" and time is None:
-        why = "receiver_host is not known: needs a capture of the receiver's host"
+        why = "receiver_host is not known: it needs a capture of the receiver's host"
     at_most = time.mean if time is not None and time.mean > 0 else None
     return shown(time, False, side, what, formula, figures.round_trip, why, at_most_us=at_most, contains=missing)
 

@@ -28,7 +28,7 @@ _EXACT_US = 1e-6
 def checks(breakdown: Breakdown, joined: JoinedCaptures) -> list[BreakdownCheck]:
     """All checks, of captures first."""
     found = [
-        BreakdownCheck("all vantage points", False, f"no capture of {role}: its segments are not known")
+        BreakdownCheck("all vantage points", False, f"there is no capture of {role}, so its segments are not known")
         for role in roles_missing(joined)
     ]
     if joined.one_host:
@@ -51,9 +51,7 @@ def _of_capture(role: RoleTimes) -> Iterator[BreakdownCheck]:
         if not off:
             return
         good = sum(size <= slack for size in off)
-        detail = (
-            f"{role.role}: request + between + reply = total for {good} of {len(off)} echoes, within {slack:.2f} us"
-        )
+        detail = f"{role.role}: request, between and reply add up to the total for {good} of {len(off)} echoes"
         yield BreakdownCheck(name, good >= ENOUGH * len(off), f"{detail}, within {slack:.2f} us", max(off))
     elif role.summary is not None:
         summary = role.summary
@@ -64,7 +62,8 @@ def _of_capture(role: RoleTimes) -> Iterator[BreakdownCheck]:
         size = added - summary.total_us.mean
         slack = ROUNDING_US + 2 * role.error_us + OF_MEANS * abs(summary.total_us.mean)
         detail = (
-            f"the means of request, between and reply add up to {_us(added)}, total is {_us(summary.total_us.mean)}"
+            f"the means of request, between and reply of {role.role} add up to {_us(added)}, the total is"
+            f" {_us(summary.total_us.mean)}"
         )
         yield BreakdownCheck(name, abs(size) <= slack, detail, size)
 
@@ -90,7 +89,7 @@ def _sums(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
         return
     for name, what, terms in sums:
         added = math.fsum(term for term in terms if term is not None)
-        detail = f"{what}: {_us(added)}, round trip {_us(whole)}"
+        detail = f"{what} take {_us(added)}, the round trip takes {_us(whole)}"
         slack = _EXACT_US + 1e-9 * abs(whole) + (ROUNDING_US if "U_sender" not in breakdown.segments else 0.0)
         yield BreakdownCheck(name, abs(added - whole) <= slack, detail, added - whole)
 
@@ -103,7 +102,7 @@ def _stages(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
             continue
         added = math.fsum(stage for stage in stages if stage is not None)
         slack = WHOLE_US * (len(stages) + 1) + OF_MEANS * abs(total)
-        detail = f"the stages add up to {_us(added)}, the segment is {_us(total)}"
+        detail = f"the stages of {segment} add up to {_us(added)}, the segment takes {_us(total)}"
         yield BreakdownCheck(f"stages of {segment} add up", abs(added - total) <= slack, detail, added - total)
 
 
@@ -119,14 +118,15 @@ def _remainders(breakdown: Breakdown, joined: JoinedCaptures) -> Iterator[Breakd
             continue
         same_echoes = time.by == "packets"
         reason = (
-            "the measured segments overlap: capture points of different tools, or the cost of the probes themselves"
+            "the segments overlap, because tools capture at different points, or because the probes"
+            " themselves take time"
             if same_echoes
-            else "means of different echoes or tools, whose clocks, capture points and cost do not fit together"
+            else "the means are of different echoes or tools, whose clocks, capture points and cost do not fit together"
         )
         what = (
             "the measured segments add up to more than the whole"
             if name != WIRE
-            else "the inside is longer than the outside"
+            else "what lies inside took longer than what lies around it"
         )
         detail = f"{name} is {_us(time.mean_us)}: {what} ({time.formula}): {reason}"
         yield BreakdownCheck(label, False, detail, time.mean_us)
@@ -139,9 +139,10 @@ def _halves(breakdown: Breakdown) -> Iterator[BreakdownCheck]:
             accuracy = time.accuracy_us or 0.0
             if time.mean_us is not None and time.mean_us < -accuracy - ROUNDING_US:
                 below = (
-                    f"the half {half} of {name} is {_us(time.mean_us)}, and the clocks can be off by {_us(accuracy)}"
+                    f"the half {half} of {name} is {_us(time.mean_us)}, and the clocks can be off by"
+                    f" {_us(accuracy)} only"
                 )
-                detail = f"{below}: their relation is wrong"
+                detail = f"{below}: the captures relate the two clocks wrongly"
                 yield BreakdownCheck(f"clocks of {name}", False, detail, time.mean_us)
 
 

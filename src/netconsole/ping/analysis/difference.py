@@ -161,17 +161,20 @@ def _verdict(current: Breakdown, baseline: Breakdown) -> PingVerdict:
 def _findings(found: PingComparison, current: Breakdown, baseline: Breakdown) -> list[str]:
     whole = found.round_trip
     if whole.difference_us is None:
-        return ["The round trips cannot be compared: one of them is not known."]
+        return ["The round trips cannot be compared: in one case the round trip is not known."]
     ratio = f", {whole.ratio:.2f} times the baseline's" if whole.ratio is not None else ""
     said = [
         f"The round trip is {us(whole.current_us)} us, the baseline's {us(whole.baseline_us)} us: "
         f"{us(whole.difference_us, sign=True)} us{ratio}."
     ]
     if whole.share_pct is None:
-        return [*said, "There is no difference to divide."]
+        return [*said, "Both round trips take the same time."]
     if UNDIVIDED in found.segments:
         rest = found.segments[UNDIVIDED]
-        said.append(f"{us(rest.difference_us, sign=True)} us of it cannot be divided: one case lacks captures.")
+        said.append(
+            f"{us(rest.difference_us, sign=True)} us of the difference cannot be given to a segment: one case"
+            " lacks captures."
+        )
     for name in _largest(found.segments):
         if name == UNDIVIDED:
             continue
@@ -182,7 +185,8 @@ def _findings(found: PingComparison, current: Breakdown, baseline: Breakdown) ->
         said.append(f"By layer, most of it is {LAYER_WORDS[layer]}: {_said(found.layers[layer])}.")
     if found.folded:
         said.append(
-            f"Only one case measured {', '.join(found.folded)}: in both it is counted in the remainder of its side."
+            f"Only one case measured {', '.join(found.folded)}: both cases count that time in the"
+            " remainder of its side."
         )
     return said
 
@@ -202,4 +206,4 @@ def _said(change: TimeChange) -> str:
 def _stage_said(found: PingComparison, segment: str) -> str:
     rows = {stage: row for stage, row in found.stages.get(segment, {}).items() if stage not in ("total", "rest")}
     stage = next(iter(_largest(rows)), None)
-    return "" if stage is None else f" Of it in {STAGE_WORDS[stage]}: {_said(rows[stage])}."
+    return "" if stage is None else f" The stage with most of it, {STAGE_WORDS[stage]}: {_said(rows[stage])}."

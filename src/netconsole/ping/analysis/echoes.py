@@ -54,10 +54,10 @@ def read(capture: PingCapture) -> Echoes:
     found, role = Echoes(), capture.role
     rows, twice = keyed(capture.packets)
     if twice:
-        found.checks.append(_left_out(role, "duplicates", twice, "stand twice: the first record of each counts"))
+        found.checks.append(_left_out(role, "duplicates", twice, "two records each, and the first counts"))
     replied_twice = sum(1 for row in rows.values() if row.duplicates)
     if replied_twice:
-        detail = f"{role}: {_count(replied_twice)} had more than one reply: the first reply of each counts"
+        detail = f"{role}: {_count(replied_twice)} had more than one reply, and the first reply of each counts"
         found.checks.append(BreakdownCheck("duplicate replies", False, detail))
     backwards: list[EchoKey] = []
     incomplete: list[EchoKey] = []
@@ -77,13 +77,15 @@ def read(capture: PingCapture) -> Echoes:
     for key in stepped:
         del found.times[key]
     if backwards:
-        found.checks.append(_left_out(role, "clock", backwards, "have a time below zero: a clock was set back"))
+        found.checks.append(_left_out(role, "clock", backwards, "a time below zero, because a clock was set back"))
     if stepped:
         found.checks.append(
-            _left_out(role, "clock", stepped, "take more than a minute, the others far less: a clock was set")
+            _left_out(
+                role, "clock", stepped, "more than a minute, where the others take far less, because a clock was set"
+            )
         )
     if incomplete:
-        found.checks.append(_left_out(role, "complete", incomplete, "have no total"))
+        found.checks.append(_left_out(role, "complete", incomplete, "without a total time"))
     return found
 
 
@@ -178,7 +180,7 @@ def _far_too_long(times: dict[EchoKey, EchoTimes]) -> list[EchoKey]:
 
 def _left_out(role: str, check: str, keys: list[EchoKey], why: str) -> BreakdownCheck:
     more = " …" if len(keys) > _NAMED else ""
-    return BreakdownCheck(check, False, f"{role}: {_count(len(keys))} {why} ({', '.join(named(keys))}{more})")
+    return BreakdownCheck(check, False, f"{role}: {_count(len(keys))}: {why} ({', '.join(named(keys))}{more})")
 
 
 def _count(n: int) -> str:

@@ -12,8 +12,8 @@ _OUTCOMES = {
     "request_lost_inside": "request lost inside {role}",
     "reply_lost_inside": "reply lost inside {role}",
     "lost_outside": "lost beyond {role}",
-    "timeout": "no answer in time at {role}",
-    "late": "answered late at {role}",
+    "timeout": "no answer came in time at {role}",
+    "late": "the answer came late at {role}",
     "unfinished": "still under way at {role} when the capture ended",
 }
 

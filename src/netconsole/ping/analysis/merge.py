@@ -87,7 +87,11 @@ def join(files: Sequence[CaptureFile]) -> JoinedCaptures:
             joined.roles[role] = _role(role, of_role, joined.checks)
     if "host" in joined.roles and {"sender-vm", "sender-host"} & joined.roles.keys():
         other = next(one for one in files if one.capture.role == "host")
-        raise bad(other.file, "role", "host is the own ping of a host: it cannot stand beside a sender's capture")
+        raise bad(
+            other.file,
+            "role",
+            "a capture of the role host is of a host that pings itself: it cannot stand beside a capture of a sender",
+        )
     _same_run(files, joined.checks)
     _without_ids(joined)
     _same_rounds(joined)
@@ -107,7 +111,7 @@ def _role(role: Role, files: list[CaptureFile], checks: list[BreakdownCheck]) ->
             has = (capture.packets or capture.summary) if part == "packets" else getattr(capture, part)
             if has and taken.setdefault(part, number) != number:
                 what, first = "echoes" if part == "packets" else part, PurePath(files[taken[part]].file).name
-                raise bad(file, "role", f"{role} has its {what} already from {first}: give one")
+                raise bad(file, "role", f"{role} has its {what} from {first} already: name only one of the two files")
         if capture.packets or capture.summary:
             found = read(capture)
             times.echoes, times.ended = found.times, found.ended
@@ -133,7 +137,9 @@ def _stages(
 ) -> dict[EchoKey, T]:
     rows, twice = read
     if twice:
-        detail = f"{role}, {part}: {len(twice)} records stand twice ({', '.join(named(twice))}): the first counts"
+        detail = (
+            f"{role}, {part}: {len(twice)} records are there twice ({', '.join(named(twice))}), and the first counts"
+        )
         checks.append(BreakdownCheck("duplicates", False, detail))
     return rows
 
@@ -156,10 +162,16 @@ def _same_run(files: Sequence[CaptureFile], checks: list[BreakdownCheck]) -> Non
         ends = "; ".join(
             f"{capture.role}: {capture.boundary.replace('_', ' the ')}" for _, capture in files if capture.boundary
         )
-        detail = f"segments end at different points and overlap or leave gaps where they meet ({ends})"
+        detail = (
+            "the captures end their segments at different points, so segments overlap or leave gaps where"
+            f" they meet ({ends})"
+        )
         checks.append(BreakdownCheck("same boundary", False, detail))
     elif known == {"after_driver"}:
-        detail = "segments end when the driver returns: what it starts (the kick, vhost's wake-up) is in them as well"
+        detail = (
+            "the segments end when the driver returns, so they also hold what the driver starts (the kick,"
+            " vhost's wake-up)"
+        )
         checks.append(BreakdownCheck("boundary", False, detail))
 
 
@@ -181,7 +193,10 @@ def _by_sequence(role: Role, table: Mapping[EchoKey, T], checks: list[BreakdownC
         found.setdefault((None, seq), row)
     if len(found) < len(table):
         ids = len({id for id, _ in table})
-        detail = f"{role} has {ids} pings at once, and another capture no ids: only the first of each sequence counts"
+        detail = (
+            f"{role} saw {ids} pings at once, and another capture has no ids: of each sequence number only"
+            " the first echo counts"
+        )
         checks.append(BreakdownCheck("ids", False, detail))
     return found
 
@@ -234,7 +249,10 @@ def _pair(joined: JoinedCaptures) -> None:
             paired = shared
             roles.append(role.role)
         else:
-            detail = f"no echo is in {role.role} and in {', '.join(roles)}: captures of different runs, joined by means"
+            detail = (
+                f"no echo is in {role.role} and in {', '.join(roles)}, so the captures are of different runs:"
+                " only their means are joined"
+            )
             joined.checks.append(BreakdownCheck("same echoes", False, detail))
     if len(with_echoes) > 1 and len(roles) == 1:
         return
@@ -255,11 +273,14 @@ def _leave_out_impossible(joined: JoinedCaptures) -> None:
         return
     why = next(iter(impossible.values()))
     if len(impossible) * 2 > len(joined.paired):
-        detail = f"{len(impossible)} of {len(joined.paired)} echoes: {why}: captures of different runs, joined by means"
+        detail = (
+            f"{len(impossible)} of {len(joined.paired)} echoes: {why}, so the captures are of different runs:"
+            " only their means are joined"
+        )
         joined.checks.append(BreakdownCheck("same echoes", False, detail))
         joined.paired, joined.by_packet = [], set()
         return
-    detail = f"{len(impossible)} echoes left out ({', '.join(named(impossible))}): {why}: a clock was set"
+    detail = f"{len(impossible)} echoes left out ({', '.join(named(impossible))}): {why}, because a clock was set"
     joined.checks.append(BreakdownCheck("clock", False, detail))
     joined.paired = [key for key in joined.paired if key not in impossible]
 
@@ -274,7 +295,7 @@ def _leave_out_partial(joined: JoinedCaptures) -> None:
         whole = [key for key in joined.paired if None not in (rows[key].request_us, rows[key].between_us)]
         missing = len(joined.paired) - len(whole)
         if missing and len(whole) >= MUCH * len(joined.paired):
-            detail = f"{missing} of {len(joined.paired)} echoes left out: {role} has only their total"
+            detail = f"{missing} of {len(joined.paired)} echoes left out: {role} knows only their total time"
             joined.checks.append(BreakdownCheck("echoes are whole", True, detail))
             joined.paired = whole
 
@@ -295,7 +316,9 @@ def _join_stages(joined: JoinedCaptures) -> None:
             joined.paired = known
             joined.joined_parts.add((role, part))
         else:
-            detail = f"{role}, {part}: measured for {len(known)} of {all_paired} echoes, and so counted by its mean"
+            detail = (
+                f"{role}, {part}: measured for {len(known)} of {all_paired} echoes, so its mean stands for the others"
+            )
             joined.checks.append(BreakdownCheck("stages of every echo", False, detail))
 
 

@@ -34,4 +34,4 @@ def read_log(content: bytes, file: str, role: Role | None = None) -> list[PingCa
             return read(lines(content), file, role)
     if head.lstrip()[:1] == "[":
         return irq.read_json(content, file, role)
-    raise bad(file, "", "no ping capture, and no log of a known tool")
+    raise bad(file, "", "this file is no ping capture, and no log of a known tool")

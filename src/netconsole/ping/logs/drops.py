@@ -60,7 +60,7 @@ def read(lines: Iterable[str], file: str, role: Role | None) -> list[PingCapture
         elif current is not None and "Drop Location: " in line:
             echoes[current]["outcome"] = next(outcome for words, outcome in _WHERE if words in line)
     if not echoes:
-        raise bad(file, SOURCE, "has no echo in it: it tells them with --verbose only")
+        raise bad(file, SOURCE, "this log has no echo: the tool writes echoes only with --verbose")
     wanted = role or _role(devices, file)
     taps, wires = ("TX", "RX") if wanted == "receiver-host" else ("RX", "TX")
     return [
@@ -85,4 +85,4 @@ def _role(devices: dict[str, list[str]], file: str) -> Role:
     said = {word.lower() for word in _BY_NAME.findall(PurePath(file).name)}
     if len(said) == 1:
         return "sender-host" if said == {"sender"} else "receiver-host"
-    raise bad(file, SOURCE, "does not say which host it is of: write sender-host=FILE or receiver-host=FILE")
+    raise bad(file, SOURCE, "this log does not say of which host it is: write sender-host=FILE or receiver-host=FILE")

@@ -94,7 +94,7 @@ def read_json(content: bytes, file: str, role: Role | None) -> list[PingCapture]
     try:
         events = msgspec.json.decode(content, type=list[IrqEvent])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise bad(file, SOURCE, f"not its JSON: {error}") from None
+        raise bad(file, SOURCE, f"this file is not JSON of this tool: {error}") from None
     chains: list[Chain] = []
     open_chains: dict[str, Chain] = {}
     for event in sorted(events, key=lambda one: one.timestamp):

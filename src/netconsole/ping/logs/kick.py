@@ -30,13 +30,15 @@ def read(lines: Iterable[str], file: str, role: Role | None) -> list[PingCapture
     rows = [[int(text) for text in found.groups()] for line in lines if (found := _LINE.search(line))]
     known = [row for row in rows if row[3] > 0]
     if not known:
-        raise bad(file, SOURCE, "has no packet with all its stages")
+        raise bad(file, SOURCE, "this log has no packet with all its stages")
     stages: dict[str, Any] = {}
     for place, name in enumerate(("k1_k2", "k2_k3", "k3_k4")):
         stages[name] = to_builtins(of_values([float(row[place]) for row in known]))
     stages["total"] = to_builtins(of_values([float(sum(row[:3])) for row in known]))
     said = {word.lower() for word in _BY_NAME.findall(PurePath(file).name)}
     if role is None and len(said) != 1:
-        raise bad(file, SOURCE, "does not say which host it is of: write sender-host=FILE or receiver-host=FILE")
+        raise bad(
+            file, SOURCE, "this log does not say of which host it is: write sender-host=FILE or receiver-host=FILE"
+        )
     wanted: Role = role or ("sender-host" if said == {"sender"} else "receiver-host")
     return [made(file, wanted, SOURCE, vhost_kick={"summary": stages}, notes=[WHOLE])]

@@ -53,12 +53,16 @@ def read(lines: Iterable[str], file: str, role: Role | None) -> list[PingCapture
                 echoes[-1][name] = number(found[1])
     echoes = [echo for echo in echoes if "seq" in echo]
     if not echoes:
-        raise bad(file, SOURCE, "has no whole echo in it")
+        raise bad(file, SOURCE, "this log has no whole echo")
     if len(directions) > 1:
-        raise bad(file, SOURCE, "has both directions, TX and RX: one log for each VM is needed")
+        raise bad(file, SOURCE, "this log has both directions, TX and RX: each VM needs a log of its own")
     [direction] = directions
     wanted = role or _ROLES[direction][0]
     if wanted not in _ROLES[direction]:
-        raise bad(file, SOURCE, f"traced {direction}: it is of {' or '.join(_ROLES[direction])}, and not of {wanted}")
+        raise bad(
+            file,
+            SOURCE,
+            f"this log traced {direction}, so it is of {' or '.join(_ROLES[direction])}, and not of {wanted}",
+        )
     boundary = None if after_driver == before_driver else "after_driver" if after_driver else "before_driver"
     return [made(file, wanted, SOURCE, packets=echoes, addresses=addresses, boundary=boundary)]

@@ -37,4 +37,4 @@ def made(file: str, role: Role, source: str, **fields: Any) -> PingCapture:
     try:
         return msgspec.convert(document, PingCapture)
     except msgspec.ValidationError as error:
-        raise bad(file, source, f"a figure cannot be right: {error}") from None
+        raise bad(file, source, f"one of the figures cannot be right: {error}") from None
