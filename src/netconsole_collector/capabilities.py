@@ -66,8 +66,11 @@ def _privileges() -> Json:
     if effective >> _CAP_SYS_ADMIN & 1:
         return _result(True)
     if effective >> _CAP_BPF & 1 and effective >> _CAP_PERFMON & 1:
-        return _result(True, "CAP_BPF and CAP_PERFMON without CAP_SYS_ADMIN: no run-time statistics")
-    return _result(False, "needs root, or CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before 5.8): run it with sudo")
+        return _result(True, "CAP_BPF and CAP_PERFMON, but not CAP_SYS_ADMIN: the kernel gives no run-time statistics")
+    return _result(
+        False,
+        "netconsole needs root, or CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8): run netconsole with sudo",
+    )
 
 
 def bcc(python: Optional[str], is_thorough: bool) -> Json:
@@ -88,7 +91,7 @@ def bcc(python: Optional[str], is_thorough: bool) -> Json:
     except subprocess.TimeoutExpired:
         return _result(False, "{} did not answer".format(python))
     said = (done.stdout if done.returncode == 0 else done.stderr).decode("utf-8", "backslashreplace").strip()
-    last = said.splitlines()[-1] if said else "it gave no reason"
+    last = said.splitlines()[-1] if said else "no reason given"
     if done.returncode:
         return _result(False, "{}: {}; install python3-bpfcc (Debian, Ubuntu) or python3-bcc".format(python, last))
     return _result(True, "{} in {}".format(last, python))
@@ -99,7 +102,7 @@ def _btf() -> Json:
         return _result(True, "vmlinux")
     headers = real_headers.installed()
     if headers:
-        return _result(True, "no BTF; kernel headers are used: {}".format(headers))
+        return _result(True, "the kernel has no BTF; netconsole uses the kernel headers in {}".format(headers))
     return _result(False, "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), and its headers are not installed")
 
 
@@ -137,7 +140,7 @@ def _batch() -> Json:
         table = bpf_maps.Map(fd)
         table.set(bytes(4), bytes(8))
         list(table.items())
-        return _result(table.batch, None if table.batch else "tables are read row by row (kernel before 5.6)")
+        return _result(table.batch, None if table.batch else "netconsole reads tables row by row (Linux before 5.6)")
     finally:
         os.close(fd)
 
@@ -149,7 +152,7 @@ def _statistics() -> Json:
 
 def _tracefs() -> Json:
     path = attach.tracefs()
-    return _result(path is not None, path or "not mounted or not readable; only classic tracepoints need it")
+    return _result(path is not None, path or "tracefs is not mounted or not readable; only classic tracepoints need it")
 
 
 def _lockdown() -> Json:

@@ -127,7 +127,7 @@ class Collector:
         if self._why is not None:
             return
         if os.getppid() != self._parent:
-            self._why = "the process that started it has gone"
+            self._why = "the process that started the collector has ended"
             return
         self._output.flush()
         self._finish_loads()
@@ -181,7 +181,7 @@ class Collector:
 
     def _fail(self, probe: RunningProbe, error: Exception) -> None:
         self._drop(probe)
-        why = "its maps cannot be read or written: {}".format(error)
+        why = "the probe's maps cannot be read or written: {}".format(error)
         self._status(probe.name, "failed", probe.mode, probe.knobs, why=why)
 
     def _has_woken(self, probes: List[RunningProbe]) -> None:
@@ -265,7 +265,7 @@ class Collector:
         load = self._loads.of_probe(name)
         if load is not None:
             self._loads.cancel(load)
-            self._reply(load.id, "unloaded before it was attached")
+            self._reply(load.id, "the probe was unloaded before it was attached")
             self._status(load.probe, "off", commands.mode(load.command), commands.knobs(load.command))
             return True
         probe = self._probes.get(str(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netconsole.probes.catalogue import load_all
+from netconsole.sources import vm_states
 from netconsole.sources.base import SourceError
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import Capability
@@ -22,9 +23,10 @@ def offered(state: State, is_far: bool = False) -> set[str]:
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> State:
-    """Of a host on which every module is loaded, and Open vSwitch runs."""
+    """Of a host on which every module is loaded, and Open vSwitch and a VM run."""
     monkeypatch.setattr(modules, "is_loaded", lambda name: True)
     monkeypatch.setattr(OvsFlows, "open", lambda self: None)
+    monkeypatch.setattr(vm_states, "any_vm", lambda: True)
     return State()
 
 
@@ -65,3 +67,9 @@ def test_a_source_that_finds_nothing_to_read_is_not_offered(state: State, monkey
     monkeypatch.setattr(OvsFlows, "open", nothing)
     assert "ovs_flows" not in offered(state) and "link_rates" in offered(state)
     assert "ovs_flows" in offered(state, is_far=True), "what is here says nothing of another host"
+
+
+def test_the_states_of_vms_are_offered_where_a_vm_runs(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "vm_states" in offered(state)
+    monkeypatch.setattr(vm_states, "any_vm", lambda: False)
+    assert "vm_states" not in offered(state) and "vm_states" in offered(state, is_far=True)

@@ -10,10 +10,10 @@ from netconsole.calibrate.result import Calibration, Entry, InKernel, LoadChange
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, TextTable
 
 _CHANGES = ["figure", "without", "with", "change", f"{CONFIDENCE:.0%} interval", "noise floor", "verdict"]
-_KERNEL = ["in the kernel, less empty programs", "runs", "ns", f"{CONFIDENCE:.0%} interval"]
+_KERNEL = ["in the kernel, minus empty programs", "runs", "ns", f"{CONFIDENCE:.0%} interval"]
 _MIN_RUNS = 0.01
 """Runs per packet. Below this, the workload does not pass the probe's hooks: other traffic and timers do."""
-_PROGRAMS = ["program", "attached to", "ns a run", "of that an empty one"]
+_PROGRAMS = ["program", "attached to", "ns a run", "of that, an empty program"]
 
 
 def of_calibration(calibration: Calibration, names: Sequence[str] | None = None) -> Document:
@@ -28,12 +28,15 @@ def of_calibration(calibration: Calibration, names: Sequence[str] | None = None)
 
 def _entry(entry: Entry) -> list[ReportBlock]:
     mode = ", ".join(f"{probe} in {mode}" for probe, mode in entry.probes.items())
-    made = f"{entry.created}; {entry.pairs} pairs of {figure.duration(entry.window_s, 's')} for each workload"
+    made = (
+        f"{entry.created}; {entry.pairs} pairs of measurements of {figure.duration(entry.window_s, 's')}"
+        " for each workload"
+    )
     tool = entry.tool
     used = (
         f"The collector used {figure.percent(tool.cpu_pct)} of one core ({figure.percent(tool.idle_cpu_pct)} without"
         f" probes) and {figure.memory(tool.pss_kb)} (PSS), and wrote {figure.rate(tool.written_bytes_per_s, 'B')};"
-        f" the machine was {figure.percent(entry.busy_pct)} busy before."
+        f" before that, the machine's CPUs were {figure.percent(entry.busy_pct)} busy."
     )
     blocks: list[ReportBlock] = [Heading(entry.name), Note(f"{mode}; {made}.")]
     blocks.append(TextTable(_CHANGES, [_change(one) for one in entry.changes], frozenset({1, 2, 3, 4, 5})))
@@ -41,9 +44,9 @@ def _entry(entry: Entry) -> list[ReportBlock]:
     if with_runs:
         blocks.append(TextTable(_KERNEL, [_kernel(one) for one in with_runs], frozenset({1, 2, 3})))
     if not entry.kernel:
-        blocks.append(Note("This kernel does not measure the run time of programs."))
+        blocks.append(Note("This kernel does not measure the run time of BPF programs."))
     elif aside := [one.title for one in entry.kernel if one not in with_runs]:
-        blocks.append(Note(f"These workloads do not pass its hooks: {', '.join(aside)}."))
+        blocks.append(Note(f"The packets of these workloads do not pass the hooks: {', '.join(aside)}."))
     ran = [one for one in entry.programs if one.ns_per_run is not None]
     if ran:
         blocks.append(TextTable(_PROGRAMS, [_program(one) for one in ran], frozenset({2, 3})))

@@ -56,7 +56,7 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
         rows = [[one.condition, _range(one), figure.quantity(one.current, one.unit)] for one in comparison.conditions]
         blocks += [Heading("Conditions"), TextTable(["what", "baseline", "current"], rows, frozenset({1, 2}))]
     if uncertain:
-        blocks += [Heading("Large, but may be chance"), _table(uncertain)]
+        blocks += [Heading("Large changes that may be chance"), _table(uncertain)]
     if comparison.not_comparable:
         left_out = comparison.not_comparable
         rows = [[one.metric, one.why] for one in left_out[:MAX_LEFT_OUT]]

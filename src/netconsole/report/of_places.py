@@ -50,8 +50,8 @@ def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:
         yield Note(f"Probes saw {seen} % of the {lost} packets that the kernel itself counts as lost.")
     if sums.hidden:
         yield Note(
-            f"The kernel counts {figure.count(sums.hidden)} lost packets more. The filter by {', '.join(sums.filters)} "
-            "may hide them from kernel_drops: measure without it to see them."
+            f"The kernel counts {figure.count(sums.hidden)} more lost packets. The filter by {', '.join(sums.filters)} "
+            "may hide them from kernel_drops: measure without the filter to see them."
         )
     table = [
         [

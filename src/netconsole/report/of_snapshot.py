@@ -121,7 +121,7 @@ def _not_measured(snapshot: Snapshot) -> Iterator[ReportBlock]:
         if probe.status != "attached"
     ]
     if rows:
-        yield Heading("Probes that did not measure, or not all")
+        yield Heading("Probes that measured nothing, or not everything")
         yield TextTable(["probe", "state", "why"], rows)
 
 
@@ -159,17 +159,21 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
         seen_s = probe.duration_s or 0.0
         share = figure.percent(100 * seen_s / (seen_s + unseen_ms / 1000))
         blocks.append(
-            Note(f"It was attached for {share} of the time: rates are of that time (≈), totals are lower bounds.")
+            Note(
+                f"The probe was attached for {share} of the time: rates are of that time (≈), totals are"
+                " lower bounds (≥)."
+            )
         )
     if untimed := probe.ledger.get("unmeasured"):
         blocks.append(
             Note(
-                f"{figure.count(untimed)} were counted but not timed: histograms are a share, times are estimates (≈)."
+                f"Of the counted packets or calls, {figure.count(untimed)} were not timed: histograms lack them,"
+                " times are estimates (≈)."
             )
         )
     blocks += samples(probe.events)
     if len(blocks) == 1:
-        blocks.append(Note("Nothing happened."))
+        blocks.append(Note("The probe ran and counted nothing."))
     return blocks
 
 
@@ -225,7 +229,7 @@ def _histogram(name: str, data: HistogramData) -> Iterator[ReportBlock]:
     if not rows:
         return
     head = [*labels, "samples", "mean", "p50", "p90", "p99", "p99.9", "max"]
-    yield Note(f"{name}: slowest first.")
+    yield Note(f"Histogram {name}: the highest p99 comes first.")
     yield TextTable(head, rows, frozenset(range(len(labels), len(head))), max(0, len(parts) - MAX_ROWS))
     for part in parts[:MAX_HISTOGRAMS]:
         where = ", ".join(f"{label} {_text(value)}" for label, value in part.labels.items())
@@ -238,10 +242,10 @@ def _cost(snapshot: Snapshot) -> Iterator[ReportBlock]:
     yield TextTable(
         ["what", "measured"],
         [
-            ["in the kernel, of one core", figure.percent(number(cost.get("kernel_cpu_pct")))],
-            ["collector and console, of one core", figure.percent(sum_of(cost, "cpu_pct"))],
-            ["collector and console, memory (PSS)", figure.memory(sum_of(cost, "pss_kb"))],
-            ["the whole machine's CPUs", figure.percent(number(cost.get("machine_cpu_pct")))],
+            ["CPU time in the kernel, of one core", figure.percent(number(cost.get("kernel_cpu_pct")))],
+            ["CPU time of collector and console, of one core", figure.percent(sum_of(cost, "cpu_pct"))],
+            ["memory of collector and console (PSS)", figure.memory(sum_of(cost, "pss_kb"))],
+            ["CPU time of the whole machine", figure.percent(number(cost.get("machine_cpu_pct")))],
             ["events suppressed", figure.number(number(cost.get("suppressed")))],
             ["events lost", figure.number(number(cost.get("lost")))],
         ],

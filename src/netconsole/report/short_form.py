@@ -57,7 +57,7 @@ def first(lines: Sequence[SummaryLine], most: int) -> Iterator[ReportBlock]:
     """So many of the lines, and how many there are besides."""
     yield SummaryLines(list(lines[:most]))
     if len(lines) > most:
-        yield Note(f"{len(lines) - most} more below.")
+        yield Note(f"{len(lines) - most} more lines are below.")
 
 
 def kept(snapshot: Snapshot) -> list[SummaryLine]:

@@ -106,5 +106,5 @@ class Links:
         self._left_out = left_out
         if not left_out:
             return [make.status(self.name, "attached", "summary")]
-        why = f"links of {left_out} more network namespaces are not read: at most {MAX_NAMESPACES} are"
+        why = f"links of {left_out} more network namespaces are left out: netconsole reads {MAX_NAMESPACES} at most"
         return [make.status(self.name, "degraded", "summary", why)]

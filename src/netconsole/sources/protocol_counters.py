@@ -191,7 +191,7 @@ class ProtocolCounters:
         if left_out == self._left_out:
             return []
         self._left_out = left_out
-        why = f"counters of {left_out} more network namespaces are not read: at most {MAX_NAMESPACES} are"
+        why = f"counters of {left_out} more network namespaces are left out: netconsole reads {MAX_NAMESPACES} at most"
         return [make.status(self.name, "degraded" if left_out else "attached", "summary", why if left_out else None)]
 
     def _named(self) -> dict[int, str]:

@@ -129,7 +129,7 @@ class SourceRunner:
 
     def _all_failed(self, opened: Sequence[tuple[ProbeRequest, Source]], error: OSError) -> list[AnyFrame]:
         """Of each source that read so far: the host cannot be asked."""
-        why = SourceError(error.strerror or str(error), "it is asked again every interval")
+        why = SourceError(error.strerror or str(error), "netconsole asks the host again every interval")
         told = [request for request, _ in opened if self._failing.get(request.name) != str(why)]
         self._failing |= {request.name: str(why) for request in told}
         return [self._failed(request, why) for request in told]

@@ -88,7 +88,7 @@ class VmStates:
         self._target.ahead(Question("read", (f"/proc/{pid}/cmdline",)) for pid in young)
         for pid in young:
             self._looks[pid] = self._looks.get(pid, 0) + 1
-            arguments = self._text(pid, "cmdline").rstrip("\0").split("\0")
+            arguments = _words(self._bytes(pid, "cmdline"))
             if not _is_qemu(arguments):
                 continue
             fields = self._stat(pid)
@@ -158,10 +158,28 @@ class VmStates:
         return self._text(pid, "stat").rpartition(")")[2].split()
 
     def _text(self, pid: str, name: str) -> str:
+        return self._bytes(pid, name).decode("utf-8", "backslashreplace")
+
+    def _bytes(self, pid: str, name: str) -> bytes:
         try:
-            return self._target.read(f"/proc/{pid}/{name}").decode("utf-8", "backslashreplace")
+            return self._target.read(f"/proc/{pid}/{name}")
         except OSError:
-            return ""
+            return b""
+
+
+def any_vm(target: Target = HERE) -> bool:
+    """Whether a QEMU process runs on the host now."""
+    for pid in target.names("/proc"):
+        try:
+            if pid.isdigit() and _is_qemu(_words(target.read(f"/proc/{pid}/cmdline"))):
+                return True
+        except OSError:
+            continue  # ended meanwhile
+    return False
+
+
+def _words(command_line: bytes) -> list[str]:
+    return command_line.decode("utf-8", "backslashreplace").rstrip("\0").split("\0")
 
 
 def _is_qemu(arguments: list[str]) -> bool:

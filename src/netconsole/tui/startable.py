@@ -25,7 +25,7 @@ def startable(state: State, manifests: Mapping[str, Manifest], is_far: bool) -> 
 
 def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest], is_far: bool) -> bool:
     if manifest.source != "bpf":
-        return is_far or _opens(manifest.source)
+        return is_far or _finds(manifest.source)
     if any(_lacks(state, name) for name in _OF_EVERY_PROGRAM):
         return False
     if _lacks(state, "kprobe") and attach.needing_kprobes(manifest.raw["programs"]):  # type: ignore[arg-type]
@@ -33,10 +33,13 @@ def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest]
     return not manifest.module or not _is_absent(manifest.module, state, manifests, is_far)
 
 
-def _opens(source: str) -> bool:
-    """Whether a source of the console's own finds on this host what it reads: Open vSwitch, say."""
+def _finds(source: str) -> bool:
+    """Whether a source of the console's own finds on this host what it reads: Open vSwitch or VMs, say."""
+    from netconsole.sources import vm_states
     from netconsole.sources.runner import FACTORIES
 
+    if source == vm_states.VmStates.name:  # it opens without any VM: one may start later
+        return vm_states.any_vm()
     one = FACTORIES[source](HERE)
     try:
         one.open()

@@ -9,7 +9,9 @@ from netconsole_collector.kernel import attach, btf_objects, function_hooks, loa
 from netconsole_collector.types import header_tree, prototypes
 
 Json = Dict[str, Any]
-_NO_MODULE_BTF = "the kernel itself has no types of {}, which fentry and fexit need (modules have them from 5.11 on)"
+_NO_MODULE_BTF = (
+    "this kernel has no types (BTF) of {}, and fentry and fexit need them (modules have them from Linux 5.11 on)"
+)
 
 
 def attached_at(
@@ -25,10 +27,10 @@ def attached_at(
     if misfit:
         raise attach.CannotAttach(misfit)
     if function not in codes:
-        raise attach.CannotAttach("function {} is not compiled on this kernel".format(function))
+        raise attach.CannotAttach("the program {} is not compiled for this kernel".format(function))
     typed = direct or point.kind in attach.TYPED
     if typed and not target.id:
-        raise attach.CannotAttach("{} is not in the types that are read (BTF)".format(point.name))
+        raise attach.CannotAttach("the kernel's types (BTF) do not have {}".format(point.name))
     code = function_hooks.bound(codes[function], point.kind, target.parameters)
     program = _load_program(function, code, point.kind, target if typed else None, compiled.rdonly_cast)
     try:
@@ -55,7 +57,9 @@ def _load_program(function: str, code: bytes, kind: str, target: Optional[Attach
     except FileNotFoundError:
         raise attach.CannotAttach(_NO_MODULE_BTF.format(target.module)) from None
     except OSError as error:
-        raise loading.LoadRefused("the BTF of {} cannot be had: {}".format(target.module, error.strerror)) from None
+        raise loading.LoadRefused(
+            "the types (BTF) of {} cannot be read: {}".format(target.module, error.strerror)
+        ) from None
     try:
         return loading.load(function, code, loading.TRACING, attach_type, target.id, module_btf=module_btf)
     finally:

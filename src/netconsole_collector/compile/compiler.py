@@ -236,17 +236,19 @@ class Compiler:
         absent = type_files.absent(self.job, self.spec)
         is_type = bool(error) and any(words in str(error) for words in _TYPE_IS_MISSING)
         if is_type and absent:
-            why = "its types are those of modules that are not loaded: {}".format(", ".join(absent))
+            why = "the probe needs types of modules that are not loaded: {}".format(", ".join(absent))
             return ProbeRefused(why, "unsupported", "modprobe {}".format(" ".join(absent)), log)
         lacking = type_files.lacking(self.spec, self._modules) if is_type else []
         if lacking:
             return self._no_types_of(lacking, log)
         if error:
-            return ProbeRefused("does not compile on this kernel: {}".format(error), detail=log)
-        return ProbeRefused("BCC could not compile: {}".format(lines[-1] if lines else "it gave no reason"), detail=log)
+            return ProbeRefused("the probe does not compile on this kernel: {}".format(error), detail=log)
+        return ProbeRefused(
+            "BCC could not compile the probe: {}".format(lines[-1] if lines else "no reason given"), detail=log
+        )
 
     def _no_types_of(self, lacking: List[str], log: str = "") -> ProbeRefused:
-        why = "this kernel has no types of {} (modules have them from 5.11 on)".format(", ".join(lacking))
+        why = "this kernel has no types (BTF) of {}: modules have them from Linux 5.11 on".format(", ".join(lacking))
         return ProbeRefused(why, "unsupported", type_files.how_to_make(self.job, lacking), log)
 
 

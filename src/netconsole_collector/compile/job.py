@@ -90,7 +90,7 @@ class CompileJob:
                 self._descriptors.extend(received)
             self._received += data
             if flags & socket.MSG_CTRUNC:
-                why = "its maps and programs need more open files than the limit allows"
+                why = "the probe's maps and programs need more open files than the limit allows"
                 self._refuse(why, "raise the limit: ulimit -n")
             elif not data:
                 self._refuse("the compile worker ended early ({})".format(self._how_it_ended()))

@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 NO_PERMISSION = "no permission to make BPF maps"
-_PRIVILEGES_HELP = "run it as root (sudo), or with CAP_BPF and CAP_PERFMON"
+_PRIVILEGES_HELP = "run netconsole as root (sudo), or with CAP_BPF and CAP_PERFMON"
 
 
 class ProbeRefused(Exception):
@@ -27,8 +27,10 @@ def no_maps(why: str, is_forbidden: bool, memlock: bool, detail: str = "") -> Pr
     Before 5.11 EPERM also means that the limit of locked memory is reached.
     """
     if is_forbidden and not memlock:
-        why = "its maps do not fit the limit of locked memory, which could not be raised"
-        return ProbeRefused(why, "unsupported", "ulimit -l unlimited, or CAP_SYS_RESOURCE", detail)
+        why = "the probe's maps need more locked memory than the limit allows, and the limit could not be raised"
+        return ProbeRefused(
+            why, "unsupported", "run ulimit -l unlimited first, or give netconsole CAP_SYS_RESOURCE", detail
+        )
     if is_forbidden:
         return ProbeRefused(NO_PERMISSION, "unsupported", _PRIVILEGES_HELP, detail)
-    return ProbeRefused("a map could not be made: {}".format(why), detail=detail)
+    return ProbeRefused("the kernel refused to make a map: {}".format(why), detail=detail)

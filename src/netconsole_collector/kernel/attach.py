@@ -169,7 +169,7 @@ def _perf_event(kind: int, config: int, symbol: Optional[str], program_fd: int) 
 def _tracepoint_id(point: Point) -> int:
     root = tracefs()
     if root is None:
-        raise CannotAttach("tracefs is not mounted; mount -t tracefs tracefs /sys/kernel/tracing")
+        raise CannotAttach("tracefs is not mounted; run mount -t tracefs tracefs /sys/kernel/tracing")
     path = os.path.join(root, "events", point.category, point.name, "id")
     if not os.path.exists(path):
         raise CannotAttach("no tracepoint {}:{} in this kernel".format(point.category, point.name))

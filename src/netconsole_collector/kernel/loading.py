@@ -69,7 +69,7 @@ def load(
             if error.errno != errno.ENOSPC:
                 break
     text = log.value.decode("utf-8", "backslashreplace") if log else ""
-    raise LoadRefused("the kernel refused it: {}".format(_reason(text, first)), text)
+    raise LoadRefused("the kernel refused the program: {}".format(_reason(text, first)), text)
 
 
 def link(code: bytes, functions: Mapping[int, int]) -> bytes:

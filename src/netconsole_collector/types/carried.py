@@ -77,7 +77,7 @@ def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str, na
         status = os.fstat(file.fileno())
         content = file.read(_MAX_BYTES)
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS_WRITE:
-        return "others may write it: chown root and chmod 600 it"
+        return "users other than root may write this file: run chown root and chmod 600 on it"
     line, _, types = content.partition(b"\n")
     try:
         if not line.startswith(SEAL):
@@ -86,21 +86,21 @@ def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str, na
         kept = {key: str(about[key]) for key in ("format", "sha256", "release", "module", "build_id", "vmlinux")}
         left_out = set(about.get("left_out", ()))
     except (ValueError, KeyError, TypeError):
-        return "not a file of netconsole types make"
+        return "netconsole types make did not write this file"
     if kept["format"] != FORMAT:
-        return "of another version of netconsole ({}): make it anew".format(kept["format"][:40])
+        return "another version of netconsole wrote this file ({}): make the file anew".format(kept["format"][:40])
     if kept["sha256"] != hashlib.sha256(types).hexdigest():
-        return "damaged or cut off: carry it here again"
+        return "this file is damaged or cut off: copy it here again"
     if (kept["release"], kept["module"]) != (release, name):
-        return "made for {} of kernel {}".format(kept["module"][:64], kept["release"][:64])
+        return "this file is for {} of kernel {}".format(kept["module"][:64], kept["release"][:64])
     with open(vmlinux, "rb") as file:
         if kept["vmlinux"] != hashlib.sha256(file.read()).hexdigest():
-            return "made for another build of this kernel: its own types differ"
+            return "this file is for another build of this kernel, whose own types differ"
     if kept["build_id"] != build_id:
-        return "made for another build of this module"
+        return "this file is for another build of this module"
     lacking = [one for one in sorted(names) if _short(one) in left_out]
     if lacking:
-        return "made before netconsole read {} of it: make it anew".format(", ".join(lacking[:_NAMED]))
+        return "this file lacks {}, which netconsole reads now: make the file anew".format(", ".join(lacking[:_NAMED]))
     return ""
 
 

@@ -93,7 +93,10 @@ def test_types_made_for_probes_that_read_less_are_refused_with_the_commands(tmp_
     job |= {"btf": str(tmp_path / "vmlinux"), "release": tree.version, "modules": ["openvswitch"]}
     job["build_ids"] = {"openvswitch": about["build_id"]}
     answer = CompileJob(job, SYSTEM_PYTHON).wait()
-    why = f"the kernel's types cannot be used: {stale}: made before netconsole read vport of it: make it anew"
+    why = (
+        f"the kernel's types cannot be used: {stale}: this file lacks vport, which netconsole reads now:"
+        " make the file anew"
+    )
     assert (answer["ok"], answer["state"], answer["why"]) == (False, "unsupported", why)
     assert f"apt install dwarves linux-image-{tree.version}-dbg; netconsole types make --into " in answer["help"]
     assert "modinfo -n openvswitch" in answer["help"]

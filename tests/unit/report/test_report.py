@@ -253,7 +253,7 @@ def test_what_a_filter_hides_is_said_beside_the_balance() -> None:
     lost = {"stage": "qdisc", "device": "eth0", "dropped": 300, "unexplained": 300, "hidden_by": ["netns"]}
     document = {**made_up.document(3), "balance": [lost]}
     text = " ".join(to_text(of_snapshot(msgspec.convert(document, Snapshot), load_all())).split())
-    assert "The kernel counts 300 lost packets more. The filter by netns may hide them from kernel_drops" in text
+    assert "The kernel counts 300 more lost packets. The filter by netns may hide them from kernel_drops" in text
     assert "Probes saw" not in text
 
 

@@ -667,7 +667,7 @@ def test_more_namespaces_than_are_read_are_said(tmp_path: Path, kernel: Kernel) 
     for left_out in (0, 3, 3, 0):
         links._namespaces.left_out, links._namespaces._may_enter = left_out, False
         said += [(one.state, one.why) for one in links.read(FrameMaker()) if isinstance(one, Status)]
-    why = f"links of 3 more network namespaces are not read: at most {MAX_NAMESPACES} are"
+    why = f"links of 3 more network namespaces are left out: netconsole reads {MAX_NAMESPACES} at most"
     assert said == [("degraded", why), ("attached", None)]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from netconsole.host.here import Here
 from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
-from netconsole.sources.vm_states import VmStates
+from netconsole.sources.vm_states import VmStates, any_vm
 from netconsole.telemetry.frames import Row, Table
 
 IN_KVM_RUN = "16 0x11 0xae80 0x0 0x18 0x562ea74b6290 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
@@ -100,6 +100,16 @@ def test_machines_come_and_go(source: VmStates, tmp_path: Path) -> None:
     assert until_told(source) == {}, "an empty table says that it is gone"
     with pytest.raises(SourceError):
         rows(source)
+
+
+def test_whether_a_vm_runs_is_known_without_a_session(tmp_path: Path) -> None:
+    other = tmp_path / "proc" / "7"
+    other.mkdir(parents=True)
+    assert not any_vm(Here(tmp_path)), "ended while it was looked at"
+    (other / "cmdline").write_text("/usr/bin/sleep\0" + "9\0")
+    assert not any_vm(Here(tmp_path))
+    Qemu(tmp_path, 500, "web")
+    assert any_vm(Here(tmp_path))
 
 
 def until_told(source: VmStates) -> dict[str, Row]:

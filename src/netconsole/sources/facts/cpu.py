@@ -63,13 +63,15 @@ def _model(facts: Facts) -> None:
     for name, value in found.items():
         facts.put(key("cpu", name), value, _CPUINFO)
     if not found:
-        facts.unknown("cpu/model", _CPUINFO, "the architecture's cpuinfo names no model")
+        facts.unknown("cpu/model", _CPUINFO, "/proc/cpuinfo names no model on this architecture")
 
 
 def _frequency(facts: Facts, cpus: list[str]) -> None:
     if not any(facts.exists(f"{_CPU}/{cpu}/cpufreq/scaling_governor") for cpu in cpus[:1]):
         facts.unknown(
-            "cpu/governor", f"{_CPU}/*/cpufreq", "no frequency scaling here (a guest, or left to the firmware)"
+            "cpu/governor",
+            f"{_CPU}/*/cpufreq",
+            "this machine has no frequency scaling (a guest, or the firmware does it)",
         )
         return
     for name, file in (

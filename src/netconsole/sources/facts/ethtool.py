@@ -223,4 +223,4 @@ def _put(facts: Facts, name: str, area: str, values: Mapping[str, object], field
 def _why(error: OSError) -> str:
     if error.errno == errno.ENODEV:
         return "the device is gone"
-    return "the driver does not tell" if error.errno == errno.EOPNOTSUPP else reason(error)
+    return "the driver does not tell this" if error.errno == errno.EOPNOTSUPP else reason(error)

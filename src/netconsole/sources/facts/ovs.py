@@ -45,7 +45,7 @@ def collect(facts: Facts) -> None:
     facts.target.ahead(Question("exists", (path,)) for path in SOCKETS)
     path = next((path for path in SOCKETS if facts.exists(path)), None)
     if path is None:
-        facts.unknown("ovs", SOCKETS[0], "no Open vSwitch database here")
+        facts.unknown("ovs", SOCKETS[0], "no Open vSwitch database runs here")
         return
     try:
         tables = select(path, target=facts.target)
@@ -103,7 +103,7 @@ def _call(target: Target, socket: str, request: Any, timeout_ms: int) -> Any:
     if isinstance(message, str):  # it says what is wrong with it
         raise OvsError(_NO_ANSWER)
     if message.id != request.id:
-        raise OvsError("the database answered something else than what was asked")
+        raise OvsError("the database's answer does not fit the question")
     if message.type != jsonrpc.Message.T_REPLY:
         raise OvsError("the database refused the request")
     return message.result

@@ -78,7 +78,7 @@ class Facts:
         except OSError as error:
             self.unknown(key, path, reason(error))
         except ValueError:
-            self.unknown(key, path, "not in the expected form")
+            self.unknown(key, path, "the value is not in the expected form")
         else:
             self.put(key, value, path, volatile)
             return value

@@ -218,7 +218,7 @@ def _version(facts: Facts, name: str) -> None:
     source = f"/var/log/libvirt/qemu/{name}.log"
     fact = key("vm", name, "qemu_version")
     if "/" in name or name.startswith("."):
-        facts.unknown(fact, "libvirt's log", "the VM's name is no file name")
+        facts.unknown(fact, "libvirt's log", "the VM's name cannot be a file name")
         return
     try:
         tail = facts.target.read(source, _LOG_TAIL_BYTES, True)
@@ -229,4 +229,4 @@ def _version(facts: Facts, name: str) -> None:
     if versions:
         facts.put(fact, versions[-1], source)
     else:
-        facts.unknown(fact, source, "no start is in the last 256 kB of the log")
+        facts.unknown(fact, source, "the last 256 kB of the log have no start of this VM")

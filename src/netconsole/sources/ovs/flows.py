@@ -139,10 +139,13 @@ class OvsFlows:
         except UnixctlError as error:
             if self._netlink is None and self._vswitchd.pid is None:
                 kernel = self._no_kernel
-                why = f"no Open vSwitch here: {kernel.strerror if kernel else 'its datapaths are gone'}, and {error}"
+                why = (
+                    "no Open vSwitch here:"
+                    f" {kernel.strerror if kernel else 'the kernel module has no datapath any more'}, and {error}"
+                )
                 way_out = "OVS_RUNDIR names another directory of ovs-vswitchd's sockets"
                 if not self._target.is_here:
-                    way_out = "on a far host it is only looked for in " + ", ".join(DIRECTORIES)
+                    way_out = "on a far host netconsole looks for it only in " + ", ".join(DIRECTORIES)
                 is_absent = isinstance(kernel, FileNotFoundError)
                 raise SourceError(why, way_out, "unsupported" if is_absent else "failed") from None
             return None, str(error)

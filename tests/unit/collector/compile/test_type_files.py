@@ -61,7 +61,9 @@ def test_types_of_another_build_of_a_far_module_are_refused(tmp_path: Path, job:
 def test_types_that_lack_what_the_probe_names_are_refused(tmp_path: Path, job: dict[str, Any], name: str) -> None:
     """In its source, as an attach point, or as what has to be there."""
     carry(tmp_path, "openvswitch", BUILD_IDS["openvswitch"], name)
-    with pytest.raises(carried.UnusableTypes, match=f"before netconsole read {name} of it: make it anew"):
+    with pytest.raises(
+        carried.UnusableTypes, match=f"this file lacks {name}, which netconsole reads now: make the file anew"
+    ):
         type_files.of(job, SPEC)
 
 

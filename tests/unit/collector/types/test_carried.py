@@ -72,10 +72,10 @@ def test_nothing_was_carried_or_the_module_is_not_loaded(host: Host) -> None:
 @pytest.mark.parametrize(
     ("about", "why"),
     [
-        ({"release": "5.10.0-31-amd64"}, "made for openvswitch of kernel 5.10.0-31-amd64"),
-        ({"module": "vhost"}, "made for vhost of kernel"),
-        ({"vmlinux": "0" * 64}, "made for another build of this kernel"),
-        ({"build_id": "decade"}, "made for another build of this module"),
+        ({"release": "5.10.0-31-amd64"}, "this file is for openvswitch of kernel 5.10.0-31-amd64"),
+        ({"module": "vhost"}, "this file is for vhost of kernel"),
+        ({"vmlinux": "0" * 64}, "this file is for another build of this kernel"),
+        ({"build_id": "decade"}, "this file is for another build of this module"),
     ],
 )
 def test_types_of_another_kernel_or_build_are_refused(host: Host, about: dict[str, str], why: str) -> None:
@@ -89,7 +89,7 @@ def test_each_shorter_file_is_refused(host: Host) -> None:
     whole = host.file.read_bytes()
     for length in range(len(whole)):
         host.file.write_bytes(whole[:length])
-        with pytest.raises(BtfError, match=r"damaged or cut off|not a file of netconsole types make"):
+        with pytest.raises(BtfError, match=r"damaged or cut off|netconsole types make did not write this file"):
             host.found()
 
 
@@ -105,7 +105,9 @@ def test_types_made_for_probes_that_read_less_are_refused_by_name(host: Host) ->
     """Else what was left out would be taken for what this kernel does not have."""
     host.carry()
     assert host.found("port_no", "u32") == [str(host.file)]
-    with pytest.raises(carried.UnusableTypes, match="before netconsole read flow_table of it: make it anew") as refused:
+    with pytest.raises(
+        carried.UnusableTypes, match="this file lacks flow_table, which netconsole reads now"
+    ) as refused:
         host.found("flow_table")
     assert refused.value.module == MODULE
 
@@ -113,14 +115,14 @@ def test_types_made_for_probes_that_read_less_are_refused_by_name(host: Host) ->
 def test_a_file_of_another_version_is_to_be_made_anew(host: Host) -> None:
     host.carry()
     host.file.write_bytes(host.file.read_bytes().replace(carried.FORMAT.encode(), b"netconsole.types/1"))
-    with pytest.raises(BtfError, match=r"another version of netconsole \(netconsole.types/1\): make it anew"):
+    with pytest.raises(BtfError, match=r"another version of netconsole wrote this file \(netconsole.types/1\): make"):
         host.found()
 
 
 def test_a_file_that_others_may_write_is_refused(host: Host) -> None:
     host.carry()
     host.file.chmod(0o666)
-    with pytest.raises(BtfError, match="others may write it"):
+    with pytest.raises(BtfError, match="users other than root may write this file"):
         host.found()
 
 
@@ -128,5 +130,5 @@ def test_what_is_no_such_file_is_refused(host: Host) -> None:
     for content in (b"", b"\x9f\xeb\x01\x00", b.SEAL + b"[]\n", b.SEAL + b'{"format": 1}\n'):
         host.file.write_bytes(content)
         host.file.chmod(0o600)
-        with pytest.raises(BtfError, match="not a file of netconsole types make"):
+        with pytest.raises(BtfError, match="netconsole types make did not write this file"):
             host.found()

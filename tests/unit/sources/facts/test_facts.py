@@ -241,7 +241,7 @@ def test_open_vswitch_is_read_from_its_database(database: Path) -> None:
         (None, "no answer within 200 ms"),
         (b"", "closed the connection or sent no JSON-RPC"),
         (b"\x00garbage", "closed the connection or sent no JSON-RPC"),
-        (b'{"id":"#","result":[{"error":"nope"}],"error":null}', "something else than what was asked"),
+        (b'{"id":"#","result":[{"error":"nope"}],"error":null}', "answer does not fit the question"),
     ],
 )
 def test_a_database_that_misbehaves_is_left_alone_in_time(tmp_path: Path, answer: bytes | None, why: str) -> None:
