@@ -38,7 +38,7 @@ def _finds(source: str) -> bool:
     from netconsole.sources import vm_states
     from netconsole.sources.runner import FACTORIES
 
-    if source == vm_states.VmStates.name:  # it opens without any VM: one may start later
+    if FACTORIES[source] is vm_states.VmStates:  # it opens without any VM: one may start later
         return vm_states.any_vm()
     one = FACTORIES[source](HERE)
     try:
