@@ -126,11 +126,13 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     if (!config || !member || !scratch)
         return 0;
     scratch->received = 0;
+    if (!nc_netns_wanted(config, dev))
+        return 0;
     path_read(&scratch->packet, skb, 0, 0);
     if (scratch->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
     describe(scratch, skb, IN);
-    if ((config->flags & NC_F_FLOW && !nc_packet_wanted(config, &scratch->flow, skb)) || !nc_netns_wanted(config, dev))
+    if (config->flags & NC_F_FLOW && !nc_packet_wanted(config, &scratch->flow, skb))
         return 0;
     address = path_address(&scratch->address, skb);
     transit = path_claim(address);

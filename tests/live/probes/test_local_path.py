@@ -35,7 +35,10 @@ def path(collector: Measurement) -> Measurement:
 
 
 class Watch:
-    """What was counted since: samples and nanoseconds by direction, and by stage."""
+    """What was counted since: samples and nanoseconds by direction, and by stage.
+
+    Knobs name the network namespace too: other tests have a device of this name in theirs.
+    """
 
     def __init__(self, path: Measurement, **knobs: str | int | float) -> None:
         self.path = path
@@ -85,7 +88,7 @@ def sent_since(before: dict[str, int], wire: Wire, end: str) -> int:
 @pytest.mark.parametrize("target", [Wire.ADDRESSES[1], Wire.ADDRESSES6[1]])
 def test_every_datagram_to_its_socket(path: Measurement, wire: Wire, target: str) -> None:
     wire.use_ipv6()
-    watch = Watch(path, protocol="udp", port=PORT)
+    watch = Watch(path, protocol="udp", port=PORT, netns=wire.b.inode)
     receiver = wire.b.start(HOLD_UDP, PORT)
     assert receiver.stdout is not None
     assert receiver.stdout.readline() == "ready\n"
@@ -98,7 +101,7 @@ def test_every_datagram_to_its_socket(path: Measurement, wire: Wire, target: str
 
 
 def test_every_datagram_from_its_socket(path: Measurement, wire: Wire) -> None:
-    watch = Watch(path, protocol="udp", port=PORT)
+    watch = Watch(path, protocol="udp", port=PORT, netns=wire.b.inode)
     send_udp(wire.b, A, PORT, MANY, senders=2)
     path.settle()
     assert watch.counter("left") == MANY
@@ -125,7 +128,7 @@ def test_the_time_that_rows_take_is_bounded_in_the_kernel(path: Measurement, wir
 
 
 def test_echoes_come_to_the_socket_that_waits_for_them(path: Measurement, wire: Wire) -> None:
-    watch = Watch(path, protocol="icmp")
+    watch = Watch(path, protocol="icmp", netns=wire.b.inode)
     wire.b.python(PING, A, SOME)
     path.settle()
     assert watch.samples("crossing", "out", "queue")[0] + watch.samples("crossing", "out", "datagram")[0] == SOME
@@ -144,7 +147,7 @@ def tcp(wire: Wire, target: str) -> None:
 
 
 def test_tcp_in_is_timed_to_the_established_connection(path: Measurement, wire: Wire, segments: dict[str, int]) -> None:
-    watch = Watch(path, protocol="tcp", port=TCP_PORT)
+    watch = Watch(path, protocol="tcp", port=TCP_PORT, netns=wire.b.inode)
     tcp(wire, B)
     path.settle()
     # All but the three of opening and the few of closing, which TCP handles before or after.
@@ -155,7 +158,7 @@ def test_tcp_in_is_timed_to_the_established_connection(path: Measurement, wire: 
 
 
 def test_tcp_out_is_timed_from_the_moment_it_was_made(path: Measurement, wire: Wire, segments: dict[str, int]) -> None:
-    watch = Watch(path, protocol="tcp", port=TCP_PORT)
+    watch = Watch(path, protocol="tcp", port=TCP_PORT, netns=wire.b.inode)
     tcp(wire, B)
     path.settle()
     packets = path.total(PROBE, "flows", "packets", direction="out")
@@ -185,7 +188,7 @@ def test_tcp_segments_that_the_kernel_cuts_have_a_sample_each(
 def test_what_waits_in_the_queue_waits_in_no_other_stage(path: Measurement, wire: Wire) -> None:
     packets, size = 40, 958
     wire.b.tc("qdisc", "replace", "dev", DEVICE, "root", "tbf", "rate", "1mbit", "burst", "1500", "limit", "1000000")
-    watch = Watch(path, protocol="udp", port=PORT)
+    watch = Watch(path, protocol="udp", port=PORT, netns=wire.b.inode)
     send_udp(wire.b, A, PORT, packets, size, lingers=True)
     wire.b.drain(DEVICE)
     path.settle()
@@ -198,7 +201,7 @@ def test_what_waits_in_the_queue_waits_in_no_other_stage(path: Measurement, wire
 
 
 def test_summary_submits_nothing_and_details_within_their_budget(path: Measurement, wire: Wire) -> None:
-    watch = Watch(path, protocol="udp", port=PORT, threshold_us=0.001)
+    watch = Watch(path, protocol="udp", port=PORT, threshold_us=0.001, netns=wire.b.inode)
     send_udp(wire.b, A, PORT, SOME)
     path.settle()
     assert watch.counter("slow") == SOME

@@ -68,6 +68,13 @@ def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
         probe.run("queue", going)
         probe.run("send", going, host.elsewhere)
         assert [now - then for now, then in zip(host.counted(*slots), before, strict=True)] == [elsewhere] * 2
+    for netns, missed in ((NETNS, 0), (OTHER_NETNS, 1)):
+        probe.set(netns=netns)
+        broken = host.come(Flow(), "eth0", packet=b"\x55" + Flow().packet()[1:])
+        host.memory.change("sk_buff", broken, {"dev": host.elsewhere})
+        probe.run("receive", broken)
+        probe.read()
+        assert probe.ledger().get("parse_failed", 0) == missed
 
 
 @pytest.mark.proves("local_path", "knobs.{vlan,ethertype,mac}")
