@@ -68,22 +68,28 @@ def test_the_way_to_a_guest_can_be_measured_on_either_vendor(files: KernelBtf, p
 def obstacles(types: btf.Btf, program: dict[str, Any], made: bool = False) -> dict[str, str | None]:
     """What these types have against each attach point of a program, in the manifest's order; None: nothing.
 
-    `made`: the kernel's modules have no types of their own.
+    A point may be there twice, for two prototypes of its function. `made`: the kernel's modules have no types of their
+    own.
     """
     found: dict[str, str | None] = {}
     for alternative in program["attach"]:
-        point = attach.parse(alternative["point"])
-        when = alternative.get("when")
-        if when and f" {when} " not in kernel_types.facts(types, {when}):
-            found[alternative["point"]] = f"not {when}"
-        elif point.kind == "raw_tracepoint":
-            known = types.named(f"btf_trace_{point.name}", (btf.TYPEDEF,))
-            found[alternative["point"]] = None if known else f"no tracepoint {point.name}"
-        else:
-            found[alternative["point"]] = prototypes.problem(types, point.name, alternative.get("takes", []))
-            if found[alternative["point"]] is None and is_without_its_arguments(types, alternative, point, made):
-                found[alternative["point"]] = "a kretprobe does not have the arguments of its function"
+        if found.get(alternative["point"], "not tried") is not None:
+            found[alternative["point"]] = obstacle(types, alternative, made)
     return found
+
+
+def obstacle(types: btf.Btf, alternative: dict[str, Any], made: bool) -> str | None:
+    """What these types have against one alternative."""
+    point = attach.parse(alternative["point"])
+    when = alternative.get("when")
+    if when and f" {when} " not in kernel_types.facts(types, {when}):
+        return f"not {when}"
+    if point.kind == "raw_tracepoint":
+        return None if types.named(f"btf_trace_{point.name}", (btf.TYPEDEF,)) else f"no tracepoint {point.name}"
+    problem = prototypes.problem(types, point.name, alternative.get("takes", []))
+    if problem is None and is_without_its_arguments(types, alternative, point, made):
+        return "a kretprobe does not have the arguments of its function"
+    return problem
 
 
 def is_without_its_arguments(types: btf.Btf, alternative: dict[str, Any], point: attach.Point, made: bool) -> bool:
