@@ -414,7 +414,6 @@ class Collector:
         for probe in self._probes.values():
             probe.detach()
         if self._output.is_idle:
-            self._lookups.processes.hurry()
             self._report(mono_ns())
         self._send({"kind": "bye", "why": self._why or ""})
         self._output.drain(FLUSH_S)

@@ -76,10 +76,6 @@ class Processes:
             elif not self._resume_at:  # the scan has seen all processes
                 self._asked[inode] = asked + 1
 
-    def hurry(self) -> None:
-        """The next question may scan at once, because it is the last."""
-        self._next_scan = 0.0
-
     def _described(self, pid: int) -> str:
         name = self._comm(pid)
         return "{} ({})".format(name, pid) if name else str(pid)

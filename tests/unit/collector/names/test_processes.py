@@ -92,17 +92,6 @@ def test_a_socket_that_nobody_holds_is_looked_for_three_times(
     assert len(scans) == 1 + of_host._MAX_ASKED
 
 
-def test_at_the_end_nobody_waits_for_the_next_scan(processes: MadeUpProcesses, clock: list[float]) -> None:
-    found = of_host.Processes(str(processes.root))
-    assert found.of_socket(7) is None
-    processes.start(20, [7])
-    found.refresh()
-    assert found.of_socket(7) is None
-    found.hurry()
-    found.refresh()
-    assert found.of_socket(7) == "server (20)"
-
-
 def test_sockets_are_found_at_their_process(tmp_path: Path) -> None:
     (tmp_path / str(os.getpid())).symlink_to("/proc/self")  # of all processes' only some are looked at in one scan
     processes = of_host.Processes(str(tmp_path))
