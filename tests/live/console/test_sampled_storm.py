@@ -19,7 +19,7 @@ from tests.support.live.network import Namespace
 from tests.support.live.storm import Storm
 from tests.support.session_news import SessionNews
 
-pytestmark = pytest.mark.costs
+pytestmark = [pytest.mark.costs, pytest.mark.long]
 
 PROBE = "softirq_health"
 STORM_PER_S = 100_000
