@@ -203,7 +203,7 @@ async def test_a_snapshot_that_is_asked_for_while_it_plays_stands_still(recordin
 
 @pytest.mark.parametrize(
     ("key", "said"),
-    [("e", "this is a recording: "), ("u", "this is a recording: "), ("w", "this is already a recording")],
+    [("e", "this is a replay: "), ("u", "this is a replay: "), ("w", "this is already a recording")],
 )
 async def test_nothing_in_it_can_be_changed(recording: Path, key: str, said: str) -> None:
     async with replaying(recording) as one:

@@ -140,7 +140,7 @@ def test_a_directory_in_its_place_is_one_line(write: Writer, tmp_path: Path) -> 
     write(tmp_path / "elsewhere" if write is baseline_to else _made(tmp_path / "elsewhere"))
     name = next(iter(everything(tmp_path / "elsewhere"))).relative_to(tmp_path / "elsewhere")
     (tmp_path / "here" / name).mkdir(parents=True)
-    refused(write, tmp_path / "here", "is there already" if write is recording_to else "is a directory")
+    refused(write, tmp_path / "here", "this file exists already" if write is recording_to else "is a directory")
     assert everything(tmp_path / "here") == {}
 
 

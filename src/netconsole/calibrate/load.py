@@ -143,7 +143,7 @@ class LoadEnds:
         spent_ns = sum(int(end.ask({"do": "used"})["cpu_ns"]) for end in (near, far)) - sum(used_ns)
         units = int(found["units"])
         if not units:
-            raise Unable(f"{workload.title}: nothing came through in {seconds:g} s; is this host overloaded?")
+            raise Unable(f"{workload.title}: no packet came through in {seconds:g} s; this host may be overloaded")
         name = workload.name
         if workload.unit == "byte":
             figures = {
@@ -188,16 +188,21 @@ class _Process:
         try:
             line = self._lines.get(timeout=seconds + LIMIT_S)
         except Empty:
-            raise Unable(f"{self._where}the load does not answer ({command['do']}); is this host overloaded?") from None
+            raise Unable(
+                f"{self._where}the process that makes the load does not answer ({command['do']}); this"
+                " host may be overloaded"
+            ) from None
         if line is None:
             self._lines.put(None)
             why = self._program.why()
-            raise Unable(why if self._where else f"no load can be made here: its process has ended ({why})")
+            raise Unable(
+                why if self._where else f"no load can be made here: the process that makes it has ended ({why})"
+            )
         try:
             answer = json.loads(line)
             error = answer.get("error")
         except (ValueError, AttributeError, RecursionError):
-            raise Unable(f"{self._where}what the load answers makes no sense") from None
+            raise Unable(f"{self._where}the answer of the process that makes the load cannot be read") from None
         if error is not None:
             raise Unable(f"{self._where}no load can be made {'there' if self._where else 'here'}: {safe(error, 200)}")
         return dict(answer)

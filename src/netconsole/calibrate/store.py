@@ -43,9 +43,11 @@ def load(host: Host | HostData | None = None) -> Calibration | None:
     try:
         found = _decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise bad(path, "", f"not a calibration: {safe(error)}; remove it and calibrate again") from None
+        raise bad(
+            path, "", f"this file is no calibration: {safe(error)}; remove the file and calibrate again"
+        ) from None
     if found.schema != SCHEMA:
-        raise bad(path, "schema", f"expected {SCHEMA}; remove it and calibrate again")
+        raise bad(path, "schema", f"expected {SCHEMA}; remove the file and calibrate again")
     return found
 
 

@@ -32,14 +32,14 @@ def calibrate(
     profile: Annotated[
         str | None, typer.Option("--profile", metavar="NAME|FILE", help="Measure all probes of this profile together.")
     ] = None,
-    pairs: Annotated[int, typer.Option(metavar="N", help="How many pairs of each, 5 or more.")] = DEFAULT_PAIRS,
+    pairs: Annotated[int, typer.Option(metavar="N", help="How many pairs of measurements, 5 or more.")] = DEFAULT_PAIRS,
     window: Annotated[str, typer.Option(metavar="TIME", help="How long each workload runs per turn.")] = DEFAULT_WINDOW,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     format: Annotated[
         str | None, typer.Option("--format", help="text, md or json. Default: by the file's ending.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
     ] = None,
     replace: ReplaceOption = False,
     force: Annotated[bool, typer.Option("--force", help="Measure even if the host is busy.")] = False,
@@ -120,17 +120,21 @@ def _treatments(manifests: Catalogue, names: list[str], profile: str | None) -> 
         wanted = next((one for one in manifest.modes if one == (mode or "summary")), None)
         if manifest.source != "bpf":
             raise bad(
-                "--probe", name, "does not run in the kernel: its cost is the console's own CPU time (see self_cost)"
+                "--probe",
+                name,
+                "this probe does not run in the kernel: its cost is CPU time of the console (see self_cost)",
             )
         if wanted is None:
-            raise bad("--probe", name, f"has no mode {safe(mode, 40)}; it knows {', '.join(manifest.modes)}")
+            raise bad(
+                "--probe", name, f"this probe has no mode {safe(mode, 40)}; its modes are {', '.join(manifest.modes)}"
+            )
         (request,) = plan(Profile(name), manifests, [name])
         treatments.append(Treatment(f"{name}:{wanted}", (replace(request, mode=wanted),), is_named))
     if profile is not None:
         chosen = load(profile, manifests)
         requests = tuple(request for request in plan(chosen, manifests) if request.source == "bpf")
         if not requests:
-            raise bad("--profile", chosen.name, "no probe in it runs in the kernel")
+            raise bad("--profile", chosen.name, "no probe of this profile runs in the kernel")
         treatments.append(Treatment(f"profile {chosen.name}", requests, is_named=False))
     return treatments
 

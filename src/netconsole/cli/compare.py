@@ -30,7 +30,7 @@ def baseline_save(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Snapshots, and captures of one ping. With three or more snapshots the variation is known.",
+            help="Snapshots, and captures of one ping. Three or more snapshots tell how much figures vary.",
         ),
     ],
 ) -> int:
@@ -46,7 +46,7 @@ def baseline_save(
 @baseline_app.command("list")
 def baseline_list(
     profile: Annotated[
-        str, typer.Option("--profile", metavar="NAME", help="The profile that you measure with.")
+        str, typer.Option("--profile", metavar="NAME", help="The profile that you measure with now.")
     ] = DEFAULT_PROFILE,
 ) -> int:
     """List the baselines, and what each is good for on this host with this profile."""
@@ -82,7 +82,7 @@ def compare(
     current: Annotated[Path, typer.Argument(metavar="CURRENT", help="A snapshot.")],
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="The name of a baseline, or a snapshot.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
     ] = None,
     replace: ReplaceOption = False,
     format: Annotated[

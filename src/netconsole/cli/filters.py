@@ -82,7 +82,7 @@ def narrowed(
     filters = dict(filters)
     if (vm := filters.pop("vm", None)) is not None:
         if "device" in filters:
-            raise bad("--vm", "", "give --vm or --device: both say which device")
+            raise bad("--vm", "", "give --vm or --device, not both: each names a device")
         filters["device"] = _device_of(str(vm), is_far)
     for name, text in filters.items():
         value: Scalar = _inode(str(text), is_far) if name == "netns" else _number(name, text)
@@ -117,7 +117,7 @@ def _device_of(vm: str, is_far: bool) -> str:
     from netconsole_collector.names.vms import Vms
 
     if is_far:
-        raise bad("--vm", "", "with --host give --device: the far host's VMs are not known yet")
+        raise bad("--vm", "", "with --host give --device: netconsole does not know the far host's VMs yet")
     machines = Vms().taps()
     taps = machines.get(vm)
     if taps is None:
@@ -125,7 +125,7 @@ def _device_of(vm: str, is_far: bool) -> str:
         raise bad("--vm", "", f'no running VM is named "{safe(vm, 40)}"{known}')
     if len(taps) != 1:
         found = f"{len(taps)}: {', '.join(map(safe, taps[:8]))}; give one of them with --device" if taps else "none"
-        raise bad("--vm", "", f"{safe(vm, 40)} must have one tap, and has {found}")
+        raise bad("--vm", "", f"VM {safe(vm, 40)} must have one tap, and has {found}")
     return taps[0]
 
 

@@ -95,7 +95,7 @@ def _commands() -> click.Command:
 @app.command()
 def doctor(
     as_json: JsonOption = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every attach point of every probe.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every attach point of every probe.")] = False,
     hosts: HostsOption = None,
 ) -> int:
     """Show what works on this host, what does not and why, and what would help."""

@@ -57,7 +57,7 @@ def console(
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Compare every figure with it.")
+        str | None, typer.Option("--baseline", metavar="NAME|FILE", help="Compare every figure with this baseline.")
     ] = None,
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Record everything to a new file.")
@@ -99,7 +99,7 @@ def console(
     if hosts and len(hosts) > 1:
         for name, value in {"--baseline": baseline, "--record": record}.items():
             if value is not None:
-                raise bad(name, "", "is for one host; in the console of a host, b and w do it")
+                raise bad(name, "", "this option is for one host; in the console of a host press b or w instead")
         return _rack(hosts, profile, probe, filters, interval_s, force)
     host = only_one(hosts, "netconsole")
     if baseline is not None:
@@ -162,9 +162,11 @@ def _rack(
 def snapshot(
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
-    duration: Annotated[str, typer.Option(metavar="TIME", help="How long, such as 500ms, 10s, 5m.")] = DEFAULT_DURATION,
+    duration: Annotated[
+        str, typer.Option(metavar="TIME", help="How long to measure, such as 500ms, 10s, 5m.")
+    ] = DEFAULT_DURATION,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here, not to stdout.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
     ] = None,
     replace: ReplaceOption = False,
     format: Annotated[
@@ -172,7 +174,9 @@ def snapshot(
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="NAME|FILE", help="Compare with it. Exit code 1 if something is worse."),
+        typer.Option(
+            "--baseline", metavar="NAME|FILE", help="Compare with this baseline. Exit code 1 if something is worse."
+        ),
     ] = None,
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT", help="A note for the reader: what you see or suspect.")
@@ -200,7 +204,7 @@ def snapshot(
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
     interval_s = interval_of(interval)
     if interval is not None and interval_s > duration_s:
-        raise bad("--interval", "", f"expected at most the duration, {duration_s:g} s: a figure needs a whole interval")
+        raise bad("--interval", "", f"expected at most {duration_s:g} s, the duration: a figure needs a whole interval")
     from netconsole.base import output as out
     from netconsole.snapshot.document import FORMATS
 

@@ -60,10 +60,13 @@ ProbeOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
 HostsOption = Annotated[
     list[str] | None,
-    typer.Option("--host", metavar="ssh://[USER@]HOST[:PORT]", help="Measure that host. Nothing is installed there."),
+    typer.Option(
+        "--host", metavar="ssh://[USER@]HOST[:PORT]", help="Measure this host over SSH. Nothing is installed there."
+    ),
 ]
 IntervalOption = Annotated[
-    str | None, typer.Option("--interval", metavar="TIME", help="From reading to reading, 100ms to 60s. Default: 1s.")
+    str | None,
+    typer.Option("--interval", metavar="TIME", help="Time from reading to reading, 100ms to 60s. Default: 1s."),
 ]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace the file of -o if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -89,7 +92,7 @@ def choose(
         chosen = narrowed(chosen, manifests, filters, host is not None)
     requests = plan(chosen, manifests, names or ())
     if not requests:
-        raise bad("--profile", chosen.name, "all its probes are off: there is nothing to measure")
+        raise bad("--profile", chosen.name, "all probes of this profile are off: there is nothing to measure")
     if host is None:
         require(requests)
     return manifests, chosen, requests

@@ -24,7 +24,7 @@ def types() -> None:
 @types_app.command("make")
 def types_make(
     files: Annotated[list[Path], typer.Argument(help="Modules with debug information, such as openvswitch.ko.")],
-    into: Annotated[Path, typer.Option(help="Where the files go: RELEASE/MODULE below it.")] = Path(),
+    into: Annotated[Path, typer.Option(help="The directory to write into. Files are RELEASE/MODULE.")] = Path(),
     base: Annotated[Path, typer.Option(help="The kernel's own BTF, if it is not this machine's.")] = Path(OWN_TYPES),
     release: Annotated[str | None, typer.Option(help="The kernel's release, if the path does not say it.")] = None,
 ) -> int:
@@ -44,10 +44,10 @@ def types_make(
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise bad(path.parent, "", f"cannot be made: {error.strerror}") from None
+            raise bad(path.parent, "", f"this directory cannot be made: {error.strerror}") from None
         write_whole(path, content)
         print(f"{path}: {len(content) / 1000:.0f} kB")
-    print(f"On the host with kernel {kernel}, these belong into {carried.DIRECTORY}/{kernel}/, owned by root.")
+    print(f"On the host with kernel {kernel}, put these files into {carried.DIRECTORY}/{kernel}/, owned by root.")
     return DONE
 
 
@@ -77,7 +77,10 @@ def probes_show(
     name: str,
     as_json: JsonOption = False,
     forecast: Annotated[
-        bool, typer.Option("--forecast", help="Count calls of its hooks for a moment, and say what it would cost now.")
+        bool,
+        typer.Option(
+            "--forecast", help="Count calls of the hooks for a moment, and say what the probe would cost now."
+        ),
     ] = False,
     hosts: HostsOption = None,
 ) -> int:
@@ -91,7 +94,7 @@ def probes_show(
     manifest = pick(manifests, name, "netconsole probes show")
     host = only_one(hosts, "netconsole probes show")
     if host is not None and not forecast:
-        raise bad("--host", "", "says what a probe would cost there: add --forecast")
+        raise bad("--host", "", "--host goes with --forecast: the host tells what a probe would cost there now")
     calibration = store.load() if host is None else None
     outlook = None
     if forecast:

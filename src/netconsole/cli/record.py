@@ -70,7 +70,8 @@ def record(
     profile: ProfileOption = DEFAULT_PROFILE,
     probe: ProbeOption = None,
     duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long, such as 90s, 10m, 2h. Default: until Ctrl-C.")
+        str | None,
+        typer.Option(metavar="TIME", help="How long to record, such as 90s, 10m, 2h. Default: until Ctrl-C."),
     ] = None,
     max_size: MaxSize = "256MB",
     max_time: MaxTime = "24h",

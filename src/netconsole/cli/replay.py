@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def replay(
     recording: Annotated[
         str | None,
-        typer.Argument(metavar="FILE|NAME", help="A recording. Without one: list those that come with netconsole."),
+        typer.Argument(
+            metavar="FILE|NAME", help="A recording. Without one: list the recordings that come with netconsole."
+        ),
     ] = None,
     speed: Annotated[float, typer.Option(metavar="X", help="Play this many times as fast.")] = 1.0,
 ) -> int:
@@ -54,7 +56,7 @@ def open_replay(path: Path, speed: float = 1.0) -> int:
     try:
         player = Player(opened, manifests, budget)
     except Damaged as error:
-        raise bad(path, "", f"no part of it can be read: {error}") from None
+        raise bad(path, "", f"no part of this recording can be read: {error}") from None
     from netconsole.tui.run import run
 
     session = ReplaySession(player, speed)
@@ -90,7 +92,7 @@ def offer(why: str) -> int | None:
     if not recordings or not has_terminal():
         return None
     print(f"netconsole: {why}", file=sys.stderr)
-    print("netconsole: what it looks like can be seen in a recording of another host:")
+    print("netconsole: recordings of other hosts show what the console looks like:")
     for number, (name, path) in enumerate(recordings.items(), 1):
         print(f"  {number}  {name:<12} {_summary(path)}")
     print("netconsole: replay which? (number; Enter: none) ", end="", flush=True)

@@ -86,7 +86,7 @@ def save(name: str, files: Sequence[Path]) -> Baseline:
             continue
         snapshot = parse_snapshot(content, str(file))
         if snapshot.ping is None and not any(probe.status in MEASURED for probe in snapshot.probes.values()):
-            raise bad(file, "probes", "no probe measured anything: this snapshot cannot be a baseline")
+            raise bad(file, "probes", "this snapshot cannot be a baseline: no probe measured anything")
         snapshots.append((file.name, snapshot))
     return _save(name, snapshots, captures)
 
@@ -122,7 +122,9 @@ def load(name: str) -> Baseline:
     if not path.is_file():
         known = names()
         there = (
-            f"there are: {', '.join(known[:10])}" if known else "there are none yet: netconsole baseline save NAME FILE"
+            f"there are: {', '.join(known[:10])}"
+            if known
+            else "there is none yet: netconsole baseline save NAME FILE makes one"
         )
         raise bad("baseline", name, f"no baseline of this name; {there}")
     content = read_bytes(path, MAX_BYTES)
@@ -130,7 +132,7 @@ def load(name: str) -> Baseline:
         baseline = _decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise bad(
-            path, "", f"not a baseline: {safe(error)}; remove it with netconsole baseline remove {name}"
+            path, "", f"this file is no baseline: {safe(error)}; netconsole baseline remove {name} removes the file"
         ) from None
     if baseline.schema != SCHEMA or not (baseline.snapshots or baseline.ping):
         raise bad(path, "schema", f"expected {SCHEMA} with at least one snapshot or capture")
@@ -155,7 +157,9 @@ def of_snapshots(name: str) -> Baseline:
     """As :func:`load`, and raises BadInput for a baseline that has a ping alone."""
     baseline = load(name)
     if not baseline.snapshots:
-        raise bad("baseline", name, "holds a ping, no snapshot: netconsole ping analyze compares with it")
+        raise bad(
+            "baseline", name, "this baseline holds a ping and no snapshot: netconsole ping analyze compares with it"
+        )
     return baseline
 
 
@@ -220,7 +224,9 @@ def summary(baseline: Baseline, here: HostData | None, profile: str | None, now:
     if age is not None:
         notes.append(f"{age} days old" + (": old" if age > OLD_DAYS else ""))
     count = len(snapshots)
-    notes.append(f"spread from {count} runs" if count >= SPREAD_SNAPSHOTS else f"no spread: {count} of 3 runs")
+    notes.append(
+        f"variation known from {count} runs" if count >= SPREAD_SNAPSHOTS else f"variation not known: {count} of 3 runs"
+    )
     if ever != always:
         notes.append(f"not in every run: {', '.join(sorted(ever - always))}")
     if baseline.ping:

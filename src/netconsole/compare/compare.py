@@ -192,7 +192,7 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
             judged.append(result)
         elif current.kind == "gauge":
             name = f"{current.probe}/gauge/{current.name}"
-            left_out.setdefault(name, "fewer than three runs of the baseline have this gauge")
+            left_out.setdefault(name, "fewer than three runs of the baseline have this figure")
     return judged
 
 
@@ -293,7 +293,7 @@ def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -
     if profiles:
         other = ", ".join(sorted(profiles))
         left_out["profile"] = (
-            f"the profiles differ ({snapshot.profile.name} against {other}): filters may too; "
+            f"the profiles differ (now {snapshot.profile.name}, before {other}), and filters may differ too; "
             "only probes that both have in the same mode are compared"
         )
     usable: dict[str, list[Metrics]] = {}
@@ -324,13 +324,15 @@ def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: fl
             where = "on both sides" if probe.status == other.status else where
             return f"{probe.status} {where}" + (f": {probe.why}" if probe.why else "")
     if now.version != before.version and None not in (now.version, before.version):
-        return f"version {now.version} of the probe against {before.version}: its figures mean something else"
+        return (
+            f"the probe has version {now.version} now and had version {before.version}: its figures mean something else"
+        )
     if now.mode != before.mode:
-        return f"mode {now.mode} against {before.mode}"
+        return f"the probe runs in mode {now.mode} and ran in mode {before.mode}"
     if shorter_s < MIN_DURATION_S:
-        return f"a snapshot of less than {MIN_DURATION_S:g} s"
+        return f"one of the snapshots is shorter than {MIN_DURATION_S:g} s"
     if sorted(now.attach) != sorted(before.attach) and (now.status == "degraded" or before.status == "degraded"):
-        return "an attach point is missing on one side: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))
+        return "one of the snapshots lacks an attach point: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))
     return None
 
 
@@ -348,7 +350,7 @@ def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str |
 def _other_units(sides: Iterable[Metric | None]) -> str | None:
     """Why a metric cannot be compared that snapshots have in different units. None when its unit is the same."""
     units = sorted({one.unit for one in sides if one is not None and one.unit})
-    return f"in {' and '.join(units)}: another unit is another figure" if len(units) > 1 else None
+    return f"in {' and '.join(units)}: figures of different units cannot be compared" if len(units) > 1 else None
 
 
 def not_zero(identity: Identity, lacking: Metrics, side: str) -> str | None:
@@ -427,7 +429,7 @@ def _figures(one: Judged) -> str:
     if shown.ratio is not None:
         text += f" (×{figure.number(shown.ratio)})"
     if shown.spread:
-        text += f", the baseline's spread is {said(shown.spread, one.unit)}"
+        text += f", the baseline's runs vary by {said(shown.spread, one.unit)}"
     return text
 
 

@@ -87,7 +87,7 @@ class Recording:
             """Whether it was closed normally. Else it was cut, and ends with its last complete frame."""
             self.blocks, self.end = self._by_index(begin) or self._by_search(begin)
             if not self.blocks:
-                raise bad(path, "", "nothing was recorded in it: it has only a header")
+                raise bad(path, "", "this recording is empty: the file has only a header")
         except OSError as error:
             self.close()
             raise bad(path, "", f"cannot read: {_lower(error.strerror or str(error))}") from None
@@ -210,7 +210,7 @@ class Recording:
             raise bad(self.path, "header", f"not JSON: {safe(error)}") from None
         if header.schema != SCHEMA:
             found = safe(header.schema, 60)
-            raise bad(self.path, "header.schema", f'"{found}" cannot be read by this netconsole: it reads {SCHEMA}')
+            raise bad(self.path, "header.schema", f'this netconsole cannot read "{found}": it reads {SCHEMA}')
         return header, end
 
     def _by_index(self, begin: int) -> tuple[list[RecordedBlock], Mark] | None:

@@ -281,5 +281,5 @@ def parse_time(text: str, position: Position) -> float | None:
 
 def _refused() -> Future[None]:
     future: Future[None] = Future()
-    future.set_exception(CommandError("this is a recording: it cannot be changed"))
+    future.set_exception(CommandError("this is a replay: a recording cannot be changed"))
     return future

@@ -54,7 +54,9 @@ class RecordingFile:
         try:
             self._file = os.open(path, flags, MODE)
         except FileExistsError:
-            raise bad(path, "", "is there already: an existing file is never overwritten; name another file") from None
+            raise bad(
+                path, "", "this file exists already, and a recording never overwrites a file: name another one"
+            ) from None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise bad(path, "", f"cannot write: {why[:1].lower()}{why[1:]}") from None

@@ -40,9 +40,9 @@ from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import HistogramsState, RowKey, RowState, TableState
 
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
-NEVER_SETTLED = "was not attached in time"
-COLLECTOR_RESTARTED = "the collector was lost and started again: figures are since then"
-PROBE_RESTARTED = "the probe was detached and attached again: figures are since then"
+NEVER_SETTLED = "the probe was not attached in time"
+COLLECTOR_RESTARTED = "the collector was lost and started again: the figures begin there"
+PROBE_RESTARTED = "the probe was detached and attached again: the figures begin there"
 MAX_PARTS = 20
 """Of a row's history: enough to tell a steady loss from a burst."""
 HISTORY_AGREES = 2.0

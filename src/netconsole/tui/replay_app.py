@@ -24,7 +24,7 @@ from netconsole.tui.scene.scene import Scene
 from netconsole.tui.terminal.lifeline import Lifeline
 from netconsole.tui.watched import WatchedHost
 
-_READ_ONLY = "this is a recording: it cannot be changed"
+_READ_ONLY = "this is a replay: a recording cannot be changed"
 
 
 class ReplayApp(ConsoleApp):

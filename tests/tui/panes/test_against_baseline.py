@@ -78,7 +78,7 @@ async def test_without_a_baseline_nothing_of_it_is_there() -> None:
     ("changes", "why"),
     [
         ({"version": 7}, "version 1 of the probe against 7"),
-        ({"mode": "details"}, "mode summary against details"),
+        ({"mode": "details"}, "the probe runs in mode summary and ran in mode details"),
         ({"status": "failed", "why": "no BTF"}, "failed in the baseline: no BTF"),
     ],
 )

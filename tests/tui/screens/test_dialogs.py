@@ -204,7 +204,7 @@ async def test_a_baseline_is_chosen_from_a_list_that_says_what_it_is_good_for(he
         baseline.save("quiet", [here / "run.json"] * 3)
         text = await one.press("b")
         assert isinstance(one.app.screen, BaselinesScreen)
-        assert "quiet" in text and "the same profile: summary" in text and "spread from 3 runs" in text
+        assert "quiet" in text and "the same profile: summary" in text and "variation known from 3 runs" in text
         await one.press("enter")
         assert one.app.comparison is not None and one.app.comparison.reference.name == "quiet"
         text = await one.press("b")

@@ -93,7 +93,7 @@ def test_baselines_are_listed_shown_and_removed(runs: Path, capsys: pytest.Captu
     name = saved(runs)
     assert run(["baseline", "list"]) == run(["baseline"]) == run(["baseline", "show", name]) == 0
     shown = capsys.readouterr().out
-    assert "the same profile: summary" in shown and "spread from 3 runs" in shown and "machine busy" in shown
+    assert "the same profile: summary" in shown and "variation known from 3 runs" in shown and "machine busy" in shown
     assert run(["baseline", "list", "--profile", "drops"]) == 0
     assert "another profile than drops: summary" in capsys.readouterr().out
     assert run(["baseline", "remove", name]) == 0

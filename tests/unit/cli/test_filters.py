@@ -62,7 +62,7 @@ def test_a_vm_stands_for_its_one_device(monkeypatch: pytest.MonkeyPatch) -> None
     ):
         with pytest.raises(BadInput, match=re.escape(said)):
             narrowed(PROFILE, MANIFESTS, {"vm": vm}, is_far=False)
-    with pytest.raises(BadInput, match="both say which device"):
+    with pytest.raises(BadInput, match="not both: each names a device"):
         narrowed(PROFILE, MANIFESTS, {"vm": "web-07", "device": "lo"}, is_far=False)
 
 

@@ -53,7 +53,7 @@ def test_what_is_saved_is_listed_loaded_and_removed(tmp_path: Path, data_home: P
     assert (len(snapshots), names[0]) == (3, "monday: run-0.json")
     baseline.remove("monday")
     assert baseline.names() == []
-    with pytest.raises(BadInput, match="no baseline of this name; there are none yet"):
+    with pytest.raises(BadInput, match="no baseline of this name; there is none yet"):
         baseline.load("monday")
 
 
@@ -78,7 +78,7 @@ def test_a_name_is_never_a_path(tmp_path: Path, data_home: Path, name: str) -> N
 def test_it_says_what_it_is_good_for(tmp_path: Path) -> None:
     baseline.save("five", files(tmp_path, 5))
     [summary] = baseline.summaries(HERE, "summary", NOW)
-    assert summary.notes == ["this host", "the same profile: summary", "14 days old", "spread from 5 runs"]
+    assert summary.notes == ["this host", "the same profile: summary", "14 days old", "variation known from 5 runs"]
     assert summary.probes == ["kernel_drops", "link_rates", "tx_queue_latency"]
     [other] = baseline.summaries(HostData(name="hv-2", kernel="6.1.0"), "drops", NOW.replace(year=2027))
     assert other.notes[:2] == ["another host: hv-017", "another profile than drops: summary"]
@@ -86,7 +86,7 @@ def test_it_says_what_it_is_good_for(tmp_path: Path) -> None:
     baseline.save("five", files(tmp_path, 1))
     [single] = baseline.summaries(HostData(name="hv-017", kernel="6.12"), None, NOW)
     assert "another kernel: 6.1.0" in single.notes
-    assert "no spread: 1 of 3 runs" in single.notes
+    assert "variation not known: 1 of 3 runs" in single.notes
 
 
 @pytest.mark.parametrize(("days", "note"), [(30, "30 days old"), (31, "31 days old: old")])
@@ -117,7 +117,7 @@ def test_a_snapshot_that_measured_nothing_is_no_baseline(tmp_path: Path) -> None
     document = made_up.document(1, samples=1)
     document["probes"] = {"a": {"status": "failed", "why": "no BTF"}}
     (tmp_path / "empty.json").write_text(json.dumps(document))
-    with pytest.raises(BadInput, match=r"empty.json: probes: no probe measured anything"):
+    with pytest.raises(BadInput, match=r"empty.json: probes: this snapshot cannot be a baseline"):
         baseline.save("monday", [tmp_path / "empty.json"])
     assert baseline.names() == []
 
@@ -150,7 +150,7 @@ def test_the_captures_of_a_ping_are_a_baseline_of_their_own(tmp_path: Path, data
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(found)
     (listed,) = baseline.summaries(HERE, "summary", NOW)
     assert listed.notes == ["a ping, seen by receiver-host, receiver-vm, sender-host, sender-vm"]
-    with pytest.raises(BadInput, match="holds a ping, no snapshot"):
+    with pytest.raises(BadInput, match="holds a ping and no snapshot"):
         baseline.resolve("ping")
     assert listed.hosts and listed.kernels == list(dict.fromkeys(one.kernel for one in saved.ping if one.kernel))
     both = baseline.save("both", [*files(tmp_path, 1), *captures])

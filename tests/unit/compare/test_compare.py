@@ -195,9 +195,13 @@ def test_rows_that_become_one_are_added_up() -> None:
     ("change", "metric", "why"),
     [
         ({"status": "failed", "why": "no BTF"}, "kernel_drops", "failed in the current snapshot: no BTF"),
-        ({"version": 2}, "kernel_drops", "version 2 of the probe against 1"),
-        ({"mode": "details"}, "kernel_drops", "mode details against summary"),
-        ({"status": "degraded", "attach": ["raw_tracepoint:x"]}, "kernel_drops", "an attach point is missing"),
+        ({"version": 2}, "kernel_drops", "the probe has version 2 now and had version 1"),
+        ({"mode": "details"}, "kernel_drops", "the probe runs in mode details and ran in mode summary"),
+        (
+            {"status": "degraded", "attach": ["raw_tracepoint:x"]},
+            "kernel_drops",
+            "one of the snapshots lacks an attach point",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_listed_with_the_reason(
@@ -218,7 +222,7 @@ def test_figures_of_another_unit_are_no_change(five: list[Snapshot]) -> None:
     found = compare(msgspec.convert(document, Snapshot), five)
     assert not [one for one in found.findings if one.metric.startswith("tx_queue_latency")]
     whys = {one.why for one in found.not_comparable if one.metric.startswith("tx_queue_latency/histogram/wait")}
-    assert whys == {"in ns and us: another unit is another figure"}
+    assert whys == {"in ns and us: figures of different units cannot be compared"}
 
 
 def test_a_probe_that_ran_on_neither_side_is_said_so_once(five: list[Snapshot]) -> None:
@@ -527,7 +531,7 @@ def test_two_hosts_are_compared_by_what_is_alike_and_their_settings_are_told(fiv
 
     found = compare(of("hv-2", 40, 9000, 8, "powersave"), [of("hv-1", 10, 700, 7, "performance")])
     assert found.verdict == "changed" and not [one for one in found.findings if one.significant]
-    assert {one.why for one in found.not_comparable} == {"fewer than three runs of the baseline have this gauge"}
+    assert {one.why for one in found.not_comparable} == {"fewer than three runs of the baseline have this figure"}
     assert [change.fact for change in found.facts_changed] == ["cpu/governor"]
     assert (found.current and found.current.host, found.baseline[0].host) == ("hv-2", "hv-1")
 
@@ -535,7 +539,7 @@ def test_two_hosts_are_compared_by_what_is_alike_and_their_settings_are_told(fiv
 def test_other_profiles_are_named(five: list[Snapshot]) -> None:
     found = compare(changed(made_up.document(7), profile={"name": "drops"}), five)
     why = next(one.why for one in found.not_comparable if one.metric == "profile")
-    assert why.startswith("the profiles differ (drops against summary)")
+    assert why.startswith("the profiles differ (now drops, before summary)")
 
 
 def test_the_order_of_the_baseline_does_not_matter(five: list[Snapshot]) -> None:

@@ -127,16 +127,16 @@ PROBE = {"status": "attached", "version": 1, "mode": "summary", "attach": ["b", 
     ("now", "before", "shorter_s", "why"),
     [
         ({}, {}, 1.0, None),
-        ({}, {}, 0.99, "a snapshot of less than 1 s"),
+        ({}, {}, 0.99, "one of the snapshots is shorter than 1 s"),
         ({}, {"attach": ["a", "b"]}, 9.0, None),
         ({}, {"attach": ["c"]}, 9.0, None),
         ({"status": "degraded"}, {"attach": ["a", "b"]}, 9.0, None),
-        ({"status": "degraded"}, {"attach": ["a", "c"]}, 9.0, "an attach point is missing on one side: b, c"),
-        ({}, {"attach": ["a"], "status": "degraded"}, 9.0, "an attach point is missing on one side: b"),
+        ({"status": "degraded"}, {"attach": ["a", "c"]}, 9.0, "one of the snapshots lacks an attach point: b, c"),
+        ({}, {"attach": ["a"], "status": "degraded"}, 9.0, "one of the snapshots lacks an attach point: b"),
         ({"version": None}, {}, 9.0, None),
         ({}, {"version": None}, 9.0, None),
-        ({"version": 2}, {}, 9.0, "version 2 of the probe against 1: its figures mean something else"),
-        ({"mode": "details"}, {}, 9.0, "mode details against summary"),
+        ({"version": 2}, {}, 9.0, "the probe has version 2 now and had version 1: its figures mean something else"),
+        ({"mode": "details"}, {}, 9.0, "the probe runs in mode details and ran in mode summary"),
         ({"status": "failed"}, {}, 9.0, "failed in the current snapshot"),
         ({"status": "off", "why": "too dear"}, {"status": "failed"}, 9.0, "off in the current snapshot: too dear"),
         ({}, {"status": "failed"}, 9.0, "failed in the baseline"),
@@ -174,7 +174,9 @@ def test_a_finding_shows_both_figures_their_ratio_and_the_spread() -> None:
     assert compare._figures(one) == "2 packets/s → 4 packets/s (×2)"
     one.stands_for.spread = 0.5
     one.stands_for.name = "lasting"
-    assert compare._figures(one) == "lasting 2 packets/s → 4 packets/s (×2), the baseline's spread is 0.500 packets/s"
+    assert (
+        compare._figures(one) == "lasting 2 packets/s → 4 packets/s (×2), the baseline's runs vary by 0.500 packets/s"
+    )
     one.stands_for.name, one.distance = "shape", 1.257
     text = compare._figures(one)
     assert text == "the shape of the distribution changed by 1.26 log2 units, its percentiles did not"

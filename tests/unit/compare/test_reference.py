@@ -149,7 +149,7 @@ def test_figures_of_another_unit_are_not_compared() -> None:
 
 def test_another_mode_or_a_probe_that_was_not_there_is_not_compared() -> None:
     reference, now = healthy(1000), Now("details").links("vnet0", rx_packets=5000)
-    assert reference.why_not(now["link_rates"], LINKS) == "mode details against summary"
+    assert reference.why_not(now["link_rates"], LINKS) == "the probe runs in mode details and ran in mode summary"
     assert now.value(reference, PACKETS) is None
     changed = Now().links("vnet0", rx_packets=5000)
     assert reference.why_not(changed["link_rates"], LINKS) is None and changed.value(reference, PACKETS) is not None

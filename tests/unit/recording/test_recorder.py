@@ -156,7 +156,7 @@ def test_killed_while_recording_it_holds_what_was_written(tmp_path: Path) -> Non
 def test_it_never_overwrites(tmp_path: Path) -> None:
     path = tmp_path / "a.ncrec"
     path.write_text("mine")
-    with pytest.raises(BadInput, match="is there already"):
+    with pytest.raises(BadInput, match="this file exists already"):
         Recorder(path, HEADER)
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "elsewhere")
@@ -331,7 +331,7 @@ def test_a_header_that_is_wrong_is_refused_by_its_key(tmp_path: Path, change: di
 def test_a_header_alone_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.ncrec"
     path.write_bytes(skippable(HEADER_MAGIC, pack(msgspec.json.encode(HEADER))))
-    assert "nothing was recorded" in refusal(path)
+    assert "this recording is empty" in refusal(path)
 
 
 def test_a_recording_of_nothing_leaves_no_file(tmp_path: Path) -> None:

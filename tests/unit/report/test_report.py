@@ -307,7 +307,7 @@ def test_a_comparison_says_verdict_causes_and_what_was_left_out() -> None:
     assert cause < worst, "the cause comes first"
     assert re.search(r"!! worse 1\. (P99|P90|P50|Mean) of wait on vnet3, queue \d rose from \S+ us to \S+ us", verdict)
     assert "baseline: monday.json, hv-017" in text
-    assert "fewer than three runs of the baseline have this gauge" in text
+    assert "fewer than three runs of the baseline have this figure" in text
 
 
 def test_samples_that_differ_in_time_alone_are_one_row_and_a_stack_is_told_once() -> None:
