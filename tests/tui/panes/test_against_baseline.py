@@ -77,7 +77,7 @@ async def test_without_a_baseline_nothing_of_it_is_there() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"version": 7}, "version 1 of the probe against 7"),
+        ({"version": 7}, "the probe has version 1 now and had version 7"),
         ({"mode": "details"}, "the probe runs in mode summary and ran in mode details"),
         ({"status": "failed", "why": "no BTF"}, "failed in the baseline: no BTF"),
     ],
