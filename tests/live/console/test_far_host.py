@@ -189,7 +189,7 @@ def refusal(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
 
 def test_an_unknown_host_key_is_said(server: SshServer, refusal: Callable[[], str]) -> None:
     server.known(None)
-    assert "not known here yet: connect once with ssh far" in refusal()
+    assert "ssh does not know the host key yet: run ssh far once" in refusal()
 
 
 def test_a_changed_host_key_is_said(server: SshServer, refusal: Callable[[], str]) -> None:

@@ -220,6 +220,6 @@ async def test_no_baselines_and_bad_ones_are_said(here: Path) -> None:
         folder = here / "data" / "netconsole" / "baselines"
         folder.mkdir(parents=True)
         (folder / "bad.json").write_text("{")
-        assert "not a baseline" in await one.press("b")
+        assert "this file is no baseline" in await one.press("b")
         text = await one.press("enter")
-        assert "not a baseline" in text and one.app.comparison is None
+        assert "this file is no baseline" in text and one.app.comparison is None
