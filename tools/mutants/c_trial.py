@@ -57,7 +57,12 @@ with tempfile.TemporaryDirectory() as kept:
 print(hashlib.sha256(repr(made).encode()).hexdigest())
 """
 LIMIT_S = 300.0
-_NO_PROGRAM = ("the kernel refused the program", "does not compile", "is not compiled for this kernel", "took longer than")
+_NO_PROGRAM = (
+    "the kernel refused the program",
+    "does not compile",
+    "is not compiled for this kernel",
+    "took longer than",
+)
 _PASSED, _FAILED = 0, 1
 
 

@@ -51,7 +51,7 @@ class DocumentKind(Generic[D]):
         """Raises BadInput when the document has another schema."""
         if document.schema != self._schema:
             found = safe(document.schema, 60)
-            raise bad(file, "schema", f'"{found}" cannot be read by this netconsole: it reads {self._schema}')
+            raise bad(file, "schema", f'this netconsole cannot read "{found}": it reads {self._schema}')
 
     def encode(self, document: D) -> bytes:
         """The JSON document. It ends with a line feed."""

@@ -41,8 +41,8 @@ def may_replace(output: Path) -> None:
         print(f"netconsole: {safe(output)} exists; replace it? (y/N)", end=" ", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return
-        raise bad(output, "", "exists, and is unchanged; give another name with -o")
-    raise bad(output, "", "exists; give another name with -o, or --replace to replace it")
+        raise bad(output, "", "this file exists and was left as it is; give another name with -o")
+    raise bad(output, "", "this file exists; give another name with -o, or replace the file with --replace")
 
 
 def form_of(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
@@ -52,7 +52,7 @@ def form_of(format: str | None, output: Path | None, known: Sequence[str], defau
         if parent is None or not stat.S_ISDIR(parent.st_mode):
             raise bad(output, "", f"no such directory: {output.parent}")
         if here is not None and stat.S_ISDIR(here.st_mode):
-            raise bad(output, "", "is a directory; name a file in it")
+            raise bad(output, "", "this is a directory; name a file in it")
     if format is not None:
         if format not in known:
             raise bad("--format", "", f'expected {", ".join(known)}, found "{safe(format, 40)}"')
@@ -61,7 +61,7 @@ def form_of(format: str | None, output: Path | None, known: Sequence[str], defau
     if not ending:
         return default
     if ENDINGS.get(ending) not in known:
-        raise bad(output, "", f'no form is known by the ending "{safe(ending, 40)}": add --format {"|".join(known)}')
+        raise bad(output, "", f'the ending "{safe(ending, 40)}" names no known format: add --format {"|".join(known)}')
     return ENDINGS[ending]
 
 

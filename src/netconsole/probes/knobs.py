@@ -53,9 +53,9 @@ _HINTS = {
     "mac": "MAC address of either end, such as 02:00:5e:00:53:01; empty: all",
     "events_per_s": "budget of sampled events in mode details",
     "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
-    "seen_pct": "percent of the time in which it is attached; 100: always",
-    "rows_per_s": "above it packets are counted and not listed; 0: all are listed",
-    "threshold_us": "only events above it, microseconds; the counts stay whole",
+    "seen_pct": "percent of the time in which the probe is attached; 100: always",
+    "rows_per_s": "above this rate packets are counted and not listed; 0: all are listed",
+    "threshold_us": "only events that take longer, microseconds; counts hold all",
 }
 _DEVICE_SET = f"at most {MAX_DEVICE_PATTERNS} names, prefixes or kinds of interfaces: vnet* eth0 kind:tap"
 _MAX_NUMBER = 2**53

@@ -45,7 +45,7 @@ def make(file: Path, base: Path, release: str | None, names: set[str]) -> tuple[
         raise bad(file, "", "expected a module with debug information, such as openvswitch.ko")
     found = _RELEASE.search(str(file.resolve()))
     if release is None and found is None:
-        raise bad(file, "", "not below lib/modules/RELEASE: say with --release which kernel it is for")
+        raise bad(file, "", "the file is not below lib/modules/RELEASE: say with --release for which kernel it is")
     release = release or (found.group(1) if found else "")
     module = matched.group(1).replace("-", "_")
     try:
@@ -54,13 +54,15 @@ def make(file: Path, base: Path, release: str | None, names: set[str]) -> tuple[
     except OSError as error:
         raise bad(error.filename or file, "", f"cannot read: {error.strerror}") from None
     except (ValueError, struct.error):
-        raise bad(file, "", "not a module with a build id") from None
+        raise bad(file, "", "this file is no module with a build id") from None
     try:
         whole = split_btf(file, base)
         types = pruned(vmlinux, whole, names)
         left_out = root_names(vmlinux, whole) - root_names(vmlinux, types)
     except (ValueError, struct.error, IndexError):
-        raise bad(base, "", f"its types and those of {module} do not fit: is it the BTF of kernel {release}?") from None
+        raise bad(
+            base, "", f"these types do not fit those of {module}: check that this is the BTF of kernel {release}"
+        ) from None
     about = {"release": release, "module": module, "build_id": id, "vmlinux": hashlib.sha256(vmlinux).hexdigest()}
     return release, module, carried.sealed(about, left_out, types)
 
@@ -79,7 +81,12 @@ def split_btf(file: Path, base: Path) -> bytes:
         if done.returncode == 0 and out.exists():
             return out.read_bytes()
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    raise bad(file, "", f"pahole (1.22 or later) made no types of it: {said[-1] if said else 'no debug information?'}")
+    raise bad(
+        file,
+        "",
+        "pahole (1.22 or later) made no types of this module:"
+        f" {said[-1] if said else 'the module may have no debug information'}",
+    )
 
 
 def build_id(elf: bytes) -> str:

@@ -219,7 +219,7 @@ def _choice(item: Checker, manifest: Manifest, inherited: ProbeChoice) -> ProbeC
     _unknown(item, ("mode", "pin", *manifest.knobs))
     mode = cast("ProfileMode", item.text("mode", inherited.mode, MODES))
     if mode != "off" and mode not in manifest.modes:
-        item.wrong("mode", f"{manifest.name} has no {mode} mode; it knows {', '.join(manifest.modes)}")
+        item.wrong("mode", f"{manifest.name} has no mode {mode}; its modes are {', '.join(manifest.modes)}")
     pin = item.boolean("pin", inherited.pin)
     knobs = _values(item, manifest.knobs)
     _contradictions(item, knobs)

@@ -50,7 +50,11 @@ def standing_out_lines(snapshot: Snapshot, manifests: Mapping[str, Manifest]) ->
 
 
 def _missed(entry: str, n: int) -> str:
-    return f"not attached for {figure.duration(n, 'ms')}" if entry == UNSEEN else f"{entry} {figure.count(n)}"
+    return (
+        f"not attached for {figure.duration(n, 'ms')}"
+        if entry == UNSEEN
+        else f"{figure.count(n)} {LEDGER_COUNTS[entry].partition(':')[0]}"
+    )
 
 
 def first(lines: Sequence[SummaryLine], most: int) -> Iterator[ReportBlock]:

@@ -112,7 +112,7 @@ def _verdict(report: Report) -> str:
     if report.ok:
         return verdict
     if not report.is_far and os.geteuid() != 0:
-        return f"{verdict} Probes in the kernel need root: run this with sudo to see which of them run."
+        return f"{verdict} Probes in the kernel need root: run netconsole doctor with sudo to see which of them run."
     return f"{verdict} The reasons are above."
 
 

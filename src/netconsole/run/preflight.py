@@ -121,7 +121,9 @@ def of_every_mode(manifest: Manifest, host: AnyHost = THIS_HOST) -> Forecasts:
     from netconsole.profile.profile import Profile
 
     if manifest.source != "bpf":
-        raise bad("--forecast", manifest.name, "does not run in the kernel: its cost is the console's own CPU time")
+        raise bad(
+            "--forecast", manifest.name, "this probe does not run in the kernel: its cost is CPU time of the console"
+        )
     if host.about is None:
         require(plan(Profile(manifest.name), {manifest.name: manifest}, [manifest.name]))
     return forecast_now([(manifest, mode) for mode in manifest.modes], host=host)

@@ -67,7 +67,10 @@ def test_a_file_that_exists_is_replaced_only_when_asked_for(
     command = ["compare", str(runs / "bad.json"), str(runs / "run-0.json"), "-o", str(file)]
     file.write_text("mine")
     assert run(command) == 2
-    assert "kept.md: exists; give another name with -o, or --replace to replace it" in capsys.readouterr().err
+    assert (
+        "kept.md: this file exists; give another name with -o, or replace the file with --replace"
+        in capsys.readouterr().err
+    )
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     for answer, code in (("\n", 2), ("n\n", 2), ("yes\n", 1)):
         typed = io.StringIO(answer)
@@ -106,7 +109,7 @@ def test_baselines_are_listed_shown_and_removed(runs: Path, capsys: pytest.Captu
     [
         (["compare", "{}/missing.json", "{}/run-0.json"], "missing.json: no such file"),
         (["compare", "{}/bad.json", "nosuch"], "baseline: nosuch: no baseline of this name"),
-        (["compare", "{}/bad.json", "{}/run-0.json", "-o", "{}/x.pdf"], 'no form is known by the ending "pdf"'),
+        (["compare", "{}/bad.json", "{}/run-0.json", "-o", "{}/x.pdf"], 'the ending "pdf" names no known format'),
         (["compare", "{}/bad.json", "{}/run-0.json", "--format", "pdf"], "expected text, md, html, json"),
         (["compare", "{}/bad.json", "{}/run-0.json", "-o", "{}/no/x.md"], "no such directory"),
         (["baseline", "save", "../x", "{}/bad.json"], "expected a name of letters"),

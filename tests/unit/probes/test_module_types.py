@@ -78,9 +78,9 @@ def test_a_file_that_is_no_module_gets_one_line(tmp_path: Path) -> None:
         path.write_bytes(b"text")
     with pytest.raises(BadInput, match="expected a module with debug information"):
         module_types.make(note, vmlinux, "5.10", set())
-    with pytest.raises(BadInput, match="say with --release which kernel it is for"):
+    with pytest.raises(BadInput, match="say with --release for which kernel it is"):
         module_types.make(no_elf, vmlinux, None, set())
-    with pytest.raises(BadInput, match="not a module with a build id"):
+    with pytest.raises(BadInput, match="this file is no module with a build id"):
         module_types.make(no_elf, vmlinux, "5.10", set())
 
 

@@ -169,7 +169,7 @@ def test_each_shipped_profile_has_a_whole_budget_that_is_kept(name: str, catalog
         ("[filters]\nthreshold_us = 1", "filters.threshold_us", "unknown key"),
         ("[probes.kernel_dorps]", "probes.kernel_dorps", 'did you mean "kernel_drops"?'),
         ('[probes.kernel_drops]\nmode = "detail"', "probes.kernel_drops.mode", 'did you mean "details"?'),
-        ('[probes.link_rates]\nmode = "details"', "probes.link_rates.mode", "no details mode"),
+        ('[probes.link_rates]\nmode = "details"', "probes.link_rates.mode", "no mode details; its modes are summary"),
         ('[probes.kernel_drops]\nmode = "off"\nport = 53', "probes.kernel_drops.port", "contradicts mode"),
         ('[probes.self_cost]\nmode = "off"\npin = true', "probes.self_cost.pin", "contradicts mode"),
         ("[probes.kernel_drops]\nport = 65536", "probes.kernel_drops.port", "0 to 65535"),

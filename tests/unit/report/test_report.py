@@ -263,7 +263,7 @@ def test_nothing_that_is_unknown_is_shown_as_zero_and_losses_are_marked() -> Non
     document["cost"]["kernel_cpu_pct"] = None
     text = to_text(of_snapshot(msgspec.convert(document, Snapshot), load_all()))
     assert "≥20\u202f310" in text
-    assert "counts are a lower bound (≥): missed 7" in text
+    assert "counts are a lower bound (≥): 7 runs that the kernel skipped because a program was already running" in text
     assert re.search(r"in the kernel, of one core +–", text)
 
 

@@ -113,4 +113,4 @@ def test_a_snapshot_has_rates_of_the_time_that_was_seen(stream: Sampled, tmp_pat
     assert (every.total, every.per_s, every.duration_s) == (1000, 100.0, 10.0)
     assert (some.total, some.per_s, some.duration_s) == (250, 100.0, None)
     said = str(of_snapshot(taken, manifests))
-    assert "It was attached for 25 % of the time" in said and "not attached for 7.50 s" in said
+    assert "The probe was attached for 25 % of the time" in said and "not attached for 7.50 s" in said
