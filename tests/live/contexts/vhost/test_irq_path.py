@@ -252,6 +252,18 @@ def test_what_cannot_be_joined(load: Load) -> None:
     assert host.probe.counters() == {"interrupts": 1}
 
 
+@pytest.mark.proves("irq_path", "ledger.join_missed")
+def test_a_kernel_worker_that_runs_twice_has_delivered_nothing_at_first(load: Load) -> None:
+    host = loaded(load)
+    host.memory.change("kvm_kernel_irqfd", host.here.lines[RX], {"irq_entry.type": 0})
+    host.offered(host.here)
+    for step in (host.given, host.told, host.heard, host.deferred, host.deferred):
+        step(host.here)
+    host.probe.read()
+    assert host.probe.ledger().get("join_missed") == 1
+    assert host.probe.row("queues")["deferred"] == 1 and host.probe.counters() == {"interrupts": 0}
+
+
 @pytest.mark.proves("irq_path", "ledger.lost")
 def test_events_for_which_there_is_no_room(load: Load) -> None:
     """The smallest ring, of one page, and nobody reads."""
