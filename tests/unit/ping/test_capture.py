@@ -55,7 +55,7 @@ def test_means_alone_and_nothing_at_all_are_captures(role: str) -> None:
     ("change", "said"),
     [
         ({"role": "router"}, "role: not a ping capture: Invalid enum value 'router'"),
-        ({"schema": "netconsole.snapshot/1"}, 'schema: "netconsole.snapshot/1" cannot be read'),
+        ({"schema": "netconsole.snapshot/1"}, 'schema: this netconsole cannot read "netconsole.snapshot/1"'),
         ({"packets": [{"seq": -1}]}, "packets[0].seq: not a ping capture"),
         ({"packets": [{"seq": 1, "total_us": "fast"}]}, "packets[0].total_us: not a ping capture"),
         ({"packets": [{"seq": 1, "total_us": 1e300}]}, "packets[0].total_us: not a ping capture"),

@@ -199,7 +199,7 @@ def test_a_line_without_an_end_is_not_kept(tmp_path: Path) -> None:
 def test_a_collector_that_reads_nothing_does_not_block_whoever_commands_it() -> None:
     process = CollectorProcess([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        with pytest.raises(CollectorGone, match="has not read"):
+        with pytest.raises(CollectorGone, match="does not read"):
             for number in range(10_000):
                 process.send({"id": number, "command": "load", "source": "x" * 1000})
     finally:

@@ -54,7 +54,7 @@ def test_the_committed_schemas_are_those_of_the_types(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "netconsole.snapshot/9"}, 'x.json: schema: "netconsole.snapshot/9" cannot be read'),
+        ({"schema": "netconsole.snapshot/9"}, 'x.json: schema: this netconsole cannot read "netconsole.snapshot/9"'),
         ({"duration_s": -1}, "x.json: duration_s: not a snapshot"),
         ({"host": None}, "x.json: host: not a snapshot"),
         ({"probes": {"a": {"status": "attached", "counters": {"b": {"total": 1.5}}}}}, "Expected `int"),
