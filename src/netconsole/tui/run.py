@@ -121,7 +121,8 @@ def _shown(
         app.run(mouse=False)
         close()
         app.close_files()
-        print_quietly(app.farewell(started_s))
+        farewell = app.farewell(started_s)
+        print_quietly(farewell if screen.unicode else capabilities.to_ascii(farewell))
         return EXIT_INTERRUPTED if lifeline.reason else app.return_code or EXIT_DONE
     finally:
         close()
