@@ -296,4 +296,4 @@ def test_the_collector_goes_when_its_parent_does(before: Before) -> None:
     for fd in (read_end, write_end, hello_read):
         os.close(fd)
     assert b'"kind":"bye"' in said
-    assert b"has gone" in said
+    assert b"has ended" in said

@@ -148,7 +148,7 @@ def test_a_program_that_ends_the_compiler_itself_says_why(driver: Driver) -> Non
 def test_a_function_that_is_not_in_the_source_is_named(driver: Driver) -> None:
     spec = calls_spec()
     spec["programs"][0]["attach"][0]["function"] = "nowhere"
-    assert "function nowhere is not compiled" in refused(driver, spec=spec)
+    assert "the program nowhere is not compiled" in refused(driver, spec=spec)
 
 
 def test_a_manifest_that_does_not_fit_the_program_is_refused_with_both_sizes(driver: Driver) -> None:
