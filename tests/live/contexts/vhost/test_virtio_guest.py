@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from netconsole_collector.probe.checks import ENOUGH
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.packets import MadeUpHost
@@ -127,3 +128,21 @@ def test_full_tables(load: Load) -> None:
             card.refilled()
     probe.read()
     assert probe.ledger() == {"map_full": 9}
+
+
+@pytest.mark.parametrize(("bus", "does_not_fit"), [(b"virtio", True), (b"virtiox", False), (b"pci", False)])
+def test_polls_of_a_virtio_device_that_lead_to_no_queue_of_it_refute_the_layout(
+    load: Load, bus: bytes, does_not_fit: bool
+) -> None:
+    """Those of devices on other buses lead to none because they have none."""
+    probe = load("virtio_guest", FUNCTIONS)
+    card = Card(probe, "eth0", NETNS)
+    memory = probe.memory
+    parent = memory.make("device", {"bus": memory.make("bus_type", {"name": memory.keep(bus + b"\0")})})
+    other = memory.make("net_device", {"name": b"eth1", "dev.parent": parent})
+    queue = memory.make("receive_queue", {"vq": card.virtqueue(0), "napi.dev": other})
+    for _ in range(ENOUGH):
+        probe.run("polled", queue + place_of("receive_queue", "napi")[0], 1, BUDGET)
+    assert probe.running.detach_failed_checks() is does_not_fit
+    probe.read()
+    assert probe.counters() == {"polls": 0, "interrupts": 0, "refills": 0}
