@@ -70,12 +70,17 @@ def test_each_socket_gets_what_its_process_reads(skew: Measurement, wire: Wire) 
         assert sum(got.values()) == FLOWS * EACH
         skew.settle()
         labels: dict[str, frames.Label] = {"netns": wire.b.name, "protocol": "UDP", "port": port, "address": "0.0.0.0"}
+
+        def has_names() -> bool:  # processes are looked for every few seconds
+            rows = skew.rows(PROBE, "members", **labels)
+            return bool(rows) and all(str(row.labels["process"]).endswith(f"({server.pid})") for row in rows)
+
+        skew.until(has_names, "processes of the sockets")
         rows = skew.rows(PROBE, "members", **labels)
         assert {row.labels["inode"]: row.counts["received"] for row in rows} == {
             inode: count for inode, count in got.items() if count
         }
         assert sum(row.counts["flows"] for row in rows) == FLOWS
-        assert all(str(row.labels["process"]).endswith(f"({server.pid})") for row in rows)
         assert skew.counter(PROBE, "received") == FLOWS * EACH
         (group,) = skew.all_rows(PROBE, "groups", **labels)
         busy = sum(count > 0 for count in got.values())
