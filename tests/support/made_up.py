@@ -121,6 +121,15 @@ def snapshot(seed: int, **kind: Any) -> Snapshot:
     return msgspec.convert(document(seed, **kind), Snapshot)
 
 
+EMPTY = document(1, samples=1)
+"""A document to change."""
+
+
+def changed(document: dict[str, Any], **change: Any) -> Snapshot:
+    """A document with other values, loaded."""
+    return msgspec.convert({**document, **change}, Snapshot)
+
+
 LOSSES = {
     "a firewall": ("NETFILTER_DROP", "benign", "nft_do_chain"),
     "a full socket": ("SOCKET_RCVBUFF", "suspicious", "udp_queue_rcv_one_skb"),

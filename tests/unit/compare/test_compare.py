@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,38 +15,18 @@ from hypothesis import strategies as st
 
 from netconsole.compare import document as comparison
 from netconsole.compare.compare import compare
-from netconsole.compare.facts import changed_facts
-from netconsole.compare.metrics import Metric, flatten, metric_key
-from netconsole.probes.catalogue import load_all, shipped
-from netconsole.probes.manifest import GovernedSpec
+from netconsole.probes.catalogue import load_all
 from netconsole.probes.polarity import FigureKind, polarity
 from netconsole.snapshot.document import Snapshot, load
 from tests.support import made_up
+from tests.support.made_up import EMPTY, changed
 
 SCHEMA = Path(__file__).parents[3] / "docs/reference/schema/comparison-1.json"
 DROPS = "kernel_drops/table/drops/reason=QDISC_DROP,class=suspicious,location=netem_enqueue,device=vnet3,protocol=UDP"
-EMPTY = made_up.document(1, samples=1)
 WAIT = "tx_queue_latency/histogram/wait/device=vnet3,queue="
 
 
-@pytest.fixture(scope="module")
-def five() -> list[Snapshot]:
-    """A baseline of five runs, each 10 % off on its own."""
-    return [made_up.snapshot(seed) for seed in range(5)]
-
-
 quick = cache(partial(made_up.snapshot, samples=500))
-lossy = cache(partial(made_up.with_losses, samples=50))
-
-
-def changed(document: dict[str, Any], **change: Any) -> Snapshot:
-    """A document with other values, loaded."""
-    return msgspec.convert({**document, **change}, Snapshot)
-
-
-def keys(snapshot: Snapshot) -> dict[str, Metric]:
-    """The metrics of a snapshot by their keys."""
-    return {metric.key: metric for metric in flatten(snapshot).by_identity.values()}
 
 
 @pytest.mark.parametrize("snapshots", [1, 2, 5])
@@ -155,42 +133,6 @@ def test_an_offload_that_was_switched_off_may_explain_what_softirqs_do(five: lis
     assert (found.verdict, found.findings[0].facts) == ("regressed", [fact])
 
 
-def test_a_device_that_came_is_one_change_and_unknown_facts_are_none(five: list[Snapshot]) -> None:
-    facts = {f"nic/veth{n}/{name}": 1 for n in (1,) for name in ("mtu", "tx_queue_len", "kind")}
-    current = made_up.snapshot(77, facts={**facts, "cpu/governor": None})
-    baseline = made_up.snapshot(1, facts={"cpu/governor": "performance"})
-    [change] = changed_facts(flatten(current), [flatten(baseline)])
-    assert (change.fact, change.baseline, change.current) == ("nic/veth1", None, "there")
-
-
-def test_taps_are_compared_by_vm_not_by_number(five: list[Snapshot]) -> None:
-    def renumbered(first: int) -> Snapshot:
-        text = json.dumps(made_up.document(7))
-        for number in range(4):
-            text = text.replace(f'"vnet{number}"', f'"vnet{first + number}"')
-        document = json.loads(text)
-        document["facts"] = {
-            f"vm/web-{number}/net/0/tap": {"value": f"vnet{first + number}", "source": "", "volatile": True}
-            for number in range(4)
-        }
-        return msgspec.convert(document, Snapshot)
-
-    found = compare(renumbered(40), [renumbered(10)])
-    assert found.verdict == "same"
-    assert "tx_queue_latency/histogram/wait/device=web-3 net0,queue=1" in keys(renumbered(10))
-
-
-def test_rows_that_become_one_are_added_up() -> None:
-    document = made_up.document(1)
-    rows = [{"process": f"nginx/{pid}", "netns": pid, "count": 5} for pid in (10, 11)]
-    document["probes"]["kernel_drops"]["tables"] = {"by_process": rows}
-    document["probes"]["kernel_drops"]["columns"] = {
-        "by_process": {"labels": ["process", "netns"], "values": {"count": {"unit": "packets"}}}
-    }
-    metrics = keys(msgspec.convert(document, Snapshot))
-    assert metrics["kernel_drops/table/by_process/process=nginx,netns=other"].count == 10
-
-
 @pytest.mark.parametrize(
     ("change", "metric", "why"),
     [
@@ -233,60 +175,6 @@ def test_a_probe_that_ran_on_neither_side_is_said_so_once(five: list[Snapshot]) 
     assert reasons["kernel_drops"] == "unsupported on both sides: not here"
     reasons = {one.metric: one.why for one in compare(current, five).not_comparable}
     assert reasons["kernel_drops"] == "unsupported in the current snapshot: not here"
-
-
-def test_a_probe_or_device_of_one_side_alone_is_not_a_change_from_nothing(five: list[Snapshot]) -> None:
-    document = made_up.document(77)
-    document["probes"]["new"] = document["probes"]["kernel_drops"]
-    document["facts"] |= {f"nic/vnet{n}/mtu": {"value": 1500} for n in range(4)} | {"nic/eth9/mtu": {"value": 1500}}
-    document["probes"]["link_rates"]["tables"]["links"].append({"device": "eth9", "rx_packets": 10**6, "rx_errors": 0})
-    baseline = [made_up.snapshot(seed, facts={f"nic/vnet{n}/mtu": 1500 for n in range(4)}) for seed in range(3)]
-    found = compare(msgspec.convert(document, Snapshot), baseline)
-    reasons = {one.metric: one.why for one in found.not_comparable}
-    assert reasons["new"] == "not in the baseline"
-    assert reasons["link_rates/table/links.rx_packets/device=eth9"] == "no such device on the baseline side"
-
-
-def test_a_network_namespace_that_came_is_no_change_from_nothing_and_has_its_name() -> None:
-    def run(namespaces: dict[str, str], *rows: tuple[str, int]) -> Snapshot:
-        cells = [{"device": "eth0", "netns": namespace, "count": count} for namespace, count in rows]
-        columns = {"drops": {"labels": ["device", "netns"], "values": {"count": {"unit": "packets", "worse": "up"}}}}
-        probe = {"status": "attached", "tables": {"drops": cells}, "columns": columns}
-        facts: dict[str, object] = {"netns_count": len(namespaces)}
-        facts |= {f"netns/{inode}/process": name for inode, name in namespaces.items()}
-        described = {name: {"value": value, "volatile": True} for name, value in facts.items()}
-        return changed(EMPTY, probes={"p": probe}, facts=described)
-
-    before = run({"4026532001": "nginx"})
-    found = compare(run({"4026532005": "nginx"}, ("4026532005", 5000)), [before])
-    assert [one.metric for one in found.findings] == ["p/table/drops/device=eth0,netns=of nginx"]
-    assert found.verdict == "regressed"
-    found = compare(run({"4026532001": "nginx", "4026532009": "runner"}, ("4026532009", 5000)), [before])
-    assert found.verdict == "same"
-    [left_out] = found.not_comparable
-    assert left_out.metric == "p/table/drops/device=eth0,netns=of runner"
-    assert left_out.why == "no such network namespace on the baseline side"
-    # The facts of an older snapshot say nothing of namespaces: what is not there is then a 0.
-    older = msgspec.structs.replace(before, facts={})
-    assert compare(run({}, ("blue", 5000)), [older]).verdict == "regressed"
-
-
-def test_links_from_before_they_named_their_namespace_are_those_of_the_host() -> None:
-    def run(probe: str, *rows: tuple[str | None, int], labels: Sequence[str] = ("device", "netns")) -> Snapshot:
-        cells = [{"device": "eth0", "count": count} | ({"netns": netns} if netns else {}) for netns, count in rows]
-        columns = {"links": {"labels": list(labels), "values": {"count": {"unit": "packets", "worse": "up"}}}}
-        return changed(EMPTY, probes={probe: {"status": "attached", "tables": {"links": cells}, "columns": columns}})
-
-    manifests = load_all()
-    for before in (run("link_rates", (None, 5000), labels=["device"]), run("link_rates", (None, 5000))):
-        found = compare(run("link_rates", ("host", 50_000), ("blue", 5000)), [before], (), manifests)
-        assert {one.metric for one in found.findings} == {
-            "link_rates/table/links/device=eth0",
-            "link_rates/table/links/device=eth0,netns=blue",
-        }
-        assert compare(run("link_rates", ("host", 5000)), [before], (), manifests).findings == []
-    found = compare(run("other", ("host", 50_000)), [run("other", ("host", 5000))], (), manifests)
-    assert [one.metric for one in found.findings] == ["other/table/links/device=eth0,netns=host"]
 
 
 def test_a_counter_is_not_blamed_for_rows_that_are_benign_or_cannot_be_compared() -> None:
@@ -332,170 +220,6 @@ def test_a_row_missing_from_a_full_table_is_not_a_zero(five: list[Snapshot]) -> 
     assert {one.metric: one.why for one in found.not_comparable}[DROPS].startswith("the table was full")
 
 
-def test_a_burst_is_one_event_and_what_lasts_is_many() -> None:
-    def run(per_s: list[float]) -> Snapshot:
-        total = round(sum(per_s))
-        drops = {"status": "attached", "counters": {"drops": {"total": total, "unit": "packets"}}}
-        return changed(EMPTY, duration_s=float(len(per_s)), probes={"p": {**drops, "history": {"drops": per_s}}})
-
-    quiet = [run([0.0] * 10) for _ in range(5)]
-    assert compare(run([0.0] * 4 + [12.0] + [0.0] * 5), quiet).verdict == "same"
-    assert compare(run([1.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0]), quiet).verdict == "regressed"
-
-
-def test_a_steady_loss_is_found_with_a_single_snapshot_and_a_burst_is_not() -> None:
-    """1 % of 1000 packets/s, over three seconds."""
-
-    def run(*per_s: float) -> Snapshot:
-        drops = {"status": "attached", "counters": {"drops": {"total": round(sum(per_s)), "unit": "packets"}}}
-        return changed(EMPTY, duration_s=float(len(per_s)), probes={"p": {**drops, "history": {"drops": per_s}}})
-
-    assert compare(run(10.0, 11.0, 9.0), [run(0.0, 0.0, 0.0)]).verdict == "regressed"
-    assert compare(run(0.0, 30.0, 0.0), [run(0.0, 0.0, 0.0)]).verdict == "same"
-
-
-@pytest.mark.parametrize("bursts", [False, True])
-@pytest.mark.parametrize(
-    ("by", "share", "regressed"),
-    [
-        ("", 0.0, range(2)),
-        ("a firewall", 0.01, range(20, 21)),
-        ("a full socket", 0.01, range(20, 21)),
-        ("a policer", 0.01, range(20, 21)),
-        ("a firewall", 0.002, range(15, 21)),
-        ("a policer", 0.002, range(20, 21)),
-    ],
-)
-def test_a_steady_loss_is_found_by_whatever_it_is_made_also_beside_bursts(
-    by: str, share: float, bursts: bool, regressed: range
-) -> None:
-    """Of 20 trials; the same again is called a change in one at most. 0.2 % are 20 packets in a run."""
-    verdicts = []
-    for trial in range(20):
-        *baseline, current = (100 * trial + number for number in range(4))
-        before = [lossy(seed, bursts=bursts) for seed in baseline]
-        verdicts.append(compare(made_up.with_losses(current, by=by, share=share, bursts=bursts, samples=50), before))
-    assert [one.verdict for one in verdicts].count("regressed") in regressed
-    assert by or [one.verdict for one in verdicts].count("same") >= 19
-    if share == 0.01:
-        assert all(made_up.LOSSES[by][0] in one.findings[0].metric for one in verdicts)
-
-
-def test_a_burst_of_another_reason_in_the_baseline_hides_no_loss_in_an_older_snapshot() -> None:
-    """It has no histories of rows: how all rows moved together counts, where it is known that this one was there."""
-
-    def run(netfilter: list[float], closes: list[float]) -> Snapshot:
-        rows = [
-            {"reason": reason, "class": "benign", "count": round(sum(per_s))}
-            for reason, per_s in (("NETFILTER_DROP", netfilter), ("SOCKET_CLOSE", closes))
-            if sum(per_s)
-        ]
-        columns = {"drops": {"labels": ["reason", "class"], "values": {"count": {"unit": "packets", "worse": "up"}}}}
-        history = {"drops.count": [one + other for one, other in zip(netfilter, closes, strict=True)]}
-        probe = {"status": "attached", "tables": {"drops": rows}, "columns": columns, "history": history}
-        return changed(EMPTY, probes={"p": probe}, facts={})
-
-    none, loss, burst = [0.0] * 10, [10.0] * 10, [0.0] * 4 + [400.0] + [0.0] * 5
-    found = compare(run(loss, none), [run(none, none), run(none, burst), run(none, none)])
-    assert (found.verdict, found.findings[0].direction) == ("regressed", "worse")
-    assert compare(run(burst, none), [run(none, none), run(none, burst), run(none, none)]).verdict == "same"
-
-
-def test_what_one_run_of_the_baseline_had_another_may_have_a_little_more_of() -> None:
-    def run(per_s: int) -> Snapshot:
-        rows = [{"reason": "QDISC_DROP", "count": 10 * per_s}] if per_s else []
-        columns = {"drops": {"labels": ["reason"], "values": {"count": {"unit": "packets", "worse": "up"}}}}
-        history = {"drops.count": [[float(per_s)] * 10] if per_s else []}
-        probe = {"status": "attached", "tables": {"drops": rows}, "columns": columns, "row_history": history}
-        return changed(EMPTY, probes={"p": probe}, facts={})
-
-    assert compare(run(11), [run(0), run(10), run(0)]).verdict == "same"
-    assert compare(run(30), [run(0), run(10), run(0)]).verdict == "regressed"
-
-
-def test_traffic_that_comes_in_bursts_is_held_against_its_own_unrest() -> None:
-    """A table has no counter: how its rows moved together, interval by interval, says how far a rate can be trusted."""
-
-    def run(*per_s: float) -> Snapshot:
-        cells = [{"device": "eth0", "rx_packets": round(sum(per_s))}]
-        columns = {"links": {"labels": ["device"], "values": {"rx_packets": {"unit": "packets"}}}}
-        probe = {"status": "attached", "tables": {"links": cells}, "columns": columns}
-        history = {"history": {"links.rx_packets": per_s}}
-        return changed(EMPTY, duration_s=float(len(per_s)), probes={"p": probe | history}, facts={})
-
-    assert compare(run(0, 90, 0, 0, 2700, 0, 0, 0, 40, 0), [run(0, 0, 600, 0, 0, 0, 0, 3, 0, 0)]).verdict == "same"
-    assert compare(run(*[283] * 10), [run(*[60] * 10)]).verdict == "changed"
-
-
-def test_a_little_traffic_beside_much_is_no_finding_and_a_little_loss_is() -> None:
-    def run(**others: int) -> Snapshot:
-        cells = [
-            {"device": "eth0", "rx_packets": 1000, "tx_packets": 33_000, "errors": 0},
-            {"device": "lo", "rx_packets": 0, "tx_packets": 0, "errors": 0, **others},
-        ]
-        values = {name: {"unit": "packets", "worse": "none"} for name in ("rx_packets", "tx_packets")}
-        columns = {"links": {"labels": ["device"], "values": values | {"errors": {"unit": "packets", "worse": "up"}}}}
-        probe = {"status": "attached", "tables": {"links": cells}, "columns": columns}
-        return changed(EMPTY, probes={"p": probe}, facts={})
-
-    assert compare(run(rx_packets=250), [run()]).verdict == "same"
-    assert compare(run(rx_packets=2500), [run()]).verdict == "changed"
-    assert compare(run(errors=250), [run()]).verdict == "regressed"
-
-
-def test_the_tail_of_a_single_snapshot_is_trusted_less_than_its_middle() -> None:
-    def run(slowest_us: float) -> Snapshot:
-        buckets = [[1.0, 1.1, 3200], [slowest_us, slowest_us * 1.1, 100]]
-        data = {"unit": "us", "count": 3300, "sum": 3300.0, "buckets": buckets}
-        return changed(EMPTY, probes={"p": {"status": "attached", "histograms": {"wait": data}}})
-
-    assert compare(run(35.0), [run(10.0)]).verdict == "same"
-    assert compare(run(90.0), [run(10.0)]).verdict == "regressed"
-
-
-def test_a_mean_that_one_sample_has_moved_is_no_change() -> None:
-    def run(slowest_us: float) -> Snapshot:
-        buckets = [[1.0, 1.1, 20_000], [slowest_us, slowest_us * 1.1, 1]]
-        data = {"unit": "us", "count": 20_001, "sum": 21_000 + 1.05 * slowest_us, "buckets": buckets}
-        return changed(EMPTY, probes={"p": {"status": "attached", "histograms": {"late": data}}})
-
-    assert compare(run(57_000.0), [run(5.0)] * 5).verdict == "same"
-
-
-@pytest.mark.parametrize(
-    ("unit", "fast", "verdict"),
-    [
-        ("us", (50.0, 10.0), "changed"),  # four in ten wait a fifth as long, and no percentile says so
-        ("us", (50.0, 40.0), "same"),
-        ("ns", (800.0, 160.0), "same"),  # as much on a log scale, and less than a microsecond
-    ],
-)
-def test_a_shape_is_a_finding_only_where_it_is_worth_one(unit: str, fast: tuple[float, float], verdict: str) -> None:
-    slow = 20 * max(fast)
-
-    def run(share: int, fastest: float) -> Snapshot:
-        buckets = sorted([[fastest, fastest * 1.1, share], [slow, slow * 1.1, 2000 - share]])
-        data = {"unit": unit, "count": 2000, "sum": 1000.0 * 2000, "buckets": buckets}
-        return changed(EMPTY, probes={"p": {"status": "attached", "histograms": {"wait": data}}})
-
-    baseline = [run(800 + 5 * seed, fast[0]) for seed in range(5)]
-    found = compare(run(810, fast[1]), baseline)
-    assert found.verdict == verdict
-    if verdict == "changed":
-        assert (found.findings[0].statistic, found.findings[0].direction) == ("shape", "different")
-
-
-def test_a_shape_is_held_against_those_of_runs_that_know_nothing_of_it() -> None:
-    """Each of the baseline's runs stands apart from the four others as far as one more run stands apart from all."""
-
-    def run(fastest: float) -> Snapshot:
-        buckets = sorted([[fastest, fastest * 1.1, 800], [4000.0, 4400.0, 1200]])
-        data = {"unit": "us", "count": 2000, "sum": 1000.0 * 2000, "buckets": buckets}
-        return changed(EMPTY, probes={"p": {"status": "attached", "histograms": {"wait": data}}})
-
-    assert compare(run(10.0), [run(one) for one in (40.0, 120.0, 15.0, 300.0, 30.0)]).verdict == "same"
-
-
 def test_how_busy_the_machine_was_is_a_condition_and_no_finding(five: list[Snapshot]) -> None:
     machine = {"status": "attached", "tables": {"machine": [{"machine_cpu_pct": 90.0}]}}
     document = made_up.document(77)
@@ -504,36 +228,6 @@ def test_how_busy_the_machine_was_is_a_condition_and_no_finding(five: list[Snaps
     assert found.verdict == "same"
     [condition] = found.conditions
     assert (condition.unit, condition.low, condition.high, condition.current) == ("%", None, None, 61.0)
-
-
-def test_two_hosts_are_compared_by_what_is_alike_and_their_settings_are_told(five: list[Snapshot]) -> None:
-    """Taps, threads, MACs and namespaces of the one are none of the other's: VMs and roles are what is held."""
-
-    def of(name: str, first_tap: int, first_pid: int, seed: int, governor: str) -> Snapshot:
-        text = json.dumps(made_up.document(seed))
-        for number in range(4):
-            text = text.replace(f'"vnet{number}"', f'"vnet{first_tap + number}"')
-        document = json.loads(text)
-        facts: dict[str, Any] = {"cpu/governor": {"value": governor}}
-        for number in range(4):
-            tap = f"vnet{first_tap + number}"
-            facts |= {
-                f"vm/web-{number}/net/0/tap": {"value": tap, "volatile": True},
-                f"vm/web-{number}/vhost/0/tid": {"value": first_pid + number, "volatile": True},
-                f"nic/{tap}/mac": {"value": f"fe:54:00:00:{seed:02x}:{number:02x}"},
-                f"nic/{tap}/mtu": {"value": 1500},
-            }
-        workers = [{"worker": f"vhost-77/{first_pid + number}", "runs": 5000} for number in range(4)]
-        columns = {"workers": {"labels": ["worker"], "values": {"runs": {"unit": "runs"}}}}
-        document["probes"]["w"] = {"status": "attached", "tables": {"workers": workers}, "columns": columns}
-        host = {"name": name, "kernel": "6.1.0", "boot_id": name}
-        return changed(document, host=host, facts=facts)
-
-    found = compare(of("hv-2", 40, 9000, 8, "powersave"), [of("hv-1", 10, 700, 7, "performance")])
-    assert found.verdict == "changed" and not [one for one in found.findings if one.significant]
-    assert {one.why for one in found.not_comparable} == {"fewer than three runs of the baseline have this figure"}
-    assert [change.fact for change in found.facts_changed] == ["cpu/governor"]
-    assert (found.current and found.current.host, found.baseline[0].host) == ("hv-2", "hv-1")
 
 
 def test_other_profiles_are_named(five: list[Snapshot]) -> None:
@@ -602,37 +296,3 @@ def test_what_the_manifest_says_of_worse_is_what_counts() -> None:
 )
 def test_the_usual_sense_follows_kind_unit_and_name(kind: FigureKind, name: str, unit: str, worse: str) -> None:
     assert polarity(kind, name, unit) == worse
-
-
-@given(st.dictionaries(st.text(min_size=1), st.text()))
-def test_keys_of_hostile_labels_stay_apart(labels: dict[str, str]) -> None:
-    key = metric_key("p", "table", "t", labels.items())
-    assert key.count("/") == 2 + bool(labels) + key.count("\\/")
-    assert not any(ord(character) < 32 for character in key)
-
-
-def test_a_manifest_says_what_a_label_stands_for_and_which_facts_govern() -> None:
-    manifest = shipped("softnet")
-    spec = manifest.tables["cpus"]
-    [cpu] = spec.key
-    owner = replace(cpu, name="owner", stands_for="process")
-    mine = replace(
-        manifest,
-        name="mine",
-        tables={"cpus": replace(spec, key=(owner,))},
-        governed_by=(GovernedSpec(("ovs/*",), ("cpus",)),),
-    )
-
-    def run(owner: str, count: int, limit: int) -> Snapshot:
-        rows = [{"owner": owner, "processed": count}]
-        columns = {"cpus": {"labels": ["owner"], "values": {"processed": {"unit": "packets", "kind": "sum"}}}}
-        probe = {"status": "attached", "tables": {"cpus": rows}, "columns": columns}
-        return changed(EMPTY, probes={"mine": probe}, facts={"ovs/limit": {"value": limit}})
-
-    now, before = run("nginx (4711)", 90_000, 2), run("nginx (23)", 10, 1)
-    for manifests, metric, facts in (
-        ({"mine": mine}, "mine/table/cpus/owner=nginx", ["ovs/limit"]),
-        ({}, "mine/table/cpus/owner=nginx (4711)", []),
-    ):
-        finding = compare(now, [before], (), manifests).findings[0]
-        assert (finding.metric, finding.facts) == (metric, facts)
