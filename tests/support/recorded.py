@@ -9,6 +9,7 @@ from typing import Any
 
 from netconsole.profile.profile import Budget
 from netconsole.recording.format import SCHEMA, Header, RecordedProbe, RecordedProfile
+from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import Recorder
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Buckets, Count, Host, Row
@@ -29,6 +30,8 @@ HEADER = Header(
     probes={"kernel_drops": RecordedProbe(1, "details"), "link_rates": RecordedProbe(1)},
 )
 
+VERSION_1 = Path(__file__).parent / "data/recording-version-1.ncrec"
+"""A recording of the first version of the format. It is never made anew."""
 LIMIT_S = 300.0
 """How long the recorder may take on a loaded machine."""
 
@@ -132,3 +135,13 @@ def record(path: Path, batches: Iterable[Batch], budget: Budget | None = None, *
             state.apply(frame)
     recorder.close()
     return state, recorder
+
+
+def frames_of(recording: Recording) -> list[AnyFrame]:
+    """All frames of a recording."""
+    return [frame for number in range(len(recording.blocks)) for frame in recording.frames(number)]
+
+
+def flat(batches: Iterable[Batch]) -> list[AnyFrame]:
+    """The frames of batches, in one list."""
+    return [frame for batch in batches for frame in batch]

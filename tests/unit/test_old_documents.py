@@ -1,6 +1,6 @@
 """Frames, baselines and calibrations that an earlier version wrote load in this one.
 
-Snapshots: tests/unit/snapshot/test_document.py. Recordings: tests/unit/recording/test_recorder.py, and the states in
+Snapshots: tests/unit/snapshot/test_document.py. Recordings: tests/unit/recording/test_reader.py, and the states in
 them tests/unit/telemetry/test_old_checkpoints.py.
 """
 

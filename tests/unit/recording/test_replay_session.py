@@ -22,8 +22,7 @@ from netconsole.session.protocol import CommandError, News
 from netconsole.snapshot import builder
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.state import State
-from tests.support.recorded import BEGIN_WALL_NS, HEADER, SECOND, Batch, Stream, record
-from tests.unit.recording.test_recorder import VERSION_1
+from tests.support.recorded import BEGIN_WALL_NS, HEADER, SECOND, VERSION_1, Batch, Stream, record
 
 LIMIT_S = 300.0
 MANIFESTS = catalogue.load_all()
