@@ -1,18 +1,23 @@
-"""The page of a row: its header, its keys, what it advises, and what it copies."""
+"""The page of a row: its header and keys, figures and losses, what it advises and copies, and the way back."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from netconsole.telemetry import frames
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.knobs import KnobsScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen
 from netconsole.tui.terminal.capabilities import Terminal
 from netconsole.tui.terminal.driver import ConsoleDriver
 from netconsole.tui.widgets.choice import Choice
+from tests.support.fake_collector import Scenario
+from tests.support.tui.played import PlayedSession
 from tests.support.tui.running import running
+from tests.support.tui.scenes import HOSTILE, host
 
 
 async def test_it_says_whether_it_is_live_and_how_old_its_figures_are() -> None:
@@ -85,3 +90,73 @@ async def test_no_key_of_the_console_works_while_a_form_is_open(
         assert one.app.pause.step == "live"
         await one.press("q")
         assert one.main.is_current and one.app.is_running
+
+
+async def test_enter_opens_the_evidence_and_escape_goes_back_to_exactly_where_one_was() -> None:
+    async with running() as one:
+        await one.press("4")
+        await one.press("down")
+        table = one.table("kernel_drops-drops")
+        chosen = table.cursor_key
+        text = await one.press("enter")
+        assert isinstance(one.app.screen, DetailScreen)
+        assert "SOCKET_RCVBUFF" in text and "per second, last 10 min" in text
+        text = await one.press("escape")
+        assert one.main.current == "drops" and table.has_focus and table.cursor_key == chosen
+
+
+async def test_a_finding_leads_to_its_row_with_losses_and_advice() -> None:
+    async with running() as one:
+        await one.press("enter")
+        text = one.text() + await one.press("end")
+        assert "iperf3" in text
+        assert "→ Is the process running? Its receive buffer: net.core.rmem_max" in text
+        assert "Losses" in text and "What it cannot see" in text
+
+
+async def test_events_shed_by_the_collector_and_here_are_added_up() -> None:
+    async with running() as one:
+        probe = one.session.state.probes["kernel_drops"]
+        probe.cost.ledger = {**probe.cost.ledger, "shed": frames.Count(delta=0, total=5)}
+        probe.events_shed = 7
+        text = await one.press("4", "enter", "end")
+        assert re.search(r"shed +12 ", text)
+
+
+async def test_a_histogram_is_drawn_with_its_percentiles() -> None:
+    async with running() as one:
+        await one.press("5")
+        one.table("tx_queue_latency-wait").focus()
+        text = await one.press("enter")
+        assert "█" in text and "p50" in text and "p99.9" in text
+        assert "last interval" in text and "since attached" in text
+
+
+async def test_the_page_of_a_row_lives_on() -> None:
+    async with running() as one:
+        await one.press("4", "enter")
+        before = one.text()
+        assert await one.play(2) != before
+
+
+async def test_losses_mark_the_figures_and_are_explained_one_key_away() -> None:
+    async with running(session=PlayedSession(host(12, lost=7))) as one:
+        text = await one.play(2, lost=7)
+        assert "≥" in text
+        await one.press("4")
+        text = await one.press("enter") + await one.press("end")
+        assert "≥ missed" in text and "runs that the kernel skipped" in text
+
+
+async def test_events_of_a_details_probe() -> None:
+    session = PlayedSession(host(3))
+    events = Scenario().status("kernel_drops", mode="details")
+    for place in range(600):
+        fields = {"device": HOSTILE, "source": f"192.0.2.{place % 250}", "stack": ["skb_release", "tcp_v4_rcv"]}
+        events.frame("event", "kernel_drops", name="drop", fields=fields)
+    session.play(events.end())
+    async with running(session=session) as one:
+        text = await one.press("8")
+        assert "192.0.2." in text and "\x1b" not in text and "the rest is only counted" in text
+        text = await one.press("enter")
+        assert "stack, innermost first" in text and "tcp_v4_rcv" in text

@@ -1,0 +1,184 @@
+"""Tables under the user's hands: cursor, sorting, filter, pause, and what is drawn of them."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from textual.geometry import Region
+from textual.widgets import Input
+
+from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.widgets.columns import Cell, TableRow
+from tests.support.tui.played import PlayedSession
+from tests.support.tui.running import running
+from tests.support.tui.scenes import host
+
+
+async def test_every_row_of_tables_goes_from_edge_to_edge_after_a_resize() -> None:
+    async with running(size=(80, 24)) as one:
+        await one.pilot.resize_terminal(120, 40)
+        await one.play()
+        rows: dict[int, list[tuple[int, int]]] = {}
+        for _, table in one.main.view.tables_shown():
+            rows.setdefault(table.region.y, []).append((table.region.x, table.region.right))
+        assert max(len(row) for row in rows.values()) > 1
+        for row in rows.values():
+            assert (row[0][0], row[-1][1]) == (0, 120)
+            assert all(right + 1 == x for (_, right), (x, _) in pairwise(row))
+
+
+async def test_the_cursor_stays_on_its_row_when_the_order_changes() -> None:
+    async with running() as one:
+        await one.press("4")
+        table = one.table("kernel_drops-drops")
+        table.focus()
+        await one.press("down", "down")
+        chosen = table.cursor_key
+        assert one.main.table() is table
+        table.show(list(reversed(table._all)), now_s=1e9)
+        assert table.cursor_key == chosen
+        assert table.keys.index(chosen) != 2
+
+
+async def test_rows_are_sorted_by_any_column_and_back() -> None:
+    async with running() as one:
+        await one.press("4")
+        table = one.table("kernel_drops-drops")
+        first = table.keys
+        seen = set()
+        for _ in range(len(table.columns) + 1):
+            await one.press("greater_than_sign")
+            seen.add(table.sort_column)
+        assert {"reason", "count", "total"} <= seen
+        while table.sort_column != "count":
+            await one.press("greater_than_sign")
+        rates = [table._rows[key].cells["count"].sort for key in table.keys]
+        assert rates == sorted(rates, key=lambda rate: -float(rate or 0))
+        await one.press("r")
+        assert table.keys != first
+        while table.sort_column is not None:
+            await one.press("less_than_sign")
+
+
+async def test_a_pane_comes_to_the_front_with_its_rows_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as one:
+        drawn: list[bool] = []
+        draw = MainScreen.draw
+
+        def watched(screen: MainScreen, *scene: Any) -> None:
+            drawn.append(screen.app._batch_count > 0)
+            draw(screen, *scene)
+
+        for key in ("drops", "overview"):
+            await one.main.action_pane(key)
+        await one.play(3)
+        monkeypatch.setattr(MainScreen, "draw", watched)
+        await one.main.action_pane("drops")
+        # Drawn before Textual could paint it: its rows of long ago never stand under a header of now.
+        assert drawn == [True]
+
+
+async def test_the_filter_is_a_plain_substring() -> None:
+    async with running() as one:
+        await one.press("4", "slash")
+        assert isinstance(one.app.screen.focused, Input)
+        text = await one.press(*"vnet3")
+        assert "tun_net_xmit" in text and "nf_hook_slow" not in text
+        text = await one.press("enter")
+        assert "filter 'vnet3': 1 of 6" in text
+        text = await one.press("escape")
+        assert "nf_hook_slow" in text
+
+
+async def test_what_looks_like_a_pattern_is_none() -> None:
+    async with running() as one:
+        await one.press("4", "slash")
+        box = one.app.screen.query_one("#filter", Input)
+        for typed in ("[", "(", "*", "[bold]x", "\\"):
+            box.value = typed
+            await one.pilot.pause()
+            shown = len(one.table("kernel_drops-drops").keys)
+            assert shown == (1 if typed in ("[", "[bold]x", "\\") else 0)
+
+
+async def test_keys_typed_into_the_filter_are_no_commands() -> None:
+    async with running() as one:
+        await one.press("4", "slash", *"qps1")
+        assert one.app.is_running and one.app.pause.step == "live"
+        assert one.main.current == "drops"
+
+
+async def test_pause_holds_the_order_then_the_screen_while_measuring_goes_on() -> None:
+    async with running() as one:
+        text = await one.press("p")
+        assert "ORDER HELD" in text
+        assert one.table("kernel_drops-drops")._order.frozen
+        text = await one.press("p")
+        assert re.search(r"PAUSED \d+ s", text)
+        before = [line for line in text.splitlines() if "Drops ·" in line]
+        text = await one.play(5)
+        assert [line for line in text.splitlines() if "Drops ·" in line] == before
+        assert one.session.state.collector.intervals > 12
+        text = await one.press("4")
+        assert before[0].split("─")[1].strip() in text, "another pane shows the same moment"
+        text = await one.press("p")
+        assert "LIVE" in text
+        assert before[0].split("─")[1].strip() not in text
+
+
+async def test_a_held_screen_is_as_old_as_it_is_held_though_the_collector_is_lost_meanwhile() -> None:
+    async with running() as one:
+        await one.press("p", "p")
+        one.session.age = 5000.0
+        (age_s,) = re.findall(r"data ≤ (\d+) s old", await one.press("4"))
+        assert int(age_s) < 5000
+
+
+async def test_thousands_of_rows_stay_bounded_and_quick() -> None:
+    async with running(session=PlayedSession(host(2, rows=5000))) as one:
+        text = await one.press("4", "end")
+        table = one.table("kernel_drops-drops")
+        assert len(table.keys) == 2000
+        assert "2000 of 2000" in text
+        assert len(table._histories) <= table.size.height
+        await one.press("home")
+        assert table.keys[0] == table.cursor_key
+
+
+async def test_nothing_is_drawn_while_output_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as one:
+        before = one.text()
+        monkeypatch.setattr(one.app.pump, "_backlog", lambda: 1)
+        assert await one.play(3) == before
+        assert one.app.pump.skipped == 1
+        monkeypatch.setattr(one.app.pump, "_backlog", lambda: 0)
+        one.app.pump.idle()
+        await one.pilot.pause()
+        assert one.text() != before, "the newest picture is drawn as soon as there is room"
+
+
+async def test_only_what_changed_is_refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as one:
+        table = one.table("kernel_drops-drops")
+        refreshed: list[tuple[Region, ...]] = []
+        monkeypatch.setattr(table, "refresh", lambda *regions: refreshed.append(regions))
+        table.show(table._all, now_s=0.0, title=table.title, note=table.note)
+        assert refreshed == []
+        (changed, *others) = table._all
+        cells = {**changed.cells, "count": Cell("4711", 4711)}
+        table.show([TableRow(changed.key, cells), *others], now_s=0.0, title=table.title, note=table.note)
+        ((region,),) = refreshed
+        assert region.height == 1 and region.width < table.size.width
+
+
+async def test_z_gives_a_table_all_lines_and_takes_them_back() -> None:
+    async with running() as one:
+        titles = ("STANDS OUT ·", "Drops ·", "Sockets ·", "─ Interfaces ─")
+        assert all(title in one.text() for title in titles)
+        alone = await one.press("tab", "z")
+        assert [title for title in titles if title in alone] == ["Drops ·"]
+        whole = await one.press("z")
+        assert all(title in whole for title in titles)
