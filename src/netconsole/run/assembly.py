@@ -15,7 +15,8 @@ from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Profile
 from netconsole.run.deferred_start import DeferredStart
-from netconsole.session.live import SELDOM_EVERY_MS, LiveSession
+from netconsole.session.commands import SELDOM_EVERY_MS
+from netconsole.session.live import LiveSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,13 @@ from netconsole.session.protocol import CommandError
 from netconsole.telemetry import frames
 from netconsole_collector.compile.sent import TRY_PLAIN
 
+SELDOM_WINDOW_MS, SELDOM_EVERY_MS = 200, 5000
+"""When the kernel's run-time statistics are on by default: 200 ms every 5 s."""
+OFTEN_WINDOW_MS, OFTEN_EVERY_MS = 20, 200
+"""Several windows in every interval, to see a jump soon, and so that a burst in one window does not count as the whole.
+For a tenth of the time, each run of a program then reads the clock twice. The kernel switches its statistics on or off
+ten times per second."""
+
 
 class Commands:
     """Commands that were sent and are not answered yet.
@@ -74,6 +81,19 @@ def load(request: ProbeRequest) -> dict[str, object]:
         "knobs": dict(request.knobs),
         "kernel_cpu_pct": request.kernel_cpu_pct,
     }
+
+
+def statistics(is_often: bool, seldom_every_s: float) -> dict[str, object]:
+    """The command that says when the kernel's run-time statistics are on."""
+    window_ms, every_ms = OFTEN_WINDOW_MS, OFTEN_EVERY_MS
+    if not is_often:
+        window_ms, every_ms = SELDOM_WINDOW_MS, round(seldom_every_s * 1000)
+    return {"command": "statistics", "window_ms": window_ms, "every_ms": every_ms}
+
+
+def bound(kernel_cpu_pct: float) -> dict[str, object]:
+    """The command that says what each probe may take in mode details, in percent of one core; 0: no limit."""
+    return {"command": "bound", "kernel_cpu_pct": kernel_cpu_pct}
 
 
 def done() -> Future[None]:

@@ -10,37 +10,28 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Literal
-
-import msgspec
+from typing import Any, Literal
 
 from netconsole.base.errors import Unable
-from netconsole.far.compiling import FarCompiler
 from netconsole.far.host import AnyHost, ThisHost
 from netconsole.far.program import Launch
 from netconsole.host import identity
 from netconsole.host.reach import line_of, target_of
 from netconsole.probes.request import ProbeRequest
-from netconsole.session import commands
+from netconsole.session import commands, compiled_here
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.far_line import FarLine
-from netconsole.session.protocol import CommandError, Connection, News, Phase, Sink
+from netconsole.session.far_reader import FarReader
+from netconsole.session.protocol import Connection, News, Phase, Sink
 from netconsole.sources.runner import SourceRunner
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import AnyFrame, Mode, Scalar, Usage
+from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
 from netconsole.telemetry.state import CostPerCount, State
-from netconsole_collector.compile.sent import TRY_PLAIN
 
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waiting times before the first, second, … restart of a lost collector."""
 STEADY_AFTER_INTERVALS = 30
 """When a collector has run this many intervals, its earlier crashes are forgotten."""
-SELDOM_WINDOW_MS, SELDOM_EVERY_MS = 200, 5000
-"""When the kernel's run-time statistics are on by default: 200 ms every 5 s."""
-OFTEN_WINDOW_MS, OFTEN_EVERY_MS = 20, 200
-"""Several windows in every interval, to see a jump soon, and so that a burst in one window does not count as the whole.
-For a tenth of the time, each run of a program then reads the clock twice. The kernel switches its statistics on or off
-ten times per second."""
 _MAX_PENDING = 20_000
 """Frames of one interval that are kept until it ends. With more than this they are applied before that."""
 
@@ -57,7 +48,7 @@ class LiveSession:
         interval_s: float = 1.0,
         environment: Mapping[str, str] | None = None,
         back_off_s: Sequence[float] = BACK_OFF_S,
-        statistics_every_s: float = SELDOM_EVERY_MS / 1000,
+        statistics_every_s: float = commands.SELDOM_EVERY_MS / 1000,
         is_often: bool = False,
         per_count: CostPerCount | None = None,
     ) -> None:
@@ -69,8 +60,11 @@ class LiveSession:
         ``per_count``: what a count of a probe costs, for kernels without such statistics.
         """
         self._host = _Command(host) if isinstance(host, Sequence) else host
-        self._questions = line_of(self._host) if self._host.address is not None else None
-        self._line = FarLine(self._host.address, self._received) if self._host.address is not None else None
+        self._reader: FarReader | None = None
+        self._line: FarLine | None = None
+        if self._host.address is not None:
+            self._reader = FarReader(line_of(self._host))
+            self._line = FarLine(self._host.address, self._reader.received_bytes)
         self._environment = environment
         self._interval_s = interval_s
         self._back_off_s = tuple(back_off_s)
@@ -95,7 +89,6 @@ class LiveSession:
         self._why: str | None = None
         self._retry_at: float | None = None
         self._broken_before = 0
-        self._reader_ns = 0
         self._commands = commands.Commands(self._refuse_load)
         self._console_seq = itertools.count(1)
         self._target = target_of(self._host)
@@ -212,7 +205,7 @@ class LiveSession:
     def bound(self, kernel_cpu_pct: float | None) -> None:
         """See :class:`netconsole.session.protocol.Governable`. May be called before the start."""
         self._bound_pct = kernel_cpu_pct or 0.0
-        self._ask(self._bound(), None).add_done_callback(lambda done: done.exception())
+        self._ask(commands.bound(self._bound_pct), None).add_done_callback(lambda done: done.exception())
 
     def unload(self, probe: str, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.session.protocol.Session`."""
@@ -225,18 +218,7 @@ class LiveSession:
         self, probe: str, state: frames.ProbeStatus, mode: Mode, why: str | None = None, help: str | None = None
     ) -> None:
         """Apply a status frame of the console itself, about a probe that the collector does not report."""
-        status = frames.Status(
-            source="console",
-            probe=probe,
-            seq=next(self._console_seq),
-            mono_ns=time.monotonic_ns(),
-            wall_ns=time.time_ns(),
-            state=state,
-            mode=mode,
-            why=why,
-            help=help,
-        )
-        self._apply([status])
+        self._apply([frames.Status(**self._stamp(), probe=probe, state=state, mode=mode, why=why, help=help)])
 
     def say_action(
         self, probe: str, action: str, because: str, measured: float | None = None, limit: float | None = None
@@ -244,11 +226,8 @@ class LiveSession:
         """See :class:`netconsole.session.protocol.Governable`."""
         self._actions.append(
             frames.Action(
-                source="console",
+                **self._stamp(),
                 probe=probe or None,
-                seq=next(self._console_seq),
-                mono_ns=time.monotonic_ns(),
-                wall_ns=time.time_ns(),
                 action=action[: frames.MAX_SENTENCE],
                 because=because[: frames.MAX_SENTENCE],
                 measured=measured,
@@ -310,7 +289,7 @@ class LiveSession:
             self._retry_at = None
             self._ask({"command": "interval", "ms": round(self._interval_s * 1000)}, None)
             self._ask(self._statistics(), None)
-            self._ask(self._bound(), None)
+            self._ask(commands.bound(self._bound_pct), None)
             for name, request in self._requests.items():
                 if name in self._detached:
                     self.say(name, "off", request.mode, self._detached[name])
@@ -336,31 +315,18 @@ class LiveSession:
                 self._commands.answer(frame)
             self._tell("status")
             return
-        ended = isinstance(frame, frames.Cost) and frame.probe is None
-        pending.append(self._with_reader(frame) if isinstance(frame, frames.Cost) and ended else frame)
+        ended = False
+        if isinstance(frame, frames.Cost) and frame.probe is None:
+            ended = True
+            if self._reader is not None and self._host.compiler is None:
+                frame = self._reader.added_to(frame)
+        pending.append(frame)
         if ended or len(pending) >= _MAX_PENDING:
             self._apply(pending)
             pending.clear()
             if ended:
                 self._tell("interval")
                 self._relate_clocks()
-
-    def _with_reader(self, cost: frames.Cost) -> frames.Cost:
-        """Where the far host compiles, a process beside the collector reads the sources: its cost is added there."""
-        line, usage = self._questions, cost.usage
-        if line is None or usage is None or self._host.compiler is not None:
-            return cost
-        used_ns, self._reader_ns = max(0, line.cpu_ns - self._reader_ns), line.cpu_ns
-        rss_kb, pss_kb = usage.rss_kb, usage.pss_kb
-        both = Usage(
-            cpu_ns=None if usage.cpu_ns is None else usage.cpu_ns + used_ns,
-            rss_kb=rss_kb if rss_kb is None else rss_kb + line.memory_kb,
-            pss_kb=pss_kb if pss_kb is None else pss_kb + line.memory_kb,
-        )
-        return msgspec.structs.replace(cost, usage=both)
-
-    def _received(self) -> int:
-        return 0 if self._questions is None else self._questions.received_bytes
 
     def _lost(self, why: str, wait_s: float) -> None:
         self._phase, self._why = "lost", why
@@ -403,26 +369,22 @@ class LiveSession:
             callback(news)
 
     def _own_hello(self) -> frames.Hello:
-        return frames.Hello(
-            source="console",
-            seq=next(self._console_seq),
-            mono_ns=time.monotonic_ns(),
-            wall_ns=time.time_ns(),
-            host=identity.describe(self._target),
-            collector={},
-            capabilities={},
-        )
+        host = identity.describe(self._target)
+        return frames.Hello(**self._stamp(), host=host, collector={}, capabilities={})
+
+    def _stamp(self) -> dict[str, Any]:
+        """What all frames of the console itself carry."""
+        return {
+            "source": "console",
+            "seq": next(self._console_seq),
+            "mono_ns": time.monotonic_ns(),
+            "wall_ns": time.time_ns(),
+        }
 
     # ---- commands ----
 
     def _statistics(self) -> dict[str, object]:
-        window_ms, every_ms = OFTEN_WINDOW_MS, OFTEN_EVERY_MS
-        if not self._is_often:
-            window_ms, every_ms = SELDOM_WINDOW_MS, round(self._statistics_every_s * 1000)
-        return {"command": "statistics", "window_ms": window_ms, "every_ms": every_ms}
-
-    def _bound(self) -> dict[str, object]:
-        return {"command": "bound", "kernel_cpu_pct": self._bound_pct}
+        return commands.statistics(self._is_often, self._statistics_every_s)
 
     def _ask(self, command: dict[str, object], loads: str | None, timed: FarLine | None = None) -> Future[None]:
         process = self._process
@@ -431,44 +393,21 @@ class LiveSession:
         return self._commands.send(process, command, loads, timed)
 
     def _ask_to_load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
-        """Load a probe. For a far host it is compiled here first, in a thread of its own."""
+        """Load a probe. For a far host it is compiled here first."""
         if self._host.compiler is None:
             return self._ask({**commands.load(request), "why": why}, request.name)
-        future: Future[None] = Future()
-        future.set_running_or_notify_cancel()
-        what = (self._host.compiler, self._process, request, why, future)
-        threading.Thread(target=self._compile_and_load, args=what, name="compile", daemon=True).start()
-        return future
+        process = self._process
 
-    def _compile_and_load(
-        self,
-        compiler: FarCompiler,
-        process: CollectorProcess | None,
-        request: ProbeRequest,
-        why: str | None,
-        future: Future[None],
-        is_plain: bool = False,
-    ) -> None:
-        try:
-            prepared = compiler.prepare(request.spec, request.code, is_plain)
-        except Exception as error:  # a defect, or a kernel's types that make no sense: the other probes go on
-            why_not = f"could not be compiled: {type(error).__name__}: {error}"
+        def send(prepared: Mapping[str, object]) -> Future[None]:
+            if process is not self._process:  # it has ended meanwhile, and the next one is asked for the probe too
+                return commands.refused("the collector has ended")
+            return self._ask({**commands.load(request), **prepared, "why": why}, request.name)
+
+        def failed(why_not: str) -> None:
             self.say(request.name, "failed", request.mode, why_not)
             self._tell("status")
-            future.set_exception(CommandError(why_not))
-            return
-        if process is not self._process:  # it has ended meanwhile, and the next one is asked for the probe too
-            future.set_exception(CommandError("the collector has ended"))
-            return
-        try:
-            self._ask({**commands.load(request), **prepared, "why": why}, request.name).result()
-        except CommandError as error:
-            if str(error) == TRY_PLAIN and not is_plain:
-                self._compile_and_load(compiler, process, request, why, future, is_plain=True)
-            else:
-                future.set_exception(error)
-        else:
-            future.set_result(None)
+
+        return compiled_here.load(self._host.compiler, request, send, failed)
 
     def _relate_clocks(self) -> None:
         """Ask for the time on a far host, now and then."""

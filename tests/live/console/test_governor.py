@@ -25,7 +25,7 @@ from netconsole.budget.governor import REACTION_S, SETTLE_S
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load_file
 from netconsole.profile.plan import plan
-from netconsole.session import live
+from netconsole.session import commands
 from netconsole.session.live import LiveSession
 from netconsole.session.protocol import News
 from netconsole.telemetry.frames import Mode
@@ -185,7 +185,7 @@ def measured_budget_pct(directory: Path, namespace: Namespace, mode: Mode) -> fl
         Storm(namespace, STORM_PER_S),
     ):
         # Windows as the governor has them, but as many in half a second as it has in one.
-        patch.setattr(live, "OFTEN_EVERY_MS", round(FIGURE_S * 1000 / FIGURE_WINDOWS))
+        patch.setattr(commands, "OFTEN_EVERY_MS", round(FIGURE_S * 1000 / FIGURE_WINDOWS))
         watched.session.sample_often(True)
         watched.until(lambda _: bool(watched.intervals and watched.intervals[-1].drops))
         storm_pct = watched.measured_pct()
