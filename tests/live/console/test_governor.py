@@ -19,22 +19,16 @@ from statistics import fmean, median
 
 import pytest
 
-from netconsole.base.paths import measuring_command
-from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.governor import REACTION_S, SETTLE_S
-from netconsole.probes.catalogue import load_all
-from netconsole.profile.loader import load_file
-from netconsole.profile.plan import plan
 from netconsole.session import commands
-from netconsole.session.live import LiveSession
 from netconsole.session.protocol import News
 from netconsole.telemetry.frames import Mode
 from netconsole.telemetry.state import ProbeState, State
 from netconsole_collector.kernel import syscalls
 from netconsole_collector.probe.config import DETAILS_RUNS_PER_S
+from tests.support.live.governed import LIMIT_S, GovernedSession
 from tests.support.live.network import Namespace
 from tests.support.live.storm import Storm
-from tests.support.session_news import SessionNews
 
 pytestmark = pytest.mark.costs
 
@@ -43,7 +37,6 @@ EVENTS_PER_S = 100
 FEWER_EVENTS_PER_S = 25
 ROWS_PER_S = 30_000
 STORM_PER_S = 200_000
-LIMIT_S = 180.0
 REACTION_FIGURES = round(REACTION_S) + 1
 """Figures come every second, and the storm begins between two of them."""
 FIGURES, FIGURE_S, FIGURE_WINDOWS = 5, 0.5, 5
@@ -82,7 +75,7 @@ class Interval:
     """Statistics windows until then."""
 
 
-class Watched:
+class Watched(GovernedSession):
     """A session of one probe, with its costs interval by interval; under a budget if there is one."""
 
     def __init__(
@@ -94,32 +87,18 @@ class Watched:
         mode: Mode = "details",
         interval_s: float = 1.0,
     ) -> None:
-        path = directory / "storm.toml"
-        path.write_text(f"{budget}{PROFILE % (mode, netns)}{knobs}\n")
-        manifests = load_all()
-        profile = load_file(path, manifests)
-        self.session = LiveSession(
-            measuring_command(),
-            plan(profile, manifests),
-            interval_s,
-            is_often=mode == "details" or not budget,
-        )
-        self.enforcer = Enforcer(self.session, profile, manifests)
         self.intervals: list[Interval] = []
-        if budget:
-            self.enforcer.start()
-        self.session.on_news(self._heard)
-        self.until = SessionNews(self.session, LIMIT_S).until  # whoever waits looks when the interval is in the list
-        self.session.start()
+        super().__init__(
+            directory,
+            PROBE,
+            f"{budget}{PROFILE % (mode, netns)}{knobs}\n",
+            interval_s=interval_s,
+            is_often=mode == "details" or not budget,
+            is_enforced=bool(budget),
+        )
 
-    def __enter__(self) -> Watched:
-        self.until(lambda state: bool(state.probes[PROBE].settled and state.collector.intervals))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.session.close()
-
-    def _heard(self, news: News) -> None:
+    def heard(self, news: News) -> None:
+        """See :class:`GovernedSession`."""
         with self.session.view() as state:
             probe, interval_ns = state.probes[PROBE], state.collector.interval_ns
             if news == "interval" and interval_ns and "submitted" in probe.cost.events:

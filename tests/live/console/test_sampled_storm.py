@@ -7,17 +7,11 @@ from statistics import fmean
 
 import pytest
 
-from netconsole.base.paths import measuring_command
-from netconsole.budget.enforcer import Enforcer
-from netconsole.probes.catalogue import load_all
-from netconsole.profile.loader import load_file
-from netconsole.profile.plan import plan
-from netconsole.session.live import LiveSession
 from netconsole.session.protocol import News
 from netconsole.telemetry.state import State
+from tests.support.live.governed import GovernedSession
 from tests.support.live.network import Namespace
 from tests.support.live.storm import Storm
-from tests.support.session_news import SessionNews
 
 pytestmark = [pytest.mark.costs, pytest.mark.long]
 
@@ -27,7 +21,6 @@ SHARE = 0.2
 """The budget, of what the storm costs if nobody does anything."""
 FIGURES = 10
 """Of as many the mean is held against the budget."""
-LIMIT_S = 180.0
 PROFILE = f"""
 [budget]
 kernel_cpu_pct = %.4f
@@ -38,31 +31,16 @@ mode = "summary"
 """
 
 
-class Watched:
+class Watched(GovernedSession):
     """A session of one probe under a budget, and what it cost in each figure."""
 
     def __init__(self, directory: Path, limit_pct: float, action: str) -> None:
-        path = directory / "storm.toml"
-        path.write_text(PROFILE % (limit_pct, action))
-        manifests = load_all()
-        profile = load_file(path, manifests)
-        self.session = LiveSession(measuring_command(), plan(profile, manifests), 1.0, is_often=True)
-        self.enforcer = Enforcer(self.session, profile, manifests)
-        self.enforcer.start()
         self.figures: list[float] = []
         self._measured_ns = 0
-        self.session.on_news(self._heard)
-        self.until = SessionNews(self.session, LIMIT_S).until
-        self.session.start()
+        super().__init__(directory, PROBE, PROFILE % (limit_pct, action))
 
-    def __enter__(self) -> Watched:
-        self.until(lambda state: bool(state.probes[PROBE].settled and state.collector.intervals))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.session.close()
-
-    def _heard(self, news: News) -> None:
+    def heard(self, news: News) -> None:
+        """See :class:`GovernedSession`."""
         with self.session.view() as state:
             cost = state.probes[PROBE].cost
             measured_ns = max((one.window_ns for one in cost.programs.values()), default=0)
