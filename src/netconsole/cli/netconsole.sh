@@ -3,13 +3,22 @@
 # usual priority. A shell takes a tenth of that, so it raises the priority first. base/priority.py lowers it again.
 case ${1-} in
 '' | replay | --*)
-    if [ -t 0 ] && [ -t 1 ] && read -r _ _ _ tasks _ </proc/loadavg && read -r cpus </sys/devices/system/cpu/online; then
+    # Field 19 of a process's stat is its nice value (proc(5)): one that somebody has chosen stays.
+    if [ -t 0 ] && [ -t 1 ] && read -r _ _ _ tasks _ </proc/loadavg && read -r cpus </sys/devices/system/cpu/online &&
+        read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ nice _ <"/proc/$$/stat"; then
         last=${cpus##*[-,]}
-        [ "${tasks%/*}" -ge $((4 * (last + 1))) ] && renice -n -20 -p $$ >/dev/null && export NETCONSOLE_RAISED=-20
+        [ "$nice" = 0 ] && [ "${tasks%/*}" -ge $((4 * (last + 1))) ] && renice -n -20 -p $$ >/dev/null &&
+            export NETCONSOLE_RAISED=-20
     fi 2>/dev/null
     ;;
 esac
-python=${0%/*}/python3
-[ -x "$python" ] || python=$(dirname "$(readlink -f "$0")")/python3 # it is a link
+# Python is beside the command, and not beside a link to it.
+self=$0
+if [ -h "$self" ] || [ "$self" = "${self##*/}" ]; then self=$(readlink -f "$self"); fi
+python=${self%/*}/python3
 [ -x "$python" ] || python=python3
-exec "$python" -m netconsole.cli.start "$@"
+# Python would look for modules in the current directory first (an empty entry of sys.path), and that may be anybody's.
+exec "$python" -c 'import sys
+sys.path[:] = [place for place in sys.path if place]
+from netconsole.cli.start import main
+main()' "$@"

@@ -39,7 +39,3 @@ def say(line: str) -> None:
             os.write(2, f"netconsole: {line}\n".encode())
     except OSError:  # nobody reads it
         return
-
-
-if __name__ == "__main__":
-    main()

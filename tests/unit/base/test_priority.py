@@ -54,14 +54,6 @@ def test_what_the_command_has_raised_is_its_own(monkeypatch: pytest.MonkeyPatch)
         assert own.nice == nice and priority.RAISED not in os.environ
 
 
-def test_the_command_runs_as_a_link_and_by_its_path(tmp_path: Path) -> None:
-    script = Path(sys.executable).with_name("netconsole")
-    (tmp_path / "link").symlink_to(script)
-    for command in (str(script), str(tmp_path / "link")):
-        told = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
-        assert told.stdout.startswith("netconsole ") and not told.stderr
-
-
 RAISED = """
 import os, signal, sys
 from netconsole.base import priority
