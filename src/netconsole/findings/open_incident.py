@@ -249,8 +249,8 @@ def _run(match: Match, window: Window) -> list[Move]:
     return window.since(LONG if match.lasting else LEAVES_AFTER)
 
 
-def _most(run: list[Move]) -> int:
-    return max((move.delta for move in run), default=0)
+def _most(run: list[Move]) -> float:
+    return max((move.likely for move in run), default=0.0)
 
 
 def _usual_pause(family: Family, tally: _Tally, windows: Windows) -> float | None:

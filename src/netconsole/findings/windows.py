@@ -29,11 +29,21 @@ class Family(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A row moved by ``delta`` in the interval ``tick``; ``whole`` is the gauge that a rule wants its share of."""
+    """A row moved by ``delta`` in the interval ``tick``; ``whole`` is the gauge that a rule wants its share of.
+
+    ``scaled`` is what its rate comes to in a whole interval, of a probe that is attached for a share of the time. While
+    that rests, the rate is still the one that was seen last, and ``delta`` is 0.
+    """
 
     tick: int
     delta: int
     whole: float | None = None
+    scaled: float | None = None
+
+    @property
+    def likely(self) -> float:
+        """By how much it has moved in that interval, seen or not."""
+        return self.delta if self.scaled is None else self.scaled
 
 
 @dataclass(slots=True)
@@ -46,7 +56,7 @@ class Window:
 
     def mean_per_s(self, tick: int, intervals: int, interval_s: float) -> float:
         """Rate over so many intervals; what was before the row was first seen counts as nothing."""
-        return sum(move.delta for move in self.moves if move.tick > tick - intervals) / (intervals * interval_s)
+        return sum(move.likely for move in self.moves if move.tick > tick - intervals) / (intervals * interval_s)
 
     def moved_in(self, tick: int, intervals: int) -> int:
         """In how many of the last ``intervals`` it moved."""
@@ -96,7 +106,7 @@ class Windows:
         """Take note of the interval that has just ended."""
         for probe in state.probes.values():
             for family in self._families.get(probe.name, ()):
-                self._note(family, probe)
+                self._note(family, probe, interval_s(state, probe.name))
 
     def of(self, family: Family) -> Mapping[RowKey, Window]:
         """By row: those that moved in the last minute."""
@@ -106,8 +116,8 @@ class Windows:
         """Whether a row moves ten times as much as in the minute before, which was looked at."""
         if tick - self._begun.get(family, tick) < LONG:
             return False
-        now = sum(move.delta for move in window.moves if move.tick > tick - SHORT) / SHORT
-        before = sum(move.delta for move in window.moves if move.tick <= tick - SHORT) / (LONG - SHORT)
+        now = sum(move.likely for move in window.moves if move.tick > tick - SHORT) / SHORT
+        before = sum(move.likely for move in window.moves if move.tick <= tick - SHORT) / (LONG - SHORT)
         return now >= NEW_TIMES * before
 
     def is_later(self, probe: str, rule: FindingSpec, row: HistogramState, percent: float) -> bool:
@@ -126,12 +136,12 @@ class Windows:
         """What a row did until now belongs to an incident that is over."""
         self._windows.get(family, {}).pop(key, None)
 
-    def _note(self, family: Family, probe: ProbeState) -> None:
-        tick = probe.timeline.tick
+    def _note(self, family: Family, probe: ProbeState, length_s: float) -> None:
+        tick, is_sampled = probe.timeline.tick, probe.seen_pct is not None
         self._begun.setdefault(family, tick)
         whole = self._wholes.get(family, "")
         windows = self._windows.setdefault(family, {})
-        for row, delta, total in _moved(probe, family):
+        for row, delta, total, per_s in _moved(probe, family):
             window = windows.get(row.key)
             if window is None:
                 if len(windows) >= MAX_ROWS:
@@ -139,10 +149,11 @@ class Windows:
                 window = windows[row.key] = Window(row, total)
             if window.moves and window.moves[-1].tick == tick:
                 continue
-            if window.moves and total > window.total:
+            if window.moves and (total > window.total or (is_sampled and total == window.total)):
                 delta = total - window.total  # also of intervals that nobody looked at
             window.row, window.total = row, total
-            window.moves.append(Move(tick, delta, row.gauges.get(whole)))
+            scaled = per_s * length_s if is_sampled and per_s is not None else None
+            window.moves.append(Move(tick, delta, row.gauges.get(whole), scaled))
         for key, window in list(windows.items()):
             while window.moves and window.moves[0].tick <= tick - LONG:
                 window.moves.popleft()
@@ -150,12 +161,12 @@ class Windows:
                 del windows[key]
 
 
-def _moved(probe: ProbeState, family: Family) -> Iterator[tuple[RowState, int, int]]:
+def _moved(probe: ProbeState, family: Family) -> Iterator[tuple[RowState, int, int, float | None]]:
     table = probe.tables.get(family.table)
     for row in table.moving() if table is not None and probe.measuring else ():
         count = row.counts.get(family.value)
         if count is not None and count.delta:
-            yield row, count.delta, count.total
+            yield row, count.delta, count.total, count.per_s
 
 
 def interval_s(state: State, probe: str) -> float:
