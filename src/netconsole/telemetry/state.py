@@ -15,6 +15,7 @@ from msgspec import Meta, field
 from netconsole.telemetry import frames
 from netconsole.telemetry.costs import ProbeCost
 from netconsole.telemetry.frames import AnyFrame, Mode, Name, Natural, Scalar, Sentence, SourceName, Text
+from netconsole.telemetry.ledger import UNSEEN
 from netconsole.telemetry.saved import Keyed, Saved
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 from netconsole.telemetry.source import SourceState
@@ -131,9 +132,9 @@ class ProbeState(Saved):
 
     def is_exact(self, counter: str) -> bool:
         """Whether a counter is exact, even if rows lack ``unlisted`` counts (docs/reference/frames.md)."""
-        known = self.counters.get(counter)
-        is_partial = known is not None and known.is_partial
-        return not is_partial and not self.at_least().keys() - {"unlisted", "unseen_ms"}
+        known, lost = self.counters.get(counter), self.at_least().keys()
+        is_partial = known is not None and known.is_partial and UNSEEN in lost  # since it was attached last
+        return not is_partial and not lost - {"unlisted", UNSEEN}
 
     @property
     def lacks_now(self) -> bool:
@@ -199,7 +200,7 @@ class ProbeState(Saved):
 
     def _see(self, frame: frames.Counters, tick: int) -> None:
         """Note how much of the interval was seen. A frame of the counters that went on may have come before."""
-        if self._seen_tick == tick:
+        if self._seen_tick == tick and self._seen:
             self._seen.pop()
         self._seen_tick = tick
         self._seen.append((seen_ns(frame), frame.interval_ns))

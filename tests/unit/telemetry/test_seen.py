@@ -114,3 +114,21 @@ def test_a_snapshot_has_rates_of_the_time_that_was_seen(stream: Sampled, tmp_pat
     assert (some.total, some.per_s, some.duration_s) == (250, 100.0, None)
     said = str(of_snapshot(taken, manifests))
     assert "The probe was attached for 25 % of the time" in said and "not attached for 7.50 s" in said
+
+
+def test_a_counter_is_exact_again_when_its_probe_was_attached_anew(stream: Sampled) -> None:
+    stream.interval(HALF, 100, 50)
+    stream.status(knobs={"seen_pct": 100})
+    stream.all = stream.some = stream.rested_ns = 0
+    stream.interval(None, 8, 8)
+    probe = stream.state.probes["p"]
+    assert probe.is_exact("some") and probe.counters["some"].count.total == 8
+
+
+def test_the_share_may_change_between_two_frames_of_one_interval(stream: Sampled) -> None:
+    """Status frames overtake those that wait for the end of their interval."""
+    for seen_pct in (50, 25, 10):
+        stream.counters(all=(1, 1))
+        stream.status(knobs={"seen_pct": seen_pct})
+    stream.counters(all=(1, 1))
+    assert stream.state.probes["p"].seen_pct == 100.0
