@@ -77,6 +77,8 @@ class Sampler:
         """The sampled probes, and those of their programs that come and go."""
         self._ends: Dict[str, int] = {}
         """When those that are attached will rest."""
+        self._covered_ns: Dict[str, int] = {}
+        """Until when the runs of each are known: the end of its last period, or when it began to be sampled."""
         self._began_ns = self._rested_ns = 0
         """When this period began, and since when the last probe rests."""
         self._next_ns: Optional[int] = None
@@ -104,6 +106,7 @@ class Sampler:
         for name in [name for name in self._sampled if name not in self._probes or not self._probes[name].is_sampled]:
             fds = self._sampled.pop(name)
             self._ends.pop(name, None)
+            del self._covered_ns[name]
             if name in self._probes:
                 self._statistics.free(fds, now)
         for name, probe in self._probes.items():
@@ -113,6 +116,7 @@ class Sampler:
                 self._sampled[name] = probe.sampled_fds
                 self._next_ns = None  # it is attached: its first share of a period begins now
                 self._ends[name] = now + self._share_ns(probe)
+                self._covered_ns[name] = now
                 self._statistics.hold(self._sampled[name], now)
         if not self._sampled:
             self._next_ns, self._is_attaching = None, False
@@ -169,8 +173,9 @@ class Sampler:
         shares = [self._probes[name].seen_pct for name in self._sampled]
         pause_ns = max(PAUSE_NS, self._period_ns * (100 - max(shares)) // 100)
         self._next_ns = max(now + PAUSE_NS // 2, self._rested_ns + int(pause_ns * (0.5 + self._chance())))
-        for fds in self._sampled.values():
-            self._statistics.cover(fds, self._next_ns - self._began_ns)
+        for name, fds in self._sampled.items():
+            self._statistics.cover(fds, max(0, self._next_ns - self._covered_ns[name]))
+            self._covered_ns[name] = max(self._next_ns, self._covered_ns[name])
         took = (self._attaching_ns + now - self._rested_ns, self._attaching_cpu_ns + self._closing.cpu_ns)
         # The lower of two: a machine that was busy once says nothing about the next time.
         wall_ns, busy_ns = map(min, took, self._before or took)

@@ -188,6 +188,22 @@ def test_the_cost_of_a_period_is_that_of_the_time_in_which_it_was_attached() -> 
     assert made.statistics.covered[1] == made.statistics.covered[2] >= made.probes["p"].spans[-1][1] - began
 
 
+def test_no_time_is_counted_twice_when_another_probe_begins_to_be_sampled() -> None:
+    """Its first share ends a pause of the others early. So does that of each one that comes then."""
+    made = Made(probe("p", 10, 1), probe("late", 100, 2), probe("later", 100, 3))
+    began = made.clock.now
+    made.run(5.5)
+    for number, name in ((2, "late"), (3, "later")):
+        assert made.probes["p"].since is None, "it rests"
+        made.probes[name].seen_pct = 10
+        since = made.clock.now
+        made.sampler.changed()
+        made.run(0.3)
+        assert made.statistics.covered[number] <= made.sampler._next_ns - since  # type: ignore[operator]
+    made.run(20)
+    assert made.statistics.covered[1] <= made.clock.now + PERIOD_NS - began
+
+
 def test_programs_are_attached_one_by_one_and_all_that_is_seen_begins_then() -> None:
     made = Made(probe("p", 10, 1, 2, 3, attach_ns=30 * MS), probe("other", 10, 4, attach_ns=30 * MS))
     made.run(60)
