@@ -53,7 +53,7 @@ def test_nothing_is_offered_of_a_module_that_is_not_loaded(state: State, monkeyp
     assert not offered(state) & OF_VHOST
     assert offered(state, is_far=True) >= OF_VHOST, "files of this machine say nothing of another"
     refused = state.probes["vhost_queues"] = ProbeState("vhost_queues", "collector")
-    refused.status, refused.why = "unsupported", "vhost_net is not loaded; there is nothing of it to watch"
+    refused.status, refused.why = "unsupported", "the kernel module vhost_net is not loaded"
     assert not offered(state, is_far=True) & OF_VHOST
     refused.status = "attached"
     assert offered(state) >= OF_VHOST - {"vhost_queues"}, "loaded since"

@@ -423,7 +423,8 @@ def _figures(one: Judged) -> str:
     """Baseline and current figure, ratio and spread."""
     shown = one.stands_for
     if shown.name == "shape":
-        return f"the shape of the distribution changed by {one.distance:.2f} log2 units, its percentiles did not"
+        factor = figure.number(one.factor)
+        return f"the distribution has another shape, as if all values were ×{factor}; its percentiles did not change"
     name = "" if shown.name in ("rate", "value") else f"{shown.name} "
     text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
     if shown.ratio is not None:

@@ -118,6 +118,11 @@ class Judged:
         """The probability of the shown statistic, multiplied by the number of statistics (Bonferroni)."""
         return min(1.0, self.stands_for.p * max(1, len(self.statistics)))
 
+    @property
+    def factor(self) -> float:
+        """What all values would have to be multiplied by for shapes at this distance."""
+        return math.pow(2.0, self.distance or 0.0)
+
 
 class Spreads:
     """Spreads over the baseline's snapshots. Each is drawn towards the typical spread of figures of the same kind."""

@@ -31,7 +31,7 @@ def sentence(one: Judged, manifest: Manifest | None, details: Iterable[str] = ()
     subject, shown = _subject(one.metric, manifest, one.stands_for.name), one.stands_for
     before, now = said(shown.baseline, one.unit), said(shown.current, one.unit)
     if shown.name == "shape":
-        text = f"{subject} has another distribution, by {figure.number(one.distance)} log2 units"
+        text = f"{subject} has another distribution, as if all values were ×{figure.number(one.factor)}"
     elif not shown.baseline and shown.current:
         text = f"{subject}: {now}, and none before"
     elif not shown.current and shown.baseline:

@@ -20,7 +20,7 @@ from netconsole_collector import capabilities
 from netconsole_collector.compile import cache, sent
 from netconsole_collector.compile.compiled import PLAIN
 from netconsole_collector.compile.job import CompileJob
-from netconsole_collector.compile.refused import NO_PERMISSION
+from netconsole_collector.compile.refused import NO_PERMISSION, NOT_LOADED
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import attach
 from netconsole_collector.probe.spec import spec_problem
@@ -102,7 +102,7 @@ class FarCompiler:
         """Why the far end will refuse it whatever is compiled. It says so itself, in more words."""
         module = spec["probe"].get("module", "").replace("-", "_")
         if module and module not in self._about.modules:
-            return f"{module} is not loaded"
+            return NOT_LOADED.format(module)
         if not self._about.has_kprobes and attach.needing_kprobes(spec["programs"]):
             return attach.NO_KPROBES
         return None

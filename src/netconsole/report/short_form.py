@@ -26,8 +26,6 @@ from netconsole.telemetry.ledger import LEDGER_COUNTS, UNSEEN
 from netconsole.telemetry.words import budget_word
 
 OVER = budget_word("over")
-CANNOT_MEASURE = "; it cannot measure "
-"""Between the reason of the collector and what the probe would measure."""
 MAX_STANDING_OUT, MAX_COMPARED = 9, 3
 """Lines of the short form that say what stands out, and where a comparison is told as well."""
 MAX_OVER, MAX_GAPS, MAX_NAMES = 3, 3, 8
@@ -88,8 +86,8 @@ def gaps(snapshot: Snapshot) -> list[SummaryLine]:
     by_why: dict[tuple[str, str], list[str]] = {}
     for name, probe in snapshot.probes.items():
         if probe.status != "attached":
-            # What each of them would measure differs. The table below has it; the reason is one.
-            why = (probe.why or "no reason given").partition(CANNOT_MEASURE)[0]
+            # What each of them would measure differs, and stands behind a semicolon: the table below has it.
+            why = (probe.why or "no reason given").partition("; ")[0]
             by_why.setdefault((probe.status, why), []).append(name)
     lines = [
         SummaryLine("?", f"{', '.join(names[:MAX_NAMES])}{' …' if len(names) > MAX_NAMES else ''}: {status}: {why}")

@@ -8,12 +8,11 @@ from netconsole.host.here import HERE
 from netconsole.probes.manifest import Manifest
 from netconsole.sources.base import SourceError
 from netconsole.telemetry.state import State
+from netconsole_collector.compile.refused import NOT_LOADED
 from netconsole_collector.kernel import attach, modules
 
 _OF_EVERY_PROGRAM = ("privileges", "bcc")
 """What the host must be able to do for any BPF probe."""
-_NOT_LOADED = "{} is not loaded"
-"""How the collector begins to say that a probe's kernel module is absent."""
 
 
 def startable(state: State, manifests: Mapping[str, Manifest], is_far: bool) -> list[str]:
@@ -58,11 +57,11 @@ def _lacks(state: State, name: str) -> bool:
 
 def _is_absent(module: str, state: State, manifests: Mapping[str, Manifest], is_far: bool) -> bool:
     """Another probe of the same module may have found out already."""
-    said = _NOT_LOADED.format(module)
+    said = NOT_LOADED.format(module)
     for name, probe in state.probes.items():
         if name in manifests and manifests[name].module == module:
             if probe.measuring:
                 return False
-            if probe.status == "unsupported" and (probe.why or "").startswith(said):
+            if probe.status == "unsupported" and probe.why == said:
                 return True
     return not is_far and not modules.is_loaded(module)

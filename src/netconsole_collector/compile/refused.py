@@ -3,6 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 NO_PERMISSION = "no permission to make BPF maps"
+NOT_LOADED = "the kernel module {} is not loaded"
 _PRIVILEGES_HELP = "run netconsole as root (sudo), or with CAP_BPF and CAP_PERFMON"
 
 

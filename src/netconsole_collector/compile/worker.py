@@ -25,7 +25,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from netconsole_collector.compile import captured_output
 from netconsole_collector.compile.attaching import attached_at
 from netconsole_collector.compile.compiled import DIRECT, PLAIN, Compiled, can_be_typed, make_maps, with_maps
-from netconsole_collector.compile.refused import ProbeRefused, no_maps
+from netconsole_collector.compile.refused import NOT_LOADED, ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, loading, modules
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.types import btf
@@ -139,14 +139,13 @@ class Worker:
         unattachable = attach.without_kprobes(self.spec["programs"])
         if unattachable:
             what = ", ".join(dict.fromkeys(one["measures"] for one in unattachable))
-            refused = ProbeRefused(
-                "{}; it cannot measure {}".format(unattachable[0]["tried"][0]["why"], what), "unsupported"
-            )
+            why = "{}; netconsole cannot measure {}".format(unattachable[0]["tried"][0]["why"], what)
+            refused = ProbeRefused(why, "unsupported")
             refused.missing = unattachable
             raise refused
         module = self.spec["probe"].get("module")
         if module and not modules.is_loaded(module):
-            raise ProbeRefused("{} is not loaded; there is nothing of it to watch".format(module), "unsupported")
+            raise ProbeRefused(NOT_LOADED.format(module), "unsupported")
 
     def _compile_and_load(self) -> Tuple[Compiled, Json]:
         """Tries programs with few calls of helpers first. The plain ones follow, and tell what is wrong."""

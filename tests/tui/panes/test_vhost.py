@@ -255,7 +255,7 @@ def test_where_nothing_can_run_the_pane_says_so_and_what_remains() -> None:
     why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
     host = Host(0, 0)
     for name in NAMES:
-        host.scenario.status(name, "unsupported", why=f"{why}; it cannot measure {name}'s own things")
+        host.scenario.status(name, "unsupported", why=f"{why}; netconsole cannot measure {name}'s own things")
     session.play(host.scenario)
     scene = scene_of(session, (*NAMES, "virtio_guest"))
     said = catalogue.missing(scene, catalogue.panes(scene.manifests, NAMES)["vhost"])

@@ -118,7 +118,7 @@ async def test_from_two_names_to_a_page_for_the_ticket_at_80_columns(here: Path)
     others = {role: CASE_A[role] for role in ("sender-vm", "receiver-vm")}
     async with running(size=(80, 24)) as one:
         text = await opened(one)
-        assert "1 of 6: who pings whom" in text and "a VM by name" in text and "Esc leave" in text
+        assert "1 of 6: who pings whom" in text and "a VM's name" in text and "Esc leave" in text
         fill(one, **{"from": "web-07", "to": "192.0.2.9", "receiver-host": "ssh://root@b"})
         text = " ".join((await one.press("enter")).split())
         assert (
@@ -154,6 +154,11 @@ async def test_from_two_names_to_a_page_for_the_ticket_at_80_columns(here: Path)
         assert "written to answer.html" in text and (here / "answer.html").read_text().startswith("<!DOCTYPE")
         text = await one.press("enter")
         assert "exists already" in text
+
+
+@pytest.mark.parametrize("field", ping._HINTS)
+def test_every_hint_fits_80_columns(field: str) -> None:
+    assert len(ping._HINTS[field]) + 3 <= 80
 
 
 async def test_what_is_typed_ahead_on_a_slow_host_gets_into_its_own_field() -> None:

@@ -179,4 +179,4 @@ def test_a_finding_shows_both_figures_their_ratio_and_the_spread() -> None:
     )
     one.stands_for.name, one.distance = "shape", 1.257
     text = compare._figures(one)
-    assert text == "the shape of the distribution changed by 1.26 log2 units, its percentiles did not"
+    assert text == "the distribution has another shape, as if all values were ×2.39; its percentiles did not change"

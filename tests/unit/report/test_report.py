@@ -243,7 +243,7 @@ def test_a_ticket_says_all_that_matters_in_40_lines_whatever_went_wrong(compared
 def test_a_reason_that_several_probes_give_is_said_once() -> None:
     document = made_up.document(3)
     for name, what in (("one", "how long packets wait"), ("two", "interrupts")):
-        why = f"this kernel has no kprobes (CONFIG_KPROBE_EVENTS); it cannot measure {what}"
+        why = f"this kernel has no kprobes (CONFIG_KPROBE_EVENTS); netconsole cannot measure {what}"
         document["probes"][name] = {"status": "unsupported", "why": why}
     said = [line.text for line in gaps(msgspec.convert(document, Snapshot))]
     assert said == ["one, two: unsupported: this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"]

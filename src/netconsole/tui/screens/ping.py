@@ -59,18 +59,18 @@ _KEYS: dict[WizardStep, str] = {
     "ends": "on", "check": "watch", "watch": "end the watching", "files": "add the file; empty: analyze",
     "result": "keep it", "keep": "write",
 }  # fmt: skip
-_PLACE = "here, ssh://[USER@]HOST (nothing is installed there), or empty: what is found, or none"
+_PLACE = "where it runs: here, or ssh://[USER@]HOST; empty: netconsole looks for it"
 _HINTS: dict[str, str] = {
-    "from": "a VM by name, address or MAC, a tap, or here (this host); empty: only join files",
-    "to": "a VM or host by name, address or MAC",
+    "from": "the sender: a VM's name, address or MAC, a tap, or here; empty: only files",
+    "to": "the receiver: the name, address or MAC of a VM or a host",
     **dict.fromkeys(FOUR, _PLACE),
-    "inside": "on this host, the VM's side: device names; empty: what is found",
-    "outside": "on this host, the side of the wire: device names; empty: what is found",
-    "echoes": "how many and how far apart, such as 100 50ms; watch 100: somebody else pings",
-    "baseline": "a baseline's name, or the files of another case; empty: none",
-    "file": "a capture, or the log of an older tool; ROLE=FILE says whose it is",
-    "as": "html, md, text, json: a new file; snapshot: into one that exists; baseline: under a name",
-    "name": "the file, or the name of the baseline",
+    "inside": "devices of this host on the VM's side; empty: netconsole looks for them",
+    "outside": "devices of this host on the wire's side; empty: netconsole looks for them",
+    "echoes": "how many, and how far apart, such as 100 50ms; watch 100: you ping yourself",
+    "baseline": "a baseline's name, or the files of another case; empty: no comparison",
+    "file": "a capture, or a log of an older tool; ROLE=FILE says which machine's it is",
+    "as": "html, md, text, json: a new file; snapshot: an old file; baseline: a name",
+    "name": "the name of the file, or of the baseline",
 }
 _ENDINGS = {"text": "txt", "snapshot": "json"}
 _FIRST: dict[WizardStep, str] = {"ends": "#field-from", "files": "#field-file", "keep": "#field-name"}
