@@ -12,12 +12,24 @@ _SYSCTL = "/proc/sys/kernel/bpf_stats_enabled"
 class _RunTimes:
     """What was measured of one program since the last :meth:`StatisticsWindow.take`."""
 
-    __slots__ = ("base_count", "base_time", "run_count", "run_time_ns", "window_ns", "is_sampled", "whole", "_last")
+    __slots__ = (
+        "base_count",
+        "base_time",
+        "run_count",
+        "run_time_ns",
+        "window_ns",
+        "is_sampled",
+        "held_ns",
+        "whole",
+        "_last",
+    )
 
     def __init__(self) -> None:
         self.base_count = self.base_time = self.run_count = self.run_time_ns = self.window_ns = 0
         self.is_sampled = False
-        """Whether it is attached only while the statistics are held."""
+        """Whether it is attached only for a share of the time."""
+        self.held_ns = 0
+        """Of a sampled program: how long it was measured in this period."""
         self.whole = (0, 0)
         """Of a sampled program: runs and time in the periods that have ended."""
         self._last = (0, 0, 0)
@@ -33,8 +45,8 @@ class _RunTimes:
 class StatisticsWindow:
     """Switches the kernel's statistics on while a window is open. Times are CLOCK_MONOTONIC in ns.
 
-    They are also on while the sampler holds them: the whole time for which sampled programs are attached. So of a
-    sampled program all runs are measured. The others are measured in the windows alone.
+    They are also on while the sampler holds them, in a part of the time for which sampled programs are attached. Those
+    are measured then alone, and what was measured stands for all of that time. The others are measured in the windows.
     """
 
     def __init__(self, window_ns: int, every_ns: int) -> None:
@@ -90,29 +102,40 @@ class StatisticsWindow:
 
     # ---- sampled programs ----
 
-    def hold(self, fds: Iterable[int], now_ns: int) -> None:
-        """Switches the statistics on before these programs are attached for a while."""
+    def sample(self, fds: Iterable[int], now_ns: int) -> None:
+        """These programs are attached for a share of the time from now on."""
         self._roll(now_ns)
         for fd in fds:
             self._programs[fd] = _RunTimes()
             self._programs[fd].is_sampled = True
+        self._rebase(now_ns)
+
+    def hold(self, now_ns: int) -> None:
+        """Switches the statistics on, while all sampled programs are attached."""
+        self._roll(now_ns)
         if self.window_ns and not self.why_not and self._switch_on():
             self._is_held = True
         self._rebase(now_ns)
 
     def release(self, now_ns: int) -> None:
-        """Ends a hold, after the programs were detached."""
+        """Ends a hold, before one of the programs is detached."""
         self._roll(now_ns)
         self._is_held = False
         self._switch_off()
 
-    def cover(self, fds: Iterable[int], period_ns: int) -> None:
-        """The runs of these programs since they were last attached are all that ran in a period of this length."""
+    def cover(self, fds: Iterable[int], attached_ns: int, period_ns: int) -> None:
+        """A period of this length has ended, in which these programs were attached for so long.
+
+        If they were never measured in it, nothing is known of it.
+        """
         for fd in fds:
             program = self._programs[fd]
-            program.whole = (program.whole[0] + program.run_count, program.whole[1] + program.run_time_ns)
-            program.run_count = program.run_time_ns = 0
-            program.window_ns += period_ns
+            if program.held_ns:
+                count, time_ns = program.whole
+                count += program.run_count * attached_ns // program.held_ns
+                program.whole = count, time_ns + program.run_time_ns * attached_ns // program.held_ns
+                program.run_count = program.run_time_ns = program.held_ns = 0
+                program.window_ns += period_ns
 
     def free(self, fds: Iterable[int], now_ns: int) -> None:
         """These programs are attached all the time from now on."""
@@ -164,7 +187,9 @@ class StatisticsWindow:
             program.base_count, program.base_time = info.run_count or 0, info.run_time_ns or 0
             program.run_count += program.base_count - count
             program.run_time_ns += program.base_time - time_ns
-            if not program.is_sampled:
+            if program.is_sampled:
+                program.held_ns += now_ns - self._rolled_ns
+            else:
                 program.window_ns += now_ns - self._rolled_ns
         self._rolled_ns = now_ns
 

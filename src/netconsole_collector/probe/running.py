@@ -297,7 +297,11 @@ class RunningProbe:
             ],
             "statistics": None
             if statistics.why_not or not statistics.window_ns
-            else {"window_ns": window_ns, "interval_ns": interval_ns, "estimated": window_ns < interval_ns},
+            else {
+                "window_ns": window_ns,
+                "interval_ns": interval_ns,
+                "estimated": self.is_sampled or window_ns < interval_ns,
+            },
             "events": {name: self._count("events " + name, accounts[name]) for name in events},
             "ledger": {name: self._count("ledger " + name, total) for name, total in losses.items()},
             "maps_kb": self._maps_kb,

@@ -21,6 +21,10 @@ PAUSE_NS = 200000000
 to wait for the kernel (docs/design/overhead.md, "What attaching costs")."""
 SWITCHING_SHARE = 0.01
 """What attaching and detaching may take of a core."""
+HELD_NS = 20000000
+HELD_SHARE = 0.1
+"""While programs are attached, the kernel's statistics are on for this share of the time, and at least for that long:
+they cost more than a short program does."""
 _LOOK_AGAIN_NS = 20000000
 """While descriptors are being closed."""
 
@@ -79,6 +83,11 @@ class Sampler:
         """When those that are attached will rest."""
         self._covered_ns: Dict[str, int] = {}
         """Until when the runs of each are known: the end of its last period, or when it began to be sampled."""
+        self._attached_ns: Dict[str, int] = {}
+        """For how long those that rest again were attached in this period."""
+        self._hold: Optional[Tuple[int, int]] = None
+        """From when to when they are measured in this period, all at once; None before it is known, and after it."""
+        self._is_holding = False
         self._began_ns = self._rested_ns = 0
         """When this period began, and since when the last probe rests."""
         self._next_ns: Optional[int] = None
@@ -98,6 +107,8 @@ class Sampler:
             return self._next_ns
         if self._is_attaching:
             return self._clock()
+        if self._hold is not None:
+            return self._hold[self._is_holding]
         return min(self._ends.values()) if self._ends else self._clock() + _LOOK_AGAIN_NS
 
     def changed(self) -> None:
@@ -107,6 +118,7 @@ class Sampler:
             fds = self._sampled.pop(name)
             self._ends.pop(name, None)
             del self._covered_ns[name]
+            self._attached_ns.pop(name, None)
             if name in self._probes:
                 self._statistics.free(fds, now)
         for name, probe in self._probes.items():
@@ -117,10 +129,12 @@ class Sampler:
                 self._next_ns = None  # it is attached: its first share of a period begins now
                 self._ends[name] = now + self._share_ns(probe)
                 self._covered_ns[name] = now
-                self._statistics.hold(self._sampled[name], now)
+                self._statistics.sample(self._sampled[name], now)
+                self._plan_hold(now)
+        if not self._ends:
+            self._end_hold(now)
         if not self._sampled:
             self._next_ns, self._is_attaching = None, False
-            self._statistics.release(now)
 
     def tick(self, now_ns: int) -> None:
         """Attaches or detaches what is due."""
@@ -129,7 +143,8 @@ class Sampler:
             return
         if self._next_ns is not None:
             self._began_ns, self._next_ns, self._is_attaching, self._attaching_cpu_ns = now_ns, None, True, 0
-            self._statistics.hold([], now_ns)
+        if self._hold is not None:
+            self._tick_hold(now_ns)
         if self._is_attaching and not self._attach_one():
             self._is_attaching = False
             self._wake(self._clock())
@@ -154,10 +169,36 @@ class Sampler:
                 self._failed(probe, error)
         self._attaching_ns = now_ns - self._began_ns
         self._ends.update({name: now_ns + self._share_ns(self._probes[name]) for name in self._sampled})
+        if self._ends:
+            self._plan_hold(now_ns)
         self._settle([self._probes[name] for name in self._sampled])
+
+    def _plan_hold(self, now_ns: int) -> None:
+        """Chooses when all are measured: at a moment by chance, before the first of them rests."""
+        attached_ns = min(self._ends.values()) - now_ns
+        held_ns = min(attached_ns, max(HELD_NS, int(attached_ns * HELD_SHARE)))
+        begin_ns = now_ns + int((attached_ns - held_ns) * self._chance())
+        self._end_hold(now_ns)
+        self._hold = begin_ns, begin_ns + held_ns
+
+    def _tick_hold(self, now_ns: int) -> None:
+        assert self._hold is not None
+        begin_ns, end_ns = self._hold
+        if now_ns >= end_ns:
+            self._end_hold(now_ns)
+        elif now_ns >= begin_ns and not self._is_holding:
+            self._is_holding = True
+            self._statistics.hold(now_ns)
+
+    def _end_hold(self, now_ns: int) -> None:
+        self._hold = None
+        if self._is_holding:
+            self._is_holding = False
+            self._statistics.release(now_ns)
 
     def _rest(self, probe: RunningProbe) -> None:
         self._rested_ns = self._clock()
+        self._attached_ns[probe.name] = self._rested_ns - max(self._began_ns, self._covered_ns[probe.name])
         try:
             self._closing.close(probe.rest())
         except OSError as error:
@@ -169,12 +210,12 @@ class Sampler:
     def _plan(self) -> None:
         """All rest, and are detached. Says when the next period begins, and how long it will be."""
         now = self._clock()
-        self._statistics.release(now)
         shares = [self._probes[name].seen_pct for name in self._sampled]
         pause_ns = max(PAUSE_NS, self._period_ns * (100 - max(shares)) // 100)
         self._next_ns = max(now + PAUSE_NS // 2, self._rested_ns + int(pause_ns * (0.5 + self._chance())))
         for name, fds in self._sampled.items():
-            self._statistics.cover(fds, max(0, self._next_ns - self._covered_ns[name]))
+            period_ns = max(0, self._next_ns - self._covered_ns[name])
+            self._statistics.cover(fds, self._attached_ns.pop(name, 0), period_ns)
             self._covered_ns[name] = max(self._next_ns, self._covered_ns[name])
         took = (self._attaching_ns + now - self._rested_ns, self._attaching_cpu_ns + self._closing.cpu_ns)
         # The lower of two: a machine that was busy once says nothing about the next time.

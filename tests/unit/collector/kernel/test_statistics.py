@@ -1,4 +1,4 @@
-"""Which runs of a program are in its figures: those of windows, or, of a sampled program, those of whole periods."""
+"""Which runs of a program are in its figures: those of windows, or, of a sampled program, those of its periods."""
 
 from __future__ import annotations
 
@@ -53,17 +53,31 @@ def test_a_window_measures_what_runs_in_it(kernel: Kernel) -> None:
     assert window.take([1], SECOND) == ([(0, 0)], 0)
 
 
-def test_all_runs_of_a_sampled_program_are_those_of_its_period(kernel: Kernel) -> None:
+def test_what_was_measured_of_a_sampled_program_stands_for_all_of_its_share(kernel: Kernel) -> None:
     window = StatisticsWindow(0 + 20 * MS, SECOND)
     window.add(1, 0)
-    window.hold([1], 0)
+    window.sample([1], 0)
+    window.hold(10 * MS)
     kernel.run(1, 30)
-    assert window.take([1], 50 * MS) == ([(0, 0)], 0), "its period goes on"
+    assert window.take([1], 20 * MS) == ([(0, 0)], 0), "its period goes on"
     kernel.run(1, 30)
-    window.release(100 * MS)
+    window.release(30 * MS)
     kernel.run(1, 1000)
-    window.cover([1], SECOND)
-    assert window.take([1], SECOND) == ([(60, 600)], SECOND)
+    window.cover([1], 100 * MS, SECOND)
+    assert window.take([1], SECOND) == ([(300, 3000)], SECOND)
+
+
+def test_a_period_without_a_hold_says_nothing(kernel: Kernel) -> None:
+    window = StatisticsWindow(20 * MS, SECOND)
+    window.add(1, 0)
+    window.sample([1], 0)
+    window.cover([1], 100 * MS, SECOND)
+    assert window.take([1], SECOND) == ([(0, 0)], 0)
+    window.hold(2 * SECOND)
+    kernel.run(1, 4)
+    window.release(2 * SECOND + 20 * MS)
+    window.cover([1], 40 * MS, 2 * SECOND)
+    assert window.take([1], 4 * SECOND) == ([(8, 80)], 2 * SECOND)
 
 
 def test_a_program_that_is_always_attached_is_measured_in_the_windows_alone(kernel: Kernel) -> None:
@@ -73,7 +87,8 @@ def test_a_program_that_is_always_attached_is_measured_in_the_windows_alone(kern
     window.tick(0)
     kernel.run(2, 4)
     window.tick(20 * MS)
-    window.hold([1], 30 * MS)
+    window.sample([1], 30 * MS)
+    window.hold(30 * MS)
     kernel.run(2, 1000)
     window.release(130 * MS)
     assert window.take([2], SECOND) == ([(4, 40)], 20 * MS)
@@ -84,13 +99,14 @@ def test_a_hold_and_a_window_do_not_end_each_other(kernel: Kernel) -> None:
     window = StatisticsWindow(20 * MS, SECOND)
     window.add(1, 0)
     window.add(2, 0)
-    window.hold([1], 0)
+    window.sample([1], 0)
+    window.hold(0)
     window.tick(10 * MS)
     window.release(15 * MS)
     kernel.run(2, 7)
     window.tick(30 * MS)
     assert not kernel.on and window.take([2], SECOND) == ([(7, 70)], 20 * MS)
-    window.hold([], SECOND)
+    window.hold(SECOND)
     window.tick(SECOND + 10 * MS)
     window.tick(SECOND + 30 * MS)
     assert kernel.on, "the hold goes on"
@@ -100,22 +116,26 @@ def test_beside_sampled_programs_the_others_are_scaled_to_the_same_time(kernel: 
     window = StatisticsWindow(20 * MS, SECOND)
     window.add(1, 0)
     window.add(2, 0)
-    window.hold([1], 0)
+    window.sample([1], 0)
+    window.hold(0)
     kernel.run(1, 6)
     window.release(100 * MS)
     window.tick(200 * MS)
     kernel.run(2, 3)
     window.tick(220 * MS)
-    window.cover([1], SECOND)
+    window.cover([1], 100 * MS, SECOND)
     assert window.take([1, 2], SECOND) == ([(6, 60), (150, 1500)], SECOND)
-    window.cover([1], 2 * SECOND)
+    window.hold(SECOND)
+    window.release(SECOND + 100 * MS)
+    window.cover([1], 100 * MS, 2 * SECOND)
     assert window.take([1, 2], 2 * SECOND) == ([(0, 0), (300, 3000)], 2 * SECOND), "as in the last window"
 
 
 def test_a_program_that_is_attached_all_the_time_again_is_measured_in_windows_again(kernel: Kernel) -> None:
     window = StatisticsWindow(20 * MS, SECOND)
     window.add(1, 0)
-    window.hold([1], 0)
+    window.sample([1], 0)
+    window.hold(0)
     kernel.run(1, 9)
     window.free([1], 50 * MS)
     window.release(50 * MS)
@@ -128,6 +148,7 @@ def test_a_program_that_is_attached_all_the_time_again_is_measured_in_windows_ag
 def test_statistics_that_are_switched_off_are_not_switched_on_for_a_hold(kernel: Kernel) -> None:
     window = StatisticsWindow(0, SECOND)
     window.add(1, 0)
-    window.hold([1], 0)
+    window.sample([1], 0)
+    window.hold(0)
     assert not kernel.on
     window.close(SECOND)

@@ -61,17 +61,26 @@ class Probe:
 class Statistics:
     def __init__(self) -> None:
         self.log: list[tuple[str, object]] = []
+        self.attached: dict[int, int] = {}
         self.covered: dict[int, int] = {}
-        self.is_on = False
+        self.holds: list[tuple[int, int]] = []
+        self.since: int | None = None
 
-    def hold(self, fds: Iterable[int], now_ns: int) -> None:
-        self.is_on = True
+    def sample(self, fds: Iterable[int], now_ns: int) -> None:
+        self.log.append(("sample", list(fds)))
+
+    def hold(self, now_ns: int) -> None:
+        assert self.since is None
+        self.since = now_ns
 
     def release(self, now_ns: int) -> None:
-        self.is_on = False
+        assert self.since is not None
+        self.holds.append((self.since, now_ns))
+        self.since = None
 
-    def cover(self, fds: Iterable[int], period_ns: int) -> None:
+    def cover(self, fds: Iterable[int], attached_ns: int, period_ns: int) -> None:
         for fd in fds:
+            self.attached[fd] = self.attached.get(fd, 0) + attached_ns
             self.covered[fd] = self.covered.get(fd, 0) + period_ns
 
     def free(self, fds: Iterable[int], now_ns: int) -> None:
@@ -121,13 +130,11 @@ class Made:
         self.sampler.changed()
 
     def run(self, seconds: float) -> None:
-        """Ticks whenever something is due, and looks in on the statistics while programs are attached."""
+        """Ticks whenever something is due."""
         end = self.clock.now + round(seconds * SECOND)
         while (due := self.sampler.deadline_ns()) is not None and due <= end:
             self.clock.now = max(self.clock.now, due)
             self.sampler.tick(self.clock.now)
-            if any(probe.since is not None and probe.is_sampled for probe in self.probes.values()):
-                assert self.statistics.is_on
         self.clock.now = max(self.clock.now, end)
 
     def pauses(self, name: str) -> list[int]:
@@ -164,7 +171,7 @@ def test_without_a_sampled_probe_there_is_nothing_to_do() -> None:
 
 
 def test_pauses_are_of_different_length_so_that_nothing_periodic_is_always_seen() -> None:
-    chances = iter([0.0, 0.99, 0.3, 0.7] * 100)
+    chances = iter([0.0, 0.0, 0.99, 0.99, 0.3, 0.3, 0.7, 0.7] * 100)  # of a hold, and of a pause
     made = Made(probe("p", 10, 1), chance=lambda: next(chances))
     made.run(20)
     pauses = made.pauses("p")
@@ -185,7 +192,47 @@ def test_the_cost_of_a_period_is_that_of_the_time_in_which_it_was_attached() -> 
     made = Made(probe("p", 10, 1, 2))
     began = made.clock.now
     made.run(20)
-    assert made.statistics.covered[1] == made.statistics.covered[2] >= made.probes["p"].spans[-1][1] - began
+    spans = made.probes["p"].spans
+    assert made.statistics.covered[1] == made.statistics.covered[2] >= spans[-1][1] - began
+    assert made.statistics.attached[1] == made.statistics.attached[2] == sum(end - begin for begin, end in spans)
+
+
+def test_the_time_that_attaching_takes_is_part_of_what_it_costs() -> None:
+    made = Made(probe("p", 10, 1, 2, attach_ns=10 * MS))
+    made.run(20)
+    spans = made.probes["p"].spans
+    attaching_ns = 20 * MS * (len(spans) - 1)  # at first it is attached already
+    assert made.statistics.attached[1] == sum(end - begin for begin, end in spans) + attaching_ns
+
+
+@pytest.mark.parametrize(("seen_pct", "held_ns"), [(50, 50 * MS), (25, 25 * MS), (10, 20 * MS), (1, 10 * MS)])
+def test_the_statistics_are_on_for_a_part_of_the_time_while_all_are_attached(seen_pct: int, held_ns: int) -> None:
+    turns = iter(range(10**6))
+    made = Made(probe("p", seen_pct, 1), probe("longer", 60, 2), chance=lambda: next(turns) % 7 / 7)
+    made.run(40)
+    spans, holds = made.probes["p"].spans, made.statistics.holds
+    assert len(holds) in {len(spans), len(spans) + 1} and {end - begin for begin, end in holds} == {held_ns}
+    assert all(span[0] <= hold[0] and hold[1] <= span[1] for span, hold in zip(spans, holds, strict=False))
+    places = {hold[0] - span[0] for span, hold in zip(spans, holds, strict=False)}
+    assert len(places) > 3 or held_ns == spans[0][1] - spans[0][0], "not always the same part"
+
+
+def test_a_period_in_which_the_collector_came_too_late_is_not_measured() -> None:
+    made = Made(probe("p", 10, 1))
+    made.clock.now += SECOND
+    made.sampler.tick(made.clock.now)
+    assert made.probes["p"].since is None and made.statistics.holds == []
+    made.run(10)
+    assert len(made.statistics.holds) == len(made.probes["p"].spans) - 1
+
+
+def test_a_hold_ends_with_the_last_sampled_probe() -> None:
+    made = Made(probe("p", 10, 1))
+    made.run(0.05)
+    assert made.statistics.since is not None
+    del made.probes["p"]
+    made.sampler.changed()
+    assert made.statistics.since is None
 
 
 def test_no_time_is_counted_twice_when_another_probe_begins_to_be_sampled() -> None:
@@ -274,13 +321,12 @@ def test_a_probe_that_is_lowered_rests_after_its_first_share_and_one_that_is_rai
     assert made.probes["other"].spans[-1][1] > lowered + 5 * SECOND, "the other goes on"
 
 
-def test_the_statistics_are_let_go_with_the_last_sampled_probe() -> None:
+def test_without_the_last_sampled_probe_there_is_nothing_to_do() -> None:
     made = Made(probe("p", 10, 1))
-    states = [made.statistics.is_on]
+    made.run(3)
     del made.probes["p"]
     made.sampler.changed()
-    states.append(made.statistics.is_on)
-    assert states == [True, False] and made.sampler.deadline_ns() is None
+    assert made.statistics.since is None and made.sampler.deadline_ns() is None
 
 
 def test_a_probe_whose_maps_cannot_be_written_fails_and_the_others_go_on() -> None:
