@@ -6,6 +6,9 @@ machine, trust the sender's CPU time per datagram: other processes on its CPU ar
 caches and its core. So each window has slices, and the least disturbed slice counts. Nanoseconds per run come from the
 kernel's statistics, in other windows: statistics cost time themselves.
 
+The last mode is the command itself, with its governor, after it had time to keep its budget: the mean of all of a
+window, for what the governor gives up may be a share of the time.
+
 With --tracked the namespace tracks connections, and the probe is conntrack: for a kernel with kprobes. With --lab it
 runs on a kernel of the lab, which is booted for it.
 """
@@ -17,6 +20,7 @@ import itertools
 import mmap
 import os
 import shutil
+import signal
 import statistics
 import struct
 import subprocess
@@ -36,10 +40,13 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
 SLICES = 8
 SLICE_S = 0.1
+GOVERNED_S = 20.0
+"""The governor needs four seconds, and a share of the time is known after its period."""
 LEAST = 1000
 """Datagrams of a slice: with fewer, others had the CPU all the time."""
 STATISTICS_S = 0.5
 SETTLE_S = 0.1
+MEAN_S = 5.0
 LIMIT_S = 60.0
 LAB_LIMIT_S = 1500.0
 _CPUCLOCK_SCHED = 2
@@ -70,6 +77,8 @@ class Mode:
     title: str
     probes: Sequence[str]
     details: bool = False
+    command: Sequence[str] = ()
+    """The console's own, instead of probes; an output file's name follows."""
     target_pct: float | None = None
     """The share of its rate that the sender is to keep."""
     rates: list[float] = field(default_factory=list)
@@ -96,6 +105,7 @@ MODES = (
     Mode("softirq_health, summary", ("softirq_health",)),
     Mode("the summary profile's probes", SUMMARY, target_pct=85),
     Mode("submit each, with a wake-up", ("submit_each",), details=True),
+    Mode("the command, governed", (), command=("record", "--profile", "summary", "--output"), target_pct=90),
 )
 
 
@@ -188,9 +198,14 @@ class Storm:
         slices = [self._slice() for _ in range(SLICES)]
         return max(rate for rate, _ in slices), min(cpu_ns for _, cpu_ns in slices)
 
-    def _slice(self) -> tuple[float, float]:
+    def mean(self) -> tuple[float, float]:
+        """The same of several seconds, disturbed or not."""
+        time.sleep(SETTLE_S)
+        return self._slice(MEAN_S)
+
+    def _slice(self, seconds: float = SLICE_S) -> tuple[float, float]:
         began, sent, cpu_ns = time.monotonic(), self.sent(), self._cpu_ns()
-        while (count := self.sent() - sent) < LEAST:
+        while (count := self.sent() - sent) < LEAST or time.monotonic() < began + seconds:
             time.sleep(SLICE_S)
         return count / (time.monotonic() - began), (self._cpu_ns() - cpu_ns) / count
 
@@ -206,6 +221,8 @@ class Storm:
 
 def measure(collector: Collector, storm: Storm, mode: Mode, base: tuple[float, float]) -> tuple[float, float]:
     """One pair: with the mode, then without again; returns the latter."""
+    if mode.command:
+        return _measure_command(storm, mode, base)
     for name in mode.probes:
         collector.load(name, mode.details)
     with_rate, with_cpu = storm.window()
@@ -214,11 +231,28 @@ def measure(collector: Collector, storm: Storm, mode: Mode, base: tuple[float, f
     for name in mode.probes:
         collector.unload(name)
     after = storm.window()
-    without_rate, without_cpu = (base[0] + after[0]) / 2, (base[1] + after[1]) / 2
-    mode.rates.append(with_rate / without_rate)
-    mode.cpus.append(without_cpu / with_cpu)
-    mode.extra_ns.append(with_cpu - without_cpu)
+    _keep(mode, base, (with_rate, with_cpu), after)
     return after
+
+
+def _measure_command(storm: Storm, mode: Mode, base: tuple[float, float]) -> tuple[float, float]:
+    before = storm.mean()
+    with tempfile.TemporaryDirectory() as directory:
+        words = [str(Path(sys.executable).with_name("netconsole")), *mode.command, str(Path(directory) / "storm")]
+        command = subprocess.Popen(words)
+        time.sleep(GOVERNED_S)
+        during = storm.mean()
+        command.send_signal(signal.SIGINT)
+        command.wait()
+    _keep(mode, before, during, storm.mean())
+    return base
+
+
+def _keep(mode: Mode, before: tuple[float, float], during: tuple[float, float], after: tuple[float, float]) -> None:
+    without_rate, without_cpu = (before[0] + after[0]) / 2, (before[1] + after[1]) / 2
+    mode.rates.append(during[0] / without_rate)
+    mode.cpus.append(without_cpu / during[1])
+    mode.extra_ns.append(during[1] - without_cpu)
 
 
 def _run_times(collector: Collector, storm: Storm, mode: Mode) -> None:
@@ -261,7 +295,7 @@ def report(modes: Sequence[Mode], rates: Sequence[float], cpus_ns: Sequence[floa
     empty = {} if empty_mode is None else {empty_mode.attach[n]: ns for n, ns in run_ns[empty_mode.title].items()}
     print(f"\n{'program':32} {'ns/run':>8} {'less empty':>11} {'runs/datagram':>14}")
     for mode in modes:
-        if mode.title.startswith(("none", "empty")):
+        if not mode.programs or mode.title.startswith(("none", "empty")):
             continue
         print(f"{mode.title}:")
         together = 0.0
