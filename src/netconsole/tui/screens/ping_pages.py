@@ -33,7 +33,7 @@ def check_page(plan: PingPlan, manifests: Mapping[str, Manifest]) -> Iterator[Li
         yield _text(f"Not reached: {', '.join(plan.left)}. The next steps say what to run there.")
     if plan.sent_at is None:
         yield []
-        yield _text("No echoes are sent from here. When it watches, in the machine that pings:")
+        yield _text("netconsole sends no echoes. When it watches, run this on the machine that pings:")
         yield [("     ", ""), (safe(ping_command(plan), 400), "strong")]
 
 
