@@ -22,30 +22,26 @@ from tests.unit.telemetry.test_state import SECOND, Stream
 WITH_DEVICES = GOOD.partition("[[findings]]")[0].replace(
     '{ type = "pad[4]" }', '{ type = "pad[4]" }, { name = "device", type = "char[16]", as = "text" }'
 )
-CAUSES = """
-[[findings]]
-table = "drops"
-value = "count"
-over = 1.0
-at_once = 1.0
-where = { reason = "EFFECT" }
-cause = "effect"
-place = ["device"]
-say = "{rate}/s follow"
-next = "Look there."
 
+
+def rule(reason: str, cause: str, more: str = "") -> str:
+    """Drops for this reason are of that cause, by device."""
+    return f"""
 [[findings]]
 table = "drops"
 value = "count"
 over = 1.0
 at_once = 1.0
-where = { reason = "ROOT" }
-cause = "root"
+where = {{ reason = "{reason}" }}
+cause = "{cause}"
 place = ["device"]
-explains = ["effect"]
-say = "{rate}/s by the root"
-next = "Look here."
+{more}
+say = "{{rate}}/s {cause}"
+next = "Look there."
 """
+
+
+CAUSES = rule("EFFECT", "effect") + rule("ROOT", "root", 'explains = ["effect"]')
 PLACE: dict[str, frames.Label] = {"class": "suspicious", "provenance": "kernel"}
 
 
