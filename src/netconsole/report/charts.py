@@ -13,11 +13,13 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 174, 8, 34, 46
 _LETTER, _LINE = 7.0, 12
 """What a letter of a label takes at most, and a line of them."""
 _MAX_TICKS = 6
+_SMALLEST = 1e-9
+"""Bars that end there are not drawn: a logarithmic axis has no zero."""
 
 
 def bars(chart: Bars) -> str:
     """A histogram on a logarithmic axis. Heights start at zero. p50, p90 and p99 are marked and named."""
-    buckets = [(max(low, high / 2, 1e-9), high, count) for low, high, count in chart.buckets if count and high > 0]
+    buckets = [(max(low, high / 2), high, count) for low, high, count in chart.buckets if count and high > _SMALLEST]
     if not buckets:
         return ""
     first, last = buckets[0][0], buckets[-1][1]
@@ -129,8 +131,8 @@ def _svg(title: str, parts: list[str]) -> str:
 
 def _ticks(first: float, last: float) -> list[float]:
     """Powers of ten on the axis, else powers of two; at most _MAX_TICKS."""
-    for base in (10, 2):
-        low, high = math.ceil(math.log(first, base)), math.floor(math.log(last, base))
+    for base, logarithm in ((10, math.log10), (2, math.log2)):
+        low, high = math.ceil(logarithm(first)), math.floor(logarithm(last))
         powers = [float(base) ** power for power in range(low, high + 1)]
         if len(powers) >= 2:
             return powers[:: math.ceil(len(powers) / _MAX_TICKS)]
