@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import MS, Span, elapsed, lies, wait
 from tests.support.live.contexts.taps import EPOLLIN, RX, Tap, Taps
 from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.vhost_types import QUEUE
 
 PROBE = "irq_path"
 Load = Callable[..., UnattachedProbe]
@@ -288,3 +290,71 @@ def test_details_that_the_breaker_ends(load: Load) -> None:
     assert made["seen"] == 3 * MANY == made["submitted"] + made["suppressed"]
     assert made["breaker"] == made["suppressed"] > 0
     assert len(host.probe.events()) == made["submitted"]
+
+
+def of_one_set(count: int) -> list[int]:
+    """Addresses of packets that share one set of the table of S1 (stamps_of)."""
+    addresses = range(0xFFFF_8881_0000_0000, 0xFFFF_8882_0000_0000, 256)
+    return list(islice((one for one in addresses if one * 0x9E37_79B9_7F4A_7C15 % 2**64 >> 51 == 77), count))
+
+
+def known(host: Interrupts, came: dict[int, Span]) -> list[int]:
+    """Of which packets S1 is known: each one, alone in its batch, passes the other points. Its time has to be right."""
+    found = []
+    for packet, span in came.items():
+        host.probe.read()
+        host.ran("received", host.here.sock, host.message(packet))
+        for step in (host.given, host.told, host.heard):
+            step(host.here)
+        ended = host.accepted()
+        host.probe.read()
+        events = host.probe.events()
+        assert all(lies(event["total_ns"], elapsed(span, ended)) for event in events)
+        found += [packet] * len(events)
+    return found
+
+
+def test_the_oldest_of_more_packets_than_a_set_has_room_for_is_left_out(load: Load) -> None:
+    host = loaded(load)
+    packets = of_one_set(7)
+    came = {packet: host.ran("s1", packet, host.here.device) for packet in packets}
+    assert known(host, came) == packets[-4:]
+    assert host.probe.ledger()["join_missed"] == 3
+
+
+def test_a_packet_takes_its_own_place_or_a_free_one_before_another_ones(load: Load) -> None:
+    host = loaded(load)
+    first, second, third, fourth, fifth = of_one_set(5)
+    came = {one: host.ran("s1", one, host.here.device) for one in (first, second, third, fourth)}
+    came[second] = host.ran("s1", second, host.here.device)
+    assert known(host, {third: came.pop(third)}) == [third]
+    came[fifth] = host.ran("s1", fifth, host.here.device)
+    assert known(host, came) == [first, second, fourth, fifth]
+    assert known(host, {first: came[first]}) == []
+
+
+@pytest.mark.proves("irq_path", "ledger.join_missed", "tables.queues.{coalesced,packets}")
+@pytest.mark.parametrize(
+    ("name", "netns", "queue"),
+    [("tap-of-vm-1", NETNS, 1), ("tap-of-vm-2", NETNS, 0), ("our-of-vm-1", NETNS, 0), ("tap-of-vm-1", OTHER_NETNS, 0)],
+)
+def test_a_signal_that_another_queue_has_now_serves_no_batch_of_it(
+    load: Load, name: str, netns: int, queue: int
+) -> None:
+    """A machine ended before its interrupt arrived; the kernel gave the address of its eventfd to another one's."""
+    host = loaded(load)
+    gone = Tap(host, "tap-of-vm-1", host.net(NETNS), 0, 1)
+    now = Tap(host, name, host.net(netns), queue, 2)
+    now.calls = gone.calls
+    host.memory.change("kvm_kernel_irqfd", gone.lines[RX], {"irq_entry.type": 0})
+    host.memory.put(now.rx + QUEUE["call_ctx"], gone.calls[RX].to_bytes(8, sys.byteorder))
+    host.memory.change("kvm_kernel_irqfd", now.lines[RX], {"eventfd": gone.calls[RX]})
+    host.offered(gone, 5)
+    for step in (host.given, host.told, host.heard):
+        step(gone)
+    host.passes(now, packets=2)
+    host.probe.read()
+    row = host.probe.row("queues")
+    names = ("device", "netns", "queue", "interrupts", "packets", "coalesced")
+    assert [row[one] for one in names] == [name, str(netns), queue, 1, 2, 1]
+    assert host.probe.ledger()["join_missed"] == 1
