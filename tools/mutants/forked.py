@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 MEMORY = 4 << 30
-"""Bytes of address space: a fault may ask for all that there is."""
+"""Bytes: a fault may ask for all that there is. Not of addresses, of which a browser reserves any number."""
 CLOCK = 10.0
 """What waits takes no CPU time. So it is ended after so many times the limit by the clock."""
 
@@ -27,7 +27,7 @@ def forked(run: Callable[[], int], cpu_s: float) -> int:
             nowhere = os.open(os.devnull, os.O_RDWR)
             for stream in range(3):
                 os.dup2(nowhere, stream)
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
             resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 1))
             code = run()
         finally:
