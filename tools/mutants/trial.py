@@ -61,8 +61,9 @@ class Trial:
     def __init__(self, file: Path, tests: Sequence[str]) -> None:
         self._path = file.resolve()
         self._module = ".".join(file.with_suffix("").parts[1:])
-        imported = importlib.util.find_spec(self._module)
-        if imported is None or imported.origin != str(self._path):
+        package = file.parts[1]  # to look for the module itself would import the packages around it, unchanged
+        imported = importlib.util.find_spec(package)
+        if imported is None or imported.origin != str(Path(*file.parts[:2], "__init__.py").resolve()):
             raise SystemExit(f"{self._path}: the tests would import {imported and imported.origin}")
         # Those named after the file come first: they notice most.
         found = sorted({str(path) for one in tests for path in _test_files(Path(one))})
@@ -90,11 +91,13 @@ class Trial:
         return forked(run, 5 * known.cpu_s + PATIENCE_S) == 0
 
     def _import_ahead(self, modules: Iterable[str]) -> None:
-        """Everything that the tests import and that does not import the module."""
+        """Everything that the tests import and that does not import the module, nor does a package around it."""
         graph = grimp.build_graph(*CONSOLE, cache_dir=None)
         changed = {self._module, *graph.find_downstream_modules(self._module)}
         for name in modules:
-            if name not in changed and not name.startswith(_NEVER_AHEAD) and "test" not in name:
+            words = name.split(".")
+            around = {".".join(words[:count]) for count in range(1, len(words) + 1)}
+            if not around & changed and not name.startswith(_NEVER_AHEAD) and "test" not in name:
                 try:
                     importlib.import_module(name)
                 except ImportError:
