@@ -105,6 +105,14 @@ class TestOrder:
         order.arrange(["a", "b"], 0.0)
         assert order.arrange(["new", "b"], 1.0) == ["b", "new"]
 
+    def test_where_news_count_new_rows_come_above_those_that_rank_below(self) -> None:
+        order = StableOrder(has_news=True)
+        order.arrange(["a", "b"], 0.0)
+        assert order.arrange(["worst", "b", "a", "least"], 1.0) == ["worst", "a", "b", "least"]
+        assert order.arrange(["worst", "b", "middle", "a"], 2.0) == ["worst", "middle", "a", "b"]
+        order.frozen = True
+        assert order.arrange(["last", "b"], 3.0) == ["b", "last"]
+
     def test_a_frozen_order_never_changes(self) -> None:
         order = StableOrder()
         order.arrange(["a", "b"], 0.0)

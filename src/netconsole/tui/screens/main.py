@@ -441,7 +441,14 @@ def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset(
 
 def _table(placed: PlacedBlock) -> LineTable:
     block = placed.block
-    return LineTable(block.name, placed.tab, block.columns, heads=block.heads, id=f"table-{block.name}")
+    return LineTable(
+        block.name,
+        placed.tab,
+        block.columns,
+        heads=block.heads,
+        has_news=block.has_news,
+        id=f"table-{block.name}",
+    )
 
 
 def _cost_lines(scene: Scene, width: int, lines: int) -> list[Line]:

@@ -54,7 +54,9 @@ class RackScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self.hosts = LineTable("hosts", "Hosts", lines.HOSTS, id="hosts")
-        self.incidents = LineTable("incidents", "STANDS OUT", lines.INCIDENTS, heads=False, id="incidents")
+        self.incidents = LineTable(
+            "incidents", "STANDS OUT", lines.INCIDENTS, heads=False, has_news=True, id="incidents"
+        )
         self._lines: Sequence[RackLine] = ()
         self._message: tuple[str, Tone] | None = None
 

@@ -52,6 +52,7 @@ class LineTable(Painted, can_focus=True):
         columns: Sequence[TableColumn],
         *,
         heads: bool = True,
+        has_news: bool = False,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
@@ -67,7 +68,7 @@ class LineTable(Painted, can_focus=True):
         """None: the order in which the rows were given, the most important one first."""
         self.reverse = False
         self.filter = ""
-        self._order = StableOrder()
+        self._order = StableOrder(has_news)
         self._rows: dict[Hashable, TableRow] = {}
         self._all: Sequence[TableRow] = ()
         self._keys: list[Hashable] = []

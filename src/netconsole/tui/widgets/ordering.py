@@ -12,9 +12,14 @@ HOLD_S = 5.0
 
 
 class StableOrder:
-    """Keeps keys in their places. A new ranking is used at most every HOLD_S seconds."""
+    """Keeps keys in their places. A new ranking is used at most every HOLD_S seconds.
 
-    def __init__(self) -> None:
+    Until then new keys come last, or with ``has_news`` above the first one that ranks below them: in a list of what
+    happens, nobody looks at its end.
+    """
+
+    def __init__(self, has_news: bool = False) -> None:
+        self._has_news = has_news
         self._order: list[Hashable] = []
         self._changed_s: float | None = None
         self.frozen = False
@@ -37,4 +42,11 @@ class StableOrder:
         present = dict.fromkeys(ranked)
         kept = [key for key in self._order if key in present]
         known = set(kept)
-        return [*kept, *(key for key in present if key not in known)]
+        new = [key for key in present if key not in known]
+        if not self._has_news or self.frozen:
+            return [*kept, *new]
+        rank = {key: number for number, key in enumerate(present)}
+        for key in new:
+            place = next((at for at, other in enumerate(kept) if rank[other] > rank[key]), len(kept))
+            kept.insert(place, key)
+        return kept

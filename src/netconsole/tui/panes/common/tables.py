@@ -81,6 +81,8 @@ class Block:
     note: Callable[[Scene], str]
     probe: str | None = None
     heads: bool = True
+    has_news: bool = False
+    """Whether new rows are put where they rank at once (:class:`netconsole.tui.widgets.ordering.StableOrder`)."""
 
     def columns_of(self, scene: Scene) -> tuple[TableColumn, ...]:
         """The columns, and before the trend those of the baseline while there is one."""

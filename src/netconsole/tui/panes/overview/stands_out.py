@@ -35,7 +35,7 @@ def block() -> Block:
         TableColumn("since", "", 14, spare=1),
         TableColumn("history", "", 16, spare=3, grow=1, most=SPARK),
     )
-    return Block("standsout", _title, columns, rows, note, heads=False)
+    return Block("standsout", _title, columns, rows, note, heads=False, has_news=True)
 
 
 def rows(scene: Scene) -> list[TableRow]:
@@ -53,7 +53,7 @@ def log_block() -> Block:
         TableColumn("total", "total", 10, right=True, spare=1),
         TableColumn("peak", "peak/s", 8, right=True, spare=2),
     )
-    return Block("log", _log_title, columns, log_rows, lambda _: "no incident since the start")
+    return Block("log", _log_title, columns, log_rows, lambda _: "no incident since the start", has_news=True)
 
 
 def log_rows(scene: Scene) -> list[TableRow]:
