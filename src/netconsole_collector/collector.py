@@ -163,7 +163,7 @@ class Collector:
         since, self._last_ns = self._last_ns, now
         for probe in list(self._probes.values()):
             self._report_probe(probe, since)
-        body = {"kind": "cost", "interval_ns": now - since, "usage": self._usage.read()}
+        body = {"kind": "cost", "interval_ns": now - since, "usage": self._usage.read(self._loads.workers())}
         self._send(body)
 
     def _report_probe(self, probe: RunningProbe, since: int) -> None:

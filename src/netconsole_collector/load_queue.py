@@ -42,6 +42,10 @@ class LoadQueue:
         """Descriptors that are readable when an answer arrives."""
         return [load.job.fileno() for load in self._compiling if load.job]
 
+    def workers(self) -> List[int]:
+        """Ids of the processes that compile."""
+        return [load.job.pid for load in self._compiling if load.job]
+
     def job_of(self, load: Load) -> Json:
         """The job of a load (compile/worker.py)."""
         job = {key: load.command.get(key) for key in ("spec", "source", "config", "compiled", "kprobes")}

@@ -69,6 +69,11 @@ class CompileJob:
             self._said.close()
             raise
 
+    @property
+    def pid(self) -> int:
+        """Of the worker."""
+        return self._process.pid
+
     def fileno(self) -> int:
         return self._socket.fileno()
 

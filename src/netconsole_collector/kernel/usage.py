@@ -2,9 +2,12 @@
 
 import os
 import resource
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, Optional
 
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+_NS_PER_TICK = 1000000000 // os.sysconf("SC_CLK_TCK")
+_UTIME, _STIME = 11, 12
+"""Fields of /proc/PID/stat behind the name (proc(5))."""
 _PSS_EVERY = 5
 """The proportional set size is read only so often: for it the kernel has to walk over all our pages."""
 
@@ -17,9 +20,12 @@ class UsageReader:
         self._pss_kb: Optional[int] = None
         self._readings = 0
 
-    def read(self) -> Dict[str, Any]:
-        """CPU time since the last reading, and memory now."""
-        cpu_ns = _cpu_ns()
+    def read(self, workers: Iterable[int] = ()) -> Dict[str, Any]:
+        """CPU time since the last reading, and memory now. ``workers``: ids of the processes that compile now.
+
+        The kernel adds the time of such a process to ours when it has ended: that would be seconds in one interval.
+        """
+        cpu_ns = max(self._cpu_ns, _cpu_ns() + sum(map(_cpu_of, workers)))  # clock ticks are coarse
         used, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
         if self._readings % _PSS_EVERY == 0:
             self._pss_kb = pss_kb()
@@ -30,6 +36,16 @@ class UsageReader:
 def _cpu_ns() -> int:
     parts = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return int(sum(part.ru_utime + part.ru_stime for part in parts) * 1e9)
+
+
+def _cpu_of(pid: int) -> int:
+    """CPU time of a process in ns; 0 when it is gone."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[_UTIME]) + int(fields[_STIME])) * _NS_PER_TICK
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def rss_kb() -> Optional[int]:
