@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.base import figure
 from netconsole.tui import actions
-from netconsole.tui.panes.catalogue import Pane, PlacedBlock, left_out
+from netconsole.tui.panes.catalogue import Pane, left_out
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.drops import places
 from netconsole.tui.panes.overview import header, stands_out
 from netconsole.tui.panes.overview.header import Pause
 from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.screens.pane_view import SIDE_BY_SIDE_COLUMNS, PaneView
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -29,126 +30,10 @@ from netconsole.tui.widgets.painted import Line, Piece, cells, cut
 
 FULL_COLUMNS, FULL_LINES = 80, 24
 """On a smaller terminal the cost strip is left out, and the last line says what is hidden."""
-SIDE_BY_SIDE_COLUMNS = 110
-"""From this width on, two tables can stand side by side."""
-LEAST_TABLE_LINES = 6
-"""Title, heads and four rows. When the tables of a pane would get fewer lines, there are tabs."""
-TITLE_AND_HEADS = 2
 STRIP_LINES = 3
 """Lines that all costs with their limits need in 80 columns."""
 EDGE_LINES = 4
 """Header of two lines, cost strip and footer."""
-
-
-class PaneView(Vertical):
-    """One pane: all its tables, or one table at a time with tabs."""
-
-    def __init__(self, pane: Pane) -> None:
-        super().__init__(id=f"pane-{pane.name}")
-        self.pane = pane
-        self.tables = {placed.block.name: _table(placed) for placed in pane.blocks}
-        self.tabs = Lines(id=f"tabs-{pane.name}")
-        self.tabs.add_class("tabs")
-        self.active = pane.blocks[0].block.name if pane.blocks else ""
-        self.one_at_a_time = False
-        self.maximised = False
-        """Whether the user wants one table alone; the others are under tabs."""
-        self.hidden = left_out(None, pane)
-        """Blocks that are left out now: they have nothing to show."""
-
-    def compose(self) -> ComposeResult:
-        yield self.tabs
-        for row in self.pane.rows:
-            with Horizontal(classes="row"):
-                for placed in row:
-                    yield self.tables[placed.block.name]
-
-    def tables_shown(self) -> Iterator[tuple[PlacedBlock, LineTable]]:
-        """The tables on the screen, in reading order."""
-        for placed in self.blocks:
-            table = self.tables[placed.block.name]
-            if table.display and (not self.one_at_a_time or self._shown(placed)):
-                yield placed, table
-
-    def lay_out(self, width: int, height: int) -> None:
-        """Arranges the tables: all of them where there is room, else one table under tabs."""
-        blocks = self.blocks
-        there = [row for row in ([p for p in row if p in blocks] for row in self.pane.rows) if row]
-        rows = len(there)
-        fixed = [row[0].lines or 0 for row in there]
-        low = height < sum(fixed) + LEAST_TABLE_LINES * sum(1 for lines in fixed if not lines)
-        narrow = any(len(row) > 1 for row in there) and width < SIDE_BY_SIDE_COLUMNS
-        self.one_at_a_time = len(blocks) > 1 and (low or narrow or self.maximised)
-        roomy = height >= 2 * LEAST_TABLE_LINES + 4 and not self.maximised
-        self.answer_first = self.one_at_a_time and rows > 1 and bool(fixed[0]) and roomy
-        if self.active in self.hidden or (self.answer_first and self.active == blocks[0].block.name):
-            self.active = blocks[1 if self.answer_first else 0].block.name
-        self.tabs.display = self.one_at_a_time
-        for container, row in zip(self.query(".row"), self.pane.rows, strict=True):
-            shown = [placed for placed in row if self._wanted(placed)]
-            container.display = bool(shown)
-            for placed in row:
-                table = self.tables[placed.block.name]
-                table.display = placed in shown
-                table.set_class(placed in shown[:-1], "beside")
-            lines = row[0].lines
-            if lines and self.answer_first:
-                lines = LEAST_TABLE_LINES if height < 30 else lines
-            container.styles.height = lines if lines and (not self.one_at_a_time or self.answer_first) else "1fr"
-
-    answer_first = False
-    """Whether the first table (what stands out) stays above the table of the current tab."""
-
-    @property
-    def blocks(self) -> list[PlacedBlock]:
-        """The blocks that are not left out now, in reading order."""
-        return [placed for placed in self.pane.blocks if placed.block.name not in self.hidden]
-
-    def _wanted(self, placed: PlacedBlock) -> bool:
-        return placed.block.name not in self.hidden and (not self.one_at_a_time or self._shown(placed))
-
-    def _shown(self, placed: PlacedBlock) -> bool:
-        first = self.answer_first and placed.block.name == self.pane.blocks[0].block.name
-        return first or placed.block.name == self.active
-
-    def turn(self, step: int) -> None:
-        """Goes to the next or the previous tab."""
-        names = [placed.block.name for placed in self.blocks][1 if self.answer_first else 0 :]
-        if names:
-            at = names.index(self.active) if self.active in names else 0
-            self.active = names[(at + step) % len(names)]
-
-    def draw(self, scene: Scene, now_s: float) -> None:
-        """Shows the scene in the visible tables."""
-        wanted = []
-        for placed, table in self.tables_shown():
-            block = placed.block
-            table.columns = block.columns_of(scene)
-            rows = block.rows(scene)
-            wanted.append(len(rows) + TITLE_AND_HEADS)
-            table.show(rows, now_s, block.title(scene), block.note(scene))
-        if self.answer_first and len(wanted) > 1:
-            self._share(wanted[0], wanted[1])
-        if self.one_at_a_time:
-            # A pane that has just come to the front does not know its own size yet.
-            self.tabs.show(self._tab_line(self.size.width or self.app.size.width))
-
-    def _share(self, first: int, chosen: int) -> None:
-        """Gives the first table the lines that it needs, as far as the table below it leaves them free."""
-        free = self.size.height - 1 - max(LEAST_TABLE_LINES, chosen)
-        lines = max(LEAST_TABLE_LINES, min(first, free, self.blocks[0].lines or 0))
-        self.query(".row").first().styles.height = lines
-
-    def _tab_line(self, width: int) -> Line:
-        names = [(p.tab, p.block.name) for p in self.blocks][1 if self.answer_first else 0 :]
-        pieces: list[Piece] = [(" ", "")]
-        for tab, name in names:
-            tone: Tone = "here" if name == self.active else ""
-            pieces += [(f" {tab} ", tone), (" ", "")]
-        if cells(pieces) > width:
-            at = next((place for place, (_, name) in enumerate(names) if name == self.active), 0)
-            pieces = [(f" {names[at][0]} ", "here"), (f" {at + 1} of {len(names)}; Tab: next", "dim")]
-        return cut(pieces, width)
 
 
 class MainScreen(Screen[None]):
@@ -437,18 +322,6 @@ def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset(
         keys, _, word = label.rpartition(" ")
         pieces += [(keys, "key"), (f" {word}  ", "dim")]
     return pieces
-
-
-def _table(placed: PlacedBlock) -> LineTable:
-    block = placed.block
-    return LineTable(
-        block.name,
-        placed.tab,
-        block.columns,
-        heads=block.heads,
-        has_news=block.has_news,
-        id=f"table-{block.name}",
-    )
 
 
 def _cost_lines(scene: Scene, width: int, lines: int) -> list[Line]:
