@@ -93,8 +93,8 @@ def test_a_row_has_the_level_of_the_incident_that_it_proves_as_long_as_that_goes
         levels = [one.cells["level"].text for one in died.rows(scene)]
         return [(one["class"].text, one["device"].text) for one in rows], levels, died.title(scene)
 
-    quiet = [("ok", "eth0"), ("ok", "eth1")], ["ok", "ok"], "Where packets die · 0/s, 0 in total, at 0 places"
+    quiet = [("ok", "eth0"), ("ok", "eth1")], ["ok", "ok"], "Where packets die · 0/s lost, 0 in total, at 0 places"
     assert marks() == marks(proving(key, ended_ns=2)) == quiet
     assert marks(proving(key)) == (
-        [("!!", "eth1"), ("ok", "eth0")], ["!!", "ok"], "Where packets die · 1/s, ≥1 in total, at 1 place"
+        [("!!", "eth1"), ("ok", "eth0")], ["!!", "ok"], "Where packets die · 1/s lost, ≥1 in total, at 1 place"
     )  # fmt: skip

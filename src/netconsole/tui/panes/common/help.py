@@ -10,8 +10,9 @@ from netconsole.tui.widgets.painted import Line
 
 _GENERAL: dict[str, str] = {
     "overview": (
-        "STANDS OUT ranks what is worth a look: !! act, ! look. A finding appears after two intervals and leaves "
-        "after five quiet ones. Enter shows the figures behind it. Below it is each topic in short; the number keys "
+        "STANDS OUT ranks what is worth a look: !! act, ! look. What is large appears at once, a small loss when it "
+        "lasts. It has ended after five quiet intervals or more. Enter shows the figures behind it. Below it is each "
+        "topic in short; the number keys "
         "open it in full. Figures are of the last interval. ≥ is a lower bound (Enter says what was missed), "
         "– is not known. Trends start at zero; their maximum is written beside them."
     ),
