@@ -4,7 +4,7 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh src/netconsole/cli/netco
 # Each console and each collector that a test starts reads what is compiled already; so does each pytest, in the lab as well.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test in-turn booting starting counting computing costs terminals lint format bench fuzz dist mutants lab test-lab clean
+.PHONY: run test in-turn booting starting counting making computing costs terminals lint format bench fuzz dist mutants lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -19,7 +19,7 @@ run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
 # Every test is of one stage, by its marker (tests/conftest.py); what is `long` too is for `make test-lab` alone. What takes whole processors comes first: `booting`. Then,
-# side by side because they wait most of the time: `starting` (two files at a time) and `counting` (one test at a time).
+# side by side because they wait most of the time: `starting` (two files at a time), `counting` and `making` (one test at a time).
 # Beside all of these: `terminals`, which mostly wait too, and `computing` in the time that is left (SCHED_IDLE). Last and alone: `costs`.
 TOGETHER := $(MAKE) --no-print-directory --jobs --keep-going --output-sync=target
 PYTEST := $(BIN)/python -m pytest
@@ -39,7 +39,7 @@ endif
 in-turn: .venv/.ready-test
 	+@failed=0; \
 	$(TOGETHER) booting || failed=1; \
-	$(TOGETHER) starting counting || failed=1; \
+	$(TOGETHER) starting counting making || failed=1; \
 	exit $$failed
 
 booting: .venv/.ready-test
@@ -47,6 +47,9 @@ booting: .venv/.ready-test
 
 counting: .venv/.ready-test
 	$(PYTEST) -m 'counting and not long' --durations=20 tests/live
+
+making: .venv/.ready-test
+	$(PYTEST) -m 'making and not long' --durations=20 tests/live/contexts
 
 costs: .venv/.ready-test
 	$(PYTEST) -m 'costs and not long' --durations=10 tests/live

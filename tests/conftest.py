@@ -10,10 +10,16 @@ import pytest
 
 from tests.support.reruns import cause, may_run_again
 
-STAGES = ("computing", "booting", "starting", "counting", "costs", "terminals", "long")
+STAGES = ("computing", "booting", "starting", "counting", "making", "costs", "terminals", "long")
 """When `make test` runs a test (see the Makefile); ``long`` is for `make test-lab` alone."""
-USUAL_STAGE = {"unit": "computing", "tui": "computing", "live": "counting", "lab": "long"}
-"""Of each tier; files of another stage say so: ``pytestmark = pytest.mark.starting``."""
+USUAL_STAGE = {
+    "unit": "computing",
+    "tui": "computing",
+    "live/contexts": "making",
+    "live": "counting",
+    "lab": "long",
+}
+"""By directory, the inner one first; files of another stage say so: ``pytestmark = pytest.mark.starting``."""
 TESTS = Path(__file__).parent
 
 CANNOT = "cannot run here: "
@@ -28,7 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if len(stages - {"long"}) > 1:
             raise pytest.UsageError(f"{item.nodeid}: of several stages: {', '.join(sorted(stages))}")
         if not stages:
-            item.add_marker(USUAL_STAGE[item.path.relative_to(TESTS).parts[0]])
+            item.add_marker(
+                next(stage for place, stage in USUAL_STAGE.items() if item.path.is_relative_to(TESTS / place))
+            )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
