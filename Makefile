@@ -55,7 +55,7 @@ costs: .venv/.ready-test
 	$(PYTEST) -m 'costs and not long' --durations=10 tests/live
 
 terminals: .venv/.ready-test
-	$(PYTEST) -m 'terminals and not long' --durations=5 tests/tui
+	$(PYTEST) -m 'terminals and not long' --durations=5 tests/tui tests/live/console
 
 starting: .venv/.ready-test
 	$(PYTEST) -m 'starting and not long' -n logical --dist loadfile --no-loadscope-reorder --durations=10 tests/live/console tests/live

@@ -19,7 +19,7 @@ from tests.support.poor_line import PoorLine
 from tests.support.terminal_process import TerminalProcess
 
 pytestmark = [
-    pytest.mark.starting,
+    pytest.mark.terminals,
     pytest.mark.skipif(shutil.which("nft") is None, reason="cannot run here: no nft"),
 ]
 
@@ -47,6 +47,8 @@ while not select.select([sys.stdin], [], [], 0.02)[0]:
 READ = """
 import socket, sys
 reader = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+SO_RCVBUFFORCE = 33  # room for what comes while it waits for a CPU: else that is lost, and stands out, too
+reader.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 28)
 reader.bind((sys.argv[1], int(sys.argv[2])))
 print("ready", flush=True)
 while True:
