@@ -100,6 +100,23 @@ def test_a_snapshot_holds_what_happened_since_the_mark(stream: Stream, manifests
     assert taken.profile.budget["kernel_cpu_pct"] == 5.0
 
 
+def test_counters_of_a_probe_that_rests_have_their_own_time(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    """Attached for a quarter of two seconds. One counter counts then alone; the other one is read from the kernel."""
+    start = builder.totals(stream.state)
+    count = Count(delta=10, total=10)
+    for seen_ns, name in ((SECOND // 4, "drops"), (None, "misses")):
+        values = {name: count}
+        stream.state.apply(frames.Counters(**stream.stamp(), interval_ns=SECOND, values=values, seen_ns=seen_ns))
+    stream.cost(ledger={"unseen_ms": Count(delta=1500, total=1500)}, usage=None)
+    stream.mono_ns += 2 * SECOND
+    stream.state.apply(frames.Cost(**stream.stamp(None), interval_ns=SECOND))
+    taken = take(stream, manifests, start).probes["p"]
+    assert taken.duration_s == 0.5
+    seen, all_the_time = taken.counters["drops"], taken.counters["misses"]
+    assert (seen.total, seen.per_s, seen.duration_s) == (10, 20.0, None)
+    assert (all_the_time.total, all_the_time.per_s, all_the_time.duration_s) == (10, 5.0, 2.0)
+
+
 def test_the_start_of_everything_is_the_first_frame(stream: Stream) -> None:
     interval(stream, 7, 7)
     start, none = builder.totals_at_start(stream.state), builder.totals_at_start(State())

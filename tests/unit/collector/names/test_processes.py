@@ -63,6 +63,9 @@ def test_more_sockets_than_are_kept_are_found_one_scan_later(
         clock[0] += 10
         found.refresh()
     assert found.of_socket(125) == "server (25)"
+    processes.start(19, [200])  # the scan has seen all: the next one begins with the first process
+    clock[0] += 10
+    assert found.of_socket(200) == "server (19)"
 
 
 def test_what_is_remembered_is_bounded(processes: MadeUpProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
