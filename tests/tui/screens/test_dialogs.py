@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import Input
 
 from netconsole.compare import baseline
@@ -33,6 +34,17 @@ def fill(one: Running, **values: str) -> None:
             field.value = value
         elif isinstance(field, Choice):
             field.choose(value)
+
+
+async def test_what_is_typed_at_once_after_an_arrow_belongs_into_the_next_field() -> None:
+    """As on a slow host or line: all keys are there before the first field has seen one."""
+    async with running() as one:
+        await one.press("s")
+        for key in ("a", "up", "0", "down", "b", "down", "up", "c"):
+            one.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await one.settled()
+        values = [one.app.screen.query_one(f"#field-{name}", Input).value for name in ("time", "note")]
+        assert values == ["10s0", "abc"]
 
 
 async def test_a_snapshot_is_measured_from_now_with_a_note_and_the_time_that_remains() -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from textual import events
 from textual.widgets import Input
 
 from netconsole.base.errors import Unable
@@ -40,6 +41,22 @@ async def test_knobs_are_checked_as_in_a_profile_and_set_on_the_running_probe() 
         assert knobs is not None and knobs["port"] == 443
         await one.press("escape")
         assert isinstance(one.app.screen, MainScreen)
+
+
+async def test_what_is_typed_at_once_after_an_arrow_belongs_into_the_next_knob() -> None:
+    """As on a slow host or line: all keys are there before the first field has seen one."""
+    async with running() as one:
+        one.table("kernel_drops-drops").focus()
+        await one.press("e")
+        form = one.app.screen
+        boxes = list(form.query(Input))[:3]
+        before = [box.value for box in boxes]
+        boxes[0].focus()
+        await one.settled()
+        for key in ("1", "down", "2", "down", "3", "up", "4"):
+            one.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await one.settled()
+        assert [box.value.removeprefix(was) for box, was in zip(boxes, before, strict=True)] == ["1", "24", "3"]
 
 
 async def test_a_refusal_of_the_collector_is_told() -> None:

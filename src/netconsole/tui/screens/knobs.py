@@ -51,8 +51,9 @@ class KnobsScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("over"),
-        Binding("down", "app.focus_next", show=False),
-        Binding("up", "app.focus_previous", show=False),
+        # Before the field gets the key: what is typed right after it belongs into the next field, also on a slow host.
+        Binding("down", "app.focus_next", show=False, priority=True),
+        Binding("up", "app.focus_previous", show=False, priority=True),
         Binding("pagedown", "turn(1)", show=False),
         Binding("pageup", "turn(-1)", show=False),
         Binding("ctrl+c", "app.leave", show=False),

@@ -63,8 +63,9 @@ class SnapshotScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("over"),
-        Binding("down", "app.focus_next", show=False),
-        Binding("up", "app.focus_previous", show=False),
+        # Before the field gets the key: what is typed right after it belongs into the next field, also on a slow host.
+        Binding("down", "app.focus_next", show=False, priority=True),
+        Binding("up", "app.focus_previous", show=False, priority=True),
         Binding("q", "back", show=False),
         Binding("ctrl+c", "app.leave", show=False),
     ]
