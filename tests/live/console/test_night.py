@@ -94,7 +94,9 @@ def story(firewall: Namespace, directory: Path, columns: int, lines: int) -> tup
         line.until(f"no clipboard here; command: ip netns exec {firewall.name} nft list ruleset")
         line.press("s")
         line.until("Enter measure and write")
-        line.press(UP, CLEAR, DOWN, *"fw 1%")  # no time: everything since the start
+        line.press(UP, CLEAR)  # no time: everything since the start
+        line.until_gone("time    10s")
+        line.press(DOWN, *"fw 1%")
         line.until("fw 1%")
         line.press("\r")
         line.until("written")
