@@ -61,3 +61,9 @@ def test_the_index_lists_every_page() -> None:
     index = ROOT / "docs/README.md"
     listed = {(index.parent / match[1]).resolve() for match in LINK.finditer(index.read_text())}
     assert {page for page in (ROOT / "docs").rglob("*.md") if page != index} <= listed
+
+
+def test_the_readme_names_every_probe_except_those_of_a_ping() -> None:
+    table = (ROOT / "README.md").read_text()
+    shipped = {path.parent.name for path in (ROOT / "probes").glob("*/*/probe.toml") if path.parts[-3] != "ping"}
+    assert [name for name in sorted(shipped) if f"`{name}`" not in table] == []
