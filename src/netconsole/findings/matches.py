@@ -15,6 +15,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.session.protocol import Connection
 from netconsole.telemetry.state import State
+from netconsole.telemetry.words import short_reason
 
 MAX_PER_RULE = 50
 
@@ -76,8 +77,6 @@ def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
     silent: dict[str, list[str]] = {}
     for probe in state.probes.values():
         if probe.status in ("unsupported", "off"):
-            # The rest of a reason tells what exactly is missing: the probe's own page has it.
-            reason = (probe.why or probe.status).partition("; ")[0]
-            silent.setdefault(reason, []).append(figure.safe(probe.name))
+            silent.setdefault(short_reason(probe.why or probe.status), []).append(figure.safe(probe.name))
     parts += [f"{', '.join(names)}: {figure.safe(reason)}" for reason, names in silent.items()]
     return "; ".join(parts) or "nothing is measured yet"

@@ -23,7 +23,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Note, ReportBlock, SummaryLine, SummaryLines
 from netconsole.snapshot.document import MEASURED, Snapshot, number, seconds
 from netconsole.telemetry.ledger import LEDGER_COUNTS, UNSEEN
-from netconsole.telemetry.words import budget_word
+from netconsole.telemetry.words import budget_word, short_reason
 
 OVER = budget_word("over")
 MAX_STANDING_OUT, MAX_COMPARED = 9, 3
@@ -86,8 +86,7 @@ def gaps(snapshot: Snapshot) -> list[SummaryLine]:
     by_why: dict[tuple[str, str], list[str]] = {}
     for name, probe in snapshot.probes.items():
         if probe.status != "attached":
-            # What each of them would measure differs, and stands behind a semicolon: the table below has it.
-            why = (probe.why or "no reason given").partition("; ")[0]
+            why = short_reason(probe.why or "no reason given")  # the table below has the rest
             by_why.setdefault((probe.status, why), []).append(name)
     lines = [
         SummaryLine("?", f"{', '.join(names[:MAX_NAMES])}{' …' if len(names) > MAX_NAMES else ''}: {status}: {why}")

@@ -28,6 +28,7 @@ from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.state import State
+from netconsole.telemetry.words import short_reason
 
 SETTLE_LIMIT_S = 60.0
 """How long to wait for probes. The run then goes on without those that are not attached."""
@@ -150,11 +151,15 @@ def facts(host: AnyHost = THIS_HOST) -> Mapping[str, FactData]:
 
 def _say_refused(session: Session) -> bool:
     """Say which probes do not run, and why. True when a probe of the collector runs, or there is none."""
+    silent: dict[tuple[str, str], list[str]] = {}
     with session.view() as state:
         for probe in state.probes.values():
             if not probe.measuring:
-                _say(f"{probe.name}: {probe.status}: {figure.safe(probe.why or 'no reason known')}")
+                why = short_reason(probe.why or "no reason known")
+                silent.setdefault((probe.status, why), []).append(probe.name)
         own = [probe.measuring for probe in state.probes.values() if probe.source == "collector"]
+    for (status, why), names in silent.items():
+        _say(f"{', '.join(names)}: {status}: {figure.safe(why)}")
     return not own or any(own)
 
 

@@ -87,6 +87,11 @@ def budget_word(word: str) -> str:
     return word if word == level else said(level, word)
 
 
+def short_reason(why: str) -> str:
+    """Why a probe does not run, as several say it: what this one alone would measure stands behind a semicolon."""
+    return why.partition("; ")[0]
+
+
 def probe_state(status: str) -> str:
     """The state of a probe as people read it. A state of a later version is shown as it is."""
     for known, (level, word) in PROBE_STATES.items():
