@@ -19,11 +19,9 @@ CONFIDENCE = 0.99
 """Each probe has sixteen figures. With 95 %, one of them would be wrong for nearly every probe."""
 MIN_PAIRS = 5
 METHOD = (
-    f"Student's t interval, {CONFIDENCE:.0%}, over the log ratios of pairs (a stretch with probes,"
-    " against the geometric"
-    " mean of the stretches without, before and after it); the noise floor is the farther end of the same"
-    " interval for pairs in"
-    " which nothing was attached"
+    f"Student's t interval, {CONFIDENCE:.0%}, over the log ratios of pairs (a stretch with probes, against the"
+    " geometric mean of the stretches without, before and after it); the noise floor is the farther end of the same"
+    " interval for pairs in which nothing was attached"
 )
 
 LoadVerdict = Literal["no measurable change", "slower", "faster"]
