@@ -16,7 +16,7 @@ _CONSOLE = {
     "findings": "windows of_rules of_state matches open_incident incidents rules carried",
     "budget": "governor spending sampling ladder run_times forecast",
     "compare": "significance judge compare metrics baseline reference sums labels facts",
-    "snapshot": "builder document balance redact",
+    "snapshot": "builder of_probe document balance redact",
     "recording": "recorder writer reader player replay_session",
     "escalation": "escalator crossings investigation",
     "profile": "loader plan escalation_rules profile",

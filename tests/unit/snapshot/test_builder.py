@@ -21,7 +21,7 @@ from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
 from netconsole.session.live import LiveSession
 from netconsole.session.protocol import LineState
-from netconsole.snapshot import builder
+from netconsole.snapshot import builder, of_probe
 from netconsole.snapshot.document import Snapshot, encode, parse
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
@@ -191,7 +191,7 @@ def test_a_row_has_its_history_in_equal_parts_and_none_that_is_not_its_own(
         )
         stream.end()
     steady, burst = take(stream, manifests, start).probes["p"].row_history["drops.count"]
-    assert steady == [3.0] * builder.MAX_PARTS
+    assert steady == [3.0] * of_probe.MAX_PARTS
     assert burst == [0.0] * 15 + [250.0] + [0.0] * 4
     stream.state.probes["p"].tables["drops"]._history.clear()  # as when 200 other rows have moved since
     stream.end()
@@ -254,7 +254,7 @@ def test_a_probe_that_was_attached_again_is_said_and_its_counts_are_its_own(
     probe = take(stream, manifests, start).probes["p"]
     assert (probe.counters["drops"].total, probe.ledger, probe.cost["submitted"]) == (5, {"missed": 5}, 5)
     assert probe.tables["drops"][0]["count"] == 80, "also where the new count is above the old one"
-    assert (probe.status, probe.why) == ("degraded", builder.PROBE_RESTARTED)
+    assert (probe.status, probe.why) == ("degraded", of_probe.PROBE_RESTARTED)
     assert probe.cost["run_count"] == 1000, "what it cost is of the whole time"
 
 
